@@ -127,7 +127,7 @@ def code(
 def write(target: str, library: str, python: str) -> None:
     """Write the bundles of the package in `target`, to be used at `library` by `python`.
 
-    `python` is named, as sys.executable is not what was called where that is a launcher.
+    `python` is an argument, as sys.executable differs if a launcher was called.
     """
     for entry, before in ENTRIES.items():
         loaded = order(python, target, before) if before else []

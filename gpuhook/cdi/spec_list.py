@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compile as compiler
 from gpuhook.cdi.hot import compiled_spec, registry
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,41 +29,19 @@ def devices(dirs: list[str]) -> tuple[list[Listed], list[Compiled]]:
 
     `dirs` are in the order of priority, lowest first.
     """
-    by_directory = layers(dirs)
-    known = registry.Registry(dirs, by_directory)
-    sources: dict[str, list[tuple[int, Compiled]]] = {}
-    found = []
-    for level, layer in enumerate(by_directory):
-        for source in layer:
-            for device in source.names() if source.error is None else ():
-                name = f"{source.kind}={device}"
-                sources.setdefault(name, []).append((level, source))
-                found.append((name, source))
-    notes = {
-        name: _note(known, name, described)
-        for name, described in sources.items()
-        if len(described) > 1
-    }
-    listed = [
-        Listed(name, source.path, notes[name][source.path] if name in notes else "")
-        for name, source in found
-    ]
+    known = registry.Registry(dirs, layers(dirs))
+    names = [(f"{spec.kind}={device}", spec) for spec in known.all() for device in spec.names()]
+    listed = [Listed(name, spec.path, _note(known, name, spec)) for name, spec in names]
     return listed, known.broken
 
 
-def _note(
-    known: registry.Registry, name: str, described: list[tuple[int, Compiled]]
-) -> dict[str, str]:
-    highest = max(level for level, _ in described)
-    winners = [source for level, source in described if level == highest]
-    if len(winners) == 1:
-        note = f"{winners[0].path} wins"
-        return {source.path: "" if source is winners[0] else note for _, source in described}
+def _note(known: registry.Registry, name: str, spec: Compiled) -> str:
+    """Return why the description of a device in `spec` does not apply, "" if it does."""
     try:
-        known.device(name)
+        winner, _ = known.device(name)
     except GpuhookError as error:
-        return {source.path: error.message for _, source in described}
-    return {source.path: "" for _, source in described}
+        return error.message
+    return "" if winner is spec else f"{winner.path} wins"
 
 
 def layers(dirs: list[str]) -> list[list[Compiled]]:
@@ -83,7 +61,6 @@ def _read(path: str) -> Compiled | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        unreadable = fault("GH1110", path=path, reason=error.strerror or error)
-        return compiled_spec.Compiled.of_fault(path, unreadable)
+        return compiled_spec.Compiled.unreadable(path, error)
     except GpuhookError as error:
         return compiled_spec.Compiled.of_fault(path, error)

@@ -12,8 +12,6 @@ import jsonschema
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.errors import fault
 
-_DIGITS = dict.fromkeys(map(ord, "123456789"), "0")
-
 
 def check(spec: Any, where: str, *, is_read: bool = False) -> None:
     """Raise the fault of the first error in the spec of the file `where`.
@@ -25,12 +23,11 @@ def check(spec: Any, where: str, *, is_read: bool = False) -> None:
     if not is_read:
         spec_rules.check(spec, where)
     _require_unicode(spec, where)
-    validator = _validator()
-    if next(validator.iter_errors(_short(spec)), None) is not None:
-        # The position of the device in the whole list, not among those that were checked.
-        whole = min(validator.iter_errors(spec), key=lambda e: list(e.absolute_path))
-        pointer = "".join(f"/{step}" for step in whole.absolute_path) or "/"
-        raise fault("GH1106", path=where, pointer=pointer, reason=whole.message)
+    errors = jsonschema.Draft202012Validator(_schema()).iter_errors(spec)
+    first = min(errors, key=lambda error: list(error.absolute_path), default=None)
+    if first is not None:
+        pointer = "".join(f"/{step}" for step in first.absolute_path) or "/"
+        raise fault("GH1106", path=where, pointer=pointer, reason=first.message)
 
 
 def _require_unicode(spec: Any, where: str) -> None:
@@ -42,35 +39,7 @@ def _require_unicode(spec: Any, where: str) -> None:
         raise fault("GH1106", path=where, pointer="/", reason=f"{text!a} is not UTF-8") from error
 
 
-def _short(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return `spec` with one device of each shape; the schema cannot reject another one of it.
-
-    Two devices have one shape if they differ in their names and in digits only: no pattern of the
-    schema distinguishes digits, except a timeout of 0 and the bounds of a number.
-    """
-    shapes: dict[object, Any] = {}
-    for device in spec["devices"]:
-        shapes.setdefault(_shape(device), device)
-    return {**spec, "devices": list(shapes.values())}
-
-
-def _shape(value: Any) -> object:
-    """Return a key for all values of a device that the schema treats alike."""
-    if isinstance(value, dict):
-        return tuple((key, _shape(item)) for key, item in value.items())
-    if isinstance(value, list):
-        return (list, *dict.fromkeys(map(_shape, value)))
-    if isinstance(value, str):
-        return (str, value.translate(_DIGITS))
-    return (type(value), value)
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of CDI specs that ships with the package."""
+def _schema() -> dict[str, Any]:
     text = resources.files("gpuhook.schemas").joinpath("cdi.json").read_text("utf-8")
     document: dict[str, Any] = json.loads(text)
     return document
-
-
-def _validator() -> jsonschema.protocols.Validator:
-    return jsonschema.Draft202012Validator(schema())

@@ -16,7 +16,8 @@ import click
 from gpuhook import __version__
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
-from gpuhook.host.error_text import unforeseen, worded
+from gpuhook.host.error_text import worded
+from gpuhook.host.hot.engine_log import unforeseen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class LazyGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line, and end with its status."""
-        console.name_standard_output()
+        console.prepare_standard_streams()
         try:
             return super().main(*args, **kwargs)
         except OSError as error:  # click printed --help or --version

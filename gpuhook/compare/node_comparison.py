@@ -13,7 +13,8 @@ from gpuhook.containers.warm import runtime_state
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable, rebuild
 from gpuhook.host import worker_pool
-from gpuhook.host.error_text import unforeseen, worded
+from gpuhook.host.error_text import worded
+from gpuhook.host.hot.engine_log import unforeseen
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.live import container_worker
 from gpuhook.node import described_node

@@ -65,7 +65,7 @@ def allows_everything(spec: dict[str, Any]) -> bool:
 
 def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) -> Iterator[Item]:
     try:
-        device = oci_spec.stated(want)
+        device = oci_spec.oci_device(want)
     except GpuhookError as error:
         yield compare_item.compare_words(
             compare_item.NODE, path, _there(have) if have else "", f"refused: {error.message}"
@@ -85,7 +85,7 @@ def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) 
 def _is_alike(have: dict[str, Any], want: DeviceNode) -> bool:
     """Return whether a node is the device that gpuhook would add, False without that device."""
     try:
-        device = oci_spec.stated(want)
+        device = oci_spec.oci_device(want)
     except GpuhookError:
         return False
     return bool((have["major"], have["minor"]) == (device["major"], device["minor"]))
@@ -110,7 +110,7 @@ def _foreign(
         if path in found or path in nodes_expected:
             continue
         try:
-            device = oci_spec.stated(node)
+            device = oci_spec.oci_device(node)
         except GpuhookError:
             continue  # the host no longer has it
         number = (device["major"], device["minor"])

@@ -36,14 +36,13 @@ class Compiler:
 
         `options` are those of `gpuhook refresh`. Returns why that failed, "" if it did not.
         """
-        from gpuhook.entry import command_process, refresh_command  # only for a stale spec
+        from gpuhook.entry import command_process  # only for a stale spec
 
         program = state.find_program(self._launcher, PROGRAM)
         if not program:
             return f"there is no {PROGRAM} in {':'.join(state.program_dirs(self._launcher))}"
         try:
-            environment = command_process.environment_of_node()
-            return refresh_command.run([program, "refresh", *options], environment, is_needed)
+            return command_process.refresh([program, "refresh", *options], is_needed)
         except OSError as error:
             return f"{error.filename or program}: {error.strerror or error}"
 

@@ -12,10 +12,11 @@ import time
 
 from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
-from gpuhook.entry import plan_context, replica_env
+from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, fastjson, files, procfs, state
 from gpuhook.request import parse, plan, resolve
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args, rootfs_jobs
 
@@ -206,7 +207,8 @@ class Create:
         replicas: list[str] = []
         if edited.route:
             node = self.context.node
-            replicas = replica_env.replicas_of(spec, grant.devices, lambda: node.covered(nodes))
+            words = vocabulary.VOCABULARY
+            replicas = replicas_of(spec, words, grant.devices, lambda: node.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry = ledger.new_entry(
             spec.get("annotations"),
@@ -239,9 +241,8 @@ def _drop_others(spec: dict[str, Any]) -> bool:
     Engines append CDI's entry to the image's, and getenv(3) finds the first.
     """
     name = vocabulary.VOCABULARY.devices_env
-    env = spec["process"]["env"]
-    held = [entry for entry in env if isinstance(entry, str) and entry.startswith(name + "=")]
-    if len(held) < 2:
+    env = fastjson.strings(spec, "process", "env")
+    if sum(entry.startswith(name + "=") for entry in env) < 2:
         return False
     oci_spec.set_variable(spec, name + "=void")
     return True
@@ -249,14 +250,12 @@ def _drop_others(spec: dict[str, Any]) -> bool:
 
 def _remove_foreign_hooks(spec: dict[str, Any]) -> None:
     """Remove NVIDIA's prestart hooks: they would inject the container's GPUs a second time."""
-    hooks = spec.get("hooks")
-    stage = hooks.get("prestart") if isinstance(hooks, dict) else None
-    if isinstance(stage, list):
-        stage[:] = [
-            hook
-            for hook in stage
-            if not (
-                isinstance(hook, dict)
-                and str(hook.get("path")).rpartition("/")[2] in vocabulary.FOREIGN_HOOKS
-            )
-        ]
+    stage = fastjson.array(spec, "hooks", "prestart")
+    stage[:] = [
+        hook
+        for hook in stage
+        if not (
+            isinstance(hook, dict)
+            and str(hook.get("path")).rpartition("/")[2] in vocabulary.FOREIGN_HOOKS
+        )
+    ]

@@ -96,11 +96,9 @@ def with_fresh_specs(work: Callable[[], T], context: PlanContext) -> T:
     try:
         return work()
     except GpuhookError as error:
-        if context.refresh is None:
-            raise
         from gpuhook.entry import spec_refresh  # hardly ever
 
-        if not spec_refresh.has_refreshed(error, work, context, context.refresh):
+        if not spec_refresh.has_refreshed(error, work, context):
             raise
     return work()
 

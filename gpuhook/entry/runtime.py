@@ -17,7 +17,7 @@ import sys
 from gpuhook.entry import cold_command, oci_command
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, files, settings, state
-from gpuhook.host.hot.engine_log import EngineLog, line_of
+from gpuhook.host.hot.engine_log import EngineLog, as_fault, unforeseen
 from gpuhook.vendors.nvidia.hot.prefilter import MARKS
 
 TYPE_CHECKING = False
@@ -39,16 +39,9 @@ def main() -> None:
     log.container = command.identity
     try:
         low_level = _prepare(command, launcher, log)
-    except GpuhookError as error:
-        log.failure(error)
-        status = REFUSED
-    except OSError as error:
-        where = error.filename or error.filename2 or "the host"
-        log.failure(fault("GH1490", where=where, reason=error.strerror or str(error)))
-        status = REFUSED
     except Exception as error:  # a bug here must not stop a container without GPUs
-        log.failure(unforeseen(error))
-        status = UNDECIDED
+        log.failure(as_fault(error, "the host"))
+        status = REFUSED if isinstance(error, (GpuhookError, OSError)) else UNDECIDED
     else:
         os.write(1, os.fsencode(low_level) + b"\n")
         status = 0
@@ -114,11 +107,6 @@ def _settings(compiler: cold_command.Compiler) -> tuple[settings.Settings, Gpuho
     except OSError as error:
         reason = error.strerror or str(error)
         return settings.Settings(), fault("GH1530", path=settings.path(), reason=reason)
-
-
-def unforeseen(error: Exception) -> GpuhookError:
-    """Return GH1491 for an unexpected exception, with the line that raised it."""
-    return fault("GH1491", kind=type(error).__name__, reason=error, place=line_of(error))
 
 
 def find_low_level(names: list[str], launcher: str) -> str:

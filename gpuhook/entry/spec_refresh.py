@@ -21,20 +21,15 @@ _CODE = len("GH1000")
 _LONGEST = 1000  # characters
 
 
-def has_refreshed(
-    error: GpuhookError,
-    work: Callable[[], object],
-    context: PlanContext,
-    refresh: Callable[[Callable[[], bool]], str],
-) -> bool:
+def has_refreshed(error: GpuhookError, work: Callable[[], object], context: PlanContext) -> bool:
     """Return whether `work`, which failed with `error`, may be tried again: the specs are fresh.
 
-    `refresh(is_needed)` refreshes them and returns why it failed. Raises `error` with that reason:
-    the engine shows one error and no warning.
+    Raises `error` with the reason if they cannot be refreshed: the engine shows one error and no
+    warning.
     """
-    if not _is_refreshable(error, context):
+    if context.refresh is None or not _is_refreshable(error, context):
         return False
-    trouble = refresh(lambda: _is_still_wrong(work, context))
+    trouble = context.refresh(lambda: _is_still_wrong(work, context))
     context.node.forget()
     if trouble:
         raise _with_reason(error, printable(trouble, _LONGEST)) from error

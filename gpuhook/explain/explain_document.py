@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.apply.spec import oci_spec
-from gpuhook.entry import replica_env
 from gpuhook.explain import manifest_questions, simulate
 from gpuhook.explain.trace import (
     extras_trace,
@@ -18,6 +17,7 @@ from gpuhook.explain.trace import (
     sharing_trace,
 )
 from gpuhook.request import parse
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -153,8 +153,9 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
     )
     replicas = (
         grant.replicas
-        or replica_env.replicas_of(
+        or replicas_of(
             answer.asked,
+            vocabulary.VOCABULARY,
             grant.devices,
             lambda: {*target.context.node.covered(found.nodes), *gpus},
         )

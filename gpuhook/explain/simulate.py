@@ -19,12 +19,13 @@ from typing import Any
 from gpuhook.apply.spec import change_record
 from gpuhook.entry import oci_command, plan_context, runtime
 from gpuhook.entry.create import WRAPPER, Create, Edited
-from gpuhook.errors import GpuhookError, fault, printable
+from gpuhook.errors import GpuhookError, printable
 from gpuhook.explain import manifest_questions
 from gpuhook.explain import question as kinds
 from gpuhook.explain.dry_run_rootfs import RootfsDryRun
 from gpuhook.explain.trace import requirement_trace as requirement_facts
 from gpuhook.host.hot import fastjson, state
+from gpuhook.host.hot.engine_log import as_fault
 from gpuhook.request import parse, plan, policy
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
@@ -120,13 +121,8 @@ def _edited(
         edited, trouble = Edited(), None
         try:
             edited = create.edited(spec, _low_level(target))
-        except GpuhookError as error:
-            trouble = error
-        except OSError as error:  # as gpuhook-runtime reports it
-            where = error.filename or error.filename2 or "the host"
-            trouble = fault("GH1490", where=where, reason=error.strerror or str(error))
-        except Exception as error:  # as gpuhook-runtime handles it
-            trouble = runtime.unforeseen(error)
+        except Exception as error:  # as gpuhook-runtime reports it
+            trouble = as_fault(error, "the host")
     if root is None:
         spec.pop("root", None)
     else:

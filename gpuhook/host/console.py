@@ -32,7 +32,7 @@ _YAML_WIDTH = 100
 AFTER = 1.0  # seconds until work is shown
 _CLEAR = "\r\x1b[K"
 _shown: list[str] = []  # the work that is shown now
-_NUMBER = 1  # the descriptor of standard output
+_NUMBER, _ERROR_NUMBER = 1, 2  # the descriptors of standard output and standard error
 _NAME = "standard output"
 
 
@@ -151,17 +151,20 @@ class _Named(io.FileIO):
             raise
 
 
-def name_standard_output() -> None:
+def prepare_standard_streams() -> None:
     """Give standard output's name to its errors, so that standard_output_fault() knows them.
 
-    If standard output is closed (`>&-`), writes fail from now on, and no file that is opened later
-    gets its number.
+    If standard output is closed (`>&-`), writes fail from now on; if standard error is, what is
+    written to it is lost. No file that is opened later gets the number of either.
     """
+    if sys.stderr is None:
+        _point(_ERROR_NUMBER, os.O_WRONLY)
+        sys.stderr = open(_ERROR_NUMBER, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     old = sys.stdout
     if old is not sys.__stdout__:
         return
     if old is None:
-        _point(os.O_RDONLY)
+        _point(_NUMBER, os.O_RDONLY)
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Named(_NUMBER, "wb", closefd=False)),
         encoding=old.encoding if old else "utf-8",
@@ -177,14 +180,14 @@ def standard_output_fault(error: OSError) -> GpuhookError | None:
     """
     if error.filename != _NAME:
         return None
-    _point(os.O_WRONLY)
+    _point(_NUMBER, os.O_WRONLY)
     reason = "it is closed" if error.errno == errno.EBADF else error.strerror
     return fault("GH1591", reason=reason)
 
 
-def _point(flags: int) -> None:
-    """Let standard output be /dev/null, opened with `flags`."""
+def _point(number: int, flags: int) -> None:
+    """Let a descriptor be /dev/null, opened with `flags`."""
     fd = os.open(os.devnull, flags)
-    if fd != _NUMBER:
-        os.dup2(fd, _NUMBER)
+    if fd != number:
+        os.dup2(fd, number)
         os.close(fd)

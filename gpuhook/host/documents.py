@@ -7,6 +7,7 @@ instead of showing it, such as U+202E, which reverses the text after it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -25,6 +26,8 @@ LARGEST = 8 << 20  # bytes; a document of that size takes up to 450 MiB of memor
 def read(path: str) -> bytes:
     """Return the content of a file or a pipe ("-": standard input); OSError, GH1316."""
     if path == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed", STANDARD_INPUT)
         content = sys.stdin.buffer.read(LARGEST + 1)
     else:
         with open(path, "rb") as stream:

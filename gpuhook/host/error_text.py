@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions as faults: an OSError, and an exception that no code handles."""
+"""An OSError of a command as a fault."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ import os
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
-from gpuhook.host.hot.engine_log import line_of
-
-
-def unforeseen(error: Exception) -> GpuhookError:
-    """Return GH1491 for an unexpected exception, with the line that raised it."""
-    return fault("GH1491", kind=type(error).__name__, reason=error, place=line_of(error))
 
 
 def worded(error: GpuhookError | OSError) -> GpuhookError:

@@ -14,12 +14,11 @@ from typing import Any, TextIO, cast
 
 import structlog
 
-FORMATS = ("text", "json")
 _ORDER = ("timestamp", "level", "event", "code", "container", "pod", "gpu", "replica")
 
 
-def configure(form: str = "text", *, debug: bool = False, stream: TextIO | None = None) -> None:
-    """Send log lines to `stream` (standard error): logfmt for "text", one JSON object for "json".
+def configure(form: str = "text", *, debug: bool = False) -> None:
+    """Send log lines to standard error: logfmt for "text", one JSON object for "json".
 
     Without `debug`, lines below "info" are dropped.
     """
@@ -39,31 +38,28 @@ def configure(form: str = "text", *, debug: bool = False, stream: TextIO | None 
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.DEBUG if debug else logging.INFO
         ),
-        logger_factory=structlog.PrintLoggerFactory(file=cast("TextIO", _Sink(stream))),
+        logger_factory=structlog.PrintLoggerFactory(file=cast("TextIO", _Sink())),
         cache_logger_on_first_use=False,
     )
 
 
 class _Sink:
-    """A stream for log lines: `stream`, or standard error as it is at the time.
+    """A stream for log lines: standard error as it is at the time.
 
     A line that cannot be written, as its reader has ended or the disk is full, is lost; the program
     continues.
     """
 
-    def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream
-
     def write(self, text: str) -> int:
         """Write `text` if possible; returns its length."""
         with suppress(OSError, ValueError):
-            (self._stream or sys.stderr).write(text)
+            sys.stderr.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Flush the stream if possible."""
         with suppress(OSError, ValueError):
-            (self._stream or sys.stderr).flush()
+            sys.stderr.flush()
 
 
 def logger(**fields: object) -> Any:

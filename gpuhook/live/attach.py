@@ -60,7 +60,9 @@ def attach(
     wanted.denied = target.denied
     hotplug = hotplug_plan.plan(held, wanted)
     hotplug.skipped += reasons
-    intended = target.record(wanted.edits, todo, interrupted_attach.intended(held, wanted, hotplug))
+    intended = target.record(
+        wanted.edits, todo, interrupted_attach.planned_items(held, wanted, hotplug)
+    )
     whole = _whole(context, names, capabilities)
     with attach_limits.coming(target, context, grant, names, wish) as limits:
         # First the limits: the device is never without them.

@@ -14,7 +14,8 @@ from contextlib import ExitStack, contextmanager
 from gpuhook.containers.warm import find, ledger_changes
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import worker
-from gpuhook.host.error_text import unforeseen, worded
+from gpuhook.host.error_text import worded
+from gpuhook.host.hot.engine_log import unforeseen
 from gpuhook.host.interrupt import Interruptible
 from gpuhook.host.worker import LATE, NoAnswerError, Worker
 from gpuhook.kernel import process

@@ -13,7 +13,7 @@ from gpuhook.apply.live import hotplug_plan, unplug_plan
 from gpuhook.apply.live.bind_mounts import Bind
 from gpuhook.apply.live.hotplug_plan import HotplugPlan
 from gpuhook.apply.live.live_files import current
-from gpuhook.apply.live.live_injection import InjectedItems, noted
+from gpuhook.apply.live.live_injection import InjectedItems, rule_record
 from gpuhook.apply.live.unplug_steps import Forbid, PutBack
 from gpuhook.containers.warm import open_devices
 from gpuhook.errors import GpuhookError, fault
@@ -106,7 +106,7 @@ class _Detach:
         forbidden = self._rules()
         if forbidden is not None:
             plan.operations.append(forbidden)
-        steps = [unplug_plan.nodes(target.held, target.made, taken, binds)]
+        steps = [unplug_plan.plan_nodes(target.held, target.made, taken, binds)]
         if self.taken.is_last:
             others = {path: b for path, b in binds.items() if path not in dict(taken)}
             steps.append(self._rest(others))
@@ -150,7 +150,7 @@ class _Detach:
         target = self.target
         try:
             made, _ = rootfs_plan.rootfs_plan(target.held.root, target.jobs)
-            return unplug_plan.rest(target.held, target.made, binds, [made])
+            return unplug_plan.plan_other_items(target.held, target.made, binds, [made])
         except (OSError, GpuhookError) as error:
             plan = HotplugPlan()
             plan.skipped.append(f"the driver's files remain: {error}")
@@ -171,7 +171,7 @@ class _Detach:
                 continue
             nodes[rule] = node["path"]
             hosts[rule] = node.get("hostPath") or node["path"]
-            if noted(rule) in self.target.made.rules:
+            if rule_record(rule) in self.target.made.rules:
                 added.append(rule)
             elif rules.verdict(*rule.device, "r")[0]:
                 others.append(rule)
@@ -199,7 +199,7 @@ class _Detach:
             target.made.add(self._coming)
             for node in self.taken.nodes:
                 rule = hotplug_plan.rule_of(node)
-                target.made.forget(node["path"], noted(rule) if rule is not None else [])
+                target.made.forget(node["path"], rule_record(rule) if rule is not None else [])
             target.given = spec_devices.without(target.given, paths)
             entry["live"] = target.record({})
 

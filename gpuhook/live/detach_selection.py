@@ -157,7 +157,7 @@ class Taken:
     def _numbered(self, node: DeviceNode) -> DeviceNode | None:
         """Return the node with its numbers: the host's, else those in the container."""
         try:
-            stated = oci_spec.stated(node)
+            stated = oci_spec.oci_device(node)
         except GpuhookError:
             found = self._target.held.root.status(node["path"], follow=False)
             if found is None or not stat.S_ISCHR(found.st_mode):

@@ -9,6 +9,7 @@ grant, as outside of Kubernetes, the variables set the limit.
 from __future__ import annotations
 
 from gpuhook.errors import fault
+from gpuhook.host.hot import fastjson
 from gpuhook.request import parse
 
 TYPE_CHECKING = False
@@ -84,9 +85,8 @@ def granted(spec: dict[str, Any], prefix: str) -> dict[str, MemoryLimit]:
     """
     found: dict[str, MemoryLimit] = {}
     below = prefix + "/"
-    mounts = spec.get("mounts")
-    for mount in mounts if isinstance(mounts, list) else ():
-        destination = mount.get("destination") if isinstance(mount, dict) else None
+    for mount in fastjson.objects(spec, "mounts"):
+        destination = mount.get("destination")
         if not isinstance(destination, str) or not destination.startswith(below):
             continue
         limit = _parsed(destination[len(below) :])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from os.path import normpath
 
 from gpuhook.cdi.hot.names import is_kind
+from gpuhook.host.hot import fastjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def below(mounts: object, directory: str) -> Iterator[str]:
     """Yield the paths below `directory` at which /dev/null is mounted, relative to it."""
     start = normpath(directory) + "/"
     mark = start.strip("/").rpartition("/")[2]
-    for mount in mounts if isinstance(mounts, list) else ():
-        destination = mount.get("destination") if isinstance(mount, dict) else None
+    for mount in fastjson.objects(mounts):
+        destination = mount.get("destination")
         if not isinstance(destination, str) or mark not in destination:
             continue
         path, source = normpath(destination), mount.get("source")

@@ -9,6 +9,7 @@ mount_requests.py parses the mounts.
 from __future__ import annotations
 
 from gpuhook.errors import fault
+from gpuhook.host.hot import fastjson
 from gpuhook.host.hot.settings import AUTO
 from gpuhook.request import mount_requests
 
@@ -29,63 +30,32 @@ _IMAGE_WORDS = frozenset(("all", "none"))
 
 
 class Vocabulary:
-    """The variables, paths and kinds with which one vendor's containers request devices."""
+    """The variables, paths and kinds with which one vendor's containers request devices.
 
-    __slots__ = (
-        "capabilities_env",
-        "default_kind",
-        "devices_env",
-        "extra_mounts",
-        "extras",
-        "hints_env",
-        "image_requirement_env",
-        "image_version_env",
-        "memory_limit_env",
-        "memory_prefix",
-        "memory_request_env",
-        "mount_prefix",
-        "privileged_kinds",
-        "replicas_env",
-    )
+    An image with `image_version_env` and without `image_requirement_env` is a legacy image. The
+    last three are for extra_requests.py: `extras` has for each variable how it is read, the kind
+    that it requests and the device of that kind; `extra_mounts` has the kind of the ids in a
+    directory below `mount_prefix`.
+    """
 
-    def __init__(
-        self,
-        *,
-        devices_env: str,
-        capabilities_env: str,
-        replicas_env: str,
-        mount_prefix: str,
-        default_kind: str,
-        image_version_env: str,
-        image_requirement_env: str,
-        memory_request_env: str,
-        memory_limit_env: str,
-        memory_prefix: str,
-        hints_env: str,
-        extras: dict[str, tuple[str, str, str]],
-        extra_mounts: dict[str, str],
-        privileged_kinds: tuple[str, ...],
-    ) -> None:
-        """Take the words; the last three are for extra_requests.py.
+    devices_env: str
+    capabilities_env: str
+    replicas_env: str
+    mount_prefix: str
+    default_kind: str
+    image_version_env: str
+    image_requirement_env: str
+    memory_request_env: str
+    memory_limit_env: str
+    memory_prefix: str
+    hints_env: str
+    extras: dict[str, tuple[str, str, str]]
+    extra_mounts: dict[str, str]
+    privileged_kinds: tuple[str, ...]
 
-        `extras` has for each variable how it is read, the kind that it requests and the device of
-        that kind; `extra_mounts` has the kind of the ids in a directory below `mount_prefix`.
-        """
-        self.devices_env = devices_env
-        self.capabilities_env = capabilities_env
-        self.replicas_env = replicas_env
-        self.mount_prefix = mount_prefix
-        # An image with the first of these and without the second is a legacy image.
-        self.image_version_env = image_version_env
-        self.image_requirement_env = image_requirement_env
-        self.default_kind = default_kind
-        self.memory_request_env = memory_request_env
-        self.memory_limit_env = memory_limit_env
-        self.memory_prefix = memory_prefix
-        self.hints_env = hints_env
-        self.extras = extras
-        self.extra_mounts = extra_mounts
-        self.privileged_kinds = privileged_kinds
+    def __init__(self, **words: Any) -> None:
+        for name, value in words.items():
+            setattr(self, name, value)
 
 
 class Source:
@@ -118,14 +88,11 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
 
     Entries without '=' are left out (they remain in config.json).
     """
-    process = spec.get("process")
-    entries = process.get("env") if isinstance(process, dict) else None
     found = {}
-    for entry in _items(entries):
-        if isinstance(entry, str):
-            name, equals, value = entry.partition("=")
-            if equals:
-                found[name] = value
+    for entry in fastjson.strings(spec, "process", "env"):
+        name, equals, value = entry.partition("=")
+        if equals:
+            found[name] = value
     return found
 
 
@@ -137,10 +104,8 @@ def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
     if _has_variable(spec, (words.memory_limit_env + "=", words.memory_request_env + "=")):
         return True
     below = words.memory_prefix + "/"
-    for mount in _items(spec.get("mounts")):
-        if isinstance(mount, dict) and str(mount.get("destination")).startswith(below):
-            return True
-    return False
+    mounts = fastjson.objects(spec, "mounts")
+    return any(str(mount.get("destination")).startswith(below) for mount in mounts)
 
 
 def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
@@ -157,16 +122,12 @@ def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
 
 
 def _has_variable(spec: dict[str, Any], starts: tuple[str, ...]) -> bool:
-    process = spec.get("process")
-    for entry in _items(process.get("env") if isinstance(process, dict) else None):
-        if isinstance(entry, str) and entry.startswith(starts):
-            return True
-    return False
+    return any(entry.startswith(starts) for entry in fastjson.strings(spec, "process", "env"))
 
 
 def names_of(text: str, where: str) -> list[str]:
     """Return the names of a comma list, each once; raises GH1004 and GH1005, which name `where`."""
-    return _names(text, where)
+    return _checked([part.strip() for part in text.split(",")], where)
 
 
 def is_legacy(environment: Mapping[str, str], words: Vocabulary) -> bool:
@@ -232,7 +193,7 @@ def _from_keys(
     kind: str, annotations: dict[str, str], keys: list[str], origins: dict[str, str]
 ) -> Source | None:
     where = ", ".join(keys)
-    names = _names(",".join(annotations[key] for key in keys), "annotation " + where)
+    names = names_of(",".join(annotations[key] for key in keys), "annotation " + where)
     origin = "; ".join(dict.fromkeys(origins[key] for key in keys))
     return Source(kind, where, names, origin) if names else None
 
@@ -265,19 +226,10 @@ def _from_environment(
     variables: Mapping[str, str], kind: str, keys: Sequence[str]
 ) -> Source | None:
     where = ", ".join(keys)
-    names = _names(",".join(variables[key] for key in keys), "variable " + where)
+    names = names_of(",".join(variables[key] for key in keys), "variable " + where)
     if not names or "void" in names:
         return None
     return Source(kind, where, ["all"] if "all" in names else names)
-
-
-def _items(value: object) -> list[Any]:
-    """Return `value` if it is an array, else []; the runtime reports a value of another type."""
-    return value if isinstance(value, list) else []
-
-
-def _names(text: str, where: str) -> list[str]:
-    return _checked([part.strip() for part in text.split(",")], where)
 
 
 def _checked(parts: list[str], where: str) -> list[str]:

@@ -7,6 +7,7 @@ It covers sources, vendors, extra devices, capabilities, and a node without a dr
 from __future__ import annotations
 
 from gpuhook.errors import fault
+from gpuhook.host.hot import fastjson
 from gpuhook.host.hot.settings import FAIL, KUBELET, NONE
 from gpuhook.request.parse import ANNOTATIONS, MOUNTS, OWN_CHOICE, POD_ANNOTATIONS, Source
 from gpuhook.request.resolve import NOTHING_BUT_FILES
@@ -169,7 +170,4 @@ def require_own_vendor(source: Source, default_kind: str, spec: dict[str, Any]) 
 
 def privileged(spec: dict[str, Any]) -> bool:
     """Return whether the container may administer the host: CAP_SYS_ADMIN in its bounding set."""
-    process = spec.get("process")
-    capabilities = process.get("capabilities") if isinstance(process, dict) else None
-    bounding = capabilities.get("bounding") if isinstance(capabilities, dict) else None
-    return isinstance(bounding, list) and "CAP_SYS_ADMIN" in bounding
+    return "CAP_SYS_ADMIN" in fastjson.array(spec, "process", "capabilities", "bounding")

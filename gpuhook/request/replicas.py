@@ -7,6 +7,14 @@ A replica resolves to its device; the ledger records which replica a container h
 from __future__ import annotations
 
 from gpuhook.errors import fault
+from gpuhook.request import parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from typing import Any
+
+    from gpuhook.request.parse import Vocabulary
 
 SEPARATOR = "::"
 _MAX_DIGITS = 6
@@ -34,3 +42,26 @@ def device_of(name: str) -> str | None:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+
+
+def replicas_of(
+    spec: dict[str, Any],
+    words: Vocabulary,
+    devices: Iterable[str],
+    others: Callable[[], Collection[str]],
+) -> list[str]:
+    """Return the replica ids in a container's variable, as far as the container has their devices.
+
+    A device plugin names plain devices in the devices' variable, for runtimes that know no replica
+    ids, and the replicas in this one. Any user can set it, so it only says which replica of a
+    granted device is meant. `devices` are the qualified names of those; `others` returns their
+    other names, such as the UUID of a GPU that was requested by its index, and is only called for a
+    replica of none of `devices`.
+    """
+    listed = parse.environment(spec).get(words.replicas_env, "")
+    names = dict.fromkeys(name.strip() for name in listed.split(",")[: parse.MAX_NAMES])
+    granted = {qualified.partition("=")[2] for qualified in devices}
+    wanted = {device for device in map(device_of, names) if device}
+    if not wanted <= granted:
+        granted.update(others())
+    return [name for name in names if device_of(name) in granted]

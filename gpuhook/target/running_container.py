@@ -186,7 +186,7 @@ def hold(found: Found, *, to_change: bool = False) -> Iterator[Target]:
             cgroup = ""
         with ExitStack() as stack:
             signals = stack.enter_context(Interruptible()) if to_change else None
-            container = stack.enter_context(hotplug_plan.opened(process, "/", spec, cgroup))
+            container = stack.enter_context(hotplug_plan.open_live(process, "/", spec, cgroup))
             container.require_users = lambda: _require_users_of_config(process, spec)
             if signals is not None:
                 container.signals = signals

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from gpuhook.apply.spec import oci_spec
 from gpuhook.containers.hot import ledger
-from gpuhook.entry import replica_env
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files
 from gpuhook.request import parse
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.spec import injection_traces
 
@@ -101,8 +101,11 @@ def entry(
         "bundle": found.bundle,
         "devices": devices,
         "nodes": list(has.nodes),
-        "replicas": replica_env.replicas_of(
-            spec, devices, lambda: [by_node[node] for node in has.nodes if node in by_node]
+        "replicas": replicas_of(
+            spec,
+            vocabulary.VOCABULARY,
+            devices,
+            lambda: [by_node[node] for node in has.nodes if node in by_node],
         ),
         "requested": named,
         "source": vocabulary.VOCABULARY.devices_env if named else "",

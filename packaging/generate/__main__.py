@@ -19,8 +19,7 @@ from generate import (  # noqa: E402 # of this checkout
     doctor_checks,
     errors,
     inventory_schema,
-    plugin_options,
-    plugin_schema,
+    plugin_config,
     settings,
 )
 
@@ -28,8 +27,7 @@ from generate import (  # noqa: E402 # of this checkout
 GENERATORS = (
     errors.files,
     settings.files,
-    plugin_schema.files,
-    plugin_options.files,
+    plugin_config.files,
     doctor_checks.files,
     inventory_schema.files,
 )

@@ -3,22 +3,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from generate.pages import page
 from gpuhook.doctor.check_list import checks
-
-CHECKOUT = Path(__file__).parents[2]
-PAGE = "docs/doctor.md"
-BEGIN, END = "<!-- make generate writes this table. -->", "<!-- End of it. -->"
 
 
 def files() -> dict[str, str]:
     """Return the page with the current table, by its path in the checkout."""
-    head, begin, rest = (CHECKOUT / PAGE).read_text(encoding="utf-8").partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE} lacks the lines {BEGIN} and {END}")
-    return {PAGE: f"{head}{BEGIN}\n\n{table()}\n{END}{tail}"}
+    return page("docs/doctor.md", table())
 
 
 def table() -> str:

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import json
 import textwrap
-from pathlib import Path
 from typing import Any
 
+from generate.pages import page
 from gpuhook.cli.generate import generate_section
 from gpuhook.cli.generate.generate_cdi import generate_cdi
 from gpuhook.host.hot import settings, settings_environment
 from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia.hot import vocabulary
 
-CHECKOUT = Path(__file__).parents[2]
-PAGE = "docs/configuration.md"
 _WIDTH = 98
 _HEAD = """\
 # Settings of gpuhook: /etc/gpuhook/config.yaml, or the file that GPUHOOK_CONFIG names.
@@ -25,10 +23,6 @@ _HEAD = """\
 # `gpuhook config show --origin` prints the current values and their origin. An environment
 # variable, GPUHOOK_<SECTION>_<KEY> such as GPUHOOK_REQUEST_ON_REFUSAL, overrides the file.
 """
-BEGIN, END = (
-    "<!-- make generate writes these tables. -->",
-    "<!-- End of them. -->",
-)
 
 
 def files() -> dict[str, str]:
@@ -36,7 +30,7 @@ def files() -> dict[str, str]:
     return {
         "gpuhook/schemas/config.json": schema_text(),
         "gpuhook/schemas/config.yaml": shipped(),
-        PAGE: page((CHECKOUT / PAGE).read_text(encoding="utf-8")),
+        **page("docs/configuration.md", tables()),
     }
 
 
@@ -97,13 +91,6 @@ def tables() -> str:
             lines.append(f"| `{key}` | `{value}` | {text} | `{name}` |")
         lines.append("")
     return "\n".join(lines)
-
-
-def page(text: str) -> str:
-    """Return the page `text` with current tables."""
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n\n{tables()}\n{END}{tail}"
 
 
 def schema_text() -> str:

@@ -72,8 +72,21 @@ def contents(release: Release) -> dict[str, Files]:
 def superseded(package: str) -> str:
     """Return the shell text that runs after another release has replaced a package."""
     name = "superseded-runtime" if package == "gpuhook-runtime" else "superseded"
-    text = (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
-    return text.replace("@PACKAGE@", package)
+    return script(name).replace("@PACKAGE@", package)
+
+
+def script(name: str) -> str:
+    """Return the text of a shell script."""
+    return (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
+
+
+def maintain(release: Release) -> str:
+    """Return the start of a shell command that runs the program `maintain`, if it exists.
+
+    It may be gone: a removal can be forced.
+    """
+    program = f"/{release.library}/maintain"
+    return f"[ ! -x {program} ] || {program}"
 
 
 def units(files: Files) -> list[str]:
@@ -186,6 +199,16 @@ def bindings() -> Path:
             f"{sys.executable} has no pynvml, which goes into the package: install nvidia-ml-py"
         )
     return Path(found.origin)
+
+
+def bindings_licence() -> str:
+    """Return the licence of NVML's bindings, which is at the top of their file."""
+    lines = []
+    for line in bindings().read_text(encoding="utf-8").splitlines()[1:]:
+        if line.startswith("##"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _compat(release: Release) -> Files:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import lzma
+import re
 import tarfile
 import textwrap
 from pathlib import Path
@@ -21,17 +22,21 @@ from packages.contents import (
     RELOAD,
     File,
     Files,
+    bindings_licence,
     filled,
+    maintain,
     packed,
+    script,
     static_units,
     superseded,
     units,
 )
-from packages.description import CONFIG, NAME, SECTION, Package
-from packages.documents_of import copyright_file, deb_changelog
+from packages.description import CONFIG, LICENSE, NAME, SECTION, VENDORED_LICENSE, Package
 from packages.release import Release
 
 BINARY = b"2.0\n"
+COPYRIGHT_FORMAT = "https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
+YEAR = "2026"
 # The package is still installed: repeat the steps that its removal has undone (Policy 6.5).
 CONFIGURED = "configure|abort-upgrade|abort-remove|abort-deconfigure"
 ZSH = ("usr/share/zsh/site-functions/", "usr/share/zsh/vendor-completions/")
@@ -61,10 +66,43 @@ def _documents(release: Release, package: Package) -> Files:
     place = f"usr/share/doc/{package.name}"
     changes = (release.checkout / "CHANGELOG.md").read_bytes()
     return {
-        f"{place}/copyright": File(copyright_file(package).encode()),
+        f"{place}/copyright": File(_copyright(package).encode()),
         f"{place}/changelog.gz": File(packed(changes)),
-        f"{place}/changelog.Debian.gz": File(packed(deb_changelog(release, package).encode())),
+        f"{place}/changelog.Debian.gz": File(packed(_changelog(release, package).encode())),
     }
+
+
+def _copyright(package: Package) -> str:
+    """Return debian/copyright; source: its machine-readable format 1.0."""
+    stanzas = [
+        f"Format: {COPYRIGHT_FORMAT}\nUpstream-Name: {NAME}",
+        f"Files: *\nCopyright: {YEAR} the gpuhook authors\nLicense: {LICENSE}",
+    ]
+    if package.name == "gpuhook":
+        stanzas.append(_vendored())
+    stanzas.append(
+        f"License: {LICENSE}\n"
+        " On Debian systems, the full text of the Apache License, Version 2.0, is in the file\n"
+        " /usr/share/common-licenses/Apache-2.0."
+    )
+    return "\n\n".join(stanzas) + "\n"
+
+
+def _vendored() -> str:
+    """Return the stanza of NVML's bindings."""
+    lines = bindings_licence().splitlines()
+    notice = re.sub(r"^Copyright \(c\) ", "", lines[0]).removesuffix("  All rights reserved.")
+    text = "\n".join(f" {line or '.'}" for line in lines[1:]).removeprefix(" .\n").rstrip(" .\n")
+    return f"Files: */pynvml.py\nCopyright: {notice}\nLicense: {VENDORED_LICENSE}\n{text}."
+
+
+def _changelog(release: Release, package: Package) -> str:
+    """Return the changelog of the package, which is separate from gpuhook's."""
+    return (
+        f"{NAME} ({release.version}) unstable; urgency=medium\n\n"
+        f"  * Release {release.upstream}: see /usr/share/doc/{package.name}/changelog.gz.\n\n"
+        f" -- {release.maintainer}  {release.date}\n"
+    )
 
 
 def _overrides(release: Release, package: Package, files: Files) -> Files:
@@ -125,21 +163,20 @@ def _control(release: Release, package: Package, files: Files) -> str:
 
 def scripts(release: Release, package: Package, files: Files) -> dict[str, str]:
     """Return the maintainer scripts of a package by their names."""
-    program = f"/{release.library}/maintain"
-    maintain = f"[ ! -x {program} ] || {program}"  # a removal may be forced
+    program = maintain(release)
     services = " ".join(units(files))
     has_modules = any(path.endswith(".modules") for path in files)
     after, before = [], []
     if package.name == "gpuhook-runtime":
         # Its trigger handles the modules of the other packages.
-        after.append(_in_case(f"{CONFIGURED}|triggered", f"{maintain} byte-code"))
+        after.append(_in_case(f"{CONFIGURED}|triggered", f"{program} byte-code"))
     if services:
-        after.append(_in_case(CONFIGURED, f"{maintain} units-on {services}"))
+        after.append(_in_case(CONFIGURED, f"{program} units-on {services}"))
         before.append(
-            _in_case("remove", f"{maintain} units-off {services} {' '.join(static_units(files))}")
+            _in_case("remove", f"{program} units-off {services} {' '.join(static_units(files))}")
         )
     if has_modules:
-        before.append(_in_case("remove", f"{maintain} leaving {package.name}"))
+        before.append(_in_case("remove", f"{program} leaving {package.name}"))
     made = {
         "postinst": after,
         "prerm": before,
@@ -158,18 +195,14 @@ def _postrm(release: Release, package: Package, services: str, *, has_modules: b
         upgrade = f'if [ "$1" = upgrade ] && [ "${{2-}}" != "{release.version}" ]; then'
         parts.append(f"{upgrade}\n{superseded(package.name)}fi\n")
     if package.name == "gpuhook-runtime":
-        parts.append(_in_case("purge", _script("purge-runtime")))
+        parts.append(_in_case("purge", script("purge-runtime")))
     if package.name == "gpuhook":
-        parts.append(_in_case("purge", _script("purge")))
+        parts.append(_in_case("purge", script("purge")))
     if services:
         purge = f"! command -v deb-systemd-helper >/dev/null || deb-systemd-helper purge {services}"
         parts.append(_in_case("purge", f"{purge} >/dev/null"))
         parts.append(_in_case("remove", RELOAD))
     return parts
-
-
-def _script(name: str) -> str:
-    return (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
 
 
 def _in_case(verbs: str, text: str) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modules of each package: those that the wrapper and the hook can import, and the rest.
 
-An import counts wherever it is written, late ones in functions too; those for type checkers do not.
+Imports in functions are included, those for type checkers are not.
 """
 
 from __future__ import annotations

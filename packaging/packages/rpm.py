@@ -15,9 +15,19 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from packages.contents import HERE, RELOAD, File, Files, filled, static_units, superseded, units
+from packages.contents import (
+    RELOAD,
+    File,
+    Files,
+    bindings_licence,
+    filled,
+    maintain,
+    script,
+    static_units,
+    superseded,
+    units,
+)
 from packages.description import CONFIG, LICENSE, NAME, VENDORED, VENDORED_LICENSE, Package
-from packages.documents_of import bindings_licence, rpm_changelog
 from packages.release import Release
 
 # Reproducible packages: independent of the time, the user and the machine.
@@ -107,9 +117,14 @@ def _spec(release: Release, package: Package, files: Files) -> str:
         "%install\nmkdir -p %{buildroot}\ncp -a %{staged}/. %{buildroot}",
         *scriptlets,
         "%files\n%defattr(-,root,root)\n" + "\n".join(_listed(files, package)),
-        f"%changelog\n{rpm_changelog(release)}",
+        f"%changelog\n{_changelog(release)}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _changelog(release: Release) -> str:
+    head = f"* {release.rpm_date} {release.maintainer} - {release.version}"
+    return f"{head}\n- Release {release.upstream}\n"
 
 
 def _listed(files: Files, package: Package) -> list[str]:
@@ -133,26 +148,25 @@ def _listed(files: Files, package: Package) -> list[str]:
 
 def _scriptlets(release: Release, package: Package, files: Files) -> list[str]:
     """Return the scriptlets; $1 is the number of installed versions afterwards."""
-    program = f"/{release.library}/maintain"
-    maintain = f"[ ! -x {program} ] || {program}"  # erased before, or after
+    program = maintain(release)
     services = " ".join(units(files))
     made: dict[str, str] = {}
     if any(path.endswith(".modules") for path in files):
-        made["%posttrans"] = f"{maintain} byte-code"
-        leaving = f"{maintain} leaving {package.name}\n"
+        made["%posttrans"] = f"{program} byte-code"
+        leaving = f"{program} leaving {package.name}\n"
         made["%preun"] = f'if [ "$1" -eq 0 ]; then\n{leaving}else\n{superseded(package.name)}fi'
     if package.name == "gpuhook-runtime":
-        made["%triggerin -- python3"] = f"{maintain} byte-code"
-        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge-runtime")}fi'
+        made["%triggerin -- python3"] = f"{program} byte-code"
+        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{script("purge-runtime")}fi'
     if services:
         # Keep the administrator's changes since the first installation.
-        on, again = (f"{maintain} units-{verb} {services}" for verb in ("on", "new"))
+        on, again = (f"{program} units-{verb} {services}" for verb in ("on", "new"))
         made["%post"] = f'if [ "$1" -eq 1 ]; then\n{on}\nelse\n{again}\nfi'
         known = " ".join([services, *static_units(files)])
-        off = f'if [ "$1" -eq 0 ]; then {program} units-off {known} || :; fi\n'
+        off = f'if [ "$1" -eq 0 ]; then /{release.library}/maintain units-off {known} || :; fi\n'
         made["%preun"] = off + made["%preun"]
     if package.name == "gpuhook":
-        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{_script("purge")}{RELOAD}fi'
+        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{script("purge")}{RELOAD}fi'
     return [f"{name}\n{_escaped(filled(release, text))}" for name, text in made.items()]
 
 
@@ -162,10 +176,6 @@ def _bundled(package: Package) -> list[str]:
         return []
     version = importlib.metadata.version(VENDORED)
     return [f"Provides: bundled(python3dist({VENDORED})) = {version}"]
-
-
-def _script(name: str) -> str:
-    return (HERE / f"scripts/{name}.sh").read_text(encoding="utf-8")
 
 
 def _escaped(text: str) -> str:

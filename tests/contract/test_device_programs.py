@@ -174,7 +174,7 @@ def test_replaced_by_somebody_else(cgroup: Path, gpu: Path) -> None:
             met.append(beside(str(cgroup), allow("c 195:9 rw"), flags=0))
         return wanted(ours, rest)
 
-    DevicePrograms(place, None).change(swapped, denies=False)
+    DevicePrograms(place, None)._change(swapped, denies=False)
     rules = rules_of(cgroup)
     [held] = rules.programs()
     assert held.id not in (first, *met)

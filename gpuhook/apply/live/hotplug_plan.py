@@ -94,7 +94,9 @@ def _unwind(done: list[Operation], live: Live, cause: BaseException) -> None:
         raise fault("GH1751", cause=cause, left=" | ".join(left)) from cause
 
 
-def opened(process: Process, place: str, spec: dict[str, Any], cgroup: str | None = None) -> Live:
+def open_live(
+    process: Process, place: str, spec: dict[str, Any], cgroup: str | None = None
+) -> Live:
     """Return the container of `process`, whose root is at `place`; `spec` is its config.json.
 
     `cgroup` is the one that its runtime recorded, None while the runtime is creating the container.
@@ -115,13 +117,11 @@ def plan(live: Live, wanted: DesiredState) -> HotplugPlan:
         _plan_files(live, wanted, made)
     _plan_rules(live, wanted, made)
     edits = wanted.edits
-    for key, what in (
-        ("env", "the variables {} (a running process keeps its own)"),
-        ("additionalGids", "the groups {} (a running process keeps its own)"),
-    ):
-        held = [str(item) for item in edits.get(key) or ()]  # type: ignore[attr-defined]
-        if held:
-            made.skipped.append(what.format(", ".join(held)))
+    names = {"variables": edits.get("env"), "groups": edits.get("additionalGids")}
+    for what, items in names.items():
+        if items:
+            listed = ", ".join(map(str, items))
+            made.skipped.append(f"the {what} {listed} (a running process keeps its own)")
     for hook in edits.get("hooks") or ():
         made.skipped.append(f"the {hook['hookName']} hook {hook['path']}")
     return made
@@ -136,7 +136,7 @@ def _plan_nodes(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
     binds = []
     makes_nodes = live.process.in_initial_user_namespace()
     for node in wanted.edits.get("deviceNodes") or ():
-        device = oci_spec.stated(node)
+        device = oci_spec.oci_device(node)
         if device["type"] not in "bc" or _is_there(live, device):
             continue
         if makes_nodes:
@@ -244,14 +244,8 @@ def _plan_rules(live: Live, wanted: DesiredState, made: HotplugPlan) -> None:
 
 def rule_of(node: DeviceNode) -> Rule | None:
     """Return the device rule that a node needs, None for a pipe."""
-    device = oci_spec.stated(node)
+    device = oci_spec.oci_device(node)
     if device["type"] not in "bc":
         return None
-    access = node.get("permissions") or "rwm"
-    return Rule(
-        allow=True,
-        type=device["type"],
-        major=device["major"],
-        minor=device["minor"],
-        access=access,
-    )
+    numbers = device["major"], device["minor"]
+    return Rule(True, device["type"], *numbers, node.get("permissions") or "rwm")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.apply.live.live_injection import noted
+from gpuhook.apply.live.live_injection import rule_record
 from gpuhook.apply.live.live_root import LiveRoot
 from gpuhook.apply.rootfs.root_directory import Identity
 from gpuhook.errors import fault
@@ -24,18 +24,8 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules, Snapshot
     from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.containers.warm.process_handle import Process
+    from gpuhook.host.interrupt import Interruptible
     from gpuhook.kernel.bpf.device_filter import Rule
-
-    class Signals(Protocol):
-        """What may interrupt a plan."""
-
-        def hold(self) -> None:
-            """From now on, interrupt only in check()."""
-            ...
-
-        def check(self) -> None:
-            """Raise if there was an interrupt."""
-            ...
 
     class Operation(Protocol):
         """One step of a plan."""
@@ -76,7 +66,7 @@ class Live:
         self.left: list[str] = []
         self._cleanups: list[Callable[[], None]] = []
         self._identity: tuple[int, int] | None = None
-        self.signals: Signals | None = None
+        self.signals: Interruptible | None = None
         # Called before the root is opened or its owner read; raises if the process may have
         # chosen them.
         self.require_users: Callable[[], None] = lambda: None
@@ -214,7 +204,7 @@ class AccessStep:
         """Add the rules."""
         self._before = live.rules.snapshot()
         live.rules.change(self.rules, [], self.hosts)
-        live.made.rules += [noted(rule) for rule in self.rules]
+        live.made.rules += [rule_record(rule) for rule in self.rules]
 
     def undo(self, live: Live) -> None:
         """Restore the rules."""

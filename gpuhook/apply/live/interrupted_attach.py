@@ -12,7 +12,7 @@ import os
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.apply.live.bind_mounts import BindMounts
 from gpuhook.apply.live.live_files import LiveFiles, current
-from gpuhook.apply.live.live_injection import InjectedItems, noted
+from gpuhook.apply.live.live_injection import InjectedItems, rule_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
 
 
-def intended(held: Live, wanted: DesiredState, plan: HotplugPlan) -> InjectedItems:
+def planned_items(held: Live, wanted: DesiredState, plan: HotplugPlan) -> InjectedItems:
     """Return what must be recorded before the plan is executed, as it cannot be found out later.
 
     These are the missing directories and targets of mounts, and the earlier links and files.
@@ -72,7 +72,7 @@ def _nodes(held: Live, given: ContainerEdits, found: InjectedItems) -> None:
         if held.root.is_mounted(node["path"]):
             _mount(held, node.get("hostPath") or node["path"], node["path"], found)
         if held.rules.verdict(*rule.device, rule.access)[0]:
-            found.rules.append(noted(rule))
+            found.rules.append(rule_record(rule))
 
 
 def _mount(held: Live, source: str, target: str, found: InjectedItems) -> None:

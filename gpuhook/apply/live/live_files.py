@@ -141,7 +141,7 @@ class FileChange:
         return [self.path, self.summary(), before._whole()]
 
 
-def of_note(path: str, note: list[Any]) -> FileChange | None:
+def old_content(path: str, note: list[Any]) -> FileChange | None:
     """Return the old content of a note; None if it was not kept."""
     kind = note[0] if note else ""
     if kind == "link":

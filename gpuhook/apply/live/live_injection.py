@@ -6,6 +6,8 @@ The ledger keeps them as JSON.
 
 from __future__ import annotations
 
+from gpuhook.host.hot import fastjson
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -27,10 +29,8 @@ class InjectedItems:
     __slots__ = _LISTS
 
     def __init__(self, document: object = None) -> None:
-        known = document if isinstance(document, dict) else {}
         for name in _LISTS:
-            held = known.get(name)
-            setattr(self, name, list(held) if isinstance(held, list) else [])
+            setattr(self, name, list(fastjson.array(document, name)))
 
     changes: list[list[Any]]
     directories: list[str]
@@ -86,6 +86,6 @@ class LiveRecord:
         return record if self.coming is None else {**record, "coming": self.coming.document()}
 
 
-def noted(rule: Rule) -> list[Any]:
+def rule_record(rule: Rule) -> list[Any]:
     """Return a device rule in the form of the record."""
     return [*rule.device, rule.access]

@@ -15,7 +15,7 @@ import stat
 from gpuhook.apply.live.container_view import open_root
 from gpuhook.apply.live.live_files import MOST_UNDER_LINK
 from gpuhook.apply.rootfs.root_directory import Root
-from gpuhook.apply.rootfs.safe_walk import CrossingError, mount_id
+from gpuhook.apply.rootfs.safe_walk import ABSENT, CrossingError, mount_id
 from gpuhook.containers.warm import process_handle as processes
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
@@ -27,8 +27,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.kernel.mountinfo import Mount
-
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class LiveRoot(Root):
@@ -79,22 +77,10 @@ class LiveRoot(Root):
         try:
             return openat2(self._fd, path.lstrip("/") or ".", flags)
         except OSError as error:
-            if error.errno in _ABSENT:
+            if error.errno in ABSENT:
                 return None
             error.filename = path
             raise
-
-    def directory_names(self, path: str) -> list[str]:
-        """Return the names in a directory in any mount, sorted; [] if there is none."""
-        fd = self.lookup(path)
-        if fd is None:
-            return []
-        try:
-            return sorted(os.listdir(f"/proc/self/fd/{fd}"))
-        except NotADirectoryError:
-            return []
-        finally:
-            os.close(fd)
 
     def status(self, path: str, *, follow: bool = True) -> os.stat_result | None:
         """Return what `path` leads to, None if that is nothing."""

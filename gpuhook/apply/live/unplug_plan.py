@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.apply.rootfs.rootfs_files import Provision
 
 
-def nodes(
+def plan_nodes(
     live: Live, made: InjectedItems, taken: list[tuple[str, int]], binds: dict[str, Bind]
 ) -> HotplugPlan:
     """Return the plan that removes device nodes, (path, device number) each.
@@ -63,7 +63,7 @@ def _is_removable(live: Live, path: str) -> bool:
     return True
 
 
-def rest(
+def plan_other_items(
     live: Live, made: InjectedItems, binds: dict[str, Bind], provisions: list[Provision]
 ) -> HotplugPlan:
     """Return the plan that removes all other items: mounts, links, loader files."""
@@ -125,7 +125,7 @@ def _changes(
     """
     changes: list[FileChange] = []
     for path, summary, note in made.changes:
-        now, before = current(live.root, path), live_files.of_note(path, note)
+        now, before = current(live.root, path), live_files.old_content(path, note)
         if not now.is_something:
             continue
         is_ours = now.summary() == summary

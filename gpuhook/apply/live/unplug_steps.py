@@ -11,7 +11,7 @@ import errno
 import os
 
 from gpuhook.apply.live.bind_mounts import Bind, BindMounts
-from gpuhook.apply.live.hotplug_steps import make_again
+from gpuhook.apply.live.hotplug_steps import AccessStep, make_again
 from gpuhook.apply.live.live_files import current, put_back
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel import mounts
@@ -20,7 +20,6 @@ from gpuhook.kernel.namespaces import in_mount_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.apply.live.cgroup.device_cgroup import Snapshot
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.apply.live.live_files import FileChange
 
@@ -168,25 +167,18 @@ class RemoveEmpty:
         """Do nothing: a later mount creates it again."""
 
 
-class Forbid:
-    """Removes device rules: added ones are dropped, and rules that still allow access are denied.
-
-    `nodes` are the container's nodes of the rules, `hosts` the host's, for systemd.
-    """
+class Forbid(AccessStep):
+    """Removes device rules: drops added ones, and denies those that still allow access."""
 
     def __init__(
         self, added: list[Rule], others: list[Rule], nodes: dict[Rule, str], hosts: dict[Rule, str]
     ) -> None:
+        super().__init__([*added, *others], nodes, hosts)
         self.added = added
-        self.others = others
-        self.nodes = nodes
-        self.hosts = hosts
-        self._before: Snapshot | None = None
 
     def describe(self) -> list[str]:
         """Return a line for each rule."""
-        rules = [*self.added, *self.others]
-        return [f"device rule: no longer allow {self.nodes[rule]} ({rule.line})" for rule in rules]
+        return [f"device rule: no longer allow {name}" for name in self.names()]
 
     def execute(self, live: Live) -> None:
         """Change the rules, all of them or none."""
@@ -199,11 +191,7 @@ class Forbid:
 
     def _change(self, live: Live) -> None:
         live.rules.drop(self.added, self.hosts)
-        left = [
-            rule
-            for rule in (*self.added, *self.others)
-            if live.rules.verdict(*rule.device, rule.access)[0]
-        ]
+        left = [rule for rule in self.rules if live.rules.verdict(*rule.device, rule.access)[0]]
         denials = [Rule(False, *rule.device, rule.access) for rule in left]
         hosts = {
             denial: self.hosts[rule]
@@ -211,11 +199,6 @@ class Forbid:
             if rule not in self.added
         }
         live.rules.change([], denials, hosts)
-
-    def undo(self, live: Live) -> None:
-        """Restore the rules."""
-        if self._before is not None:
-            live.rules.restore(self._before)
 
 
 def _leave(live: Live, error: OSError | GpuhookError, path: str = "") -> None:

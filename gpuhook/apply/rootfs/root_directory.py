@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 
-from gpuhook.apply.rootfs.safe_walk import ENTRY, Walk, mount_id
+from gpuhook.apply.rootfs.safe_walk import ABSENT, ENTRY, Walk, mount_id
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
 
@@ -112,16 +112,13 @@ class Root:
         try:
             fd = Walk(self._fd, self._mounts, create=False).to(path, last_is_file=True)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno in ABSENT:
                 return None
             raise
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise fault("GH1310", path=path, limit="any number of")
-            # Through /proc/self/fd: the file that was checked, whatever the path is by now.
-            # A lease of a process in there must not block us: then this is EWOULDBLOCK.
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-            return os.open(f"/proc/self/fd/{fd}", flags)
+            return _readable(fd)
         finally:
             os.close(fd)
 
@@ -178,14 +175,34 @@ class Root:
         try:
             fd = self.directory(path)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno in ABSENT:
                 return []
             raise
-        readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+
+    def lookup(self, path: str) -> int | None:
+        """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
+
+        It enters foreign mounts, too: it is for reading what was mounted into the container.
+        """
         try:
-            return sorted(os.listdir(readable))
+            return Walk(self._fd, None, create=False).to(path, last_is_file=True)
+        except OSError as error:
+            if error.errno in ABSENT:
+                return None
+            raise
+
+    def directory_names(self, path: str) -> list[str]:
+        """Return the names in a directory in any mount, sorted; [] if there is none."""
+        fd = self.lookup(path)
+        if fd is None:
+            return []
+        try:
+            return sorted(os.listdir(f"/proc/self/fd/{fd}"))
+        except NotADirectoryError:
+            return []
         finally:
-            os.close(readable)
+            os.close(fd)
 
     def _holds(self, fd: int, name: str, data: bytes) -> bool:
         try:
@@ -196,8 +213,7 @@ class Root:
             found = os.fstat(held)
             if not stat.S_ISREG(found.st_mode) or found.st_size != len(data):
                 return False
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-            readable = os.open(f"/proc/self/fd/{held}", flags)
+            readable = _readable(held)
             try:
                 return files.read_descriptor(readable, name, len(data)) == data
             finally:
@@ -210,11 +226,7 @@ class Root:
         if fd in self._swept:
             return
         self._swept.add(fd)
-        readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            files.remove_stale(readable)
-        finally:
-            os.close(readable)
+        files.remove_stale(f"/proc/self/fd/{fd}")
 
 
 def _is_hosts(found: os.stat_result) -> bool:
@@ -230,6 +242,14 @@ def _is_hosts(found: os.stat_result) -> bool:
         if (found.st_dev, found.st_ino) == (host.st_dev, host.st_ino):
             return True
     return False
+
+
+def _readable(fd: int) -> int:
+    """Return a readable descriptor of the file behind `fd`, whatever its path is by now.
+
+    A lease of a process in the container must not block us: then this raises EWOULDBLOCK.
+    """
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
 def _rename(temporary: str, name: str, fd: int) -> None:

@@ -16,6 +16,7 @@ from gpuhook.host.hot.files import MAX_LINKS
 
 DIRECTORY = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _MAX_DEPTH = 128
 
 

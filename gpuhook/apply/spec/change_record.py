@@ -15,6 +15,7 @@ prove that: CRI-O copies all annotations of a pod, Docker and podman those of th
 from __future__ import annotations
 
 from gpuhook.apply.spec import oci_spec
+from gpuhook.host.hot import fastjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,11 +52,7 @@ def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -
 
 def survey(spec: dict[str, Any]) -> dict[str, Any]:
     """Return what `write` needs of a spec before it is changed."""
-    process = spec.get("process")
-    env = process.get("env") if isinstance(process, dict) else None
-    held = env if isinstance(env, list) else []
-    entries = [entry for entry in held if isinstance(entry, str)]
     return {
-        "env": {e.partition("=")[0]: e for e in entries},
+        "env": {e.partition("=")[0]: e for e in fastjson.strings(spec, "process", "env")},
         "rules": list(oci_spec.device_rules(spec)),
     }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ID_MAPPED = frozenset(("idmap", "ridmap"))  # options of a mount
 _HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
-_BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
+BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 
 
 # The kind of value of each key of a config.json that is read or written. _OBJECT is an object with
@@ -136,18 +136,12 @@ def _check_names(names: Iterable[str], known: dict[str, Any]) -> None:
 
 def device_paths(spec: dict[str, Any]) -> list[str]:
     """Return the paths of the spec's device nodes."""
-    linux = spec.get("linux")
-    devices = linux.get("devices") if isinstance(linux, dict) else None
-    held = devices if isinstance(devices, list) else []
-    return [str(device.get("path")) for device in held if isinstance(device, dict)]
+    return [str(device.get("path")) for device in fastjson.objects(spec, "linux", "devices")]
 
 
 def device_rules(spec: dict[str, Any]) -> list[Any]:
     """Return the device rules of the spec's resources."""
-    linux = spec.get("linux")
-    resources = linux.get("resources") if isinstance(linux, dict) else None
-    rules = resources.get("devices") if isinstance(resources, dict) else None
-    return rules if isinstance(rules, list) else []
+    return fastjson.array(spec, "linux", "resources", "devices")
 
 
 def owner(spec: dict[str, Any]) -> tuple[int, int]:
@@ -210,10 +204,7 @@ def set_variable(spec: dict[str, Any], entry: str) -> None:
 
 def user_namespace(spec: dict[str, Any]) -> bool:
     """Return whether the container has its own user namespace."""
-    linux = spec.get("linux")
-    namespaces = linux.get("namespaces") if isinstance(linux, dict) else None
-    held = namespaces if isinstance(namespaces, list) else []
-    return any(isinstance(n, dict) and n.get("type") == "user" for n in held)
+    return any(one.get("type") == "user" for one in fastjson.objects(spec, "linux", "namespaces"))
 
 
 def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
@@ -230,13 +221,13 @@ def _add_devices(spec: dict[str, Any], nodes: list[DeviceNode]) -> list[Mount]:
     added: dict[str, dict[str, Any]] = {}
     for node in nodes:
         path, source = node["path"], node.get("hostPath") or node["path"]
-        device = stated(node)
+        device = oci_device(node)
         _own(device, node, user)
         added.pop(path, None)
         if source != path and in_user_namespace:
             # In a user namespace, no node can be made, and runtimes bind the host's node of
             # the *same* path: with another dev root, that is another file, or none.
-            options = list(_BIND_NODE_OPTIONS)
+            options = list(BIND_NODE_OPTIONS)
             bound.append({"hostPath": source, "containerPath": path, "options": options})
         else:
             added[path] = device
@@ -255,7 +246,7 @@ def _own(device: dict[str, Any], node: DeviceNode, user: object) -> None:
             device[key] = value
 
 
-def stated(node: DeviceNode) -> dict[str, Any]:
+def oci_device(node: DeviceNode) -> dict[str, Any]:
     """Return the OCI device of a node: values that CDI leaves open are read from the host's node.
 
     Raises GH1302 if the host has no such node.
@@ -296,7 +287,10 @@ def _allow(linux: dict[str, Any], device: dict[str, Any], access: str) -> None:
 
 
 def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
-    """Add mounts after those of the spec, each in place of the one of the same destination."""
+    """Add mounts after those of the spec, each in place of the one of the same destination.
+
+    A mount below another one comes after it: it would be hidden.
+    """
     if not added:
         return
     mounts = items(spec, "mounts")
@@ -311,8 +305,28 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
             if not ID_MAPPED.isdisjoint(options):
                 _map_ids(spec, entry)
         entries[normpath(destination)] = entry
-    mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
-    mounts.extend(entries.values())
+    placed = [(_destination(mount) or "", mount) for mount in mounts]
+    placed = [(place, mount) for place, mount in placed if place not in entries]
+    parents = _parents([*(place for place, _ in placed), *entries])
+    for destination, entry in entries.items():
+        at = len(placed)
+        if destination in parents:
+            below = (
+                i for i, (place, _) in enumerate(placed) if place.startswith(destination + "/")
+            )
+            at = next(below, at)
+        placed.insert(at, (destination, entry))
+    mounts[:] = [mount for _, mount in placed]
+
+
+def _parents(destinations: list[str]) -> set[str]:
+    """Return every directory above one of the destinations."""
+    found: set[str] = set()
+    for directory in {place.rpartition("/")[0] for place in destinations}:
+        while directory and directory not in found:
+            found.add(directory)
+            directory = directory.rpartition("/")[0]
+    return found
 
 
 def _map_ids(spec: dict[str, Any], entry: dict[str, Any]) -> None:

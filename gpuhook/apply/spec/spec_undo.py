@@ -7,10 +7,12 @@ Loaded only for a config.json that has a record.
 from __future__ import annotations
 
 from gpuhook.apply.spec.change_record import HOOK_MARK, KEY
+from gpuhook.apply.spec.oci_spec import BIND_NODE_OPTIONS
 from gpuhook.host.hot import fastjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _STAGES = ("createRuntime", "createContainer")  # in which the wrapper puts hooks
@@ -18,38 +20,28 @@ _STAGES = ("createRuntime", "createContainer")  # in which the wrapper puts hook
 
 def take_back(spec: dict[str, Any]) -> None:
     """Restore what an earlier create changed in `spec`, which has a record."""
-    record = _read(spec)
-    del spec[KEY]
-    _restore_variables(spec, record.get("env"))
-    _drop_mounts(spec, _strings(record.get("mounts")))
-    linux = spec.get("linux")
-    if isinstance(linux, dict):
-        _drop(linux.get("devices"), "path", _strings(record.get("devices")))
-        _drop_rules(linux, record.get("rules"))
-    _drop_hooks(spec)
+    record = spec.pop(KEY)
+    _restore_variables(fastjson.array(spec, "process", "env"), fastjson.array(record, "env"))
+    targets = frozenset(fastjson.strings(record, "mounts"))
+    nodes = frozenset(fastjson.strings(record, "devices"))
+    rules = frozenset(map(fastjson.dumps, fastjson.array(record, "rules")))
+    _drop(fastjson.array(spec, "mounts"), lambda mount: _is_ours(mount, targets, nodes))
+    _drop(fastjson.array(spec, "linux", "devices"), lambda node: _text(node, "path") in nodes)
+    _drop(
+        fastjson.array(spec, "linux", "resources", "devices"),
+        lambda rule: rule.get("allow") is True and fastjson.dumps(rule) in rules,
+    )
+    for stage in _STAGES:
+        _drop(fastjson.array(spec, "hooks", stage), _is_marked)
 
 
 def mounts(spec: dict[str, Any]) -> list[str]:
     """Return the destinations that the record names."""
-    return _strings(_read(spec).get("mounts"))
+    return fastjson.strings(spec, KEY, "mounts")
 
 
-def _read(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the record of a spec, {} if it has none."""
-    record = spec.get(KEY)
-    return record if isinstance(record, dict) else {}
-
-
-def _strings(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
-
-def _restore_variables(spec: dict[str, Any], pairs: object) -> None:
+def _restore_variables(env: list[Any], pairs: list[Any]) -> None:
     """Restore the earlier entry (None: there was none) of each variable that still has ours."""
-    process = spec.get("process")
-    env = process.get("env") if isinstance(process, dict) else None
-    if not isinstance(env, list) or not isinstance(pairs, list):
-        return
     before = {
         pair[0]: pair[1]
         for pair in pairs
@@ -64,59 +56,27 @@ def _restore_variables(spec: dict[str, Any], pairs: object) -> None:
     env[:] = restored
 
 
-def _drop_mounts(spec: dict[str, Any], destinations: list[str]) -> None:
-    """Drop recorded binds with `nodev`: no engine uses that for mounts that protect the host."""
-    mounts = spec.get("mounts")
-    ours = frozenset(destinations)
-    if isinstance(mounts, list):
-        mounts[:] = [
-            mount
-            for mount in mounts
-            if not (
-                isinstance(mount, dict)
-                and isinstance(mount.get("destination"), str)
-                and mount["destination"] in ours
-                and mount.get("type") == "bind"
-                and "nodev" in (mount.get("options") or ())
-            )
-        ]
+def _drop(items: list[Any], is_ours: Callable[[dict[str, Any]], bool]) -> None:
+    items[:] = [item for item in items if not (isinstance(item, dict) and is_ours(item))]
 
 
-def _drop(held: object, key: str, values: list[str]) -> None:
-    if isinstance(held, list):
-        gone = frozenset(values)
-        held[:] = [
-            item
-            for item in held
-            if not (isinstance(item, dict) and isinstance(item.get(key), str) and item[key] in gone)
-        ]
+def _is_ours(mount: dict[str, Any], targets: frozenset[str], nodes: frozenset[str]) -> bool:
+    """Return whether a mount is a recorded bind: with `nodev`, or of a node, as it was added.
+
+    No engine uses `nodev` for mounts that protect the host.
+    """
+    destination, options = _text(mount, "destination"), fastjson.array(mount, "options")
+    is_node = destination in nodes and options == BIND_NODE_OPTIONS
+    return mount.get("type") == "bind" and (
+        is_node or (destination in targets and "nodev" in options)
+    )
 
 
-def _drop_rules(linux: dict[str, Any], rules: object) -> None:
-    resources = linux.get("resources")
-    held = resources.get("devices") if isinstance(resources, dict) else None
-    if isinstance(held, list) and isinstance(rules, list):
-        ours = frozenset(map(fastjson.dumps, rules))
-        held[:] = [
-            rule
-            for rule in held
-            if not (
-                isinstance(rule, dict)
-                and rule.get("allow") is True
-                and fastjson.dumps(rule) in ours
-            )
-        ]
+def _text(item: dict[str, Any], key: str) -> str | None:
+    value = item.get(key)
+    return value if isinstance(value, str) else None
 
 
-def _drop_hooks(spec: dict[str, Any]) -> None:
-    hooks = spec.get("hooks")
-    for name in _STAGES:
-        stage = hooks.get(name) if isinstance(hooks, dict) else None
-        if isinstance(stage, list):
-            stage[:] = [hook for hook in stage if not marked(hook)]
-
-
-def marked(hook: object) -> bool:
+def _is_marked(hook: dict[str, Any]) -> bool:
     """Return whether the wrapper added a hook of config.json."""
-    env = hook.get("env") if isinstance(hook, dict) else None
-    return isinstance(env, list) and any(str(entry).startswith(HOOK_MARK) for entry in env)
+    return any(entry.startswith(HOOK_MARK) for entry in fastjson.strings(hook, "env"))

@@ -41,8 +41,7 @@ def compile_with(parse: Parser, path: str, found: os.stat_result) -> Compiled:
     try:
         spec = checked(parse, path)
     except OSError as error:
-        unreadable = fault("GH1110", path=path, reason=error.strerror or error)
-        return compiled_spec.Compiled.of_fault(path, unreadable)
+        return compiled_spec.Compiled.unreadable(path, error)
     except GpuhookError as error:
         return compiled_spec.store(path, found, error)
     return compiled_spec.store(path, found, spec)

@@ -20,7 +20,7 @@ import os
 from binascii import crc32
 
 from gpuhook import __version__
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import fastjson, files, state
 
 TYPE_CHECKING = False
@@ -61,6 +61,11 @@ class Compiled:
         """Return the stand-in for a spec that could not be read or compiled."""
         return cls(path, b"\n" + _head_of(error) + b"\n")
 
+    @classmethod
+    def unreadable(cls, path: str, error: OSError) -> Compiled:
+        """Return the stand-in for a file that cannot be read, GH1110."""
+        return cls.of_fault(path, fault("GH1110", path=path, reason=error.strerror or error))
+
     def device(self, name: str) -> ContainerEdits | None:
         """Return the edits of the device `name`, None if the spec has no such device."""
         if self._lines_by_name is not None:
@@ -92,15 +97,12 @@ def compiled_path(source: str) -> str:
 
 def load(source: str, found: os.stat_result) -> Compiled | None:
     """Return the compiled form of this version of `source`, None if there is none."""
-    kept = compiled_path(source)
+    data = state.read(compiled_path(source), _MAX_SIZE)
+    if data is None or not data.startswith(_key(source, found)):
+        return None
     try:
-        if not state.usable(os.lstat(kept)):
-            return None
-        data = files.read(kept, _MAX_SIZE)
-        if not data.startswith(_key(source, found)):
-            return None
         return Compiled(source, data)
-    except (OSError, ValueError, IndexError, TypeError, GpuhookError):
+    except (ValueError, IndexError, TypeError):
         return None  # a broken compiled form is made again
 
 

@@ -125,8 +125,7 @@ def _compiled(  # noqa: PLR0911 # one return for each way in which a file is unu
     except FileNotFoundError:
         return None
     except OSError as error:
-        unreadable = fault("GH1110", path=path, reason=error.strerror or error)
-        return compiled_spec.Compiled.of_fault(path, unreadable)
+        return compiled_spec.Compiled.unreadable(path, error)
     stored = compiled_spec.load(path, found)
     if stored is not None:
         return stored

@@ -159,9 +159,14 @@ def enter(root: str, identity: str, entry: dict[str, Any]) -> GpuhookError | Non
     try:
         record(root, identity, entry)
     except OSError as error:
-        where, reason = error.filename or directory(), error.strerror or str(error)
-        return fault("GH1410", container=identity, path=where, reason=reason)
+        return not_recorded(identity, error)
     return None
+
+
+def not_recorded(identity: str, error: OSError) -> GpuhookError:
+    """Return GH1410, for a warning: the entry of a container could not be written."""
+    where, reason = error.filename or directory(), error.strerror or str(error)
+    return fault("GH1410", container=identity, path=where, reason=reason)
 
 
 def is_holder(entry: dict[str, Any]) -> bool:
@@ -259,10 +264,8 @@ def path_of(root: str, identity: str) -> str:
 def entry_at(path: str) -> dict[str, Any] | None:
     """Return the entry in a file if it can be trusted and has the right form, else None."""
     try:
-        if not state.usable(os.lstat(path)):
-            return None
-        entry = fastjson.loads(files.read(path, _MAX_BYTES))
-    except (OSError, ValueError, GpuhookError):
+        entry = fastjson.loads(state.read(path, _MAX_BYTES) or b"")
+    except ValueError:
         return None
     if not isinstance(entry, dict) or entry.get("schema") != SCHEMA:
         return None

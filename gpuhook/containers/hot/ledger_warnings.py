@@ -7,6 +7,7 @@ Loaded only for a container that has any.
 from __future__ import annotations
 
 from gpuhook.errors import printable
+from gpuhook.host.hot import fastjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ def records(
 
 def read(entry: dict[str, Any]) -> list[dict[str, str]]:
     """Return the warnings of an entry, printable; values of another form are left out."""
-    found = entry.get("warnings")
-    records = found if isinstance(found, list) else []
-    return _bounded(one for one in records if isinstance(one, dict))
+    return _bounded(fastjson.objects(entry, "warnings"))
 
 
 def _bounded(found: Iterable[dict[str, Any]]) -> list[dict[str, str]]:

@@ -206,20 +206,19 @@ def _of_runc(identity: str, document: dict[str, Any]) -> Found:
     found.cgroup = _cgroup(document.get("cgroup_paths"))
     config = document.get("config")
     if isinstance(config, dict):
-        found.root_path = _text(config, "rootfs")
-        labels = config.get("labels")
-        for label in labels if isinstance(labels, list) else ():
-            if isinstance(label, str) and label.startswith("bundle="):
-                found.bundle = _text({"bundle": label[len("bundle=") :]}, "bundle")
+        found.root_path = _path(config.get("rootfs"), "rootfs")
+        for label in fastjson.strings(config, "labels"):
+            if label.startswith("bundle="):
+                found.bundle = _path(label[len("bundle=") :], "bundle")
     return found
 
 
 def _of_crun(identity: str, document: dict[str, Any]) -> Found:
     found = Found(identity, _pid(document, "pid"))
     found.started = _ticks(document, "process-start-time")
-    found.root_path = _text(document, "rootfs")
-    found.bundle = _text(document, "bundle")
-    found.cgroup = _text(document, "cgroup-path")
+    found.root_path = _path(document.get("rootfs"), "rootfs")
+    found.bundle = _path(document.get("bundle"), "bundle")
+    found.cgroup = _path(document.get("cgroup-path"), "cgroup-path")
     return found
 
 
@@ -249,16 +248,11 @@ def _ticks(document: dict[str, Any], key: str) -> int | None:
     return value
 
 
-def _text(document: dict[str, Any], key: str) -> str:
-    """Return a path; raises UnreadableError if the value cannot be one."""
-    value = document.get(key)
+def _path(value: object, key: str) -> str:
+    """Return the value of `key`, "" if it is not text; UnreadableError if it cannot be a path."""
     if not isinstance(value, str):
         return ""
-    try:
-        os.fsencode(value)
-    except ValueError:
-        raise UnreadableError(f"{key} is not a path") from None
-    if "\0" in value:
+    if not files.is_path(value):
         raise UnreadableError(f"{key} is not a path")
     return value
 

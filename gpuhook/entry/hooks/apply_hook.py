@@ -18,13 +18,14 @@ from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm.process_handle import Process
-from gpuhook.entry import cold_command, replica_env
+from gpuhook.entry import cold_command
 from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.hooks.hook_root import HookRoot
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import bundle, files, procfs, settings
+from gpuhook.host.hot import bundle, fastjson, files, procfs, settings
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json, vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, hook_args, rootfs_jobs, rootfs_plan
 
@@ -114,11 +115,8 @@ def _limit(spec: dict[str, Any], pid: int, log: EngineLog) -> list[dict[str, Any
 
 def _is_limited(spec: dict[str, Any]) -> bool:
     """Return whether the wrapper's hook limits the container: no tenant can add hooks."""
-    hooks = spec.get("hooks")
-    stage = hooks.get("createRuntime") if isinstance(hooks, dict) else None
-    return isinstance(stage, list) and any(
-        hook_args.is_ours(hook, hook_args.LIMIT) for hook in stage
-    )
+    stage = fastjson.array(spec, "hooks", "createRuntime")
+    return any(hook_args.is_ours(hook, hook_args.LIMIT) for hook in stage)
 
 
 def _all_jobs(spec: dict[str, Any], job: hook_args.Jobs) -> list[hook_args.Jobs]:
@@ -231,7 +229,7 @@ def _enter_in_ledger(
         state.bundle,
         "cdi",
         nodes=nodes,
-        replicas=replica_env.replicas_of(state.spec, (), lambda: _known_devices(nodes)),
+        replicas=replicas_of(state.spec, vocabulary.VOCABULARY, (), lambda: _known_devices(nodes)),
         source="CDI, applied by the engine",
     )
     entry["pid"] = pid

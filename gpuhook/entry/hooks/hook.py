@@ -12,9 +12,9 @@ import os
 import sys
 
 from gpuhook import __version__
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import fault
 from gpuhook.host.hot import bundle, state
-from gpuhook.host.hot.engine_log import EngineLog, line_of
+from gpuhook.host.hot.engine_log import EngineLog, as_fault
 
 PROGRAM = "gpuhook-hook"
 _MAX_LOG = 1 << 20
@@ -114,16 +114,8 @@ def _log() -> str:
 def _status(words: list[str], log: EngineLog) -> int:
     try:
         _run(words[0], words[1:], log)
-    except GpuhookError as error:
-        log.failure(error)
-        return 1
-    except OSError as error:
-        where = error.filename or error.filename2 or "the container"
-        log.failure(fault("GH1490", where=where, reason=error.strerror or str(error)))
-        return 1
     except Exception as error:  # the engine shows one line, not a traceback
-        place = line_of(error)
-        log.failure(fault("GH1491", kind=type(error).__name__, reason=error, place=place))
+        log.failure(as_fault(error, "the container"))
         return 1
     return 0
 

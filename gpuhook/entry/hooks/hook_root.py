@@ -7,14 +7,12 @@ determine the file that the hook writes.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.safe_walk import Walk, mount_id
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.hot import files
+from gpuhook.host.hot import fastjson, files
 from gpuhook.kernel import mountinfo
 from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import root_path
 
@@ -32,8 +30,8 @@ class HookRoot(Root):
     def __init__(self, state: HookState) -> None:
         super().__init__(root_path(state.bundle, state.spec))
         self._mountinfo: dict[str, bytes] = {}
-        for mount in state.spec.get("mounts") or ():
-            if isinstance(mount, dict) and mount.get("type") == TMPFS:
+        for mount in fastjson.objects(state.spec, "mounts"):
+            if mount.get("type") == TMPFS:
                 self.admit(str(mount.get("destination")), TMPFS)
 
     def __enter__(self) -> HookRoot:  # noqa: PYI034 # Self needs a newer Python
@@ -54,34 +52,6 @@ class HookRoot(Root):
                 self._mounts.add(number)
         finally:
             os.close(fd)
-
-    def mounted(self, path: str) -> int | None:
-        """Return an O_PATH descriptor (the caller's) of what `path` leads to, None if of nothing.
-
-        It enters foreign mounts, too: it is for reading what was mounted into the container.
-        """
-        try:
-            return Walk(self._fd, None, create=False).to(path, last_is_file=True)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                return None
-            raise
-
-    def mounted_names(self, path: str) -> list[str]:
-        """Return the names in the directory `path`, also in foreign mounts, as mounted() does."""
-        fd = self.mounted(path)
-        if fd is None:
-            return []
-        try:
-            if not stat.S_ISDIR(os.fstat(fd).st_mode):
-                return []
-            readable = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        finally:
-            os.close(fd)
-        try:
-            return sorted(os.listdir(readable))
-        finally:
-            os.close(readable)
 
     def _is_own(self, number: int, fstype: str) -> bool:
         mount = mountinfo.find(self._mounts_of("self"), number)
@@ -129,8 +99,8 @@ def _has_another_root(process: Process, state: HookState) -> bool:
 
     It is not certain if the runtime mounts something over the root, or if the root is gone.
     """
-    mounts = state.spec.get("mounts") or ()
-    if any(isinstance(m, dict) and not str(m.get("destination")).strip("/.") for m in mounts):
+    mounts = fastjson.objects(state.spec, "mounts")
+    if any(not str(mount.get("destination")).strip("/.") for mount in mounts):
         return False
     try:
         expected = os.stat(root_path(state.bundle, state.spec))

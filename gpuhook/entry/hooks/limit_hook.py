@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes
 from gpuhook.containers.warm.process_handle import Process, is_hosts_root
 from gpuhook.entry import cold_command
@@ -155,22 +156,19 @@ def note(
     try:
         ledger_changes.update(root, identity, (process.pid, process.started), changed)
     except OSError as error:
-        where, reason = error.filename or "the ledger", error.strerror or str(error)
-        log.warning(fault("GH1410", container=identity, path=where, reason=reason))
+        log.warning(ledger.not_recorded(identity, error))
 
 
 def _parsed(words: list[str]) -> _Call:
     call = _Call()
-    position = 0
-    while position < len(words):
-        option = words[position]
+    left = iter(words)
+    for option in left:
         if option == _REQUIRED:
             call.required = True
-            position += 1
             continue
-        if position + 1 >= len(words):
+        value = next(left, None)
+        if value is None:
             raise fault("GH1640", argument=option, reason="it lacks its value")
-        value = words[position + 1]
         if option == _GPU:
             call.limits.append(_limit(value))
         elif option == _GRANT:
@@ -183,7 +181,6 @@ def _parsed(words: list[str]) -> _Call:
             call.root = value
         else:
             raise fault("GH1640", argument=option, reason="there is no such option")
-        position += 2
     if not call.limits:
         raise fault("GH1640", argument="no --gpu", reason="one is needed")
     return call

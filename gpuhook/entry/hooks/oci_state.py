@@ -113,8 +113,7 @@ def keep_warnings(state: HookState, log: EngineLog, made: dict[str, Any] | None 
     try:
         ledger_changes.add_warnings(state.id, state.bundle, log.warnings, made)
     except OSError as error:
-        where, reason = error.filename or ledger.directory(), error.strerror or str(error)
-        log.warning(fault("GH1410", container=state.id, path=where, reason=reason))
+        log.warning(ledger.not_recorded(state.id, error))
 
 
 def _input() -> bytes:

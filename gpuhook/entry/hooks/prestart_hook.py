@@ -18,12 +18,13 @@ from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes
 from gpuhook.containers.warm.process_handle import Process
-from gpuhook.entry import cold_command, plan_context, replica_env
+from gpuhook.entry import cold_command, plan_context
 from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host.hot import bundle, files, procfs, settings
 from gpuhook.request import parse
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
@@ -106,25 +107,32 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             return [f"nothing to do: {_GIVEN_BY.get(route, 'it has GPUs already')}"]
         if not is_dry:
             state.require_not_begun()
-        with hotplug_plan.opened(process, hook_root.place_of_root(process, state), spec) as held:
+        with hotplug_plan.open_live(process, hook_root.place_of_root(process, state), spec) as held:
             wanted, plan = _planned(held, spec, grant, todo)
             for what in plan.skipped:
                 log.warning(fault("GH1641", what=what))
             if is_dry:
                 return _lines(plan)
             plan.execute(held)
-            entry = _entry(state, process, source, grant)
-            names = [*grant.devices, *grant.in_full(source.names)]
-            memory = _limit(spec, entry["nodes"], names, process, log)
-            if memory:
-                entry["memory"] = memory
-            entry["replicas"] = grant.replicas or replica_env.replicas_of(
-                spec, grant.devices, lambda: context.node.covered(entry["nodes"])
-            )
+            entry = _limited_entry(state, process, source, grant, context)
             entry["live"] = _live_record(wanted.edits, todo, held.made)
-    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
-    _enter(state, entry, log)
+    _enter(state, entry, began, log)
     return []
+
+
+def _limited_entry(
+    state: HookState, process: Process, source: Source, grant: Grant, context: PlanContext
+) -> dict[str, Any]:
+    """Limit the memory of a container that got its GPUs; return its entry in the ledger."""
+    spec, entry = state.spec, _entry(state, process, source, grant)
+    names = [*grant.devices, *grant.in_full(source.names)]
+    memory = _limit(spec, entry["nodes"], names, process, context.log)
+    if memory:
+        entry["memory"] = memory
+    entry["replicas"] = grant.replicas or replicas_of(
+        spec, vocabulary.VOCABULARY, grant.devices, lambda: context.node.covered(entry["nodes"])
+    )
+    return entry
 
 
 def _has_limited_gpus(spec: dict[str, Any]) -> bool:
@@ -149,8 +157,7 @@ def _bound(state: HookState, log: EngineLog, began: float) -> None:
             return
         entry = _entry(state, process)
     entry["memory"] = memory
-    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
-    _enter(state, entry, log)
+    _enter(state, entry, began, log)
 
 
 def _limit(
@@ -258,7 +265,8 @@ def _keep_warnings(state: HookState, log: EngineLog) -> None:
     oci_state.keep_warnings(state, log, made)
 
 
-def _enter(state: HookState, entry: dict[str, Any], log: EngineLog) -> None:
+def _enter(state: HookState, entry: dict[str, Any], began: float, log: EngineLog) -> None:
+    entry["milliseconds"] = round((time.monotonic() - began) * 1000, 2)
     warning = ledger.enter("", state.id, entry)
     if warning is not None:
         log.warning(warning)

@@ -14,6 +14,7 @@ from gpuhook.apply.rootfs.rootfs_files import Provision
 from gpuhook.entry.hooks import apply_hook, oci_state
 from gpuhook.entry.hooks.hook_root import HookRoot
 from gpuhook.errors import fault
+from gpuhook.host.hot import fastjson
 from gpuhook.loader import elf, library_directory
 from gpuhook.vendors.nvidia.hot.rootfs import egl_profile, hook_args, rootfs_jobs
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
@@ -101,8 +102,8 @@ def _mounted(root: HookRoot, spec: dict[str, Any], folders: list[str]) -> list[t
     real = {folder: root.real(folder) for folder in folders}
     places = set(real.values())
     paths: list[str] = []
-    for mount in spec.get("mounts") or ():
-        destination = mount.get("destination") if isinstance(mount, dict) else None
+    for mount in fastjson.objects(spec, "mounts"):
+        destination = mount.get("destination")
         if not isinstance(destination, str):
             continue
         parent, _, name = destination.rpartition("/")
@@ -124,13 +125,13 @@ def _mounted(root: HookRoot, spec: dict[str, Any], folders: list[str]) -> list[t
 
 def _libraries(root: HookRoot, folder: str) -> list[str]:
     """Return the paths of the libraries in a directory that is mounted as a whole."""
-    names = root.mounted_names(folder)
+    names = root.directory_names(folder)
     return [f"{folder}/{name}" for name in names if library_directory.is_library(name)]
 
 
 def _soname(root: HookRoot, path: str) -> str:
     """Return the name by which the loader opens a mounted library, "" for another file."""
-    fd = root.mounted(path)
+    fd = root.lookup(path)
     if fd is None:
         return ""
     try:

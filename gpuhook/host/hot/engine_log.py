@@ -27,12 +27,8 @@ from __future__ import annotations
 import os
 import time
 
-from gpuhook.errors import printable
+from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host.hot import fastjson
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gpuhook.errors import GpuhookError
 
 _MOST_WARNINGS = 32  # a container determines how many there are
 MAX_LINE = 4096
@@ -109,12 +105,22 @@ def _is_among(error: GpuhookError, known: list[GpuhookError]) -> bool:
     return any((one.code, one.message) == (error.code, error.message) for one in known)
 
 
-def line_of(error: BaseException) -> str:
-    """Return `file:line` of the statement that raised an exception."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "gpuhook"
+def as_fault(error: Exception, place: str) -> GpuhookError:
+    """Return an error as a fault: GH1490 for an OSError, at `place` if it names no file."""
+    if isinstance(error, GpuhookError):
+        return error
+    if isinstance(error, OSError):
+        where = error.filename or error.filename2 or place
+        return fault("GH1490", where=where, reason=error.strerror or str(error))
+    return unforeseen(error)
+
+
+def unforeseen(error: Exception) -> GpuhookError:
+    """Return GH1491 for an unexpected exception, with the line that raised it."""
+    place, trace = "gpuhook", error.__traceback__
+    while trace is not None:
+        place, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
+    return fault("GH1491", kind=type(error).__name__, reason=error, place=place)
 
 
 def print_error(text: str) -> None:

@@ -132,6 +132,23 @@ def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
     return value
 
 
+def array(document: Any, *keys: str) -> list[Any]:
+    """Return the array at a path of keys; [] if it, or an object on the way, is something else."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document if isinstance(document, list) else []
+
+
+def objects(document: Any, *keys: str) -> list[dict[str, Any]]:
+    """Return the objects in the array at a path of keys."""
+    return [item for item in array(document, *keys) if isinstance(item, dict)]
+
+
+def strings(document: Any, *keys: str) -> list[str]:
+    """Return the strings in the array at a path of keys."""
+    return [item for item in array(document, *keys) if isinstance(item, str)]
+
+
 def _reason(text: str) -> str:
     """Return the standard library's message about a broken document."""
     import json

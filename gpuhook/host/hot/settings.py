@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from gpuhook import __version__
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import fault
 from gpuhook.host.hot import fastjson, files, state
 
 TYPE_CHECKING = False
@@ -148,14 +148,8 @@ def compiled(source: str, found: os.stat_result) -> dict[str, object] | None:
 
     An error that another release of gpuhook found is ignored: this release may accept the file.
     """
-    kept = compiled_path(source)
-    try:
-        if not state.usable(os.lstat(kept)):
-            return None
-        data = files.read(kept, _MAX_SIZE)
-    except (OSError, GpuhookError):
-        return None
-    first, _, rest = data.partition(b"\n")
+    data = state.read(compiled_path(source), _MAX_SIZE)
+    first, _, rest = (data or b"").partition(b"\n")
     if first != _key(source, found):
         return None
     try:

@@ -13,7 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PREFIX = "GPUHOOK_"
 BOOLEAN, LIST, DIRECTORIES, DIRECTORY, KIND = "boolean", "list", "directories", "directory", "kind"
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")

@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import stat
 
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files
+
 DIRECTORY = "/run/gpuhook"  # root's
 DIRECTORY_ENV = "GPUHOOK_STATE_DIR"
 HOST_ROOT_ENV = "GPUHOOK_HOST_ROOT"
@@ -64,6 +67,14 @@ def usable(found: os.stat_result) -> bool:
         and found.st_uid in (0, os.geteuid())
         and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     )
+
+
+def read(path: str, limit: int) -> bytes | None:
+    """Return the content of a state file, None if it cannot be read or trusted."""
+    try:
+        return files.read(path, limit) if usable(os.lstat(path)) else None
+    except (OSError, GpuhookError):
+        return None
 
 
 def host_root() -> str:

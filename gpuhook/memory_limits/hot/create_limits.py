@@ -62,29 +62,18 @@ def add(
     GH1022 to GH1024, and, if limits.onFailure requires the limit, GH1312 and GH1646.
     """
     policy = context.settings.limits_on_failure
-    try:
-        devices = container_limits.devices(
-            spec, has.nodes, has.names, lambda: context.node.covered(has.nodes)
-        )
-    except GpuhookError as error:
-        is_asked = container_limits.is_asked(spec)
-        if container_limits.is_required(policy, is_asked=is_asked):
-            raise
-        context.log.warning(error)
-        return [], []
+    devices = _devices(spec, has, context)
     found = container_limits.container_limits(spec, devices)
     if not found:
         return [], []
     for doubt in container_limits.doubts(found):
         context.log.warning(doubt)
     required = container_limits.is_required(policy, is_asked=any(limit.is_asked for limit in found))
-    held = parse.environment(spec)
     library = context.node.nvml()
     trouble: GpuhookError | None = None
     try:
-        guarantee = context.settings.limits_guarantee
+        guarantee, program = context.settings.limits_guarantee, hook or _program(launcher)
         wider = [] if required else container_limits.wider(spec, found)
-        program = hook or _program(launcher)
         added = _hook(found, library, program, root, guarantee, wider=wider, required=required)
         oci_spec.add_hook(spec, added)
     except GpuhookError as error:
@@ -94,11 +83,40 @@ def add(
         for limit in found:
             context.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
     is_total = trouble is None and _is_total(found, library)
-    entries = _shares(held, found, is_whole=len(found) == len(devices))
+    is_whole = len(found) == len(devices)
+    entries = _set_variables(spec, found, context, is_whole=is_whole, is_total=is_total)
+    return [container_limits.new_record(limit, trouble or _PENDING) for limit in found], entries
+
+
+def _devices(spec: dict[str, Any], has: Has, context: PlanContext) -> list[str]:
+    """Return the UUIDs of the container's devices; [] if they are unknown and need no limit."""
+    try:
+        return container_limits.devices(
+            spec, has.nodes, has.names, lambda: context.node.covered(has.nodes)
+        )
+    except GpuhookError as error:
+        is_asked = container_limits.is_asked(spec)
+        if container_limits.is_required(context.settings.limits_on_failure, is_asked=is_asked):
+            raise
+        context.log.warning(error)
+        return []
+
+
+def _set_variables(
+    spec: dict[str, Any],
+    found: list[MemoryLimit],
+    context: PlanContext,
+    *,
+    is_whole: bool,
+    is_total: bool,
+) -> list[str]:
+    """Set the variables of the limits and of the frameworks; return them."""
+    held = parse.environment(spec)
+    entries = _shares(held, found, is_whole=is_whole)
     entries += _hints(held, found, context.settings.limits_hints, is_total=is_total)
     for entry in entries:
         oci_spec.set_variable(spec, entry)
-    return [container_limits.new_record(limit, trouble or _PENDING) for limit in found], entries
+    return entries
 
 
 def _hook(

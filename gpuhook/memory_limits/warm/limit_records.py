@@ -150,7 +150,7 @@ class DriverLimit:
         return hash(self._values())
 
     def __repr__(self) -> str:
-        return f"Held(hard={self.hard}, soft={self.soft}, used={self.used})"
+        return f"DriverLimit(hard={self.hard}, soft={self.soft}, used={self.used})"
 
     def _values(self) -> tuple[int, int, int]:
         return self.hard, self.soft, self.used

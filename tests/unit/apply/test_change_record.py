@@ -144,3 +144,24 @@ def test_variables_that_are_not_text() -> None:
     written = fastjson.loads(fastjson.dumps(spec))
     assert change_record.take_back(written)
     assert fastjson.dumps(written) == raw
+
+
+def test_bound_nodes_go() -> None:
+    """A node that was bound in a user namespace is removed, another bind at its path is kept."""
+    node = {"path": "/dev/gpu", "hostPath": "/dev/null"}
+    linux = {"namespaces": [{"type": "user"}]}
+    spec = created({"linux": linux, "mounts": []}, {"deviceNodes": [node]})
+    (bound,) = spec["mounts"]
+    other = {**bound, "options": ["bind", "rslave"]}
+    spec["mounts"].append(other)
+    change_record.take_back(spec)
+    assert spec["mounts"] == [other]
+
+
+@pytest.mark.parametrize("options", [None, 7, "nodev"])
+def test_options_that_are_not_a_list(options: object) -> None:
+    """A mount with malformed options is kept: the runtime reports it."""
+    mount = {"destination": "/c", "type": "bind", "options": options}
+    spec = recorded({"mounts": ["/c"]}, mounts=[mount])
+    change_record.take_back(spec)
+    assert spec["mounts"] == [mount]

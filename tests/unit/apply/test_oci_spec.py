@@ -256,3 +256,25 @@ def test_nulls_are_absent() -> None:
     """null stands for an absent part, as in Go."""
     spec = applied({"process": {"env": None}, "mounts": None, "linux": None}, env=["A=1"])
     assert spec == {"process": {"env": ["A=1"]}, "mounts": None, "linux": None}
+
+
+@pytest.mark.parametrize(
+    ("before", "added", "after"),
+    [
+        (["/proc", "/data/in/side"], ["/data"], ["/proc", "/data", "/data/in/side"]),
+        (["/data/a", "/data/b"], ["/new", "/data/"], ["/data/", "/data/a", "/data/b", "/new"]),
+        ([], ["/x/y", "/x", "/xy"], ["/x", "/x/y", "/xy"]),
+        (["/data"], ["/data/in", "/datas"], ["/data", "/data/in", "/datas"]),
+        (["/data/in", 7, {}], ["/data"], ["/data", "/data/in", 7, {}]),
+    ],
+)
+def test_a_mount_does_not_hide_those_below_it(
+    before: list[Any], added: list[str], after: list[Any]
+) -> None:
+    """As in the CDI library, which sorts mounts by their depth."""
+    held = [{"destination": one} if isinstance(one, str) else one for one in before]
+    spec: dict[str, Any] = {"mounts": held}
+    mounts: Any = [{"hostPath": "/h", "containerPath": path} for path in added]
+    oci_spec.apply(spec, {"mounts": mounts})
+    found = [one["destination"] if isinstance(one, dict) and one else one for one in spec["mounts"]]
+    assert found == after

@@ -197,7 +197,6 @@ def test_the_schema_is_stricter(pointer: str, value: object) -> None:
 
 
 def test_one_wrong_device_among_many_alike_is_found_at_its_place() -> None:
-    """The schema looks at one device of each shape; one that says something else is another."""
     spec = copy.deepcopy(GOOD)
     spec["devices"] = [
         {"name": f"d{n}", "containerEdits": {"deviceNodes": [{"path": f"/dev/x{n}"}]}}

@@ -332,6 +332,15 @@ def test_nothing_to_print(tmp_path: Path) -> None:
     assert (ended.returncode, "GH1591" in ended.stderr) == (0, False)
 
 
+def test_a_closed_standard_error() -> None:
+    """The command works; what it would print there is lost."""
+    shown = [sys.executable, "-c", PROGRAM, "ps"]
+    command = ["sh", "-c", '"$@" 2>&-', "sh", *shown]
+    ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    plain = subprocess.run(shown, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (plain.returncode, plain.stdout)
+
+
 def test_a_pipe_that_closes_is_quiet() -> None:
     """A closed pipe is not reported."""
     ended = written("| true", "inventory", "--inventory", "t4")

@@ -12,13 +12,13 @@ import pytest
 
 import gpuhook
 from gpuhook.device_plugin.config.configuration import Configuration
-from gpuhook.entry import replica_env
 from gpuhook.errors import GpuhookError
 from gpuhook.explain import pods
 from gpuhook.explain.pods import Allocated
 from gpuhook.explain.text import pod_text
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse, policy
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 from tests.plans import described, planned
 from tests.unit.offering import H100, T4, changed
@@ -236,7 +236,9 @@ def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
     (device,) = given.answers[0].devices
     paths = [node["path"] for node in grant.edits["deviceNodes"]]
     assert set(device.paths) <= set(paths)
-    assert replica_env.replicas_of(spec, grant.devices, lambda: [device.uuid]) == list(given.units)
+    words = vocabulary.VOCABULARY
+    found = replicas_of(spec, words, grant.devices, lambda: [device.uuid])
+    assert found == list(given.units)
 
 
 def test_mounts_of_the_plugin_are_a_request(tmp_path: Path) -> None:

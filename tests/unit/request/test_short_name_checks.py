@@ -15,6 +15,7 @@ from gpuhook.errors import GpuhookError
 from gpuhook.explain.dry_run_rootfs import RootfsDryRun
 from gpuhook.host.hot.settings import Settings
 from gpuhook.node.described_node import Heard
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.plans import this_context
 from tests.simulated.node import SimulatedNode, make_node
@@ -126,12 +127,10 @@ def test_a_limit_of_its_own_is_of_the_device_alone(name: str, host: Host) -> Non
 @pytest.mark.parametrize("told", ["GPU-e81b64d2::0", "01::0", "0-1::0", f"{SECOND}::0", "1::0"])
 def test_a_variable_does_not_tell_of_another_gpus_replica(told: str, host: Host) -> None:
     """The variable only names the replica of a granted GPU, and has no short forms."""
-    from gpuhook.entry import replica_env
-
     edited = host.created(asks("GPU-5c9a1f7e"))
     assert edited.grant is not None
     spec = {"process": {"env": [f"{VOCABULARY.replicas_env}={told}"]}}
-    assert replica_env.replicas_of(spec, edited.grant.devices, tuple) == []
+    assert replicas_of(spec, VOCABULARY, edited.grant.devices, tuple) == []
 
 
 @pytest.mark.parametrize("name", ["0-7", "GPU-5c9a1f7e", "01", "1b:00.0"])

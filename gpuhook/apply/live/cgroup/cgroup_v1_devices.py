@@ -11,10 +11,6 @@ from gpuhook.errors import fault
 from gpuhook.kernel.bpf.device_filter import BITS, Rule
 from gpuhook.kernel.cgroup import devices_list, devices_write
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 class DeviceFiles:
     """The files of one cgroup, and the rules written to them so far."""
@@ -40,7 +36,7 @@ class DeviceFiles:
                 return True, f"allowed by {rule.line} in {self._path}/devices.list{hidden}"
         return False, f"no rule in {self._path}/devices.list allows it"
 
-    def change(self, allow: Iterable[Rule], deny: Iterable[Rule]) -> None:
+    def change(self, allow: list[Rule], deny: list[Rule]) -> None:
         """Apply the rules; if that fails, the earlier state is restored."""
         start = self.snapshot()
         try:
@@ -52,9 +48,8 @@ class DeviceFiles:
             self.restore(start)
             raise
 
-    def drop(self, rules: Iterable[Rule]) -> None:
+    def drop(self, rules: list[Rule]) -> None:
         """Remove rules that change() added, by writing the opposite."""
-        rules = list(rules)
         contrary = [Rule(not rule.allow, *rule.device, rule.access) for rule in rules]
         self.change([r for r in contrary if r.allow], [r for r in contrary if not r.allow])
 

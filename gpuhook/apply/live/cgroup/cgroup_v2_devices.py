@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.apply.live.cgroup.device_program import Program
+from gpuhook.apply.live.cgroup.device_program import Program, with_rules, without_rules
 from gpuhook.errors import fault
 from gpuhook.kernel.bpf import bpf_syscall
 from gpuhook.kernel.bpf.device_filter import ALLOW_ALL, Rule, evaluate, prepend, program
@@ -122,12 +122,23 @@ class DevicePrograms:
             return True, "no program decides on devices here"
         return True, f"allowed by {', '.join(map(str, attached))}"
 
-    def change(self, wanted: Change, denies: bool) -> None:
-        """Set the rules of `wanted` in each of the container's own programs.
+    def change(self, allow: list[Rule], deny: list[Rule]) -> None:
+        """Apply the rules in each of the container's own programs.
 
-        If `denies` and the container has no program, one is attached. If something fails, the
+        For denials, a program is attached to a container without one. If something fails, the
         earlier state is restored.
         """
+        self._change(with_rules(allow, deny), denies=bool(deny))
+        for rule in allow:
+            allowed, reason = self.verdict(*rule.device, rule.access)
+            if not allowed:
+                raise fault("GH1702", rule=rule.line, reason=reason)
+
+    def drop(self, rules: list[Rule]) -> None:
+        """Remove rules that change() added."""
+        self._change(without_rules(rules), denies=False)
+
+    def _change(self, wanted: Change, *, denies: bool) -> None:
         start = self.snapshot()
         try:
             for cgroup in self._own:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from gpuhook.apply.live.cgroup.cgroup_v1_devices import DeviceFiles
 from gpuhook.apply.live.cgroup.cgroup_v2_devices import DevicePrograms
-from gpuhook.apply.live.cgroup.device_program import with_rules, without_rules
 from gpuhook.apply.live.cgroup.systemd_scope import Scope
 from gpuhook.containers.warm.process_handle import is_hosts_root
-from gpuhook.errors import fault
 from gpuhook.kernel.bpf.device_filter import Rule
 from gpuhook.kernel.cgroup import DeviceCgroup
 
@@ -48,13 +46,12 @@ class DeviceRules:
         self.why_none = "" if place is not None else _why_none()
         self.notes: list[str] = []  # changes of a systemd unit, and failures
         self._scope = None if place is None else Scope.find(place.unit)
-        # From the highest down: a cgroup allows nothing that its parent denies.
-        self._files: list[DeviceFiles] = []
+        # Of cgroup v1 from the highest down: a cgroup allows nothing that its parent denies.
+        self._parts: list[DeviceFiles | DevicePrograms] = []
         if place is not None and self.version == "v1":
-            self._files = [DeviceFiles(path) for path in reversed(place.own)]
-        self._programs: DevicePrograms | None = None
-        if place is not None and self.version == "v2":
-            self._programs = DevicePrograms(place, fallback)
+            self._parts = [DeviceFiles(path) for path in reversed(place.own)]
+        elif place is not None:
+            self._parts = [DevicePrograms(place, fallback)]
 
     @classmethod
     def parse(
@@ -80,10 +77,8 @@ class DeviceRules:
 
         Raises OSError, FileNotFoundError if the cgroup is gone.
         """
-        if self._files:
-            return self._files[-1].verdict(kind, major, minor, access)
-        if self._programs is not None:
-            return self._programs.verdict(kind, major, minor, access)
+        if self._parts:
+            return self._parts[-1].verdict(kind, major, minor, access)
         return True, "no device cgroup applies here, or none that is visible"
 
     def change(
@@ -117,24 +112,21 @@ class DeviceRules:
         entries = snapshot.entries
         if self._scope is not None and entries is not None and self._scope.allowed() != entries:
             self._scope.put(entries)
-        for one, mark in zip(self._changed(), snapshot.marks):
+        for one, mark in zip(self._parts, snapshot.marks):
             one.restore(mark)
 
     def close(self) -> None:
         """Close the descriptors that restore() would need."""
-        for one in self._changed():
+        for one in self._parts:
             one.close()
 
     def programs(self) -> list[Program]:
         """Return the programs that decide, the container's own first; [] unless it is v2."""
-        return [] if self._programs is None else self._programs.attached()
-
-    def _changed(self) -> list[DeviceFiles | DevicePrograms]:
-        """Return the objects that change, each of which can be restored."""
-        return [*self._files, *([self._programs] if self._programs is not None else [])]
+        parts = [one for one in self._parts if isinstance(one, DevicePrograms)]
+        return [program for one in parts for program in one.attached()]
 
     def _marks(self) -> list[int]:
-        return [one.snapshot() for one in self._changed()]
+        return [one.snapshot() for one in self._parts]
 
     def _changes(self, work: Callable[[], None]) -> bool:
         """Return whether `work` changed anything; if it fails, the earlier state is restored."""
@@ -148,22 +140,13 @@ class DeviceRules:
 
     def _change(self, allow: list[Rule], deny: list[Rule], paths: Mapping[Rule, str]) -> None:
         self._set_scope(allow, deny, paths)
-        for one in self._files:
+        for one in self._parts:
             one.change(allow, deny)
-        if self._programs is None:
-            return
-        self._programs.change(with_rules(allow, deny), denies=bool(deny))
-        for rule in allow:
-            allowed, reason = self.verdict(*rule.device, rule.access)
-            if not allowed:
-                raise fault("GH1702", rule=rule.line, reason=reason)
 
     def _drop(self, rules: list[Rule], paths: Mapping[Rule, str]) -> None:
         self._set_scope([], [rule for rule in rules if rule.allow], paths)
-        for one in self._files:
+        for one in self._parts:
             one.drop(rules)
-        if self._programs is not None:
-            self._programs.change(without_rules(rules), denies=False)
 
     def _set_scope(self, allow: list[Rule], deny: list[Rule], paths: Mapping[Rule, str]) -> None:
         """Change the systemd scope; before the programs, since systemd then loads its own again."""

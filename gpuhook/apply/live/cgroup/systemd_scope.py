@@ -49,7 +49,7 @@ class Scope:
         return status != 0 or output.decode("utf-8", "replace").strip() == f"ControlGroup={cgroup}"
 
     def allowed(self) -> list[str] | None:
-        """Return the unit's entries, such as "/dev/null rwm"; None where systemctl fails."""
+        """Return the unit's entries, such as "/dev/null rwm"; None if systemctl fails."""
         status, output = self._called("show", "--property", _PROPERTY, "--", self.unit)
         if status != 0:
             return None

@@ -113,7 +113,7 @@ def with_numbers(edits: ContainerEdits) -> ContainerEdits:
     kept = edits.copy()
     nodes: list[DeviceNode] = []
     for node in edits.get("deviceNodes") or ():
-        device = oci_spec.stated(node)
+        device = oci_spec.oci_device(node)
         numbers = {key: device[key] for key in ("type", "major", "minor") if key in device}
         nodes.append({**node, **numbers})  # type: ignore[typeddict-item] # the keys are its own
     if nodes:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/device-plugin.md: the options, variables and keys of the device plugin."""
+"""The device plugin's configuration: its JSON schema, and the tables of docs/device-plugin.md."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from gpuhook.device_plugin.config.configuration import ROOT_SECTION
+from generate.pages import page
+from gpuhook.device_plugin.config.configuration import ROOT_SECTION, schema_text
 from gpuhook.device_plugin.config.grammar.grammar import Key, Option, Section, walk
 from gpuhook.device_plugin.config.grammar.value_kinds import ValueKind
 from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS
@@ -14,9 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CHECKOUT = Path(__file__).parents[2]
-PAGE = "docs/device-plugin.md"
-BEGIN, END = "<!-- make generate writes these tables. -->", "<!-- End of them. -->"
 _OPTIONS_OF_KEYS = """\
 ## Options and keys
 
@@ -40,12 +36,9 @@ _OTHER_KEYS = """\
 
 
 def files() -> dict[str, str]:
-    """Return the page with its tables, by its path in the checkout."""
-    head, begin, rest = (CHECKOUT / PAGE).read_text(encoding="utf-8").partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE} lacks the lines {BEGIN} and {END}")
-    return {PAGE: f"{head}{BEGIN}\n\n{tables()}\n{END}{tail}"}
+    """Return the page with its tables, and the JSON schema, by their paths in the checkout."""
+    schema = {"gpuhook/schemas/device-plugin.json": schema_text()}
+    return page("docs/device-plugin.md", tables()) | schema
 
 
 def tables() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.entry import cold_command, refresh_command
+from gpuhook.entry import cold_command, command_process
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def test_what_has_just_failed_is_not_tried_again(
     program = Program(tmp_path, "echo Error GH1: no; exit 1")
     assert [program.refresh() for _ in range(3)] == ["GH1: no"] * 3
     assert len(program.calls) == 1
-    monkeypatch.setattr(refresh_command, "_FAILURE_AGE", -1.0)
+    monkeypatch.setattr(command_process, "_FAILURE_AGE", -1.0)
     assert program.refresh() == "GH1: no"
     assert len(program.calls) == 2
 
@@ -88,16 +88,16 @@ def test_what_has_not_helped_is_not_tried_again(
 ) -> None:
     """No container that asks for what is not there has it run at each of its starts."""
     program = Program(tmp_path, "true")
-    assert [program.refresh(), program.refresh()] == ["", refresh_command._NO_HELP]
+    assert [program.refresh(), program.refresh()] == ["", command_process._NO_HELP]
     assert len(program.calls) == 1
     assert program.refresh(is_needed=False) == ""
-    monkeypatch.setattr(refresh_command, "_FAILURE_AGE", -1.0)
+    monkeypatch.setattr(command_process, "_FAILURE_AGE", -1.0)
     assert program.refresh() == ""
     assert len(program.calls) == 2
 
 
 def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refresh_command, "_TIMEOUT", 0.3)
+    monkeypatch.setattr(command_process, "_TIMEOUT", 0.3)
     program = Program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
     assert "did not end in time" in program.refresh()
     pid = int((tmp_path / "pid").read_text())
@@ -108,7 +108,7 @@ def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_another_one_that_hangs(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refresh_command, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(command_process, "_TIMEOUT", 0.1)
     state.mkdir()
     with (state / "refresh-wanted.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from gpuhook.cdi import spec_file
-from gpuhook.entry import replica_env
 from gpuhook.entry.hooks import apply_hook
 from gpuhook.host.hot.settings import Settings
+from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import node_json
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.plans import this_node
 
 
@@ -28,13 +29,13 @@ def nobody() -> list[str]:
 def test_a_plugin_tells_which_replicas_they_are() -> None:
     """GPUHOOK_REPLICAS may name replicas of granted devices, and nothing else."""
     told = telling("GPU-1::3, GPU-2::0,GPU-1::x,GPU-1,GPU-1::3")
-    assert replica_env.replicas_of(told, ["nvidia.com/gpu=GPU-1"], list) == ["GPU-1::3"]
+    assert replicas_of(told, VOCABULARY, ["nvidia.com/gpu=GPU-1"], list) == ["GPU-1::3"]
 
 
 def test_a_device_has_further_names() -> None:
     """A device that was granted as 0 may have its UUID in the variable."""
     told = telling("GPU-1::3,GPU-2::0,GPU-1::0")
-    assert replica_env.replicas_of(told, ["nvidia.com/gpu=0"], lambda: ["GPU-1", "0"]) == [
+    assert replicas_of(told, VOCABULARY, ["nvidia.com/gpu=0"], lambda: ["GPU-1", "0"]) == [
         "GPU-1::3",
         "GPU-1::0",
     ]
@@ -43,7 +44,7 @@ def test_a_device_has_further_names() -> None:
 @pytest.mark.parametrize("value", ["", "GPU-1::1", "GPU-1::1,GPU-1::2", "nonsense"])
 def test_further_names_are_asked_for_when_needed(value: str) -> None:
     """Without replicas, or with those of named devices alone, no spec is read."""
-    replica_env.replicas_of(telling(value), ["nvidia.com/gpu=GPU-1"], nobody)
+    replicas_of(telling(value), VOCABULARY, ["nvidia.com/gpu=GPU-1"], nobody)
 
 
 @pytest.fixture
