@@ -46,9 +46,8 @@ class SharedResource:
     is the size of one, and a device has as many as fit.
     """
 
-    name: str = key("name", ResourceName(), "The resource to share.")
+    name: str = key(ResourceName(), "The resource to share.")
     replicas: int = key(
-        "replicas",
         Either(
             Replicas(1, MOST_REPLICAS),
             Section(
@@ -70,13 +69,11 @@ class SharedResource:
         required=True,
     )
     rename: str | None = key(
-        "rename",
         ResourceName(),
         "The name of the shared resource. Default: unchanged (memoryUnits: nvidia.com/gpumem).",
         None,
     )
     devices: str | int | tuple[str, ...] = key(
-        "devices",
         Devices(),
         "The devices to share: all, a number (the first ones), or a list of names.",
         ALL,
@@ -84,54 +81,44 @@ class SharedResource:
     )
     replica_memory: int | None = None  # bytes: `replicas: {memory: 4Gi}`
     memory: str | int | None = key(
-        "memory",
         LIMIT_OR_WORD,
         "The memory limit of a replica: fair (an equal share), an amount, or none. Default: "
         "replicas.memory, else none (mps: the memory divided by the replicas, without a reserve).",
         None,
     )
     oversubscribe: bool = key(
-        "oversubscribe",
         BOOLEAN,
         "Allow limits that add up to more than the memory of the device. The guaranteed part "
         "remains the fair share.",
         False,
     )
     unit: int | None = key(
-        "unit",
-        UNIT,
-        "The memory of one unit: GiB, MiB or an amount. Default: GiB.",
-        None,
+        UNIT, "The memory of one unit: GiB, MiB or an amount. Default: GiB.", None
     )
     active_thread_percentage: int | None = key(
-        "activeThreadPercentage",
         Whole(1, 100),
         "The percentage of the threads that an MPS client can use. Default: 100 / replicas.",
         None,
     )
     time_slice: str | None = key(
-        "timeSlice",
         Choice(TIME_SLICES),
         "The length of a time slice: default, short, medium or long. Default: the driver's current "
         "setting.",
         None,
     )
     compute_mode: str | None = key(
-        "computeMode",
         Choice(COMPUTE_MODES),
         "The compute mode of the device: default or exclusive-process. Default: the driver's "
         "current setting.",
         None,
     )
     hints: tuple[str, ...] = key(
-        "hints",
         ChoiceKind(HINTS, may_be_empty=True),
         "The frameworks whose own variables are set from the memory limit: "
         f"{', '.join(HINTS)}. Default: none.",
         (),
     )
     interposer: str | None = key(
-        "interposer",
         NAME,
         "The entry of gpuhook.interposers that containers get with the device. Default: none.",
         None,
@@ -161,18 +148,15 @@ class Sharing:
     """`sharing`: how several containers share a device."""
 
     strategy: str = NOT_SHARED  # NOT_SHARED, TIME_SLICING, MPS or MEMORY_UNITS
-    rename_by_default: bool = key(
-        "renameByDefault", BOOLEAN, "Name the shared resource <name>.shared.", False
-    )
+    rename_by_default: bool = key(BOOLEAN, "Name the shared resource <name>.shared.", False)
     refuses_more_than_one: bool = key(
-        "failRequestsGreaterThanOne",
         BOOLEAN,
         "Refuse a container that requests more than one replica.",
         False,
+        name="failRequestsGreaterThanOne",
     )
     resources: tuple[SharedResource, ...] = ()
     policy: str = key(
-        "policy",
         Choice((PACKED, SPREAD)),
         "The device that serves a request: packed selects the fullest one that has enough free "
         "units, spread the emptiest.",

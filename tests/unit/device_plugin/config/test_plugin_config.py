@@ -192,7 +192,7 @@ def test_every_key_reaches_the_configuration() -> None:
                 frozenset({13}),
                 frozenset({31}),
                 ask_driver=False,
-                poll_seconds=90.0,
+                poll_interval=90.0,
             ),
             metrics=Metrics(""),
         ),
