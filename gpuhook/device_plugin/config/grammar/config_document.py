@@ -16,6 +16,8 @@ from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError
 from gpuhook.errors import printable
 
 _MOST_HINTS = 100
+# An empty one of these removes a limit.
+_LIMITS = ("memory", "oversubscribe", "replicas", "unit", "memoryUnits", "memoryReserve", "guard")
 
 
 @dataclass(slots=True)
@@ -85,7 +87,7 @@ def parse(content: bytes, source: str, section: Section, *, strict: bool = False
             document.warn("", "is empty: all keys have their defaults")
         return document
     reader = _Reader(document, section, WARNING if not strict else ERROR)
-    if (other := key_hints.foreign_file(root, section)) is not None:
+    if (other := key_hints.foreign_file(root)) is not None:
         reader.report(*other)  # only that: the keys of another kind of file mean nothing here
         return document
     document.values = reader.section(root, section, "")
@@ -123,7 +125,7 @@ class _Reader:
                 self._value(value, key.kind, here, values, name)
             elif key.required:
                 given.discard(name)
-            elif name in key_hints.LIMIT_KEYS:
+            elif name in _LIMITS:
                 self.report(key_node, here, "is empty: its default applies", "", WARNING)
         for key in section.keys:
             if key.required and key.name not in given:
@@ -220,7 +222,6 @@ class _Reader:
         if same:
             self.report(key, here, "unknown key; upper and lower case matter", hint)
         elif self._unknown == WARNING:
-            hint += key_hints.strict_hint(name, path)
             self.report(key, here, "unknown key, ignored", hint, WARNING)
         else:
             self.report(key, here, "unknown key", hint)
