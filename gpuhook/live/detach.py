@@ -53,7 +53,7 @@ def detach(
     target.held.require_root()
     taken = Taken(target, context.node, names)
     detaching = _Detach(target, taken)
-    with attach_limits.going(target, context, taken.has_taken) as limits:
+    with attach_limits.limits_to_clear(target, context, taken.has_taken) as limits:
         return _detached(detaching, limits, force=force, is_dry=is_dry)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    from gpuhook.apply.live.hotplug_steps import Live, Operation
+    from gpuhook.apply.live.hotplug_steps import Operation
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.memory_limits.limit_changes import Wish
     from gpuhook.memory_limits.limit_state import LimitState
@@ -55,31 +56,8 @@ class Limits:
             limit_records.enter(entry, self.records)
 
 
-class _Tried:
-    """A step whose failure does not stop the rest of a plan; `failed` gets the error."""
-
-    def __init__(self, step: HoldMemory, failed: Callable[[GpuhookError], None]) -> None:
-        self._step = step
-        self._failed = failed
-
-    def describe(self) -> list[str]:
-        """Return the change of the step."""
-        return self._step.describe()
-
-    def execute(self, live: Live) -> None:
-        """Do it if possible."""
-        try:
-            self._step.execute(live)
-        except GpuhookError as error:
-            self._failed(error)
-
-    def undo(self, live: Live) -> None:
-        """Undo it."""
-        self._step.undo(live)
-
-
 @contextmanager
-def coming(
+def limits_to_set(
     target: Target, context: PlanContext, grant: Grant, names: Iterable[str], wish: Wish | None
 ) -> Iterator[Limits]:
     """Yield the limits of the GPUs of `grant`, requested by `names`, that are attached.
@@ -140,12 +118,11 @@ def _add(
         found.records[limit.device] = record
     if not before.trouble and before.holds(limit):
         return
-    step = HoldMemory(driver, before, limit, record.cgroups)
-    if required:
-        found.operations.append(step)
-        return
-    found.records[limit.device] = record
-    found.operations.append(_Tried(step, lambda error: _fail(found, record, error)))
+    on_failure = None
+    if not required:
+        found.records[limit.device] = record
+        on_failure = partial(_fail, found, record)
+    found.operations.append(HoldMemory(driver, before, limit, record.cgroups, on_failure))
 
 
 def _fail(found: Limits, record: LimitRecord, error: GpuhookError | OSError) -> None:
@@ -154,7 +131,9 @@ def _fail(found: Limits, record: LimitRecord, error: GpuhookError | OSError) -> 
 
 
 @contextmanager
-def going(target: Target, context: PlanContext, is_gone: Callable[[str], bool]) -> Iterator[Limits]:
+def limits_to_clear(
+    target: Target, context: PlanContext, is_gone: Callable[[str], bool]
+) -> Iterator[Limits]:
     """Yield the changes that clear the limits of detached GPUs; `is_gone` takes a GPU's UUID.
 
     A GPU is detached even if that fails: the ledger then records that the limit is unknown.
@@ -171,25 +150,19 @@ def going(target: Target, context: PlanContext, is_gone: Callable[[str], bool]) 
                 cgroups = memory_backend.to_limit(memory_backend.backend_of(own[-1]), own)
                 for before in known:
                     if before.gpu in held and (before.trouble or not before.holds(None)):
-                        step = HoldMemory(driver, before, None, cgroups)
-                        found.operations.append(_Tried(step, _doubting(found, before.gpu, cgroups)))
+                        doubt = partial(_doubt, found, before.gpu, cgroups)
+                        found.operations.append(HoldMemory(driver, before, None, cgroups, doubt))
             except (GpuhookError, OSError) as error:
                 for gpu in sorted(held):
-                    _doubting(found, gpu, [])(error)
+                    _doubt(found, gpu, [], error)
         yield found
 
 
-def _doubting(
-    found: Limits, gpu: str, cgroups: list[str]
-) -> Callable[[GpuhookError | OSError], None]:
-    """Return what records that the driver's limit is unknown: a repair tries to clear it."""
-
-    def doubt(error: GpuhookError | OSError) -> None:
-        record = found.records[gpu] = LimitRecord(unlimited(gpu), None)
-        record.fail(error, cgroups)
-        found.notes.append(_LEFT.format(gpu, record.trouble))
-
-    return doubt
+def _doubt(found: Limits, gpu: str, cgroups: list[str], error: GpuhookError | OSError) -> None:
+    """Record that the driver's limit is unknown: a repair tries to clear it."""
+    record = found.records[gpu] = LimitRecord(unlimited(gpu), None)
+    record.fail(error, cgroups)
+    found.notes.append(_LEFT.format(gpu, record.trouble))
 
 
 def _opened(stack: ExitStack, context: PlanContext) -> PatientDriver:

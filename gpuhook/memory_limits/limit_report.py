@@ -171,9 +171,8 @@ def by(limit: LimitState) -> str:
 
 def used(limit: LimitState) -> int | None:
     """Return the container's memory, by the driver; else by the guard, if it is above a limit."""
-    if limit.used is not None or limit.watched is None or limit.watched.over is None:
-        return limit.used
-    return limit.watched.over.used
+    over = limit.watched.over if limit.watched else None
+    return over["used"] if limit.used is None and over else limit.used
 
 
 def _directories(target: Target, asked: LimitQuestion) -> list[str]:

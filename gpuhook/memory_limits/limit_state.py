@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from gpuhook.apply.live.hotplug_steps import Live
@@ -155,13 +155,20 @@ def _by_config(spec: dict[str, Any] | None, gpu: str) -> MemoryLimit | None:
 class HoldMemory:
     """Sets the driver's limit on one GPU, or none; undo restores the earlier one.
 
-    `doubt` is why the limit is unknown: undo failed. "" otherwise.
+    With `on_failure`, which gets the error, a failure does not stop the rest of a plan. `doubt` is
+    why the limit is unknown: undo failed. "" otherwise.
     """
 
     def __init__(
-        self, driver: Driver, before: LimitState, wanted: MemoryLimit | None, cgroups: list[str]
+        self,
+        driver: Driver,
+        before: LimitState,
+        wanted: MemoryLimit | None,
+        cgroups: list[str],
+        on_failure: Callable[[GpuhookError], None] | None = None,
     ) -> None:
         self._driver = driver
+        self._on_failure = on_failure
         self._gpu = before.gpu
         self._was = amounts(MemoryLimit(before.gpu, before.hard, before.soft))
         self._wanted = wanted
@@ -181,6 +188,14 @@ class HoldMemory:
 
     def execute(self, live: Live) -> None:
         """Set it, and read it back; raises GH1250 to GH1255."""
+        try:
+            self._set(live)
+        except GpuhookError as error:
+            if self._on_failure is None:
+                raise
+            self._on_failure(error)
+
+    def _set(self, live: Live) -> None:
         self._before = []
         for cgroup in self._cgroups:
             held = self._driver.get(self._gpu, cgroup)

@@ -35,70 +35,81 @@ _TIMEOUT = 60  # seconds: the driver has a third of that
 _V2 = "/sys/fs/cgroup/cgroup.controllers"
 
 
-class Has:
-    """The device nodes of a container, and the names of its devices."""
-
-    __slots__ = ("names", "nodes")
-
-    def __init__(self, nodes: list[str], names: list[str]) -> None:
-        self.nodes = nodes
-        self.names = names
-
-
 def add(
     spec: dict[str, Any],
-    has: Has,
+    nodes: list[str],
+    names: list[str],
     context: PlanContext,
     launcher: str,
-    root: str,
     *,
+    root: str,
     hook: str = "",
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Add the hook that sets the container's limits, and their variables; or raise why not.
 
-    `has` are the container's devices, `launcher` is the path of the program that the engine has
-    called, `root` the runtime's state root; `hook` is the path of gpuhook-hook if it is known, as
-    on another node. Returns the ledger's records, and the variables that were set in `spec`. Raises
-    GH1022 to GH1024, and, if limits.onFailure requires the limit, GH1312 and GH1646.
+    `nodes` are the container's device nodes, `names` those of its devices, `launcher` is the path
+    of the program that the engine has called, `root` the runtime's state root; `hook` is the path
+    of gpuhook-hook if it is known, as on another node. Returns the ledger's records, and the
+    variables that were set in `spec`. Raises GH1022 to GH1024, and, if limits.onFailure requires
+    the limit, GH1312 and GH1646.
     """
-    policy = context.settings.limits_on_failure
-    try:
-        devices = container_limits.devices(
-            spec, has.nodes, has.names, lambda: context.node.covered(has.nodes)
-        )
-    except GpuhookError as error:
-        is_asked = container_limits.is_asked(spec)
-        if container_limits.is_required(policy, is_asked=is_asked):
-            raise
-        context.log.warning(error)
-        return [], []
-    found = container_limits.container_limits(spec, devices)
+    devices, found = _limits(spec, nodes, names, context)
     if not found:
         return [], []
-    for doubt in container_limits.doubts(found):
-        context.log.warning(doubt)
+    policy = context.settings.limits_on_failure
     required = container_limits.is_required(policy, is_asked=any(limit.is_asked for limit in found))
-    held = parse.environment(spec)
     library = context.node.nvml()
-    trouble: GpuhookError | None = None
+    why = _PENDING
+    is_total = False
     try:
         guarantee = context.settings.limits_guarantee
         wider = [] if required else container_limits.wider(spec, found)
         program = hook or _program(launcher)
         added = _hook(found, library, program, root, guarantee, wider=wider, required=required)
         oci_spec.add_hook(spec, added)
+        is_total = _is_total(found, library)
     except GpuhookError as error:
         if required:
             raise
-        trouble = error
+        why = f"{error.code}: {error.message}"
         for limit in found:
             context.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
-    is_total = trouble is None and _is_total(found, library)
+    held = parse.environment(spec)
     entries = _shares(held, found, is_whole=len(found) == len(devices))
     entries += _hints(held, found, context.settings.limits_hints, is_total=is_total)
     for entry in entries:
         oci_spec.set_variable(spec, entry)
-    return [container_limits.new_record(limit, trouble or _PENDING) for limit in found], entries
+    return [_record(limit, why) for limit in found], entries
+
+
+def _limits(
+    spec: dict[str, Any], nodes: list[str], names: list[str], context: PlanContext
+) -> tuple[list[str], list[MemoryLimit]]:
+    """Return the container's devices and their limits; warn of those that are too small."""
+    try:
+        devices = container_limits.devices(spec, nodes, names, lambda: context.node.covered(nodes))
+    except GpuhookError as error:
+        is_asked = container_limits.is_asked(spec)
+        if container_limits.is_required(context.settings.limits_on_failure, is_asked=is_asked):
+            raise
+        context.log.warning(error)
+        return [], []
+    found = container_limits.container_limits(spec, devices)
+    for doubt in container_limits.doubts(found):
+        context.log.warning(doubt)
+    return devices, found
+
+
+def _record(limit: MemoryLimit, why: str) -> dict[str, Any]:
+    """Return the ledger's record of a limit that the driver does not enforce, or not yet."""
+    return {
+        "device": limit.device,
+        "hard": limit.hard,
+        "soft": limit.soft,
+        "asked": limit.is_asked,
+        "by": "",
+        "trouble": why,
+    }
 
 
 def _hook(

@@ -53,8 +53,9 @@ class LimitRecord:
             **_values(self.limit),
             "by": self.by,
             "trouble": self.trouble,
-            "cgroups": self.cgroups,
         }
+        if self.by or self.cgroups:
+            document["cgroups"] = self.cgroups
         if self.granted != self.limit:
             document["granted"] = None if self.granted is None else _values(self.granted)
         if self.guarantee:
@@ -150,7 +151,7 @@ class DriverLimit:
         return hash(self._values())
 
     def __repr__(self) -> str:
-        return f"Held(hard={self.hard}, soft={self.soft}, used={self.used})"
+        return f"DriverLimit(hard={self.hard}, soft={self.soft}, used={self.used})"
 
     def _values(self) -> tuple[int, int, int]:
         return self.hard, self.soft, self.used

@@ -253,7 +253,7 @@ def test_the_policy() -> None:
 
 def test_judging(tmp_path: Path) -> None:
     log = EngineLog("test", str(tmp_path / "log"))
-    records = [cgroup_limits.record(MemoryLimit("GPU-1", MIB), fault("GH1312"))]
+    records = [cgroup_limits.refused(MemoryLimit("GPU-1", MIB), fault("GH1312")).document()]
     cgroup_limits.judge(records, [fault("GH1312")], log, required=False)
     assert "GH1647: GPU GPU-1" in (tmp_path / "log").read_text(encoding="utf-8")
     with pytest.raises(GpuhookError) as caught:
