@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import DeviceNode
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.kernel.bpf.device_filter import Rule
-    from gpuhook.memory_limits.attach_limits import Limits
+    from gpuhook.memory_limits.limit_plan import Limits
     from gpuhook.target.running_container import Target
 
 _RESTART = "config.json grants it: a restart of the container brings it back"

@@ -13,7 +13,7 @@ from gpuhook.errors import GpuhookError
 from gpuhook.memory_limits import (
     driver_support,
     guard_state,
-    limit_changes,
+    limit_plan,
     limit_state,
     visible_gpus,
 )
@@ -177,7 +177,7 @@ def used(limit: LimitState) -> int | None:
 
 def _directories(target: Target, asked: LimitQuestion) -> list[str]:
     try:
-        return limit_changes.directories(target)
+        return limit_plan.directories(target)
     except GpuhookError as error:
         asked.trouble = asked.trouble or error
         return []

@@ -10,15 +10,18 @@ from contextlib import contextmanager
 
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.errors import GpuhookError
-from gpuhook.memory_limits import limit_changes
+from gpuhook.host.hot import settings
+from gpuhook.memory_limits.limit_plan import LimitPlan, clipped
 from gpuhook.memory_limits.nvml_worker import PatientDriver
-from gpuhook.memory_limits.warm import limit_records
+from gpuhook.memory_limits.warm import limit_records, memory_backend
+from gpuhook.memory_limits.warm.limit_records import LimitRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
+    from gpuhook.memory_limits.nvml_worker import Driver
     from gpuhook.target.running_container import Report, Target
 
 
@@ -70,11 +73,39 @@ def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator
         return
     with driver:
         try:
-            found.plan, found.notes = limit_changes.lost(target, driver)
-            found.untaken = limit_changes.never_held(target, driver, guarantee)
+            found.plan, found.notes = again(target, driver, limit_records.DRIVER)
+            found.untaken, _ = again(target, driver, by="", guarantee=guarantee)
         except GpuhookError as error:
             _note(found, target, error)
         yield found
+
+
+def again(
+    target: Target, driver: Driver, by: str, guarantee: str = settings.ALWAYS
+) -> tuple[HotplugPlan, list[str]]:
+    """Return the plan that sets limits of the ledger again, and why some are left out.
+
+    `by` selects the records: DRIVER, or "" for limits that the driver refused, which may be another
+    one by now. `guarantee` is the setting limits.guarantee. Raises GH1312, GH1313.
+    """
+    plan, notes = LimitPlan(target, driver), []
+    for before in plan.before():
+        record = before.record
+        if record is None or record.by != by:
+            continue
+        if before.trouble:
+            notes.append(f"memory limit of {before.gpu}: {before.trouble}")
+            continue
+        wanted, granted = record.limit, record.granted
+        if not by:  # it may have been recorded while the card's memory was unknown
+            wanted = clipped(driver, wanted)
+            granted = clipped(driver, granted) if granted else None
+        limit, reason = memory_backend.supported_limit(wanted, guarantee, plan.backend)
+        # Without a grant and a limit, the driver's limit was unknown.
+        is_kept = record.granted is not None or record.is_limited
+        kept = LimitRecord(limit, granted, reason or record.guarantee) if is_kept else None
+        plan.change(before, limit, kept)
+    return plan.plan(), notes
 
 
 def _note(found: Lost, target: Target, error: GpuhookError | OSError) -> None:

@@ -17,7 +17,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
 from gpuhook.host.hot import state
 from gpuhook.live import container_worker
-from gpuhook.memory_limits import drop_limits, limit_changes, limit_report, visible_gpus
+from gpuhook.memory_limits import limit_changes, limit_report, visible_gpus
 from gpuhook.memory_limits.nvml_worker import PatientDriver
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.usage import visibility
@@ -152,9 +152,9 @@ def clear(
                     one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
                 )
         except GpuhookError as error:
-            if not lifts_grants or error.code not in drop_limits.UNHELD:
+            if not lifts_grants or error.code not in limit_changes.UNHELD:
                 raise
-            return drop_limits.lifted(one, chosen, error, is_dry=dry_run)
+            return limit_changes.lift_in_ledger(one, chosen, error, is_dry=dry_run)
 
     with options.failing("limits-clear", container, output):
         report = _changed(container, state_roots, cleared, is_dry=dry_run)

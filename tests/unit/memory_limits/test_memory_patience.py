@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.memory_limits import limit_changes
+from gpuhook.memory_limits import limit_changes, limit_plan, restore_limits
 from gpuhook.memory_limits.limit_changes import Wish
 from gpuhook.memory_limits.nvml_worker import PatientDriver, answered
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records
@@ -140,7 +140,7 @@ class Trainer:
 
 @pytest.fixture
 def cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit_changes, "directories", lambda _target: ["/sys/fs/cgroup/trainer"])
+    monkeypatch.setattr(limit_plan, "directories", lambda _target: ["/sys/fs/cgroup/trainer"])
 
 
 def changed(trainer: Any, driver: Any, *gpus: str) -> str:
@@ -168,7 +168,7 @@ class TestLedger:
         assert record.trouble.startswith("GH1256")
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: DriverLimit(64 * MIB, 0, 0)})
-        plan = limit_changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
+        plan = restore_limits.again(trainer, again, "", "auto")[0]  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == 32 * MIB
         assert trainer.records[GPU].by == "driver"
@@ -180,7 +180,7 @@ class TestLedger:
         assert (record.is_limited, record.by, record.granted) == (False, "", None)
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: DriverLimit(64 * MIB, 0, 0)})
-        plan = limit_changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
+        plan = restore_limits.again(trainer, again, "", "auto")[0]  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == NO_LIMIT
         assert trainer.records == {}
