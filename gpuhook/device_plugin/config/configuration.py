@@ -41,7 +41,6 @@ LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri", "hos
 ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
 DISCOVERIES = ("auto", "nvml")  # both use NVML: gpuhook serves no other kind of node
-UNSERVED_DISCOVERIES = ("tegra", "vfio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +175,7 @@ class Flags:
         "",
     )
     device_discovery_strategy: str = flag(
-        Choice(DISCOVERIES, UNSERVED_DISCOVERIES),
+        Choice(DISCOVERIES),
         "How the plugin finds devices: auto and nvml both use NVML.",
         "auto",
     )

@@ -131,8 +131,8 @@ class Guard:
 class InterposerMount:
     """A bind mount of an interposer."""
 
-    host_path: str = key(edit_values.HostPath(), "The source of the mount, a path of the host.")
-    container_path: str = key(edit_values.ContainerPath(), "The destination in the container.")
+    host_path: str = key(edit_values.HOST_PATH, "The source of the mount, a path of the host.")
+    container_path: str = key(edit_values.CONTAINER_PATH, "The destination in the container.")
     read_only: bool = key(
         edit_values.MountOptions(),
         "ro or rw. The kubelet's mounts are always bind and private. Default: ro.",
@@ -146,7 +146,7 @@ class InterposerMount:
 class InterposerNode:
     """A device node of an interposer."""
 
-    path: str = key(edit_values.DeviceNodeValue(), "The path on the host and in the container.")
+    path: str = key(edit_values.DEVICE_NODE, "The path on the host and in the container.")
 
 
 @dataclass(frozen=True, slots=True)

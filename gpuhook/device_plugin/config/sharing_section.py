@@ -19,7 +19,7 @@ from gpuhook.device_plugin.config.grammar.grammar import (
     key,
     keys_of,
 )
-from gpuhook.device_plugin.config.grammar.memory_values import LIMIT, LIMIT_OR_WORD, UNIT, Replicas
+from gpuhook.device_plugin.config.grammar.memory_values import LIMIT, LIMIT_OR_WORD, UNIT
 from gpuhook.device_plugin.config.grammar.name_values import ALL, VENDOR, Devices, ResourceName
 from gpuhook.device_plugin.config.grammar.value_kinds import BOOLEAN, Choice, ChoiceKind, Whole
 
@@ -49,7 +49,7 @@ class SharedResource:
     name: str = key(ResourceName(), "The resource to share.")
     replicas: int = key(
         Either(
-            Replicas(1, MOST_REPLICAS),
+            Whole(1, MOST_REPLICAS),
             Section(
                 dict,
                 (
@@ -191,10 +191,10 @@ def _units(**fields: Any) -> SharedResource:
     return SharedResource(**defaults | fields)
 
 
-def _strategy(name: str, about: str, strategy: str, keys: str, entry: Section) -> Key:
+def _strategy(name: str, about: str, strategy: str, keys: str) -> Key:
     """Return the key of a strategy with some keys of Sharing, and its entries."""
     own = tuple(one for one in keys_of(Sharing) if one.name in keys.split())
-    entries = Entries(entry, "resource", may_be_empty=False)
+    entries = Entries(ENTRIES[name], "resource", may_be_empty=False)
     listed = Key("resources", entries, "The resources to share.", "resources", required=True)
     # A container with two replicas still has one MPS client, with the limits of one replica.
     fixed = {"refuses_more_than_one": True} if strategy == MPS else {}
@@ -216,40 +216,22 @@ def _entry(
 
 _BOTH = "renameByDefault failRequestsGreaterThanOne"
 _REPLICAS = f"{_NAMES} replicas memory oversubscribe"
+ENTRIES = {
+    "timeSlicing": _entry(f"{_REPLICAS} {_SLICES} interposer"),
+    "mps": _entry(f"{_REPLICAS} activeThreadPercentage interposer", unserved=_NOT_WITH_MPS),
+    "memoryUnits": _entry(f"{_NAMES} unit {_SLICES} interposer", _units, _NOT_WITH_UNITS),
+}
 SHARING = Section(
     lambda **strategies: next(iter(strategies.values()), Sharing()),
     (
+        _strategy("timeSlicing", "Share devices by time slicing.", TIME_SLICING, _BOTH),
+        _strategy("mps", "Share devices by NVIDIA MPS.", MPS, _BOTH),
         _strategy(
-            "timeSlicing",
-            "Share devices by time slicing.",
-            TIME_SLICING,
-            _BOTH,
-            _entry(f"{_REPLICAS} {_SLICES} interposer"),
-        ),
-        _strategy(
-            "mps",
-            "Share devices by NVIDIA MPS.",
-            MPS,
-            _BOTH,
-            _entry(f"{_REPLICAS} activeThreadPercentage interposer", unserved=_NOT_WITH_MPS),
-        ),
-        _strategy(
-            "memoryUnits",
-            "Share devices by amounts of their memory.",
-            MEMORY_UNITS,
-            "policy",
-            _entry(f"{_NAMES} unit {_SLICES} interposer", _units, _NOT_WITH_UNITS),
+            "memoryUnits", "Share devices by amounts of their memory.", MEMORY_UNITS, "policy"
         ),
     ),
 )
 STRATEGIES = {one.name: one.field for one in SHARING.keys}
-
-
-def entry_section(strategy: str) -> Section:
-    """Return the section of an entry of a strategy, a key of STRATEGIES."""
-    found = SHARING.key(strategy)
-    assert found is not None  # noqa: S101 # a key of STRATEGIES
-    return found.kind.keys[-1].kind.section  # type: ignore[union-attr]
 
 
 def plain(sharing: Sharing) -> Values:

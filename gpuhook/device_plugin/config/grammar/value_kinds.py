@@ -21,10 +21,10 @@ TRUE = ("1", "t", "T", "TRUE", "true", "True")
 FALSE = ("0", "f", "F", "FALSE", "false", "False")
 INFINITE = "infinite"
 SHORTEST = 0.1  # seconds; a shorter period is a busy loop
-_LIKELY_SECONDS = 3600  # a smaller number of nanoseconds is probably one of seconds
 _LONGEST = 2**63  # nanoseconds, Go's limit
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _UNITS |= {"m": 60 * 10**9, "h": 3600 * 10**9}
+_DURATION_HINT = "write it like 90s, 1m30s or 500ms; a number is nanoseconds"
 _DURATION = re.compile(r"(\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(ns|us|µs|μs|ms|s|m|h)")
 
 
@@ -138,14 +138,9 @@ OPTIONAL_PATH = Text(r"(?:/[^\x00-\x1f\x7f]*)?", "an absolute path, or empty", "
 
 @dataclass(frozen=True, slots=True)
 class Choice(ValueKind):
-    """One of some words.
-
-    `unserved` are words that NVIDIA's plugin takes and gpuhook does not implement. They are errors:
-    to ignore one would silently leave the node without a requested function.
-    """
+    """One of some words."""
 
     words: tuple[str, ...]
-    unserved: tuple[str, ...] = ()
 
     @property
     def metavar(self) -> str:
@@ -154,9 +149,6 @@ class Choice(ValueKind):
     def parse(self, value: object) -> str:
         if isinstance(value, str) and value in self.words:
             return value
-        if isinstance(value, str) and value in self.unserved:
-            hint = f"it must be {one_of(self.words)}"
-            raise UnfitError(f"{value} is not served by this version of gpuhook", hint)
         raise unfit(one_of(self.words), value)
 
     def schema(self) -> dict[str, object]:
@@ -256,13 +248,9 @@ class Duration(ValueKind):
         nanoseconds = _nanoseconds(value)
         if nanoseconds is None or nanoseconds >= _LONGEST:
             infinite = f' or "{INFINITE}"' if self.may_be_infinite else ""
-            hint = "write it like 90s, 1m30s or 500ms; a number is nanoseconds"
-            raise unfit(f"a duration{infinite}", value, hint)
+            raise unfit(f"a duration{infinite}", value, _DURATION_HINT)
         if nanoseconds < self.shortest * 10**9 and not (self.may_be_zero and nanoseconds == 0):
-            hint = ""
-            if isinstance(value, int):
-                seconds = value if 0 < value <= _LIKELY_SECONDS else 60
-                hint = f"a number without a unit is nanoseconds: write {seconds}s"
+            hint = _DURATION_HINT if isinstance(value, int) else ""
             zero = "0, or " if self.may_be_zero else ""
             raise unfit(f"{zero}{self.shortest:g}s or longer", value, hint)
         return float(nanoseconds / 10**9)

@@ -521,7 +521,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "1:34: error: gpuhook.health.pollInterval: must be 0.1s or longer, found 60 "
-                "-> a number without a unit is nanoseconds: write 60s"
+                "-> write it like 90s, 1m30s or 500ms; a number is nanoseconds"
             )
         ],
     ),

@@ -184,7 +184,7 @@ BAD = [
     (
         "DEVICE_DISCOVERY_STRATEGY",
         "tegra",
-        "flags.deviceDiscoveryStrategy: tegra is not served by this version of gpuhook",
+        'flags.deviceDiscoveryStrategy: must be one of auto, nvml, found the text "tegra"',
     ),
     (
         "FALLBACK_STRATEGIES",
