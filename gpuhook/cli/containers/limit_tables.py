@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.memory_limits.driver_support import Support
-    from gpuhook.memory_limits.limit_report import LimitQuestion, View
+    from gpuhook.memory_limits.limit_report import LimitReader, View
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
 
@@ -33,7 +33,7 @@ _BACKENDS = {
 }
 
 
-def show(shown: Sequence[View], asked: LimitQuestion, output: str, *, no_headers: bool) -> None:
+def show(shown: Sequence[View], asked: LimitReader, output: str, *, no_headers: bool) -> None:
     """Print the limits, and their findings on standard error."""
     wrong = [(view.container, error) for view in shown for error in view.findings()]
     if output == console.NAME:

@@ -201,10 +201,10 @@ def show(
     library = partial(node_options.library, **nvml)
 
     def look(one: Target) -> tuple[limit_report.View, str, GpuhookError | None]:
-        with limit_report.asking(library) as own:
+        with limit_report.LimitReader(library) as own:
             return limit_report.of_target(one, own), own.library, own.trouble
 
-    with console.progress("asking the driver"), limit_report.asking(library) as asked:
+    with console.progress("asking the driver"), limit_report.LimitReader(library) as asked:
         if container is None:
             visibility.missing()  # raises a fault for a state directory that is not one
             shown = [limit_report.of_entry(entry, asked) for entry in _limited(asked)]
@@ -245,7 +245,7 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     return found
 
 
-def _limited(asked: limit_report.LimitQuestion) -> list[dict[str, Any]]:
+def _limited(asked: limit_report.LimitReader) -> list[dict[str, Any]]:
     """Return the ledger entries of containers with a limit, also one that only the guard has."""
     watched = {container for container, _ in asked.watched}
     return [
