@@ -61,6 +61,7 @@ class ValueKind:
 
     __slots__ = ()
     is_list = False  # several texts of a repeated option are one list
+    has_numbers = False  # also in texts
 
     @property
     def metavar(self) -> str:
@@ -73,7 +74,9 @@ class ValueKind:
 
     def parse_text(self, text: str) -> Any:
         """Return the value that Configuration has for a text; lists have commas."""
-        return self.parse(split(text) if self.is_list else text)
+        words = split(text) if self.is_list else [text]
+        data = [_number(word) for word in words] if self.has_numbers else words
+        return self.parse(data if self.is_list else data[0])
 
     def plain(self, value: Any) -> Any:
         """Return the data that a file has for a value of Configuration."""
@@ -214,6 +217,7 @@ class NumberKind(ValueKind):
     most: float
 
     metavar = "NUMBER"
+    has_numbers = True
 
     def parse(self, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -221,9 +225,6 @@ class NumberKind(ValueKind):
         if not self.least <= value <= self.most:  # true for NaN, too
             raise unfit(f"{self.least:g} to {self.most:g}", value)
         return float(value)
-
-    def parse_text(self, text: str) -> float:
-        return self.parse(float(text) if re.fullmatch(r"\d{1,9}(\.\d{0,9})?", text) else text)
 
     def schema(self) -> dict[str, object]:
         return {"type": "number", "minimum": self.least, "maximum": self.most}
@@ -241,6 +242,7 @@ class Duration(ValueKind):
     may_be_zero: bool = False
 
     metavar = "DURATION"
+    has_numbers = True
 
     def parse(self, value: object) -> float | None:
         if value == INFINITE and self.may_be_infinite:
@@ -254,9 +256,6 @@ class Duration(ValueKind):
             zero = "0, or " if self.may_be_zero else ""
             raise unfit(f"{zero}{self.shortest:g}s or longer", value, hint)
         return float(nanoseconds / 10**9)
-
-    def parse_text(self, text: str) -> float | None:
-        return self.parse(int(text) if re.fullmatch(r"\d{1,20}", text) else text)
 
     def plain(self, value: Any) -> object:
         if value is None:
@@ -274,6 +273,13 @@ class Duration(ValueKind):
 def split(text: str) -> list[str]:
     """Return the words of a text with commas between them."""
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _number(word: str) -> int | float | str:
+    """Return the number that a text is, else the text."""
+    if re.fullmatch(r"\d{1,20}", word):
+        return int(word)
+    return float(word) if re.fullmatch(r"\d{1,9}\.\d{0,9}", word) else word
 
 
 def one_of(words: tuple[str, ...]) -> str:
