@@ -12,14 +12,11 @@ from gpuhook.memory_limits.warm import cgroup_limits, nvml_limits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, TypeVar
+    from typing import Any, TypeVar, Union
 
     from gpuhook.memory_limits.warm.limit_records import DriverLimit
 
     T = TypeVar("T")
-
-    from typing import Union
-
     Driver = Union[nvml_limits.NvmlDriver, "PatientDriver"]
 
 

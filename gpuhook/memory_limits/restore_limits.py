@@ -6,7 +6,7 @@ A driver that was loaded again has none of them, and root may have cleared one.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.errors import GpuhookError
@@ -62,21 +62,17 @@ def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator
     """
     found = Lost()
     records = limit_records.records_of(target.entry).values()
-    if not records:
-        yield found
-        return
-    try:
-        driver = PatientDriver(library())
-    except (GpuhookError, OSError) as error:
-        _note(found, target, error)
-        yield found
-        return
-    with driver:
+    with ExitStack() as stack:
         try:
-            found.plan, found.notes = again(target, driver, limit_records.DRIVER)
-            found.untaken, _ = again(target, driver, by="", guarantee=guarantee)
-        except GpuhookError as error:
-            _note(found, target, error)
+            if records:
+                driver = stack.enter_context(PatientDriver(library()))
+                found.plan, found.notes = again(target, driver, limit_records.DRIVER)
+                found.untaken, _ = again(target, driver, by="", guarantee=guarantee)
+        except (GpuhookError, OSError) as error:
+            message = error.message if isinstance(error, GpuhookError) else str(error)
+            is_known = all(message in record.trouble for record in records if record.is_limited)
+            if not is_known:
+                found.notes.append(f"its memory limits were not checked: {message}")
         yield found
 
 
@@ -106,11 +102,3 @@ def again(
         kept = LimitRecord(limit, granted, reason or record.guarantee) if is_kept else None
         plan.change(before, limit, kept)
     return plan.plan(), notes
-
-
-def _note(found: Lost, target: Target, error: GpuhookError | OSError) -> None:
-    """Record why they could not be read, unless the ledger has the same reason."""
-    message = error.message if isinstance(error, GpuhookError) else str(error)
-    records = limit_records.records_of(target.entry).values()
-    if not all(message in record.trouble for record in records if record.is_limited):
-        found.notes.append(f"its memory limits were not checked: {message}")
