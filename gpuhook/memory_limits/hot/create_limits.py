@@ -58,16 +58,10 @@ def add(
         return [], []
     policy = context.settings.limits_on_failure
     required = container_limits.is_required(policy, is_asked=any(limit.is_asked for limit in found))
-    library = context.node.nvml()
-    why = _PENDING
-    is_total = False
+    library, why = context.node.nvml(), _PENDING
     try:
-        guarantee = context.settings.limits_guarantee
-        wider = [] if required else container_limits.wider(spec, found)
-        program = hook or _program(launcher)
-        added = _hook(found, library, program, root, guarantee, wider=wider, required=required)
-        oci_spec.add_hook(spec, added)
-        is_total = _is_total(found, library)
+        args = _args(spec, found, context, library, root=root, required=required)
+        oci_spec.add_hook(spec, _hook(hook or _program(launcher), args))
     except GpuhookError as error:
         if required:
             raise
@@ -75,6 +69,7 @@ def add(
         for limit in found:
             context.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
     held = parse.environment(spec)
+    is_total = why == _PENDING and _is_total(found, library)
     entries = _shares(held, found, is_whole=len(found) == len(devices))
     entries += _hints(held, found, context.settings.limits_hints, is_total=is_total)
     for entry in entries:
@@ -112,23 +107,23 @@ def _record(limit: MemoryLimit, why: str) -> dict[str, Any]:
     }
 
 
-def _hook(
+def _args(
+    spec: dict[str, Any],
     found: list[MemoryLimit],
+    context: PlanContext,
     library: str,
-    program: str,
-    root: str,
-    guarantee: str,
     *,
-    wider: list[MemoryLimit],
+    root: str,
     required: bool,
-) -> Hook:
-    """Return the hook that sets the limits, with the grant of a container that narrowed it."""
+) -> list[str]:
+    """Return the arguments of the hook that sets the limits."""
     args = [HOOK_NAME, LIMIT]
     for limit in found:
         asked = ",asked" if limit.is_asked else ""
         args += ["--gpu", f"{limit.device}={limit.hard},{limit.soft}{asked}"]
-    for grant in wider:
+    for grant in () if required else container_limits.wider(spec, found):
         args += ["--grant", f"{grant.device}={grant.hard},{grant.soft}"]
+    guarantee = context.settings.limits_guarantee
     if library:
         args += ["--nvml", library]
     args += ["--root", os.path.abspath(root)]
@@ -136,6 +131,10 @@ def _hook(
         args += ["--guarantee", guarantee]
     if required:
         args.append("--required")
+    return args
+
+
+def _hook(program: str, args: list[str]) -> Hook:
     # The variables are explicit: without any, runc gives a hook the image's (CVE-2025-23266).
     env = [*HOOK_ENV, HOOK_MARK + LIMIT]
     if state.directory() != state.DIRECTORY:
