@@ -40,7 +40,7 @@ def clipped(driver: Driver, limit: MemoryLimit) -> MemoryLimit:
     return cgroup_limits.with_hard(limit, driver.within(limit.device, limit.hard))
 
 
-class HoldMemory:
+class LimitStep:
     """Sets the driver's limit on one GPU, or none; undo restores the earlier one.
 
     With `on_failure`, which gets the error, a failure does not stop the rest of a plan. `doubt` is
@@ -117,7 +117,7 @@ class Limits:
     """Changes of limits: `operations` for the driver, and the ledger's `records` by device."""
 
     def __init__(self) -> None:
-        self.operations: list[HoldMemory] = []
+        self.operations: list[LimitStep] = []
         self.records: dict[str, LimitRecord | None] = {}
         self.notes: list[str] = []
 
@@ -174,7 +174,7 @@ class LimitPlan(Limits):
         self._before[before.gpu] = before
         is_set = not before.trouble and before.holds(wanted)
         if not is_set:
-            self.operations.append(HoldMemory(self._driver, before, wanted, cgroups, on_failure))
+            self.operations.append(LimitStep(self._driver, before, wanted, cgroups, on_failure))
         is_optional = on_failure is not None and not is_set
         if is_optional or _document(record) != _document(before.record):
             self.records[before.gpu] = record

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ContainerLimits:
     """A container, by its ledger entry, and its limits."""
 
     container: str
@@ -100,14 +100,14 @@ class LimitReader:
         return guard_state.watched()
 
 
-def of_entry(entry: dict[str, Any], reader: LimitReader) -> View:
+def entry_limits(entry: dict[str, Any], reader: LimitReader) -> ContainerLimits:
     """Return the limits in a ledger entry."""
     watched = guard_state.guarded_devices(entry["id"], reader.watched)
     found = limit_state.limits_of(entry, None, watched, reader.driver)
     return _view(entry["id"], entry, found, reader)
 
 
-def of_target(target: Target, reader: LimitReader) -> View:
+def container_limits(target: Target, reader: LimitReader) -> ContainerLimits:
     """Return the limits of a running container on all of its GPUs, as far as they are known."""
     driver, gpus = reader.driver, []
     if reader.library:
@@ -129,11 +129,11 @@ def of_target(target: Target, reader: LimitReader) -> View:
 
 def _view(
     container: str, pod: dict[str, Any], found: Iterable[LimitState], reader: LimitReader
-) -> View:
+) -> ContainerLimits:
     """Return the limits with the state of the guard."""
     watched = guard_state.guarded_devices(container, reader.watched)
     limits = tuple(replace(limit, watched=watched.get(limit.gpu)) for limit in found)
-    return View(container, pod, limits)
+    return ContainerLimits(container, pod, limits)
 
 
 def document(limit: LimitState) -> dict[str, Any]:

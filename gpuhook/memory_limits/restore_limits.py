@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Report, Target
 
 
-class Lost:
-    """The limits that the driver lost (`plan`), and those that it refused before (`untaken`).
+class LostLimits:
+    """The limits that the driver lost (`plan`), and those that it refused before (`refused`).
 
     `notes` are reasons why some could not be read.
     """
 
     def __init__(self) -> None:
         self.plan: HotplugPlan = hotplug_plan.HotplugPlan()
-        self.untaken: HotplugPlan = hotplug_plan.HotplugPlan()
+        self.refused: HotplugPlan = hotplug_plan.HotplugPlan()
         self.notes: list[str] = []
 
     def try_again(self, target: Target, report: Report, *, is_dry: bool) -> None:
@@ -41,12 +41,12 @@ class Lost:
 
         Another refusal is a note and not a fault: nothing changed.
         """
-        if not self.untaken.operations:
+        if not self.refused.operations:
             return
         try:
             if not is_dry:
-                self.untaken.execute(target.held)
-            report.steps += self.untaken.describe()
+                self.refused.execute(target.held)
+            report.steps += self.refused.describe()
         except GpuhookError as error:
             report.notes.append(
                 f"{error.message} ({error.code}): the driver still enforces no limit"
@@ -54,20 +54,20 @@ class Lost:
 
 
 @contextmanager
-def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator[Lost]:
+def lost_limits(target: Target, library: Callable[[], str], guarantee: str) -> Iterator[LostLimits]:
     """Yield the lost limits of a container, while the driver is open for them.
 
     `library` finds NVML; it is not called for a container without limits. `guarantee` is the
     setting limits.guarantee.
     """
-    found = Lost()
+    found = LostLimits()
     records = limit_records.records_of(target.entry).values()
     with ExitStack() as stack:
         try:
             if records:
                 driver = stack.enter_context(PatientDriver(library()))
                 found.plan, found.notes = again(target, driver, limit_records.DRIVER)
-                found.untaken, _ = again(target, driver, by="", guarantee=guarantee)
+                found.refused, _ = again(target, driver, by="", guarantee=guarantee)
         except (GpuhookError, OSError) as error:
             message = error.message if isinstance(error, GpuhookError) else str(error)
             is_known = all(message in record.trouble for record in records if record.is_limited)

@@ -200,14 +200,14 @@ def show(
     """
     library = partial(node_options.library, **nvml)
 
-    def look(one: Target) -> tuple[limit_report.View, str, GpuhookError | None]:
+    def look(one: Target) -> tuple[limit_report.ContainerLimits, str, GpuhookError | None]:
         with limit_report.LimitReader(library) as own:
-            return limit_report.of_target(one, own), own.library, own.trouble
+            return limit_report.container_limits(one, own), own.library, own.trouble
 
     with console.progress("asking the driver"), limit_report.LimitReader(library) as asked:
         if container is None:
             visibility.missing()  # raises a fault for a state directory that is not one
-            shown = [limit_report.of_entry(entry, asked) for entry in _limited(asked)]
+            shown = [limit_report.entry_limits(entry, asked) for entry in _limited(asked)]
         else:
             view, asked.library, asked.trouble = container_worker.work_on(
                 container, state_roots, look

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.device_plugin.config.config_reader import Override
-    from gpuhook.device_plugin.config.overrides import Given
+    from gpuhook.device_plugin.config.overrides import OptionValues
 
 _SOURCE_FIELDS = {one.name for one in fields(ConfigSource)}
 DEFAULT_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -111,7 +111,7 @@ class Launch:
     )
 
 
-def launch(given: Given) -> Launch:
+def launch(given: OptionValues) -> Launch:
     """Return the options of the command line and the environment.
 
     Raises GH1803 for a value that does not fit and GH1804 for options that exclude each other.

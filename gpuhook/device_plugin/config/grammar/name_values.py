@@ -129,7 +129,8 @@ class Xids(ValueKind):
         words = split(text)
         if self.may_be_all and ("all" in words or "xids" in words):
             return ALL_XIDS
-        return ValueKind.parse_text(self, text)
+        xids: frozenset[int] | str = ValueKind.parse_text(self, text)
+        return xids
 
     def well_formed(self, text: str) -> tuple[str, list[str]]:
         """Return the well-formed words of a text, and the other words."""
