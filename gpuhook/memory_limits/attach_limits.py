@@ -19,7 +19,7 @@ from gpuhook.memory_limits import limit_state
 from gpuhook.memory_limits.hot import container_limits
 from gpuhook.memory_limits.limit_plan import LimitPlan, Limits, clipped
 from gpuhook.memory_limits.limit_state import unlimited
-from gpuhook.memory_limits.nvml_worker import PatientDriver
+from gpuhook.memory_limits.nvml_worker import NvmlWorker
 from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request import parse
@@ -134,10 +134,10 @@ def _doubt(found: Limits, gpu: str, cgroups: list[str], error: GpuhookError | OS
     found.notes.append(_LEFT.format(gpu, record.trouble))
 
 
-def _opened(stack: ExitStack, context: PlanContext) -> PatientDriver:
+def _opened(stack: ExitStack, context: PlanContext) -> NvmlWorker:
     if state.is_rootless():
         raise fault("GH1784", user=os.geteuid())
-    return stack.enter_context(PatientDriver(context.node.nvml() or nvml_library.find("/")))
+    return stack.enter_context(NvmlWorker(context.node.nvml() or nvml_library.find("/")))
 
 
 def _desired_limits(

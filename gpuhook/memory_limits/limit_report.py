@@ -17,7 +17,7 @@ from gpuhook.memory_limits import (
     limit_state,
     visible_gpus,
 )
-from gpuhook.memory_limits.nvml_worker import PatientDriver
+from gpuhook.memory_limits.nvml_worker import NvmlWorker
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request.memory_request import NO_LIMIT
 
@@ -75,11 +75,11 @@ class LimitReader:
         self._stack.close()
 
     @cached_property
-    def driver(self) -> PatientDriver | None:
+    def driver(self) -> NvmlWorker | None:
         """Return the driver, None if it has no limits or does not answer."""
         try:
             self.library = self._find()
-            return self._stack.enter_context(PatientDriver(self.library))
+            return self._stack.enter_context(NvmlWorker(self.library))
         except GpuhookError as error:
             self.trouble = error
             return None

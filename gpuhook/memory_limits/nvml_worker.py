@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.warm.limit_records import DriverLimit
 
     T = TypeVar("T")
-    Driver = Union[nvml_limits.NvmlDriver, "PatientDriver"]
+    Driver = Union[nvml_limits.NvmlDriver, "NvmlWorker"]
 
 
-class PatientDriver:
+class NvmlWorker:
     """A nvml_limits.NvmlDriver in a child process. Raises its faults, and GH1256 to GH1258."""
 
     def __init__(self, library: str, seconds: float = cgroup_limits.SECONDS) -> None:
@@ -55,7 +55,7 @@ class PatientDriver:
         """Shut the library down; limits that were set remain."""
         self._driver.close()
 
-    def __enter__(self) -> PatientDriver:  # noqa: PYI034 # Self needs a newer Python
+    def __enter__(self) -> NvmlWorker:  # noqa: PYI034 # Self needs a newer Python
         return self
 
     def __exit__(self, *exc: object) -> None:

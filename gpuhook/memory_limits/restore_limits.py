@@ -12,7 +12,7 @@ from gpuhook.apply.live import hotplug_plan
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings
 from gpuhook.memory_limits.limit_plan import LimitPlan, clipped
-from gpuhook.memory_limits.nvml_worker import PatientDriver
+from gpuhook.memory_limits.nvml_worker import NvmlWorker
 from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 
@@ -65,7 +65,7 @@ def lost_limits(target: Target, library: Callable[[], str], guarantee: str) -> I
     with ExitStack() as stack:
         try:
             if records:
-                driver = stack.enter_context(PatientDriver(library()))
+                driver = stack.enter_context(NvmlWorker(library()))
                 found.plan, found.notes = again(target, driver, limit_records.DRIVER)
                 found.refused, _ = again(target, driver, by="", guarantee=guarantee)
         except (GpuhookError, OSError) as error:

@@ -18,7 +18,7 @@ from gpuhook.host import console
 from gpuhook.host.hot import state
 from gpuhook.live import container_worker
 from gpuhook.memory_limits import limit_changes, limit_report, visible_gpus
-from gpuhook.memory_limits.nvml_worker import PatientDriver
+from gpuhook.memory_limits.nvml_worker import NvmlWorker
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.usage import visibility
 
@@ -92,7 +92,7 @@ def set_(
 
     def changed(one: Target) -> Report:
         library = node_options.library(**nvml)
-        with PatientDriver(library) as driver:
+        with NvmlWorker(library) as driver:
             chosen = visible_gpus.chosen(
                 one.found.id, visible_gpus.visible_gpus(one, library), names
             )
@@ -146,7 +146,7 @@ def clear(
         library = node_options.library(**nvml)
         chosen = _to_clear(one, library, names)
         try:
-            with PatientDriver(library) as driver:
+            with NvmlWorker(library) as driver:
                 guarantee = options.context().settings.limits_guarantee
                 return limit_changes.clear(
                     one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run

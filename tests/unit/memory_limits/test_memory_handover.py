@@ -361,4 +361,4 @@ def test_a_host_without_processes_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [error.code for error in told] == ["GH1258"]
     assert "pids.max" in told[0].hint
     with pytest.raises(GpuhookError, match="Resource temporarily"):
-        nvml_worker.PatientDriver("")
+        nvml_worker.NvmlWorker("")

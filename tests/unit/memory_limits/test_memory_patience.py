@@ -15,7 +15,7 @@ import pytest
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.memory_limits import limit_changes, limit_plan, restore_limits
 from gpuhook.memory_limits.limit_changes import Wish
-from gpuhook.memory_limits.nvml_worker import PatientDriver, answered
+from gpuhook.memory_limits.nvml_worker import NvmlWorker, answered
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records
 from gpuhook.memory_limits.warm.limit_records import DriverLimit
 from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
@@ -68,7 +68,7 @@ class TestDriver:
     def test_set_get_clear(self, node: SimulatedNode, tmp_path: Path) -> None:
         gpu, cgroup = str(node.node.gpus[0].uuid), tmp_path / "container"
         cgroup.mkdir()
-        with PatientDriver(node.nvml_library) as driver:
+        with NvmlWorker(node.nvml_library) as driver:
             assert driver.set(gpu, str(cgroup), 9 * MIB, MIB) == DriverLimit(9 * MIB, MIB, 0)
             assert driver.get(gpu, str(cgroup)) == DriverLimit(9 * MIB, MIB, 0)
             driver.clear(gpu, str(cgroup))
@@ -79,7 +79,7 @@ class TestDriver:
     def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
         gpu = str(node.node.gpus[0].uuid)
         stub_limits.take_long(node, gpu, 900_000)
-        with PatientDriver(node.nvml_library, 0.3) as driver:
+        with NvmlWorker(node.nvml_library, 0.3) as driver:
             assert code_of(lambda: driver.get(gpu, str(tmp_path))) == "GH1256"
 
 

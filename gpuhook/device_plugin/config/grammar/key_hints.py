@@ -43,8 +43,8 @@ def _letters(name: str) -> str:
     return name.replace("-", "").replace("_", "").lower()
 
 
-def foreign_file(root: yaml.Node) -> tuple[yaml.Node, str, str, str] | None:
-    """Return (node, key, message, hint) if a file only contains a configuration, else None.
+def foreign_file(root: yaml.Node) -> tuple[str, str, str, yaml.Node] | None:
+    """Return (key, message, hint, node) if a file only contains a configuration, else None.
 
     To ignore the keys around a configuration would serve the defaults: whole GPUs instead of
     replicas.
@@ -56,8 +56,8 @@ def foreign_file(root: yaml.Node) -> tuple[yaml.Node, str, str, str] | None:
         if name in _FOREIGN:
             what, place = _FOREIGN[name]
             message = f"{what}, not a configuration"
-            return key, name, message, f"use the text of a configuration below {place}"
+            return name, message, f"use the text of a configuration below {place}", key
         if isinstance(value, yaml.ScalarNode) and "\n" in value.value.strip():
             message = "is a text of several lines, like the data of a ConfigMap"
-            return key, name, message, "use only that text, without indentation"
+            return name, message, "use only that text, without indentation", key
     return None
