@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpuhook.errors import GpuhookError
     from gpuhook.memory_limits.limit_state import LimitState
-    from gpuhook.memory_limits.nvml_worker import Driver
+    from gpuhook.memory_limits.nvml_worker import NvmlWorker
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
@@ -45,7 +45,7 @@ class Wish:
 
 
 def set_limits(
-    target: Target, driver: Driver, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
+    target: Target, driver: NvmlWorker, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
 ) -> Report:
     """Limit a container's memory of `gpus`. All of them or none.
 
@@ -71,7 +71,7 @@ def set_limits(
 
 def clear(
     target: Target,
-    driver: Driver,
+    driver: NvmlWorker,
     gpus: Sequence[str],
     guarantee: str,
     *,

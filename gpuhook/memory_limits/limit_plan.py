@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.memory_limits.limit_state import LimitState
-    from gpuhook.memory_limits.nvml_worker import Driver
+    from gpuhook.memory_limits.nvml_worker import NvmlWorker
     from gpuhook.memory_limits.warm.limit_records import DriverLimit
     from gpuhook.target.running_container import Target
 
@@ -35,7 +35,7 @@ def directories(target: Target) -> list[str]:
     return memory_cgroup.directories(target.held.process, target.cgroup)
 
 
-def clipped(driver: Driver, limit: MemoryLimit) -> MemoryLimit:
+def clipped(driver: NvmlWorker, limit: MemoryLimit) -> MemoryLimit:
     """Return a limit that is no larger than its GPU's memory."""
     return cgroup_limits.with_hard(limit, driver.within(limit.device, limit.hard))
 
@@ -49,7 +49,7 @@ class LimitStep:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: NvmlWorker,
         before: LimitState,
         wanted: MemoryLimit | None,
         cgroups: list[str],
@@ -130,7 +130,7 @@ class Limits:
 class LimitPlan(Limits):
     """Changes of the limits of one container, by a driver. Raises GH1312, GH1313."""
 
-    def __init__(self, target: Target, driver: Driver) -> None:
+    def __init__(self, target: Target, driver: NvmlWorker) -> None:
         super().__init__()
         self._target = target
         self._driver = driver

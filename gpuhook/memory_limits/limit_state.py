@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.memory_limits.guard_state import Watched
-    from gpuhook.memory_limits.nvml_worker import Driver
+    from gpuhook.memory_limits.nvml_worker import NvmlWorker
     from gpuhook.memory_limits.warm.limit_records import DriverLimit, LimitRecord
 
 
@@ -72,7 +72,7 @@ def limits_of(
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     gpus: Iterable[str],
-    driver: Driver | None,
+    driver: NvmlWorker | None,
     cgroups: list[str] | None = None,
 ) -> list[LimitState]:
     """Return the limits of a container on `gpus` and on those with records in its entry.
@@ -130,7 +130,7 @@ def _directories(record: LimitRecord | None, cgroups: list[str] | None) -> list[
 
 
 def _driver_limits(
-    driver: Driver | None, gpu: str, cgroups: list[str]
+    driver: NvmlWorker | None, gpu: str, cgroups: list[str]
 ) -> tuple[dict[str, DriverLimit | None], str]:
     if driver is None:
         return {}, ""

@@ -12,12 +12,11 @@ from gpuhook.memory_limits.warm import cgroup_limits, nvml_limits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, TypeVar, Union
+    from typing import Any, TypeVar
 
     from gpuhook.memory_limits.warm.limit_records import DriverLimit
 
     T = TypeVar("T")
-    Driver = Union[nvml_limits.NvmlDriver, "NvmlWorker"]
 
 
 class NvmlWorker:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
-    from gpuhook.memory_limits.nvml_worker import Driver
     from gpuhook.target.running_container import Report, Target
 
 
@@ -77,7 +76,7 @@ def lost_limits(target: Target, library: Callable[[], str], guarantee: str) -> I
 
 
 def again(
-    target: Target, driver: Driver, by: str, guarantee: str = settings.ALWAYS
+    target: Target, driver: NvmlWorker, by: str, guarantee: str = settings.ALWAYS
 ) -> tuple[HotplugPlan, list[str]]:
     """Return the plan that sets limits of the ledger again, and why some are left out.
 
