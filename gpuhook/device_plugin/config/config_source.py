@@ -18,7 +18,7 @@ from gpuhook.device_plugin.config import config_reader, configuration
 from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding, errors
 from gpuhook.device_plugin.config.grammar import yaml_tree
 from gpuhook.device_plugin.config.grammar.grammar import Option, flag
-from gpuhook.device_plugin.config.grammar.value_kinds import DIRECTORY, FILE, NAME, ChoiceKind
+from gpuhook.device_plugin.config.grammar.value_kinds import DIRECTORY, FILE, NAME, ChoiceList
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
 
@@ -65,7 +65,7 @@ class ConfigSource:
         option=Option("default-config", ("DEFAULT_CONFIG",)),
     )
     fallbacks: tuple[str, ...] = flag(
-        ChoiceKind(("named", "single", "empty"), may_be_empty=True),
+        ChoiceList(("named", "single", "empty"), may_be_empty=True),
         "The selection without a label and without --default-config: named (the configuration "
         "called default), single (the only one) or empty (all defaults). The first strategy that "
         "finds a configuration applies.",

@@ -29,7 +29,7 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     OPTIONAL_PATH,
     PATH,
     Choice,
-    ChoiceKind,
+    ChoiceList,
     Duration,
     Text,
 )
@@ -51,7 +51,7 @@ class PluginFlags:
         BOOLEAN, "Also pass device nodes to the kubelet, unless all strategies are cdi-*.", False
     )
     device_list_strategy: tuple[str, ...] = flag(
-        ChoiceKind(LIST_STRATEGIES),
+        ChoiceList(LIST_STRATEGIES),
         "How the plugin passes devices to the container runtime; one or several.",
         ("envvar",),
     )

@@ -21,7 +21,7 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     PATH,
     Choice,
     Duration,
-    NumberKind,
+    Number,
 )
 
 NO_ACTION, REPORT, TERMINATE, KILL = GUARD_ACTIONS = ("none", "report", "terminate", "kill")
@@ -112,7 +112,7 @@ class Guard:
         Duration(shortest=1.0), "The time from SIGTERM to SIGKILL, with action kill.", 10.0
     )
     tolerance: float = flag(
-        NumberKind(1.0, 10.0), "The factor of its limit above which a container exceeds it.", 1.05
+        Number(1.0, 10.0), "The factor of its limit above which a container exceeds it.", 1.05
     )
     shortest_interval: float = flag(
         Duration(), "The interval of measurements while a container is near its limit.", 1.0

@@ -82,7 +82,7 @@ class Launch:
         "",
     )
     inventory: str | None = flag(
-        Text(placeholder="FILE|PROFILE"),
+        Text(metavar="FILE|PROFILE"),
         "Read the node from a dump (gpuhook inventory -o yaml) or from a profile of gpuhook (t4, "
         "a100-mig, ...) instead of from this machine.",
         None,

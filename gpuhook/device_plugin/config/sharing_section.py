@@ -21,7 +21,7 @@ from gpuhook.device_plugin.config.grammar.grammar import (
 )
 from gpuhook.device_plugin.config.grammar.memory_values import LIMIT, LIMIT_OR_WORD, UNIT
 from gpuhook.device_plugin.config.grammar.name_values import ALL, VENDOR, Devices, ResourceName
-from gpuhook.device_plugin.config.grammar.value_kinds import BOOLEAN, Choice, ChoiceKind, Whole
+from gpuhook.device_plugin.config.grammar.value_kinds import BOOLEAN, Choice, ChoiceList, Whole
 
 SHARED = ".shared"  # the suffix of renameByDefault
 TIME_SLICING, MPS, NOT_SHARED = "time-slicing", "mps", "none"
@@ -113,7 +113,7 @@ class SharedResource:
         None,
     )
     hints: tuple[str, ...] = key(
-        ChoiceKind(HINTS, may_be_empty=True),
+        ChoiceList(HINTS, may_be_empty=True),
         "The frameworks whose own variables are set from the memory limit: "
         f"{', '.join(HINTS)}. Default: none.",
         (),

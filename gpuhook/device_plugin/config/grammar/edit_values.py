@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.grammar.value_kinds import (
-    ChoiceKind,
+    ChoiceList,
     Text,
     UnfitError,
     ValueKind,
@@ -123,7 +123,7 @@ class MountOptions(ValueKind):
         return _OPTIONS.schema()
 
 
-_OPTIONS = ChoiceKind(_MOUNT_OPTIONS, may_be_empty=True)
+_OPTIONS = ChoiceList(_MOUNT_OPTIONS, may_be_empty=True)
 
 
 def _absolute(value: object) -> str:

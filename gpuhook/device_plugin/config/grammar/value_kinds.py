@@ -118,11 +118,7 @@ class Text(ValueKind):
 
     pattern: str = r"[^\x00-\x1f\x7f]*"
     what: str = "a text"
-    placeholder: str = "TEXT"  # in the help
-
-    @property
-    def metavar(self) -> str:
-        return self.placeholder
+    metavar: str = "TEXT"
 
     def parse(self, value: object) -> str:
         if isinstance(value, str) and re.fullmatch(self.pattern, value):
@@ -135,7 +131,7 @@ class Text(ValueKind):
 
 BOOLEAN = Boolean()
 PATH = Text(r"/[^\x00-\x1f\x7f]*", "an absolute path", "PATH")
-FILE, DIRECTORY, NAME = (Text(placeholder=word) for word in ("FILE", "DIRECTORY", "NAME"))
+FILE, DIRECTORY, NAME = (Text(metavar=word) for word in ("FILE", "DIRECTORY", "NAME"))
 OPTIONAL_PATH = Text(r"(?:/[^\x00-\x1f\x7f]*)?", "an absolute path, or empty", "PATH")
 
 
@@ -159,7 +155,7 @@ class Choice(ValueKind):
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceKind(ValueKind):
+class ChoiceList(ValueKind):
     """One or several of some words: a word, or a list of words."""
 
     words: tuple[str, ...]
@@ -210,7 +206,7 @@ class Whole(ValueKind):
 
 
 @dataclass(frozen=True, slots=True)
-class NumberKind(ValueKind):
+class Number(ValueKind):
     """A number from `least` to `most`."""
 
     least: float
