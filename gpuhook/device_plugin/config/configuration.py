@@ -22,6 +22,7 @@ from gpuhook.device_plugin.config.grammar.grammar import (
     flag,
     key,
     keys_of,
+    section_of,
 )
 from gpuhook.device_plugin.config.grammar.name_values import Channels, ResourceName
 from gpuhook.device_plugin.config.grammar.value_kinds import (
@@ -130,8 +131,8 @@ class LabelFlags:
     )
 
 
-PLUGIN = Section(PluginFlags, keys_of(PluginFlags))
-GFD = Section(LabelFlags, keys_of(LabelFlags, variables="GFD_"))
+PLUGIN = section_of(PluginFlags)
+GFD = section_of(LabelFlags, variables="GFD_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ def _configuration(
     return replace(made, flags=replace(made.flags, mps_root=root))
 
 
-_NAMINGS = Entries(Section(Naming, keys_of(Naming)), "pattern")
+_NAMINGS = Entries(section_of(Naming), "pattern")
 _UNUSED = Key("useNodeFeatureAPI", BOOLEAN, "No effect; see gpuhook.labels and gpuhook.labelNode.")
 _FLAGS = Section(Flags, (*keys_of(Flags)[:-2], _UNUSED, *keys_of(Flags)[-2:]))
 _RESOURCES = Section(
@@ -234,7 +235,7 @@ _RESOURCES = Section(
         Key("mig", _NAMINGS, "The resource names of MIG profiles.", "mig", ()),
     ),
 )
-_IMEX = Section(Imex, keys_of(Imex, "imex-"))
+_IMEX = section_of(Imex, "imex-")
 _MPS = Section(dict, (Key("root", OPTIONAL_PATH, "The same as flags.mpsRoot.", "root"),))
 ROOT_SECTION = Section(
     _configuration,

@@ -9,10 +9,9 @@ from gpuhook.device_plugin.config.grammar import edit_values
 from gpuhook.device_plugin.config.grammar.grammar import (
     Entries,
     Option,
-    Section,
     flag,
     key,
-    keys_of,
+    section_of,
 )
 from gpuhook.device_plugin.config.grammar.memory_values import AMOUNT, RESERVE
 from gpuhook.device_plugin.config.grammar.name_values import ALL_XIDS, Address, DeviceNames, Xids
@@ -149,6 +148,15 @@ class InterposerNode:
     path: str = key(edit_values.DEVICE_NODE, "The path on the host and in the container.")
 
 
+_NO_HOST_PATH = (
+    (
+        "hostPath",
+        "is not supported: a device node has one path on both sides",
+        "write the path of the host as `path`",
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class InterposerEdits:
     """The container edits of an interposer: a part of a CDI spec's.
@@ -161,23 +169,13 @@ class InterposerEdits:
         edit_values.EnvironmentValue(), "Variables, each as NAME=value.", ()
     )
     mounts: tuple[InterposerMount, ...] = key(
-        Entries(Section(InterposerMount, keys_of(InterposerMount)), "mount"),
+        Entries(section_of(InterposerMount), "mount"),
         "Bind mounts from the host.",
         (),
     )
     device_nodes: tuple[InterposerNode, ...] = key(
         Entries(
-            Section(
-                InterposerNode,
-                keys_of(InterposerNode),
-                (
-                    (
-                        "hostPath",
-                        "is not supported: a device node has one path on both sides",
-                        "write the path of the host as `path`",
-                    ),
-                ),
-            ),
+            section_of(InterposerNode, unserved=_NO_HOST_PATH),
             "device node",
         ),
         "Device nodes, except those of NVIDIA's driver.",
@@ -186,15 +184,11 @@ class InterposerEdits:
 
 
 _CANNOT = "is not supported: the kubelet's API has no field for"
-_EDITS = Section(
-    InterposerEdits,
-    keys_of(InterposerEdits),
-    (
-        ("hooks", f"{_CANNOT} hooks", "put a CDI spec with the hooks on the node instead"),
-        ("additionalGids", f"{_CANNOT} groups", "set supplementalGroups in the pod"),
-        ("intelRdt", f"{_CANNOT} cache allocation", "remove it"),
-        ("netDevices", f"{_CANNOT} network devices", "remove it"),
-    ),
+_UNSERVED_EDITS = (
+    ("hooks", f"{_CANNOT} hooks", "put a CDI spec with the hooks on the node instead"),
+    ("additionalGids", f"{_CANNOT} groups", "set supplementalGroups in the pod"),
+    ("intelRdt", f"{_CANNOT} cache allocation", "remove it"),
+    ("netDevices", f"{_CANNOT} network devices", "remove it"),
 )
 
 
@@ -204,7 +198,7 @@ class Interposer:
 
     name: str = key(edit_values.NAME, "The name for the key `interposer`.")
     edits: InterposerEdits = key(
-        _EDITS,
+        section_of(InterposerEdits, unserved=_UNSERVED_EDITS),
         "The edits of the container, as in a CDI spec.",
         InterposerEdits(),
         name="containerEdits",
@@ -246,26 +240,26 @@ class Own:
         256 << 20,
     )
     health: Health = key(
-        Section(Health, keys_of(Health, "health-", _VARIABLES)),
+        section_of(Health, "health-", _VARIABLES),
         "What makes a device unhealthy.",
         Health(),
     )
     metrics: Metrics = key(
-        Section(Metrics, keys_of(Metrics, "metrics-", _VARIABLES)),
+        section_of(Metrics, "metrics-", _VARIABLES),
         "The Prometheus endpoint.",
         Metrics(),
     )
     guard: Guard = key(
-        Section(Guard, keys_of(Guard, "guard-", _VARIABLES)),
+        section_of(Guard, "guard-", _VARIABLES),
         "The reaction to containers above a limit that the driver does not enforce.",
         Guard(),
     )
     interposers: tuple[Interposer, ...] = key(
-        Entries(Section(Interposer, keys_of(Interposer)), "interposer"),
+        Entries(section_of(Interposer), "interposer"),
         "Libraries between a container's programs and the driver. An entry has no effect until a "
         "shared resource names it.",
         (),
     )
 
 
-OWN = Section(Own, keys_of(Own, variables=_VARIABLES))
+OWN = section_of(Own, variables=_VARIABLES)

@@ -195,6 +195,16 @@ class Section:
         return made | ({"required": required} if required else {})
 
 
+def section_of(
+    made: type[Any],
+    options: str = "",
+    variables: str = "",
+    unserved: tuple[tuple[str, str, str], ...] = (),
+) -> Section:
+    """Return the section of a dataclass; see keys_of()."""
+    return Section(made, keys_of(made, options, variables), unserved)
+
+
 @dataclass(frozen=True, slots=True)
 class Entries:
     """A list of mappings; `what` names an entry in messages."""
