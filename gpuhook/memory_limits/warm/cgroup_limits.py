@@ -37,7 +37,6 @@ def apply(
     library: str,
     directories: list[str],
     reported: list[GpuhookError] | None = None,
-    seconds: float = SECONDS,
     *,
     guarantee: str = settings.AUTO,
     grants: Iterable[MemoryLimit] = (),
@@ -48,13 +47,13 @@ def apply(
     limit above a GPU's memory becomes that. Of `grants`, which a container has narrowed to its
     limits, one is set in place of a limit that the driver refuses. A device's error is the
     `trouble` of its record and is added to `faults`; nothing is raised. GH1256 is a driver without
-    an answer in `seconds`, GH1257 a library that crashes, GH1258 a host that cannot start a
+    an answer in SECONDS, GH1257 a library that crashes, GH1258 a host that cannot start a
     process.
     """
     try:
         wider = {grant.device: grant for grant in grants}
         work = lambda: _set_all(limits, library, directories, guarantee, wider)  # noqa: E731
-        answers = _answers(work, seconds)
+        answers = _answers(work)
     except GpuhookError as error:
         answers = [_failure(error)] * len(limits)
     faults = [_fault_of(answer) for answer in answers]
@@ -181,10 +180,10 @@ def _fault_of(answer: dict[str, Any]) -> GpuhookError | None:
     return rebuild(*answer["error"])
 
 
-def _answers(work: Callable[[], Answer], seconds: float) -> Answer:
+def _answers(work: Callable[[], Answer]) -> Answer:
     """Return what `work` returns in a child process; raises its faults, GH1256 to GH1258."""
     reader, writer = os.pipe()
-    end = time.monotonic() + seconds
+    end = time.monotonic() + SECONDS
     try:
         pid = child_process.fork(lambda: _send(work, writer), writer)
     except OSError as error:
@@ -198,7 +197,7 @@ def _answers(work: Callable[[], Answer], seconds: float) -> Answer:
         os.close(reader)
     if not is_whole:
         os.kill(pid, _SIGKILL)
-        raise fault("GH1256", seconds=seconds)
+        raise fault("GH1256", seconds=f"{SECONDS:g}")
     status = os.waitpid(pid, 0)[1]
     try:
         document: Any = fastjson.loads(text)

@@ -179,13 +179,14 @@ class TestApply:
         (record,) = cgroup_limits.apply(limits[:1], node.nvml_library, own, told, grants=limits[1:])
         assert (record["by"], held(node)) == ("", {})
 
-    def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
+    def test_a_driver_that_hangs(
+        self, node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cgroup_limits, "SECONDS", 0.2)
         stub_limits.take_long(node, gpu(node), 60_000)
         own = cgroups(tmp_path, "container")
         told: list[GpuhookError] = []
-        (record,) = cgroup_limits.apply(
-            [MemoryLimit(gpu(node), MIB)], node.nvml_library, own, told, 0.2
-        )
+        (record,) = cgroup_limits.apply([MemoryLimit(gpu(node), MIB)], node.nvml_library, own, told)
         assert [error.code for error in told] == ["GH1256"]
         assert record["trouble"].startswith("GH1256: ")
 

@@ -40,19 +40,20 @@ def test_the_hooks_child_holds_nothing_of_ours_either() -> None:
         names = [f"/proc/self/fd/{number}" for number in range(100)]
         return [{"open": [os.readlink(name) for name in names if os.path.islink(name)]}]
 
-    found = cgroup_limits._answers(held, 5)[0]["open"]
+    found = cgroup_limits._answers(held)[0]["open"]
     assert found.count("/dev/null") >= 3
     assert ours not in found
     os.close(reader)
     os.close(writer)
 
 
-def test_who_does_not_answer_is_a_fault() -> None:
+def test_who_does_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """In time, any more, or with a mistake."""
     assert answered(lambda: {"all": "well"}) == {"all": "well"}
     assert code_of(lambda: answered(lambda: 1 // 0)) == "GH1257"
     assert code_of(lambda: answered(lambda: os._exit(0))) == "GH1257"
-    assert code_of(lambda: answered(lambda: Event().wait(), 0.1)) == "GH1256"
+    monkeypatch.setattr(cgroup_limits, "SECONDS", 0.1)
+    assert code_of(lambda: answered(lambda: Event().wait())) == "GH1256"
 
 
 @AS_ROOT
@@ -76,10 +77,13 @@ class TestDriver:
             assert now is None or not now.is_limited
             assert code_of(lambda: driver.get("MIG-1", str(cgroup))) == "GH1253"
 
-    def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
+    def test_a_driver_that_hangs(
+        self, node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         gpu = str(node.node.gpus[0].uuid)
         stub_limits.take_long(node, gpu, 900_000)
-        with NvmlWorker(node.nvml_library, 0.3) as driver:
+        monkeypatch.setattr(cgroup_limits, "SECONDS", 0.3)
+        with NvmlWorker(node.nvml_library) as driver:
             assert code_of(lambda: driver.get(gpu, str(tmp_path))) == "GH1256"
 
 

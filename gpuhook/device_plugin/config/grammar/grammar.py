@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The description of configuration keys: each is declared once, at its field of a dataclass.
 
-A declaration has the name in the file, the kind of value, the description, the default, and the
-option with its variables. The reader of the file, `--print-config`, `--print-schema`, the options
-of the command line and the tables of the documentation are all derived from it.
+A declaration has the kind of value, the description and the default. The names in the file, of the
+option and of its variable follow from the field's name. The reader of the file, `--print-config`,
+`--print-schema`, the options of the command line and the tables of the documentation are all
+derived from the declaration.
 """
 
 from __future__ import annotations
