@@ -105,8 +105,8 @@ def _record(limit: MemoryLimit, error: GpuhookError | None, answer: dict[str, An
     if error is not None:
         limit = MemoryLimit(limit.device, answer["hard"], answer["soft"], is_asked=limit.is_asked)
     limit, reason = with_hard(limit, answer["hard"]), answer["guarantee"]
-    without = MemoryLimit(limit.device, limit.hard, is_asked=limit.is_asked)
-    record = LimitRecord(without if reason else limit, limit, reason)
+    now = memory_backend.without_guarantee(limit) if reason else limit
+    record = LimitRecord(now, limit, reason)
     record.cgroups = answer["cgroups"]
     record.trouble = f"{error.code}: {error.message}" if error is not None else ""
     return record
