@@ -102,7 +102,7 @@ class Plugin:
         self._metrics = MetricsService(
             self._counters, notifier, launch.pod_resources_socket, launch.host_root
         )
-        self._watch = ChangeWatch(launch, triggers, own.health.poll_seconds)
+        self._watch = ChangeWatch(launch, triggers, own.health.poll_interval)
 
     async def keep(self) -> None:
         """Run a turn for each reason until Reason.STOP."""
@@ -200,7 +200,7 @@ class Plugin:
         """Pass a configuration to all services."""
         own = loaded.configuration.own
         self._config.apply(loaded)
-        self._watch.set_interval(own.health.poll_seconds)
+        self._watch.set_interval(own.health.poll_interval)
         self._health.configure(own.health)
         self._guard.configure(own.guard)
         self._sockets.require_pre_start(own.pre_start_check)

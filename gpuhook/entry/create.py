@@ -191,8 +191,10 @@ class Create:
         from gpuhook.memory_limits.hot import create_limits
 
         root = self.command.root or state.runtime_root(low_level)
-        has = create_limits.Has([*oci_spec.device_paths(spec), *nodes], names)
-        return create_limits.add(spec, has, self.context, self.launcher, root, hook=self._hook)
+        nodes = [*oci_spec.device_paths(spec), *nodes]
+        return create_limits.add(
+            spec, nodes, names, self.context, self.launcher, root=root, hook=self._hook
+        )
 
     def _enter_in_ledger(self, spec: dict[str, Any], edited: Edited, low_level: str) -> None:
         command = self.command

@@ -46,7 +46,7 @@ def document(content: bytes, largest: int = LARGEST) -> Any:
         node = _tree(loader, content)
         if node is None:
             return None
-        _measure(node, {}, 0)
+        require_small(node)
         return value_of(loader.construct_document, node)
     finally:
         loader.dispose()
@@ -62,7 +62,7 @@ def all_documents(content: bytes, largest: int = LARGEST) -> list[Any]:
     try:
         while loader.check_node():
             node: Any = loader.get_node()
-            _measure(node, {}, 0)
+            require_small(node)
             found.append(value_of(loader.construct_document, node))
     finally:
         loader.dispose()
@@ -140,27 +140,35 @@ def _tree(loader: Any, content: bytes) -> yaml.Node | None:
     return found
 
 
-def _measure(node: yaml.Node, known: dict[int, int], depth: int) -> int:
-    """Return how many values a node stands for; raises for too many, too deep, and circles."""
-    size = known.get(id(node))
-    if size is not None:
-        if size == 0:
-            raise _too_much(node, "a value contains itself")
+def require_small(node: yaml.Node, most: int = _MAX_VALUES, deepest: int = _MAX_DEPTH) -> None:
+    """Raise yaml.MarkedYAMLError for a tree that is too deep, or has too many values with aliases.
+
+    A tree that contains itself is refused, too.
+    """
+    sizes: dict[int, int] = {}  # of nodes by id; 0 until the whole node is measured
+
+    def measured(node: yaml.Node, depth: int) -> int:
+        size = sizes.get(id(node))
+        if size is not None:
+            if size == 0:
+                raise _too_much(node, "a value contains itself")
+            return size
+        if depth > deepest:
+            raise _too_much(node, _TOO_DEEP)
+        sizes[id(node)] = 0
+        size = 1
+        if isinstance(node, yaml.MappingNode):
+            children = [child for pair in node.value for child in pair]
+        else:
+            children = node.value if isinstance(node, yaml.SequenceNode) else []
+        for child in children:
+            size += measured(child, depth + 1)
+            if size > most:
+                raise _too_much(node, f"it stands for more than {most} values")
+        sizes[id(node)] = size
         return size
-    if depth > _MAX_DEPTH:
-        raise _too_much(node, _TOO_DEEP)
-    known[id(node)] = 0
-    size = 1
-    if isinstance(node, yaml.MappingNode):
-        children = [child for pair in node.value for child in pair]
-    else:
-        children = node.value if isinstance(node, yaml.SequenceNode) else []
-    for child in children:
-        size += _measure(child, known, depth + 1)
-        if size > _MAX_VALUES:
-            raise _too_much(node, f"it stands for more than {_MAX_VALUES} values")
-    known[id(node)] = size
-    return size
+
+    measured(node, 0)
 
 
 def _too_much(node: yaml.Node | yaml.NodeEvent, reason: str) -> Exception:

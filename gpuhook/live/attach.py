@@ -64,7 +64,7 @@ def attach(
         wanted.edits, todo, interrupted_attach.planned_items(held, wanted, hotplug)
     )
     whole = _whole(context, names, capabilities)
-    with attach_limits.coming(target, context, grant, names, wish) as limits:
+    with attach_limits.limits_to_set(target, context, grant, names, wish) as limits:
         # First the limits: the device is never without them.
         hotplug.operations = [*limits.operations, *hotplug.operations]
         report = Report(target, hotplug, is_dry=is_dry)

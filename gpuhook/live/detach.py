@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import DeviceNode
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.kernel.bpf.device_filter import Rule
-    from gpuhook.memory_limits.attach_limits import Limits
+    from gpuhook.memory_limits.limit_plan import Limits
     from gpuhook.target.running_container import Target
 
 _RESTART = "config.json grants it: a restart of the container brings it back"
@@ -53,7 +53,7 @@ def detach(
     target.held.require_root()
     taken = Taken(target, context.node, names)
     detaching = _Detach(target, taken)
-    with attach_limits.going(target, context, taken.has_taken) as limits:
+    with attach_limits.limits_to_clear(target, context, taken.has_taken) as limits:
         return _detached(detaching, limits, force=force, is_dry=is_dry)
 
 

@@ -45,7 +45,7 @@ def repair(
     """
     lacking = missing(target, context)
     guarantee = context.settings.limits_guarantee if context else settings.AUTO
-    with restore_limits.lost(target, library, guarantee) as lost:
+    with restore_limits.lost_limits(target, library, guarantee) as lost:
         # First the limits: a device that returns is never without them.
         lacking.operations = [*lost.plan.operations, *lacking.operations]
         report = _done(target, lacking, is_dry=is_dry)

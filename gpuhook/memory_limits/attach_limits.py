@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
 from gpuhook.host.hot.settings import ALWAYS
-from gpuhook.memory_limits import limit_changes, limit_state
+from gpuhook.memory_limits import limit_state
 from gpuhook.memory_limits.hot import container_limits
-from gpuhook.memory_limits.limit_state import HoldMemory, unlimited
-from gpuhook.memory_limits.nvml_worker import PatientDriver
+from gpuhook.memory_limits.limit_plan import LimitPlan, Limits, clipped
+from gpuhook.memory_limits.limit_state import unlimited
+from gpuhook.memory_limits.nvml_worker import NvmlWorker
 from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request import parse
@@ -28,12 +30,9 @@ from gpuhook.vendors.nvidia.warm import nvml_library
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
 
-    from gpuhook.apply.live.hotplug_steps import Live, Operation
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.memory_limits.limit_changes import Wish
-    from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
 
@@ -41,45 +40,8 @@ _UNLIMITED = "{} has no memory limit, as limits.onFailure allows: {}"
 _LEFT = "the driver may still enforce a memory limit of {}: {}"
 
 
-class Limits:
-    """Changes of limits: `operations` for a plan, and the ledger's `records` of them."""
-
-    def __init__(self) -> None:
-        self.operations: list[Operation] = []
-        self.records: dict[str, LimitRecord | None] = {}
-        self.notes: list[str] = []
-
-    def enter(self, entry: dict[str, Any]) -> None:
-        """Record in the ledger the limits that apply, or will apply."""
-        if self.records:
-            limit_records.enter(entry, self.records)
-
-
-class _Tried:
-    """A step whose failure does not stop the rest of a plan; `failed` gets the error."""
-
-    def __init__(self, step: HoldMemory, failed: Callable[[GpuhookError], None]) -> None:
-        self._step = step
-        self._failed = failed
-
-    def describe(self) -> list[str]:
-        """Return the change of the step."""
-        return self._step.describe()
-
-    def execute(self, live: Live) -> None:
-        """Do it if possible."""
-        try:
-            self._step.execute(live)
-        except GpuhookError as error:
-            self._failed(error)
-
-    def undo(self, live: Live) -> None:
-        """Undo it."""
-        self._step.undo(live)
-
-
 @contextmanager
-def coming(
+def limits_to_set(
     target: Target, context: PlanContext, grant: Grant, names: Iterable[str], wish: Wish | None
 ) -> Iterator[Limits]:
     """Yield the limits of the GPUs of `grant`, requested by `names`, that are attached.
@@ -88,64 +50,50 @@ def coming(
     GH1024, GH1782, and the errors that limits.onFailure makes a reason to refuse.
     """
     wanted = _desired_limits(target, context, grant, names, wish)
-    found = Limits()
     if not wanted:
-        yield found
+        yield Limits()
         return
-    chosen = context.settings
     is_asked = any(limit.is_asked for limit in wanted)
-    required = container_limits.is_required(chosen.limits_on_failure, is_asked=is_asked)
+    policy = context.settings.limits_on_failure
+    required = container_limits.is_required(policy, is_asked=is_asked)
     with ExitStack() as stack:
         try:
-            driver, own = _opened(stack, context), limit_changes.directories(target)
-            wanted = [limit_changes.clipped(driver, limit) for limit in wanted]
-            pairs = _with_before(target, wanted, driver, own)
+            found = _planned(target, context, stack, wanted, wish, required=required)
         except (GpuhookError, OSError) as error:
             if required:
                 raise
-            for limit, before in _with_before(target, wanted):
-                record = found.records[limit.device] = LimitRecord(limit, before.granted)
+            found = Limits()
+            known = limit_state.limits_of(
+                target.entry, target.spec, [limit.device for limit in wanted], None
+            )
+            granted = {before.gpu: before.granted for before in known}
+            for limit in wanted:
+                record = found.records[limit.device] = LimitRecord(limit, granted[limit.device])
                 _fail(found, record, error)
-        else:
-            backend = memory_backend.backend_of(own[-1])
-            cgroups = memory_backend.to_limit(backend, own)
-            for limit, before in pairs:
-                # A requested guarantee is set, whatever limits.guarantee says.
-                policy = chosen.limits_guarantee if wish is None else ALWAYS
-                kept, reason = memory_backend.supported_limit(limit, policy, backend)
-                record = LimitRecord(kept, before.granted if wish else limit, reason)
-                record.cgroups = cgroups
-                _add(found, driver, before, record, required=required)
         yield found
 
 
-def _with_before(
+def _planned(
     target: Target,
+    context: PlanContext,
+    stack: ExitStack,
     wanted: list[MemoryLimit],
-    driver: PatientDriver | None = None,
-    cgroups: list[str] | None = None,
-) -> list[tuple[MemoryLimit, LimitState]]:
-    """Return each limit with the current state of its GPU."""
-    gpus = [limit.device for limit in wanted]
-    found = limit_state.limits_of(target.entry, target.spec, gpus, driver, cgroups)
-    now = {before.gpu: before for before in found}
-    return [(limit, now[limit.device]) for limit in wanted]
-
-
-def _add(
-    found: Limits, driver: PatientDriver, before: LimitState, record: LimitRecord, *, required: bool
-) -> None:
-    limit = record.limit
-    if before.record is None or record.document() != before.record.document():
-        found.records[limit.device] = record
-    if not before.trouble and before.holds(limit):
-        return
-    step = HoldMemory(driver, before, limit, record.cgroups)
-    if required:
-        found.operations.append(step)
-        return
-    found.records[limit.device] = record
-    found.operations.append(_Tried(step, lambda error: _fail(found, record, error)))
+    wish: Wish | None,
+    *,
+    required: bool,
+) -> Limits:
+    driver = _opened(stack, context)
+    plan = LimitPlan(target, driver)
+    limits = {limit.device: clipped(driver, limit) for limit in wanted}
+    for before in plan.before(limits):
+        limit = limits[before.gpu]
+        # A requested guarantee is set, whatever limits.guarantee says.
+        guarantee = context.settings.limits_guarantee if wish is None else ALWAYS
+        kept, reason = memory_backend.supported_limit(limit, guarantee, plan.backend)
+        record = LimitRecord(kept, before.granted if wish else limit, reason)
+        on_failure = None if required else partial(_fail, plan, record)
+        plan.change(before, kept, record, on_failure)
+    return plan
 
 
 def _fail(found: Limits, record: LimitRecord, error: GpuhookError | OSError) -> None:
@@ -154,48 +102,42 @@ def _fail(found: Limits, record: LimitRecord, error: GpuhookError | OSError) -> 
 
 
 @contextmanager
-def going(target: Target, context: PlanContext, is_gone: Callable[[str], bool]) -> Iterator[Limits]:
+def limits_to_clear(
+    target: Target, context: PlanContext, is_gone: Callable[[str], bool]
+) -> Iterator[Limits]:
     """Yield the changes that clear the limits of detached GPUs; `is_gone` takes a GPU's UUID.
 
     A GPU is detached even if that fails: the ledger then records that the limit is unknown.
     """
-    found = Limits()
     gone = {gpu: one for gpu, one in limit_records.records_of(target.entry).items() if is_gone(gpu)}
-    found.records.update(dict.fromkeys(gone))
-    held = {gpu for gpu, one in gone.items() if one.by == limit_records.DRIVER and one.is_limited}
+    held = [gpu for gpu, one in gone.items() if one.by == limit_records.DRIVER and one.is_limited]
+    found = Limits()
     with ExitStack() as stack:
-        if held:
-            try:
-                driver, own = _opened(stack, context), limit_changes.directories(target)
-                known = limit_state.limits_of(target.entry, None, (), driver, own)
-                cgroups = memory_backend.to_limit(memory_backend.backend_of(own[-1]), own)
-                for before in known:
-                    if before.gpu in held and (before.trouble or not before.holds(None)):
-                        step = HoldMemory(driver, before, None, cgroups)
-                        found.operations.append(_Tried(step, _doubting(found, before.gpu, cgroups)))
-            except (GpuhookError, OSError) as error:
-                for gpu in sorted(held):
-                    _doubting(found, gpu, [])(error)
+        try:
+            if held:
+                found = plan = LimitPlan(target, _opened(stack, context))
+                for before in plan.before(held):
+                    doubt = partial(_doubt, plan, before.gpu, plan.cgroups)
+                    plan.change(before, None, None, doubt)
+        except (GpuhookError, OSError) as error:
+            found = Limits()
+            for gpu in sorted(held):
+                _doubt(found, gpu, [], error)
+        found.records = {**dict.fromkeys(gone), **found.records}
         yield found
 
 
-def _doubting(
-    found: Limits, gpu: str, cgroups: list[str]
-) -> Callable[[GpuhookError | OSError], None]:
-    """Return what records that the driver's limit is unknown: a repair tries to clear it."""
-
-    def doubt(error: GpuhookError | OSError) -> None:
-        record = found.records[gpu] = LimitRecord(unlimited(gpu), None)
-        record.fail(error, cgroups)
-        found.notes.append(_LEFT.format(gpu, record.trouble))
-
-    return doubt
+def _doubt(found: Limits, gpu: str, cgroups: list[str], error: GpuhookError | OSError) -> None:
+    """Record that the driver's limit is unknown: a repair tries to clear it."""
+    record = found.records[gpu] = LimitRecord(unlimited(gpu), None)
+    record.fail(error, cgroups)
+    found.notes.append(_LEFT.format(gpu, record.trouble))
 
 
-def _opened(stack: ExitStack, context: PlanContext) -> PatientDriver:
+def _opened(stack: ExitStack, context: PlanContext) -> NvmlWorker:
     if state.is_rootless():
         raise fault("GH1784", user=os.geteuid())
-    return stack.enter_context(PatientDriver(context.node.nvml() or nvml_library.find("/")))
+    return stack.enter_context(NvmlWorker(context.node.nvml() or nvml_library.find("/")))
 
 
 def _desired_limits(

@@ -24,7 +24,6 @@ from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_GUARD, BY_NOBODY
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     Key = tuple[str, str]  # the id of a container, the UUID of a device
 
@@ -37,34 +36,17 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A signal to a process, at a time in seconds since 1970; "": none could be sent."""
-
-    signal: str
-    pid: int
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Over:
-    """An overrun of a container's limit: bytes, since when (1970), and the actions."""
-
-    used: int
-    since: float
-    done: tuple[Done, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Watched:
     """How the guard watches a container's memory of one device, of which `limit` bytes are its.
 
     `action` is what the guard does about an overrun; it only reports if it is not certain whose the
-    share is. `over` None: the container is not above its limit.
+    share is. `over` is the overrun as JSON has it: the bytes `used`, `since` when (seconds since
+    1970), and the signals `done`; None if the container is not above its limit.
     """
 
     limit: int
     action: str
-    over: Over | None = None
+    over: dict[str, Any] | None = None
 
     @property
     def is_bounded(self) -> bool:
@@ -131,20 +113,19 @@ def _key(found: Mapping[str, Any]) -> Key | None:
     return (identity, device) if isinstance(identity, str) and isinstance(device, str) else None
 
 
-def _over(found: Mapping[str, Any]) -> tuple[Key | None, Over | None]:
+def _over(found: Mapping[str, Any]) -> tuple[Key | None, dict[str, Any] | None]:
     """Return the key of a mark, and the overrun if the container is still above its limit."""
-    key = _key(found)
     try:
         if found["below"] is not None:
-            return key, None
-        sent = (_done(one) for one in found["sent"])
-        return key, Over(int(found["used"]), float(found["since"]), tuple(sent))
+            return _key(found), None
+        done = [
+            {"signal": str(one["signal"]) or None, "pid": int(one["pid"]), "at": float(one["at"])}
+            for one in found["sent"]
+        ]
+        over = {"used": int(found["used"]), "since": float(found["since"]), "done": done}
     except (KeyError, TypeError, ValueError, OverflowError):
         return None, None
-
-
-def _done(found: Mapping[str, Any]) -> Done:
-    return Done(str(found["signal"]), int(found["pid"]), float(found["at"]))
+    return _key(found), over
 
 
 def guarded_devices(
@@ -163,7 +144,7 @@ def document(watched: Watched | None) -> dict[str, Any] | None:
     """Return it as JSON has it: bytes, and seconds since 1970."""
     if watched is None:
         return None
-    return {"limit": watched.limit, "action": watched.action, "over": _over_document(watched.over)}
+    return {"limit": watched.limit, "action": watched.action, "over": watched.over}
 
 
 def over(found: Mapping[str, Any] | None) -> str:
@@ -197,10 +178,3 @@ def ago(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit} ago"
     return f"{max(0, int(seconds))}s ago"
-
-
-def _over_document(found: Over | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    done = [{"signal": one.signal or None, "pid": one.pid, "at": one.at} for one in found.done]
-    return {"used": found.used, "since": found.since, "done": done}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,17 +13,17 @@ from gpuhook.errors import GpuhookError
 from gpuhook.memory_limits import (
     driver_support,
     guard_state,
-    limit_changes,
+    limit_plan,
     limit_state,
     visible_gpus,
 )
-from gpuhook.memory_limits.nvml_worker import PatientDriver
+from gpuhook.memory_limits.nvml_worker import NvmlWorker
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request.memory_request import NO_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from gpuhook.memory_limits.driver_support import Support
     from gpuhook.memory_limits.guard_state import Watched
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ContainerLimits:
     """A container, by its ledger entry, and its limits."""
 
     container: str
@@ -56,31 +56,33 @@ class View:
         }
 
 
-class LimitQuestion:
-    """The driver, opened on first use, until `stack` is closed.
+class LimitReader:
+    """The driver's limits; a context manager, in which the driver is opened on first use.
 
     If it cannot be opened, `library` is "" and `trouble` is set.
     """
 
-    def __init__(self, stack: ExitStack, find: Callable[[], str]) -> None:
-        self._stack = stack
-        self._find = find
-        self._is_open = False
-        self._driver: PatientDriver | None = None
+    def __init__(self, find_library: Callable[[], str]) -> None:
+        self._find = find_library
+        self._stack = ExitStack()
         self.library = ""
         self.trouble: GpuhookError | None = None
 
-    @property
-    def driver(self) -> PatientDriver | None:
+    def __enter__(self) -> LimitReader:  # noqa: PYI034 # Self needs a newer Python
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    @cached_property
+    def driver(self) -> NvmlWorker | None:
         """Return the driver, None if it has no limits or does not answer."""
-        if not self._is_open:
-            self._is_open = True
-            try:
-                self.library = self._find()
-                self._driver = self._stack.enter_context(PatientDriver(self.library))
-            except GpuhookError as error:
-                self.trouble = error
-        return self._driver
+        try:
+            self.library = self._find()
+            return self._stack.enter_context(NvmlWorker(self.library))
+        except GpuhookError as error:
+            self.trouble = error
+            return None
 
     @cached_property
     def node(self) -> Support:
@@ -98,43 +100,40 @@ class LimitQuestion:
         return guard_state.watched()
 
 
-@contextmanager
-def asking(find: Callable[[], str]) -> Iterator[LimitQuestion]:
-    """Yield the driver whose library `find` finds, opened on first use."""
-    with ExitStack() as stack:
-        yield LimitQuestion(stack, find)
-
-
-def of_entry(entry: dict[str, Any], asked: LimitQuestion) -> View:
+def entry_limits(entry: dict[str, Any], reader: LimitReader) -> ContainerLimits:
     """Return the limits in a ledger entry."""
-    found = limit_state.limits_of(
-        entry, None, guard_state.guarded_devices(entry["id"], asked.watched), asked.driver
-    )
-    return View(entry["id"], entry, _with_guard(entry["id"], found, asked))
+    watched = guard_state.guarded_devices(entry["id"], reader.watched)
+    found = limit_state.limits_of(entry, None, watched, reader.driver)
+    return _view(entry["id"], entry, found, reader)
 
 
-def of_target(target: Target, asked: LimitQuestion) -> View:
+def container_limits(target: Target, reader: LimitReader) -> ContainerLimits:
     """Return the limits of a running container on all of its GPUs, as far as they are known."""
-    driver, gpus = asked.driver, []
-    if asked.library:
+    driver, gpus = reader.driver, []
+    if reader.library:
         noted = limit_records.records_of(target.entry)
         try:
-            gpus = visible_gpus.visible_gpus(target, asked.library, noted)
+            gpus = visible_gpus.visible_gpus(target, reader.library, noted)
         except GpuhookError as error:
-            asked.trouble = asked.trouble or error
+            reader.trouble = reader.trouble or error
     names = [str(gpu.uuid) for gpu in gpus if gpu.mig_mode != "enabled"]
-    found = limit_state.limits_of(
-        target.entry, target.spec, names, driver, _directories(target, asked)
-    )
+    try:
+        cgroups = limit_plan.directories(target)
+    except GpuhookError as error:
+        reader.trouble = reader.trouble or error
+        cgroups = []
+    found = limit_state.limits_of(target.entry, target.spec, names, driver, cgroups)
     pod = ledger.pod_of(target.spec.get("annotations")) or target.entry
-    return View(target.found.id, pod, _with_guard(target.found.id, found, asked))
+    return _view(target.found.id, pod, found, reader)
 
 
-def _with_guard(
-    container: str, found: Iterable[LimitState], asked: LimitQuestion
-) -> tuple[LimitState, ...]:
-    watched = guard_state.guarded_devices(container, asked.watched)
-    return tuple(replace(limit, watched=watched.get(limit.gpu)) for limit in found)
+def _view(
+    container: str, pod: dict[str, Any], found: Iterable[LimitState], reader: LimitReader
+) -> ContainerLimits:
+    """Return the limits with the state of the guard."""
+    watched = guard_state.guarded_devices(container, reader.watched)
+    limits = tuple(replace(limit, watched=watched.get(limit.gpu)) for limit in found)
+    return ContainerLimits(container, pod, limits)
 
 
 def document(limit: LimitState) -> dict[str, Any]:
@@ -171,17 +170,8 @@ def by(limit: LimitState) -> str:
 
 def used(limit: LimitState) -> int | None:
     """Return the container's memory, by the driver; else by the guard, if it is above a limit."""
-    if limit.used is not None or limit.watched is None or limit.watched.over is None:
-        return limit.used
-    return limit.watched.over.used
-
-
-def _directories(target: Target, asked: LimitQuestion) -> list[str]:
-    try:
-        return limit_changes.directories(target)
-    except GpuhookError as error:
-        asked.trouble = asked.trouble or error
-        return []
+    over = limit.watched.over if limit.watched else None
+    return over["used"] if limit.used is None and over else limit.used
 
 
 def _values(limit: MemoryLimit | None) -> dict[str, int | None] | None:

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.memory_limits.guard_state import Watched
-    from gpuhook.memory_limits.nvml_worker import Driver
+    from gpuhook.memory_limits.nvml_worker import NvmlWorker
     from gpuhook.memory_limits.warm.limit_records import DriverLimit, LimitRecord
 
 
@@ -73,7 +72,7 @@ def limits_of(
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     gpus: Iterable[str],
-    driver: Driver | None,
+    driver: NvmlWorker | None,
     cgroups: list[str] | None = None,
 ) -> list[LimitState]:
     """Return the limits of a container on `gpus` and on those with records in its entry.
@@ -131,7 +130,7 @@ def _directories(record: LimitRecord | None, cgroups: list[str] | None) -> list[
 
 
 def _driver_limits(
-    driver: Driver | None, gpu: str, cgroups: list[str]
+    driver: NvmlWorker | None, gpu: str, cgroups: list[str]
 ) -> tuple[dict[str, DriverLimit | None], str]:
     if driver is None:
         return {}, ""
@@ -150,69 +149,6 @@ def _by_config(spec: dict[str, Any] | None, gpu: str) -> MemoryLimit | None:
     except GpuhookError:  # invalid variables grant nothing
         return memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix).get(gpu)
     return found[0] if found else None
-
-
-class HoldMemory:
-    """Sets the driver's limit on one GPU, or none; undo restores the earlier one.
-
-    `doubt` is why the limit is unknown: undo failed. "" otherwise.
-    """
-
-    def __init__(
-        self, driver: Driver, before: LimitState, wanted: MemoryLimit | None, cgroups: list[str]
-    ) -> None:
-        self._driver = driver
-        self._gpu = before.gpu
-        self._was = amounts(MemoryLimit(before.gpu, before.hard, before.soft))
-        self._wanted = wanted
-        self._cgroups = cgroups
-        self._before: list[tuple[str, DriverLimit | None]] = []
-        self.doubt = ""
-
-    @property
-    def gpu(self) -> str:
-        """Return the UUID of the GPU."""
-        return self._gpu
-
-    def describe(self) -> list[str]:
-        """Return the limit, and the one that it replaces."""
-        now = amounts(self._wanted)
-        return [f"memory limit of {self._gpu}: {now}, was {self._was}"]
-
-    def execute(self, live: Live) -> None:
-        """Set it, and read it back; raises GH1250 to GH1255."""
-        self._before = []
-        for cgroup in self._cgroups:
-            held = self._driver.get(self._gpu, cgroup)
-            self._before.append((cgroup, held))
-            try:
-                self._hold(cgroup, self._wanted)
-            except BaseException as error:
-                self._put_back(live, error)
-                raise
-
-    def _put_back(self, live: Live, cause: BaseException) -> None:
-        try:
-            self.undo(live)
-        except GpuhookError as error:
-            raise fault("GH1751", cause=cause, left=error.message) from cause
-
-    def undo(self, live: Live) -> None:  # noqa: ARG002 # an operation's signature
-        """Restore the driver's earlier limits; a limit that it refused to change is as before."""
-        try:
-            for cgroup, held in reversed(self._before):
-                before = MemoryLimit(self._gpu, held.hard, held.soft) if held else None
-                if not is_held(self._driver.get(self._gpu, cgroup), before):
-                    self._hold(cgroup, before)
-        except GpuhookError as error:
-            self.doubt = f"{error.code}: {error.message}"
-            raise
-
-    def _hold(self, cgroup: str, limit: MemoryLimit | None) -> None:
-        if limit is not None and limit_records.is_limited(limit):
-            self._driver.set(self._gpu, cgroup, limit.hard, limit.soft)
-        else:
-            self._driver.clear(self._gpu, cgroup)
 
 
 def unlimited(gpu: str) -> MemoryLimit:

@@ -18,18 +18,15 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    from typing import Union
 
-    Driver = Union[nvml_limits.NvmlDriver, "PatientDriver"]
-
-
-class PatientDriver:
+class NvmlWorker:
     """A nvml_limits.NvmlDriver in a child process. Raises its faults, and GH1256 to GH1258."""
 
-    def __init__(self, library: str, seconds: float = cgroup_limits.SECONDS) -> None:
-        self._seconds = seconds
-        with _as_fault(seconds):
-            self._driver = worker.Worker(lambda: nvml_limits.NvmlDriver(library), seconds)
+    def __init__(self, library: str) -> None:
+        with _as_fault():
+            self._driver = worker.Worker(
+                lambda: nvml_limits.NvmlDriver(library), cgroup_limits.SECONDS
+            )
 
     def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
         """Limit the processes of a cgroup, and return the limit that is read back."""
@@ -51,34 +48,34 @@ class PatientDriver:
         return found
 
     def _call(self, name: str, *arguments: object) -> Any:
-        with _as_fault(self._seconds):
+        with _as_fault():
             return self._driver.call(name, *arguments)
 
     def close(self) -> None:
         """Shut the library down; limits that were set remain."""
         self._driver.close()
 
-    def __enter__(self) -> PatientDriver:  # noqa: PYI034 # Self needs a newer Python
+    def __enter__(self) -> NvmlWorker:  # noqa: PYI034 # Self needs a newer Python
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
 
-def answered(work: Callable[[], T], seconds: float = cgroup_limits.SECONDS) -> T:
+def answered(work: Callable[[], T]) -> T:
     """Return what `work` returns in a child process; also raises GH1256 to GH1258."""
-    with _as_fault(seconds):
-        return worker.call_in_child(work, seconds)
+    with _as_fault():
+        return worker.call_in_child(work, cgroup_limits.SECONDS)
 
 
 @contextmanager
-def _as_fault(seconds: float) -> Iterator[None]:
+def _as_fault() -> Iterator[None]:
     """Raise a missing answer as a fault."""
     try:
         yield
     except worker.NoAnswerError as error:
         if error.how == worker.LATE:
-            raise fault("GH1256", seconds=f"{seconds:g}") from error
+            raise fault("GH1256", seconds=f"{cgroup_limits.SECONDS:g}") from error
         if error.how == worker.UNSTARTED:
             raise fault("GH1258", reason=error.reason) from error
         raise fault("GH1257", reason=error.reason) from error

@@ -6,13 +6,15 @@ A driver that was loaded again has none of them, and root may have cleared one.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from gpuhook.apply.live import hotplug_plan
 from gpuhook.errors import GpuhookError
-from gpuhook.memory_limits import limit_changes
-from gpuhook.memory_limits.nvml_worker import PatientDriver
-from gpuhook.memory_limits.warm import limit_records
+from gpuhook.host.hot import settings
+from gpuhook.memory_limits.limit_plan import LimitPlan, clipped
+from gpuhook.memory_limits.nvml_worker import NvmlWorker
+from gpuhook.memory_limits.warm import limit_records, memory_backend
+from gpuhook.memory_limits.warm.limit_records import LimitRecord
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,15 +24,15 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Report, Target
 
 
-class Lost:
-    """The limits that the driver lost (`plan`), and those that it refused before (`untaken`).
+class LostLimits:
+    """The limits that the driver lost (`plan`), and those that it refused before (`refused`).
 
     `notes` are reasons why some could not be read.
     """
 
     def __init__(self) -> None:
         self.plan: HotplugPlan = hotplug_plan.HotplugPlan()
-        self.untaken: HotplugPlan = hotplug_plan.HotplugPlan()
+        self.refused: HotplugPlan = hotplug_plan.HotplugPlan()
         self.notes: list[str] = []
 
     def try_again(self, target: Target, report: Report, *, is_dry: bool) -> None:
@@ -38,12 +40,12 @@ class Lost:
 
         Another refusal is a note and not a fault: nothing changed.
         """
-        if not self.untaken.operations:
+        if not self.refused.operations:
             return
         try:
             if not is_dry:
-                self.untaken.execute(target.held)
-            report.steps += self.untaken.describe()
+                self.refused.execute(target.held)
+            report.steps += self.refused.describe()
         except GpuhookError as error:
             report.notes.append(
                 f"{error.message} ({error.code}): the driver still enforces no limit"
@@ -51,35 +53,51 @@ class Lost:
 
 
 @contextmanager
-def lost(target: Target, library: Callable[[], str], guarantee: str) -> Iterator[Lost]:
+def lost_limits(target: Target, library: Callable[[], str], guarantee: str) -> Iterator[LostLimits]:
     """Yield the lost limits of a container, while the driver is open for them.
 
     `library` finds NVML; it is not called for a container without limits. `guarantee` is the
     setting limits.guarantee.
     """
-    found = Lost()
+    found = LostLimits()
     records = limit_records.records_of(target.entry).values()
-    if not records:
-        yield found
-        return
-    try:
-        driver = PatientDriver(library())
-    except (GpuhookError, OSError) as error:
-        _note(found, target, error)
-        yield found
-        return
-    with driver:
+    with ExitStack() as stack:
         try:
-            found.plan, found.notes = limit_changes.lost(target, driver)
-            found.untaken = limit_changes.never_held(target, driver, guarantee)
-        except GpuhookError as error:
-            _note(found, target, error)
+            if records:
+                driver = stack.enter_context(NvmlWorker(library()))
+                found.plan, found.notes = again(target, driver, limit_records.DRIVER)
+                found.refused, _ = again(target, driver, by="", guarantee=guarantee)
+        except (GpuhookError, OSError) as error:
+            message = error.message if isinstance(error, GpuhookError) else str(error)
+            is_known = all(message in record.trouble for record in records if record.is_limited)
+            if not is_known:
+                found.notes.append(f"its memory limits were not checked: {message}")
         yield found
 
 
-def _note(found: Lost, target: Target, error: GpuhookError | OSError) -> None:
-    """Record why they could not be read, unless the ledger has the same reason."""
-    message = error.message if isinstance(error, GpuhookError) else str(error)
-    records = limit_records.records_of(target.entry).values()
-    if not all(message in record.trouble for record in records if record.is_limited):
-        found.notes.append(f"its memory limits were not checked: {message}")
+def again(
+    target: Target, driver: NvmlWorker, by: str, guarantee: str = settings.ALWAYS
+) -> tuple[HotplugPlan, list[str]]:
+    """Return the plan that sets limits of the ledger again, and why some are left out.
+
+    `by` selects the records: DRIVER, or "" for limits that the driver refused, which may be another
+    one by now. `guarantee` is the setting limits.guarantee. Raises GH1312, GH1313.
+    """
+    plan, notes = LimitPlan(target, driver), []
+    for before in plan.before():
+        record = before.record
+        if record is None or record.by != by:
+            continue
+        if before.trouble:
+            notes.append(f"memory limit of {before.gpu}: {before.trouble}")
+            continue
+        wanted, granted = record.limit, record.granted
+        if not by:  # it may have been recorded while the card's memory was unknown
+            wanted = clipped(driver, wanted)
+            granted = clipped(driver, granted) if granted else None
+        limit, reason = memory_backend.supported_limit(wanted, guarantee, plan.backend)
+        # Without a grant and a limit, the driver's limit was unknown.
+        is_kept = record.granted is not None or record.is_limited
+        kept = LimitRecord(limit, granted, reason or record.guarantee) if is_kept else None
+        plan.change(before, limit, kept)
+    return plan.plan(), notes

@@ -59,7 +59,7 @@ def inspect(
     library = partial(node_options.library, **nvml)
 
     def look(found: Target) -> tuple[dict[str, Any], list[GpuhookError]]:
-        with limit_report.asking(library) as asked:
+        with limit_report.LimitReader(library) as asked:
             memory = _memory(found, asked)
         limits = memory.document()["gpus"] if memory else []
         facts = inspection.inspect_container(
@@ -88,12 +88,12 @@ def _print(facts: dict[str, Any], wrong: list[GpuhookError]) -> None:
         click.echo(f"hint: {hint}")
 
 
-def _memory(found: Target, asked: limit_report.LimitQuestion) -> limit_report.View | None:
+def _memory(found: Target, asked: limit_report.LimitReader) -> limit_report.ContainerLimits | None:
     """Return the memory limits, None for a container that cannot have one; asks the driver."""
     is_limited = parse.limits_memory(found.spec, vocabulary.VOCABULARY)
     if not (is_limited or limit_records.records_of(found.entry)):
         return None
-    return limit_report.of_target(found, asked)
+    return limit_report.container_limits(found, asked)
 
 
 def _missing(found: Target) -> list[GpuhookError]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.memory_limits.driver_support import Support
-    from gpuhook.memory_limits.limit_report import LimitQuestion, View
+    from gpuhook.memory_limits.limit_report import ContainerLimits, LimitReader
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
 
@@ -33,7 +33,9 @@ _BACKENDS = {
 }
 
 
-def show(shown: Sequence[View], asked: LimitQuestion, output: str, *, no_headers: bool) -> None:
+def show(
+    shown: Sequence[ContainerLimits], asked: LimitReader, output: str, *, no_headers: bool
+) -> None:
     """Print the limits, and their findings on standard error."""
     wrong = [(view.container, error) for view in shown for error in view.findings()]
     if output == console.NAME:
@@ -84,7 +86,7 @@ def _support_lines(found: Support) -> list[str]:
     ]
 
 
-def _unknown(shown: Sequence[View]) -> list[str]:
+def _unknown(shown: Sequence[ContainerLimits]) -> list[str]:
     """Return the GPUs whose limits the driver does not report, and the reason."""
     return [
         f"{view.container}: {limit.gpu}: {limit.trouble}"
@@ -94,7 +96,7 @@ def _unknown(shown: Sequence[View]) -> list[str]:
     ]
 
 
-def _above(shown: Sequence[View]) -> list[str]:
+def _above(shown: Sequence[ContainerLimits]) -> list[str]:
     """Return the containers above their limits, and what the guard has done about them."""
     found = (
         (
@@ -112,7 +114,7 @@ def enforcer(limit: Mapping[str, Any]) -> str:
     return f"{limit['by']} (over)" if guard_state.over(limit["guard"]) else str(limit["by"])
 
 
-def _left_out(shown: Sequence[View]) -> list[str]:
+def _left_out(shown: Sequence[ContainerLimits]) -> list[str]:
     return [
         f"{view.container}: {limit.gpu}: the granted guarantee"
         f"{_guarantee(limit.granted)} is left out: {limit.record.guarantee}"
@@ -126,7 +128,7 @@ def _guarantee(granted: MemoryLimit | None) -> str:
     return f", {amount(granted.soft)}," if granted and granted.soft else ""
 
 
-def _row(view: View, limit: LimitState, *, is_wide: bool) -> tuple[str, ...]:
+def _row(view: ContainerLimits, limit: LimitState, *, is_wide: bool) -> tuple[str, ...]:
     record, report = limit.record, limit_report.document(limit)
     cells = (
         view.container if is_wide else short_id(view.container),

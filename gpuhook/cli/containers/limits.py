@@ -17,8 +17,8 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
 from gpuhook.host.hot import state
 from gpuhook.live import container_worker
-from gpuhook.memory_limits import drop_limits, limit_changes, limit_report, visible_gpus
-from gpuhook.memory_limits.nvml_worker import PatientDriver
+from gpuhook.memory_limits import limit_changes, limit_report, visible_gpus
+from gpuhook.memory_limits.nvml_worker import NvmlWorker
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.usage import visibility
 
@@ -92,7 +92,7 @@ def set_(
 
     def changed(one: Target) -> Report:
         library = node_options.library(**nvml)
-        with PatientDriver(library) as driver:
+        with NvmlWorker(library) as driver:
             chosen = visible_gpus.chosen(
                 one.found.id, visible_gpus.visible_gpus(one, library), names
             )
@@ -146,15 +146,15 @@ def clear(
         library = node_options.library(**nvml)
         chosen = _to_clear(one, library, names)
         try:
-            with PatientDriver(library) as driver:
+            with NvmlWorker(library) as driver:
                 guarantee = options.context().settings.limits_guarantee
                 return limit_changes.clear(
                     one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
                 )
         except GpuhookError as error:
-            if not lifts_grants or error.code not in drop_limits.UNHELD:
+            if not lifts_grants or error.code not in limit_changes.UNHELD:
                 raise
-            return drop_limits.lifted(one, chosen, error, is_dry=dry_run)
+            return limit_changes.lift_in_ledger(one, chosen, error, is_dry=dry_run)
 
     with options.failing("limits-clear", container, output):
         report = _changed(container, state_roots, cleared, is_dry=dry_run)
@@ -200,14 +200,14 @@ def show(
     """
     library = partial(node_options.library, **nvml)
 
-    def look(one: Target) -> tuple[limit_report.View, str, GpuhookError | None]:
-        with limit_report.asking(library) as own:
-            return limit_report.of_target(one, own), own.library, own.trouble
+    def look(one: Target) -> tuple[limit_report.ContainerLimits, str, GpuhookError | None]:
+        with limit_report.LimitReader(library) as own:
+            return limit_report.container_limits(one, own), own.library, own.trouble
 
-    with console.progress("asking the driver"), limit_report.asking(library) as asked:
+    with console.progress("asking the driver"), limit_report.LimitReader(library) as asked:
         if container is None:
             visibility.missing()  # raises a fault for a state directory that is not one
-            shown = [limit_report.of_entry(entry, asked) for entry in _limited(asked)]
+            shown = [limit_report.entry_limits(entry, asked) for entry in _limited(asked)]
         else:
             view, asked.library, asked.trouble = container_worker.work_on(
                 container, state_roots, look
@@ -245,7 +245,7 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     return found
 
 
-def _limited(asked: limit_report.LimitQuestion) -> list[dict[str, Any]]:
+def _limited(asked: limit_report.LimitReader) -> list[dict[str, Any]]:
     """Return the ledger entries of containers with a limit, also one that only the guard has."""
     watched = {container for container, _ in asked.watched}
     return [

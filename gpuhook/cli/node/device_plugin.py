@@ -17,7 +17,7 @@ from gpuhook.cli.options import command_sections, parameters
 from gpuhook.device_plugin.config import config_reader, config_source, configuration, findings
 from gpuhook.device_plugin.config.grammar.value_kinds import Boolean
 from gpuhook.device_plugin.config.launch_options import Launch, launch
-from gpuhook.device_plugin.config.overrides import Given, read_overrides
+from gpuhook.device_plugin.config.overrides import OptionValues, read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import fault
 from gpuhook.host import console
@@ -172,7 +172,7 @@ def device_plugin(
     _run(ctx, chosen)
 
 
-def _validate(path: str, given: Given, output: str, *, print_config: bool) -> int:
+def _validate(path: str, given: OptionValues, output: str, *, print_config: bool) -> int:
     """Print the findings in a file, and return the exit status."""
     strict = given.launch.get("strict") is True
     with open(path, "rb") as stream:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from gpuhook.device_plugin.config import config_reader, configuration
 from gpuhook.device_plugin.config.findings import ERROR, WARNING, ConfigFinding, errors
 from gpuhook.device_plugin.config.grammar import yaml_tree
-from gpuhook.device_plugin.config.grammar.grammar import Option, key
-from gpuhook.device_plugin.config.grammar.value_kinds import DIRECTORY, FILE, NAME, ChoiceKind
+from gpuhook.device_plugin.config.grammar.grammar import Option, flag
+from gpuhook.device_plugin.config.grammar.value_kinds import DIRECTORY, FILE, NAME, ChoiceList
 from gpuhook.errors import fault
 from gpuhook.host.hot import files
 
@@ -39,43 +39,38 @@ LARGEST_READ = 4 * yaml_tree.LARGEST  # bytes; of a larger file only the size is
 class ConfigSource:
     """A `file`, or a `directory` and the rule that selects one of its files; neither: defaults."""
 
-    file: str = key(
-        "",
+    file: str = flag(
         FILE,
         "The configuration file. Without it all keys have their defaults.",
         "",
-        Option("config-file", ("CONFIG_FILE",)),
+        option=Option("config-file", ("CONFIG_FILE",)),
     )
-    directory: str = key(
-        "",
+    directory: str = flag(
         DIRECTORY,
         "A directory of named configurations, such as a mounted ConfigMap. The node's label "
         "selects one of them.",
         "",
-        Option("config-dir", ("GPUHOOK_CONFIG_DIR", "CONFIG_FILE_SRCDIR")),
+        option=Option("config-dir", ("GPUHOOK_CONFIG_DIR", "CONFIG_FILE_SRCDIR")),
     )
-    name_file: str = key(
-        "",
+    name_file: str = flag(
         FILE,
         "A file with the name of a configuration of --config-dir, instead of the node's label.",
         "",
-        Option("config-name-file", ("GPUHOOK_CONFIG_NAME_FILE",)),
+        option=Option("config-name-file"),
     )
-    default_name: str = key(
-        "",
+    default_name: str = flag(
         NAME,
         "The configuration of --config-dir for a node without the label.",
         "",
-        Option("default-config", ("DEFAULT_CONFIG",)),
+        option=Option("default-config", ("DEFAULT_CONFIG",)),
     )
-    fallbacks: tuple[str, ...] = key(
-        "",
-        ChoiceKind(("named", "single", "empty"), may_be_empty=True),
+    fallbacks: tuple[str, ...] = flag(
+        ChoiceList(("named", "single", "empty"), may_be_empty=True),
         "The selection without a label and without --default-config: named (the configuration "
         "called default), single (the only one) or empty (all defaults). The first strategy that "
         "finds a configuration applies.",
         ("named", "single"),
-        Option("fallback-strategies", ("FALLBACK_STRATEGIES",)),
+        option=Option("fallback-strategies", ("FALLBACK_STRATEGIES",)),
     )
 
 

@@ -19,8 +19,10 @@ from gpuhook.device_plugin.config.grammar.grammar import (
     Option,
     Section,
     Values,
+    flag,
     key,
     keys_of,
+    section_of,
 )
 from gpuhook.device_plugin.config.grammar.name_values import Channels, ResourceName
 from gpuhook.device_plugin.config.grammar.value_kinds import (
@@ -28,7 +30,7 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     OPTIONAL_PATH,
     PATH,
     Choice,
-    ChoiceKind,
+    ChoiceList,
     Duration,
     Text,
 )
@@ -40,78 +42,57 @@ LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri", "hos
 ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
 DISCOVERIES = ("auto", "nvml")  # both use NVML: gpuhook serves no other kind of node
-UNSERVED_DISCOVERIES = ("tegra", "vfio")
-
-
-def _option(name: str, *variables: str, aliases: tuple[str, ...] = ()) -> Option:
-    """Return an option with these variables, else with its own name in upper case."""
-    return Option(name, variables or (name.upper().replace("-", "_"),), aliases=aliases)
 
 
 @dataclass(frozen=True, slots=True)
 class PluginFlags:
     """`flags.plugin`: how an allocation reaches the container runtime."""
 
-    pass_device_specs: bool = key(
-        "passDeviceSpecs",
-        BOOLEAN,
-        "Also pass device nodes to the kubelet, unless all strategies are cdi-*.",
-        False,
-        _option("pass-device-specs"),
+    pass_device_specs: bool = flag(
+        BOOLEAN, "Also pass device nodes to the kubelet, unless all strategies are cdi-*.", False
     )
-    device_list_strategy: tuple[str, ...] = key(
-        "deviceListStrategy",
-        ChoiceKind(LIST_STRATEGIES),
+    device_list_strategy: tuple[str, ...] = flag(
+        ChoiceList(LIST_STRATEGIES),
         "How the plugin passes devices to the container runtime; one or several.",
         ("envvar",),
-        _option("device-list-strategy"),
     )
-    device_id_strategy: str = key(
-        "deviceIDStrategy",
+    device_id_strategy: str = flag(
         Choice(ID_STRATEGIES),
         "The name of a device for the runtime: its UUID or its index (cdi-*: always its UUID).",
         "uuid",
-        _option("device-id-strategy"),
+        name="deviceIDStrategy",
     )
-    cdi_annotation_prefix: str = key(
-        "cdiAnnotationPrefix",
+    cdi_annotation_prefix: str = flag(
         Text(r"[A-Za-z0-9._/-]+", "the prefix of an annotation"),
         "The prefix of the annotation of strategy cdi-annotations.",
         "cdi.k8s.io/",
-        _option("cdi-annotation-prefix"),
     )
-    cdi_hook_path: str | None = key(
-        "nvidiaCTKPath",
+    cdi_hook_path: str | None = flag(
         PATH,
         "The path of gpuhook-hook on the host, for CDI specs. Default: the path of the package or "
         "the installer if the plugin sees it on the host, else no hook.",
         None,
-        _option(
+        name="nvidiaCTKPath",
+        option=Option(
             "nvidia-cdi-hook-path",
-            "NVIDIA_CDI_HOOK_PATH",
-            "NVIDIA_CTK_PATH",
+            ("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"),
             aliases=("nvidia-ctk-path",),
         ),
     )
-    container_driver_root: str = key(
-        "containerDriverRoot",
+    container_driver_root: str = flag(
         PATH,
         "The path of the driver root in the plugin's container.",
         "/driver-root",
-        _option(
-            "container-driver-root",
-            "DRIVER_ROOT_CTR_PATH",
-            "CONTAINER_DRIVER_ROOT",
+        option=Option(
+            variables=("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
             aliases=("driver-root-ctr-path",),
         ),
     )
-    shared_devices_allocation_policy: str = key(
-        "sharedDevicesAllocationPolicy",
+    shared_devices_allocation_policy: str = flag(
         Choice(POLICIES),
         "The order of replicas: distributed spreads containers over the devices, packed fills one "
         "device after the other.",
         "distributed",
-        _option("shared-devices-allocation-policy"),
     )
 
 
@@ -119,118 +100,88 @@ class PluginFlags:
 class LabelFlags:
     """`flags.gfd`: how the node's feature labels are written. Times in seconds, None: never."""
 
-    oneshot: bool = key(
-        "oneshot",
+    oneshot: bool = flag(
         BOOLEAN,
         "`gpuhook labels`: write the labels once and exit.",
         False,
-        Option("oneshot", ("GFD_ONESHOT",), is_of_labels=True),
+        option=Option(is_of_labels=True),
     )
-    no_timestamp: bool = key(
-        "noTimestamp",
-        BOOLEAN,
-        "Omit the label gfd.timestamp.",
-        False,
-        _option("no-timestamp", "GFD_NO_TIMESTAMP"),
-    )
-    sleep_interval: float | None = key(
-        "sleepInterval",
+    no_timestamp: bool = flag(BOOLEAN, "Omit the label gfd.timestamp.", False)
+    sleep_interval: float | None = flag(
         Duration(may_be_infinite=True),
         "The interval at which `gpuhook labels` updates the labels. The plugin updates them when "
         "they change.",
         60.0,
-        Option("interval", ("GFD_SLEEP_INTERVAL",), aliases=("sleep-interval",), is_of_labels=True),
+        option=Option(
+            "interval",
+            ("GFD_SLEEP_INTERVAL",),
+            aliases=("sleep-interval",),
+            is_of_labels=True,
+        ),
     )
-    output_file: str = key(
-        "outputFile",
+    output_file: str = flag(
         OPTIONAL_PATH,
         "The file for the labels; empty for standard output.",
         "/etc/kubernetes/node-feature-discovery/features.d/gfd",
-        _option("output-file", "GFD_OUTPUT_FILE"),
     )
-    machine_type_file: str = key(
-        "machineTypeFile",
+    machine_type_file: str = flag(
         OPTIONAL_PATH,
         "The file with the product name of the machine.",
         "/sys/class/dmi/id/product_name",
-        _option("machine-type-file", "GFD_MACHINE_TYPE_FILE"),
     )
 
 
-PLUGIN, GFD = (Section(made, keys_of(made)) for made in (PluginFlags, LabelFlags))
+PLUGIN = section_of(PluginFlags)
+GFD = section_of(LabelFlags, variables="GFD_")
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
     """`flags`: NVIDIA's keys that have options and variables."""
 
-    mig_strategy: str = key(
-        "migStrategy",
+    mig_strategy: str = flag(
         Choice(MIG_STRATEGIES),
         "How MIG instances are offered: none (not at all), single (as nvidia.com/gpu) or mixed (by "
         "profile).",
         "none",
-        _option("mig-strategy"),
     )
-    fail_on_init_error: bool = key(
-        "failOnInitError",
-        BOOLEAN,
-        "Exit if the driver cannot be used at the start, instead of waiting for it.",
-        True,
-        _option("fail-on-init-error"),
+    fail_on_init_error: bool = flag(
+        BOOLEAN, "Exit if the driver cannot be used at the start, instead of waiting for it.", True
     )
-    driver_root: str = key(
-        "nvidiaDriverRoot",
+    driver_root: str = flag(
         PATH,
         "The root directory of the driver on the host.",
         "/",
-        _option("nvidia-driver-root", aliases=("driver-root",)),
+        name="nvidiaDriverRoot",
+        option=Option("nvidia-driver-root", aliases=("driver-root",)),
     )
-    dev_root: str | None = key(
-        "nvidiaDevRoot",
+    dev_root: str | None = flag(
         OPTIONAL_PATH,
         "The directory on the host whose /dev has the driver's device nodes. Default: the driver "
         "root.",
         None,
-        _option("nvidia-dev-root", aliases=("dev-root",)),
+        name="nvidiaDevRoot",
+        option=Option("nvidia-dev-root", aliases=("dev-root",)),
     )
-    gdrcopy_enabled: bool = key(
-        "gdrcopyEnabled",
-        BOOLEAN,
-        "Add GDRCopy to containers if the node has it.",
-        False,
-        _option("gdrcopy-enabled"),
+    gdrcopy_enabled: bool = flag(BOOLEAN, "Add GDRCopy to containers if the node has it.", False)
+    gds_enabled: bool = flag(
+        BOOLEAN, "Add GPUDirect Storage to containers if the node has it.", False
     )
-    gds_enabled: bool = key(
-        "gdsEnabled",
-        BOOLEAN,
-        "Add GPUDirect Storage to containers if the node has it.",
-        False,
-        _option("gds-enabled"),
+    mofed_enabled: bool = flag(
+        BOOLEAN, "Add InfiniBand devices (MOFED) to containers if the node has them.", False
     )
-    mofed_enabled: bool = key(
-        "mofedEnabled",
-        BOOLEAN,
-        "Add InfiniBand devices (MOFED) to containers if the node has them.",
-        False,
-        _option("mofed-enabled"),
-    )
-    mps_root: str = key(
-        "mpsRoot",
+    mps_root: str = flag(
         OPTIONAL_PATH,
         "The directory of the MPS daemons, the same on the host and in the plugin's container.",
         "",
-        _option("mps-root"),
     )
-    device_discovery_strategy: str = key(
-        "deviceDiscoveryStrategy",
-        Choice(DISCOVERIES, UNSERVED_DISCOVERIES),
+    device_discovery_strategy: str = flag(
+        Choice(DISCOVERIES),
         "How the plugin finds devices: auto and nvml both use NVML.",
         "auto",
-        _option("device-discovery-strategy"),
     )
-    plugin: PluginFlags = key("plugin", PLUGIN, "The flags of the device plugin.", PluginFlags())
-    gfd: LabelFlags = key("gfd", GFD, "The flags of the feature labels.", LabelFlags())
+    plugin: PluginFlags = key(PLUGIN, "The flags of the device plugin.", PluginFlags())
+    gfd: LabelFlags = key(GFD, "The flags of the feature labels.", LabelFlags())
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,27 +189,18 @@ class Naming:
     """One entry of `resources.gpus` or `resources.mig`: models or profiles to a resource name."""
 
     pattern: str = key(
-        "pattern",
         Text(r"[^\x00-\x1f\x7f]{1,200}", "a model, * for any text"),
         "The model, or the profile of a MIG instance; * matches any text.",
     )
-    name: str = key("name", ResourceName(), "The name of the resource.")
+    name: str = key(ResourceName(), "The name of the resource.")
 
 
 @dataclass(frozen=True, slots=True)
 class Imex:
     """`imex`: the IMEX channels of every container."""
 
-    channel_ids: tuple[int, ...] = key(
-        "channelIDs", Channels(), "The IMEX channels.", (), _option("imex-channel-ids")
-    )
-    required: bool = key(
-        "required",
-        BOOLEAN,
-        "Fail if a channel is missing, instead of omitting it.",
-        False,
-        _option("imex-required"),
-    )
+    channel_ids: tuple[int, ...] = flag(Channels(), "The IMEX channels.", (), name="channelIDs")
+    required: bool = flag(BOOLEAN, "Fail if a channel is missing, instead of omitting it.", False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +225,7 @@ def _configuration(
     return replace(made, flags=replace(made.flags, mps_root=root))
 
 
-_NAMINGS = Entries(Section(Naming, keys_of(Naming)), "pattern")
+_NAMINGS = Entries(section_of(Naming), "pattern")
 _UNUSED = Key("useNodeFeatureAPI", BOOLEAN, "No effect; see gpuhook.labels and gpuhook.labelNode.")
 _FLAGS = Section(Flags, (*keys_of(Flags)[:-2], _UNUSED, *keys_of(Flags)[-2:]))
 _RESOURCES = Section(
@@ -293,7 +235,7 @@ _RESOURCES = Section(
         Key("mig", _NAMINGS, "The resource names of MIG profiles.", "mig", ()),
     ),
 )
-_IMEX = Section(Imex, keys_of(Imex))
+_IMEX = section_of(Imex, "imex-")
 _MPS = Section(dict, (Key("root", OPTIONAL_PATH, "The same as flags.mpsRoot.", "root"),))
 ROOT_SECTION = Section(
     _configuration,

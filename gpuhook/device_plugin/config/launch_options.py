@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.findings import errors
-from gpuhook.device_plugin.config.grammar.grammar import Option, key
+from gpuhook.device_plugin.config.grammar.grammar import Option, flag
 from gpuhook.device_plugin.config.grammar.value_kinds import (
     BOOLEAN,
     DIRECTORY,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.device_plugin.config.config_reader import Override
-    from gpuhook.device_plugin.config.overrides import Given
+    from gpuhook.device_plugin.config.overrides import OptionValues
 
 _SOURCE_FIELDS = {one.name for one in fields(ConfigSource)}
 DEFAULT_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
@@ -38,111 +38,80 @@ class Launch:
 
     source: ConfigSource = field(default_factory=ConfigSource)
     overrides: Mapping[str, Override] = field(default_factory=dict)
-    node_name: str = key(
-        "",
+    node_name: str = flag(
         NAME,
         "The name of this node in the cluster. Without it the plugin does not use the API server.",
         "",
-        Option("node-name", ("NODE_NAME",)),
+        option=Option(variables=("NODE_NAME",)),
     )
-    node_label: str = key(
-        "",
+    node_label: str = flag(
         NAME,
         "The label that names the configuration of a node.",
         "nvidia.com/device-plugin.config",
-        Option("node-label", ("NODE_LABEL",)),
+        option=Option(variables=("NODE_LABEL",)),
     )
-    kubelet_socket: str = key(
-        "",
+    kubelet_socket: str = flag(
         OPTIONAL_PATH,
         "The kubelet's socket; empty to serve without registration.",
         DEFAULT_SOCKET,
-        Option("kubelet-socket", ("KUBELET_SOCKET",), is_empty_set=True),
+        option=Option(variables=("KUBELET_SOCKET",), is_empty_set=True),
     )
-    plugin_directory: str = key(
-        "",
+    plugin_directory: str = flag(
         PATH,
         "The directory of the plugin's sockets. Default: the directory of the kubelet's socket.",
         os.path.dirname(DEFAULT_SOCKET),
-        Option("plugin-directory", ("GPUHOOK_PLUGIN_DIRECTORY",)),
     )
-    pod_resources_socket: str = key(
-        "",
+    pod_resources_socket: str = flag(
         PATH,
         "The kubelet's socket of the PodResources API.",
         "/var/lib/kubelet/pod-resources/kubelet.sock",
-        Option("pod-resources-socket", ("GPUHOOK_POD_RESOURCES_SOCKET", "POD_RESOURCES_SOCKET")),
+        option=Option(variables=("GPUHOOK_POD_RESOURCES_SOCKET", "POD_RESOURCES_SOCKET")),
     )
-    cdi_directory: str = key(
-        "",
+    cdi_directory: str = flag(
         PATH,
         "The directory in which the container engines of this node find CDI specs.",
         "/var/run/cdi",
-        Option("cdi-directory", ("GPUHOOK_CDI_DIRECTORY",)),
     )
-    strict: bool = key(
-        "",
-        BOOLEAN,
-        "Refuse a configuration with unknown keys.",
-        False,
-        Option("strict-config", ("GPUHOOK_STRICT_CONFIG",)),
+    strict: bool = flag(
+        BOOLEAN, "Refuse a configuration with unknown keys.", False, option=Option("strict-config")
     )
-    process_name: str = key(
-        "",
+    process_name: str = flag(
         NAME,
         "The name of the process in ps and /proc, for programs that signal it by name, such as "
         "nvidia-device-plugin. Default: unchanged.",
         "",
-        Option("process-name", ("GPUHOOK_PROCESS_NAME",)),
     )
-    inventory: str | None = key(
-        "",
-        Text(placeholder="FILE|PROFILE"),
+    inventory: str | None = flag(
+        Text(metavar="FILE|PROFILE"),
         "Read the node from a dump (gpuhook inventory -o yaml) or from a profile of gpuhook (t4, "
         "a100-mig, ...) instead of from this machine.",
         None,
-        Option("inventory", ("GPUHOOK_INVENTORY",)),
     )
-    node_driver_root: str | None = key(  # None: see host_paths.places
-        "",
+    node_driver_root: str | None = flag(  # None: see host_paths.places
         PATH,
         "The root directory of the driver for this process. Default: the container driver root if "
         "it exists, else the driver root.",
         None,
-        Option("node-driver-root", ("GPUHOOK_DRIVER_ROOT",)),
+        option=Option(variables=("GPUHOOK_DRIVER_ROOT",)),
     )
-    node_dev_root: str | None = key(
-        "",
+    node_dev_root: str | None = flag(
         PATH,
         "The directory whose /dev has the driver's device nodes for this process.",
         None,
-        Option("node-dev-root", ("GPUHOOK_DEV_ROOT",)),
+        option=Option(variables=("GPUHOOK_DEV_ROOT",)),
     )
-    host_root: str = key(
-        "",
-        PATH,
-        "The directory with the /proc and /sys of the node.",
-        "/",
-        Option("host-root", ("GPUHOOK_HOST_ROOT",)),
-    )
-    nvml_library: str | None = key(
-        "",
-        FILE,
-        "The libnvidia-ml.so.1 to use.",
-        None,
-        Option("nvml-library", ("GPUHOOK_NVML_LIBRARY",)),
-    )
-    library_search_path: tuple[str, ...] = key(
-        "",
+    host_root: str = flag(PATH, "The directory with the /proc and /sys of the node.", "/")
+    nvml_library: str | None = flag(FILE, "The libnvidia-ml.so.1 to use.", None)
+    library_search_path: tuple[str, ...] = flag(
         DIRECTORY,
         "A directory below the driver root to search first for libraries. Repeatable; separated by "
         "colons in the variable.",
         (),
-        Option("library-search-path", ("GPUHOOK_LIBRARY_SEARCH_PATH",), separator=":"),
+        option=Option(separator=":"),
     )
 
 
-def launch(given: Given) -> Launch:
+def launch(given: OptionValues) -> Launch:
     """Return the options of the command line and the environment.
 
     Raises GH1803 for a value that does not fit and GH1804 for options that exclude each other.

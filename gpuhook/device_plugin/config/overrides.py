@@ -26,7 +26,7 @@ _NEED_DIRECTORY = ("name_file", "default_name")
 
 
 @dataclass(slots=True)
-class Given:
+class OptionValues:
     """Checked values: `overrides` by path of the file, `launch` by the field of Launch."""
 
     overrides: dict[str, Override] = field(default_factory=dict)
@@ -43,9 +43,9 @@ def read_overrides(
     command_line: Mapping[str, Sequence[str]],
     environ: Mapping[str, str],
     options: tuple[Option, ...] = OPTIONS,
-) -> Given:
+) -> OptionValues:
     """Return all values. `command_line` has texts by option name; an empty list is not given."""
-    given = Given()
+    given = OptionValues()
     for option in options:
         texts = command_line.get(option.name) or ()
         if texts:
@@ -66,7 +66,7 @@ def _is_set(option: Option, environ: Mapping[str, str], variable: str) -> bool:
     return variable in environ and (bool(environ[variable]) or option.is_empty_set)
 
 
-def _take(given: Given, option: Option, texts: list[str], source: str) -> None:
+def _take(given: OptionValues, option: Option, texts: list[str], source: str) -> None:
     """Add the value of an option, or the error in it."""
     if source.endswith(_LENIENT) and isinstance(option.kind, Xids):
         texts[0], malformed = option.kind.well_formed(texts[0])

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.config.configuration import ROOT_SECTION
-from gpuhook.device_plugin.config.grammar.grammar import Key, Option, keys_of, walk
-from gpuhook.device_plugin.config.grammar.value_kinds import BOOLEAN, ValueKind
+from gpuhook.device_plugin.config.grammar.grammar import Option, keys_of, walk
+from gpuhook.device_plugin.config.grammar.value_kinds import BOOLEAN
 from gpuhook.device_plugin.config.launch_options import Launch
 
 TYPE_CHECKING = False
@@ -43,22 +43,13 @@ _WITHOUT_EFFECT = (
 
 
 def _options() -> Iterator[Option]:
-    launch = (*keys_of(ConfigSource), *keys_of(Launch))
-    for path, key in (*walk(ROOT_SECTION), *(("", key) for key in launch)):
+    for path, key in walk(ROOT_SECTION):
         if key.option is not None:
-            yield _option(path, key, key.option)
-
-
-def _option(path: str, key: Key, option: Option) -> Option:
-    assert isinstance(key.kind, ValueKind)  # noqa: S101 # sections have no options
-    return replace(
-        option,
-        kind=key.kind,
-        about=key.about,
-        default=key.default_text,
-        key=path,
-        attribute=key.field,
-    )
+            yield replace(key.option, key=path)
+    for made in (ConfigSource, Launch):
+        for key in keys_of(made, variables="GPUHOOK_"):
+            if key.option is not None:
+                yield key.option
 
 
 _ALL = tuple(_options())

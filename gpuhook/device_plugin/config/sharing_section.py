@@ -19,9 +19,9 @@ from gpuhook.device_plugin.config.grammar.grammar import (
     key,
     keys_of,
 )
-from gpuhook.device_plugin.config.grammar.memory_values import LIMIT, LIMIT_OR_WORD, UNIT, Replicas
+from gpuhook.device_plugin.config.grammar.memory_values import LIMIT, LIMIT_OR_WORD, UNIT
 from gpuhook.device_plugin.config.grammar.name_values import ALL, VENDOR, Devices, ResourceName
-from gpuhook.device_plugin.config.grammar.value_kinds import BOOLEAN, Choice, ChoiceKind, Whole
+from gpuhook.device_plugin.config.grammar.value_kinds import BOOLEAN, Choice, ChoiceList, Whole
 
 SHARED = ".shared"  # the suffix of renameByDefault
 TIME_SLICING, MPS, NOT_SHARED = "time-slicing", "mps", "none"
@@ -46,11 +46,10 @@ class SharedResource:
     is the size of one, and a device has as many as fit.
     """
 
-    name: str = key("name", ResourceName(), "The resource to share.")
+    name: str = key(ResourceName(), "The resource to share.")
     replicas: int = key(
-        "replicas",
         Either(
-            Replicas(1, MOST_REPLICAS),
+            Whole(1, MOST_REPLICAS),
             Section(
                 dict,
                 (
@@ -70,13 +69,11 @@ class SharedResource:
         required=True,
     )
     rename: str | None = key(
-        "rename",
         ResourceName(),
         "The name of the shared resource. Default: unchanged (memoryUnits: nvidia.com/gpumem).",
         None,
     )
     devices: str | int | tuple[str, ...] = key(
-        "devices",
         Devices(),
         "The devices to share: all, a number (the first ones), or a list of names.",
         ALL,
@@ -84,54 +81,44 @@ class SharedResource:
     )
     replica_memory: int | None = None  # bytes: `replicas: {memory: 4Gi}`
     memory: str | int | None = key(
-        "memory",
         LIMIT_OR_WORD,
         "The memory limit of a replica: fair (an equal share), an amount, or none. Default: "
         "replicas.memory, else none (mps: the memory divided by the replicas, without a reserve).",
         None,
     )
     oversubscribe: bool = key(
-        "oversubscribe",
         BOOLEAN,
         "Allow limits that add up to more than the memory of the device. The guaranteed part "
         "remains the fair share.",
         False,
     )
     unit: int | None = key(
-        "unit",
-        UNIT,
-        "The memory of one unit: GiB, MiB or an amount. Default: GiB.",
-        None,
+        UNIT, "The memory of one unit: GiB, MiB or an amount. Default: GiB.", None
     )
     active_thread_percentage: int | None = key(
-        "activeThreadPercentage",
         Whole(1, 100),
         "The percentage of the threads that an MPS client can use. Default: 100 / replicas.",
         None,
     )
     time_slice: str | None = key(
-        "timeSlice",
         Choice(TIME_SLICES),
         "The length of a time slice: default, short, medium or long. Default: the driver's current "
         "setting.",
         None,
     )
     compute_mode: str | None = key(
-        "computeMode",
         Choice(COMPUTE_MODES),
         "The compute mode of the device: default or exclusive-process. Default: the driver's "
         "current setting.",
         None,
     )
     hints: tuple[str, ...] = key(
-        "hints",
-        ChoiceKind(HINTS, may_be_empty=True),
+        ChoiceList(HINTS, may_be_empty=True),
         "The frameworks whose own variables are set from the memory limit: "
         f"{', '.join(HINTS)}. Default: none.",
         (),
     )
     interposer: str | None = key(
-        "interposer",
         NAME,
         "The entry of gpuhook.interposers that containers get with the device. Default: none.",
         None,
@@ -161,18 +148,15 @@ class Sharing:
     """`sharing`: how several containers share a device."""
 
     strategy: str = NOT_SHARED  # NOT_SHARED, TIME_SLICING, MPS or MEMORY_UNITS
-    rename_by_default: bool = key(
-        "renameByDefault", BOOLEAN, "Name the shared resource <name>.shared.", False
-    )
+    rename_by_default: bool = key(BOOLEAN, "Name the shared resource <name>.shared.", False)
     refuses_more_than_one: bool = key(
-        "failRequestsGreaterThanOne",
         BOOLEAN,
         "Refuse a container that requests more than one replica.",
         False,
+        name="failRequestsGreaterThanOne",
     )
     resources: tuple[SharedResource, ...] = ()
     policy: str = key(
-        "policy",
         Choice((PACKED, SPREAD)),
         "The device that serves a request: packed selects the fullest one that has enough free "
         "units, spread the emptiest.",
@@ -207,10 +191,10 @@ def _units(**fields: Any) -> SharedResource:
     return SharedResource(**defaults | fields)
 
 
-def _strategy(name: str, about: str, strategy: str, keys: str, entry: Section) -> Key:
+def _strategy(name: str, about: str, strategy: str, keys: str) -> Key:
     """Return the key of a strategy with some keys of Sharing, and its entries."""
     own = tuple(one for one in keys_of(Sharing) if one.name in keys.split())
-    entries = Entries(entry, "resource", may_be_empty=False)
+    entries = Entries(ENTRIES[name], "resource", may_be_empty=False)
     listed = Key("resources", entries, "The resources to share.", "resources", required=True)
     # A container with two replicas still has one MPS client, with the limits of one replica.
     fixed = {"refuses_more_than_one": True} if strategy == MPS else {}
@@ -232,40 +216,22 @@ def _entry(
 
 _BOTH = "renameByDefault failRequestsGreaterThanOne"
 _REPLICAS = f"{_NAMES} replicas memory oversubscribe"
+ENTRIES = {
+    "timeSlicing": _entry(f"{_REPLICAS} {_SLICES} interposer"),
+    "mps": _entry(f"{_REPLICAS} activeThreadPercentage interposer", unserved=_NOT_WITH_MPS),
+    "memoryUnits": _entry(f"{_NAMES} unit {_SLICES} interposer", _units, _NOT_WITH_UNITS),
+}
 SHARING = Section(
     lambda **strategies: next(iter(strategies.values()), Sharing()),
     (
+        _strategy("timeSlicing", "Share devices by time slicing.", TIME_SLICING, _BOTH),
+        _strategy("mps", "Share devices by NVIDIA MPS.", MPS, _BOTH),
         _strategy(
-            "timeSlicing",
-            "Share devices by time slicing.",
-            TIME_SLICING,
-            _BOTH,
-            _entry(f"{_REPLICAS} {_SLICES} interposer"),
-        ),
-        _strategy(
-            "mps",
-            "Share devices by NVIDIA MPS.",
-            MPS,
-            _BOTH,
-            _entry(f"{_REPLICAS} activeThreadPercentage interposer", unserved=_NOT_WITH_MPS),
-        ),
-        _strategy(
-            "memoryUnits",
-            "Share devices by amounts of their memory.",
-            MEMORY_UNITS,
-            "policy",
-            _entry(f"{_NAMES} unit {_SLICES} interposer", _units, _NOT_WITH_UNITS),
+            "memoryUnits", "Share devices by amounts of their memory.", MEMORY_UNITS, "policy"
         ),
     ),
 )
 STRATEGIES = {one.name: one.field for one in SHARING.keys}
-
-
-def entry_section(strategy: str) -> Section:
-    """Return the section of an entry of a strategy, a key of STRATEGIES."""
-    found = SHARING.key(strategy)
-    assert found is not None  # noqa: S101 # a key of STRATEGIES
-    return found.kind.keys[-1].kind.section  # type: ignore[union-attr]
 
 
 def plain(sharing: Sharing) -> Values:

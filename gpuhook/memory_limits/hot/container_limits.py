@@ -33,20 +33,6 @@ def container_limits(spec: dict[str, Any], devices: Collection[str]) -> list[Mem
     return memory_request.limits(spec, devices, vocabulary.VOCABULARY) if devices else []
 
 
-def new_record(limit: MemoryLimit, trouble: GpuhookError | str | None) -> dict[str, Any]:
-    """Return the ledger's record of a limit: with `trouble`, the driver does not enforce it."""
-    if isinstance(trouble, GpuhookError):
-        trouble = f"{trouble.code}: {trouble.message}"
-    return {
-        "device": limit.device,
-        "hard": limit.hard,
-        "soft": limit.soft,
-        "asked": limit.is_asked,
-        "by": "" if trouble else "driver",
-        "trouble": trouble or "",
-    }
-
-
 def wider(spec: dict[str, Any], limits: Iterable[MemoryLimit]) -> list[MemoryLimit]:
     """Return the grants that the container itself has narrowed to `limits`."""
     grants = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix)

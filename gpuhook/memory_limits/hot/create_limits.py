@@ -35,107 +35,95 @@ _TIMEOUT = 60  # seconds: the driver has a third of that
 _V2 = "/sys/fs/cgroup/cgroup.controllers"
 
 
-class Has:
-    """The device nodes of a container, and the names of its devices."""
-
-    __slots__ = ("names", "nodes")
-
-    def __init__(self, nodes: list[str], names: list[str]) -> None:
-        self.nodes = nodes
-        self.names = names
-
-
 def add(
     spec: dict[str, Any],
-    has: Has,
+    nodes: list[str],
+    names: list[str],
     context: PlanContext,
     launcher: str,
-    root: str,
     *,
+    root: str,
     hook: str = "",
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Add the hook that sets the container's limits, and their variables; or raise why not.
 
-    `has` are the container's devices, `launcher` is the path of the program that the engine has
-    called, `root` the runtime's state root; `hook` is the path of gpuhook-hook if it is known, as
-    on another node. Returns the ledger's records, and the variables that were set in `spec`. Raises
-    GH1022 to GH1024, and, if limits.onFailure requires the limit, GH1312 and GH1646.
+    `nodes` are the container's device nodes, `names` those of its devices, `launcher` is the path
+    of the program that the engine has called, `root` the runtime's state root; `hook` is the path
+    of gpuhook-hook if it is known, as on another node. Returns the ledger's records, and the
+    variables that were set in `spec`. Raises GH1022 to GH1024, and, if limits.onFailure requires
+    the limit, GH1312 and GH1646.
     """
-    policy = context.settings.limits_on_failure
-    devices = _devices(spec, has, context)
-    found = container_limits.container_limits(spec, devices)
+    devices, found = _limits(spec, nodes, names, context)
     if not found:
         return [], []
-    for doubt in container_limits.doubts(found):
-        context.log.warning(doubt)
+    policy = context.settings.limits_on_failure
     required = container_limits.is_required(policy, is_asked=any(limit.is_asked for limit in found))
-    library = context.node.nvml()
-    trouble: GpuhookError | None = None
+    library, why = context.node.nvml(), _PENDING
     try:
-        guarantee, program = context.settings.limits_guarantee, hook or _program(launcher)
-        wider = [] if required else container_limits.wider(spec, found)
-        added = _hook(found, library, program, root, guarantee, wider=wider, required=required)
-        oci_spec.add_hook(spec, added)
+        args = _args(spec, found, context, library, root=root, required=required)
+        oci_spec.add_hook(spec, _hook(hook or _program(launcher), args))
     except GpuhookError as error:
         if required:
             raise
-        trouble = error
+        why = f"{error.code}: {error.message}"
         for limit in found:
             context.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
-    is_total = trouble is None and _is_total(found, library)
-    is_whole = len(found) == len(devices)
-    entries = _set_variables(spec, found, context, is_whole=is_whole, is_total=is_total)
-    return [container_limits.new_record(limit, trouble or _PENDING) for limit in found], entries
+    held = parse.environment(spec)
+    is_total = why == _PENDING and _is_total(found, library)
+    entries = _shares(held, found, is_whole=len(found) == len(devices))
+    entries += _hints(held, found, context.settings.limits_hints, is_total=is_total)
+    for entry in entries:
+        oci_spec.set_variable(spec, entry)
+    return [_record(limit, why) for limit in found], entries
 
 
-def _devices(spec: dict[str, Any], has: Has, context: PlanContext) -> list[str]:
-    """Return the UUIDs of the container's devices; [] if they are unknown and need no limit."""
+def _limits(
+    spec: dict[str, Any], nodes: list[str], names: list[str], context: PlanContext
+) -> tuple[list[str], list[MemoryLimit]]:
+    """Return the container's devices and their limits; warn of those that are too small."""
     try:
-        return container_limits.devices(
-            spec, has.nodes, has.names, lambda: context.node.covered(has.nodes)
-        )
+        devices = container_limits.devices(spec, nodes, names, lambda: context.node.covered(nodes))
     except GpuhookError as error:
         is_asked = container_limits.is_asked(spec)
         if container_limits.is_required(context.settings.limits_on_failure, is_asked=is_asked):
             raise
         context.log.warning(error)
-        return []
+        return [], []
+    found = container_limits.container_limits(spec, devices)
+    for doubt in container_limits.doubts(found):
+        context.log.warning(doubt)
+    return devices, found
 
 
-def _set_variables(
+def _record(limit: MemoryLimit, why: str) -> dict[str, Any]:
+    """Return the ledger's record of a limit that the driver does not enforce, or not yet."""
+    return {
+        "device": limit.device,
+        "hard": limit.hard,
+        "soft": limit.soft,
+        "asked": limit.is_asked,
+        "by": "",
+        "trouble": why,
+    }
+
+
+def _args(
     spec: dict[str, Any],
     found: list[MemoryLimit],
     context: PlanContext,
-    *,
-    is_whole: bool,
-    is_total: bool,
-) -> list[str]:
-    """Set the variables of the limits and of the frameworks; return them."""
-    held = parse.environment(spec)
-    entries = _shares(held, found, is_whole=is_whole)
-    entries += _hints(held, found, context.settings.limits_hints, is_total=is_total)
-    for entry in entries:
-        oci_spec.set_variable(spec, entry)
-    return entries
-
-
-def _hook(
-    found: list[MemoryLimit],
     library: str,
-    program: str,
-    root: str,
-    guarantee: str,
     *,
-    wider: list[MemoryLimit],
+    root: str,
     required: bool,
-) -> Hook:
-    """Return the hook that sets the limits, with the grant of a container that narrowed it."""
+) -> list[str]:
+    """Return the arguments of the hook that sets the limits."""
     args = [HOOK_NAME, LIMIT]
     for limit in found:
         asked = ",asked" if limit.is_asked else ""
         args += ["--gpu", f"{limit.device}={limit.hard},{limit.soft}{asked}"]
-    for grant in wider:
+    for grant in () if required else container_limits.wider(spec, found):
         args += ["--grant", f"{grant.device}={grant.hard},{grant.soft}"]
+    guarantee = context.settings.limits_guarantee
     if library:
         args += ["--nvml", library]
     args += ["--root", os.path.abspath(root)]
@@ -143,6 +131,10 @@ def _hook(
         args += ["--guarantee", guarantee]
     if required:
         args.append("--required")
+    return args
+
+
+def _hook(program: str, args: list[str]) -> Hook:
     # The variables are explicit: without any, runc gives a hook the image's (CVE-2025-23266).
     env = [*HOOK_ENV, HOOK_MARK + LIMIT]
     if state.directory() != state.DIRECTORY:

@@ -13,9 +13,8 @@ import time
 from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host.hot import fastjson, files, settings
 from gpuhook.host.warm import child_process
-from gpuhook.memory_limits.hot import container_limits
 from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.memory_limits.warm.limit_records import is_limited
+from gpuhook.memory_limits.warm.limit_records import LimitRecord, is_limited
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import MemoryLimit
 
@@ -38,7 +37,6 @@ def apply(
     library: str,
     directories: list[str],
     reported: list[GpuhookError] | None = None,
-    seconds: float = SECONDS,
     *,
     guarantee: str = settings.AUTO,
     grants: Iterable[MemoryLimit] = (),
@@ -49,19 +47,20 @@ def apply(
     limit above a GPU's memory becomes that. Of `grants`, which a container has narrowed to its
     limits, one is set in place of a limit that the driver refuses. A device's error is the
     `trouble` of its record and is added to `faults`; nothing is raised. GH1256 is a driver without
-    an answer in `seconds`, GH1257 a library that crashes, GH1258 a host that cannot start a
+    an answer in SECONDS, GH1257 a library that crashes, GH1258 a host that cannot start a
     process.
     """
     try:
         wider = {grant.device: grant for grant in grants}
         work = lambda: _set_all(limits, library, directories, guarantee, wider)  # noqa: E731
-        answers = _answers(work, seconds)
+        answers = _answers(work)
     except GpuhookError as error:
         answers = [_failure(error)] * len(limits)
     faults = [_fault_of(answer) for answer in answers]
     if reported is not None:
         reported += [error for error in faults if error is not None]
-    return [_record(limit, error, answer) for limit, error, answer in zip(limits, faults, answers)]
+    made = (_record(*three) for three in zip(limits, faults, answers))
+    return [record.document() for record in made]
 
 
 def set_or_report(
@@ -80,7 +79,7 @@ def set_or_report(
     except (GpuhookError, OSError) as error:
         known = error if isinstance(error, GpuhookError) else _of_system(error)
         reported.append(known)
-        return [record(limit, known) for limit in limits]
+        return [refused(limit, known).document() for limit in limits]
     return apply(limits, path, own, reported, guarantee=guarantee, grants=grants)
 
 
@@ -89,34 +88,28 @@ def _of_system(error: OSError) -> GpuhookError:
     return fault("GH1313", reason=f"{where}{error.strerror or error}")
 
 
-def record(
-    limit: MemoryLimit, trouble: GpuhookError | None, directories: Iterable[str] = ()
-) -> dict[str, Any]:
-    """Return the ledger's record of a limit that the driver enforces, or why it does not."""
-    document = container_limits.new_record(limit, trouble)
-    if trouble is None:
-        document["cgroups"] = list(directories)
-    return document
+def refused(limit: MemoryLimit, error: GpuhookError) -> LimitRecord:
+    """Return the record of a limit that the driver does not enforce, because of `error`."""
+    record = LimitRecord(limit, limit)
+    record.fail(error, [])
+    return record
 
 
-def _record(
-    limit: MemoryLimit, trouble: GpuhookError | None, answer: dict[str, Any]
-) -> dict[str, Any]:
+def _record(limit: MemoryLimit, error: GpuhookError | None, answer: dict[str, Any]) -> LimitRecord:
     """Return the ledger's record of a limit as it was set, which may be without its guarantee.
 
     If the grant was set instead, the record is that one, with the reason.
     """
-    if trouble is not None and "hard" in answer:
-        grant = MemoryLimit(limit.device, answer["hard"], answer["soft"], is_asked=limit.is_asked)
-        why = f"{trouble.code}: {trouble.message}"
-        return {**_record(grant, None, answer), "trouble": why}
-    limit = with_hard(limit, answer.get("hard", limit.hard))
-    if trouble is not None or not answer["guarantee"]:
-        return record(limit, trouble, answer.get("cgroups", ()))
-    without = MemoryLimit(limit.device, limit.hard, is_asked=limit.is_asked)
-    granted = {"hard": limit.hard, "soft": limit.soft, "asked": limit.is_asked}
-    document = record(without, None, answer["cgroups"])
-    return {**document, "granted": granted, "guarantee": answer["guarantee"]}
+    if error is not None and "hard" not in answer:
+        return refused(limit, error)
+    if error is not None:
+        limit = MemoryLimit(limit.device, answer["hard"], answer["soft"], is_asked=limit.is_asked)
+    limit, reason = with_hard(limit, answer["hard"]), answer["guarantee"]
+    now = memory_backend.without_guarantee(limit) if reason else limit
+    record = LimitRecord(now, limit, reason)
+    record.cgroups = answer["cgroups"]
+    record.trouble = f"{error.code}: {error.message}" if error is not None else ""
+    return record
 
 
 def judge(
@@ -187,10 +180,10 @@ def _fault_of(answer: dict[str, Any]) -> GpuhookError | None:
     return rebuild(*answer["error"])
 
 
-def _answers(work: Callable[[], Answer], seconds: float) -> Answer:
+def _answers(work: Callable[[], Answer]) -> Answer:
     """Return what `work` returns in a child process; raises its faults, GH1256 to GH1258."""
     reader, writer = os.pipe()
-    end = time.monotonic() + seconds
+    end = time.monotonic() + SECONDS
     try:
         pid = child_process.fork(lambda: _send(work, writer), writer)
     except OSError as error:
@@ -204,7 +197,7 @@ def _answers(work: Callable[[], Answer], seconds: float) -> Answer:
         os.close(reader)
     if not is_whole:
         os.kill(pid, _SIGKILL)
-        raise fault("GH1256", seconds=seconds)
+        raise fault("GH1256", seconds=f"{SECONDS:g}")
     status = os.waitpid(pid, 0)[1]
     try:
         document: Any = fastjson.loads(text)

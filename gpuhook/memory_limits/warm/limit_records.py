@@ -53,8 +53,9 @@ class LimitRecord:
             **_values(self.limit),
             "by": self.by,
             "trouble": self.trouble,
-            "cgroups": self.cgroups,
         }
+        if self.by or self.cgroups:
+            document["cgroups"] = self.cgroups
         if self.granted != self.limit:
             document["granted"] = None if self.granted is None else _values(self.granted)
         if self.guarantee:

@@ -113,9 +113,10 @@ def supported_limit(limit: MemoryLimit, policy: str, backend: str) -> tuple[Memo
     if not limit.soft or policy == settings.ALWAYS:
         return limit, ""
     if policy == settings.NEVER:
-        return _without(limit), NEVER
-    return (_without(limit), ON_DMEM) if backend == DMEM else (limit, "")
+        return without_guarantee(limit), NEVER
+    return (without_guarantee(limit), ON_DMEM) if backend == DMEM else (limit, "")
 
 
-def _without(limit: MemoryLimit) -> MemoryLimit:
+def without_guarantee(limit: MemoryLimit) -> MemoryLimit:
+    """Return the limit with its hard part alone."""
     return MemoryLimit(limit.device, limit.hard, 0, is_asked=limit.is_asked)

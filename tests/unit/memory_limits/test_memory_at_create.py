@@ -14,7 +14,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.engine_log import EngineLog
 from gpuhook.host.hot.settings import Settings
 from gpuhook.memory_limits.hot import create_limits
-from gpuhook.memory_limits.hot.create_limits import Has
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
@@ -62,9 +61,9 @@ class Node:
         if granted:
             path = f"{VOCABULARY.memory_prefix}/{device},hard={granted},soft={granted}"
             spec["mounts"] = [{"destination": path, "source": "/dev/null"}]
-        has = Has([], [f"nvidia.com/gpu={device}"])
+        names = [f"nvidia.com/gpu={device}"]
         _, entries = create_limits.add(
-            spec, has, context, str(self.place / "gpuhook-runtime"), "/run/x"
+            spec, [], names, context, str(self.place / "gpuhook-runtime"), root="/run/x"
         )
         return dict(entry.split("=", 1) for entry in entries), spec
 

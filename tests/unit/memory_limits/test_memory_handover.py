@@ -179,13 +179,14 @@ class TestApply:
         (record,) = cgroup_limits.apply(limits[:1], node.nvml_library, own, told, grants=limits[1:])
         assert (record["by"], held(node)) == ("", {})
 
-    def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
+    def test_a_driver_that_hangs(
+        self, node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cgroup_limits, "SECONDS", 0.2)
         stub_limits.take_long(node, gpu(node), 60_000)
         own = cgroups(tmp_path, "container")
         told: list[GpuhookError] = []
-        (record,) = cgroup_limits.apply(
-            [MemoryLimit(gpu(node), MIB)], node.nvml_library, own, told, 0.2
-        )
+        (record,) = cgroup_limits.apply([MemoryLimit(gpu(node), MIB)], node.nvml_library, own, told)
         assert [error.code for error in told] == ["GH1256"]
         assert record["trouble"].startswith("GH1256: ")
 
@@ -253,7 +254,7 @@ def test_the_policy() -> None:
 
 def test_judging(tmp_path: Path) -> None:
     log = EngineLog("test", str(tmp_path / "log"))
-    records = [cgroup_limits.record(MemoryLimit("GPU-1", MIB), fault("GH1312"))]
+    records = [cgroup_limits.refused(MemoryLimit("GPU-1", MIB), fault("GH1312")).document()]
     cgroup_limits.judge(records, [fault("GH1312")], log, required=False)
     assert "GH1647: GPU GPU-1" in (tmp_path / "log").read_text(encoding="utf-8")
     with pytest.raises(GpuhookError) as caught:
@@ -361,4 +362,4 @@ def test_a_host_without_processes_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [error.code for error in told] == ["GH1258"]
     assert "pids.max" in told[0].hint
     with pytest.raises(GpuhookError, match="Resource temporarily"):
-        nvml_worker.PatientDriver("")
+        nvml_worker.NvmlWorker("")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.memory_limits import limit_changes
+from gpuhook.memory_limits import limit_changes, limit_plan, restore_limits
 from gpuhook.memory_limits.limit_changes import Wish
-from gpuhook.memory_limits.nvml_worker import PatientDriver, answered
+from gpuhook.memory_limits.nvml_worker import NvmlWorker, answered
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records
 from gpuhook.memory_limits.warm.limit_records import DriverLimit
 from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
@@ -40,19 +40,20 @@ def test_the_hooks_child_holds_nothing_of_ours_either() -> None:
         names = [f"/proc/self/fd/{number}" for number in range(100)]
         return [{"open": [os.readlink(name) for name in names if os.path.islink(name)]}]
 
-    found = cgroup_limits._answers(held, 5)[0]["open"]
+    found = cgroup_limits._answers(held)[0]["open"]
     assert found.count("/dev/null") >= 3
     assert ours not in found
     os.close(reader)
     os.close(writer)
 
 
-def test_who_does_not_answer_is_a_fault() -> None:
+def test_who_does_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """In time, any more, or with a mistake."""
     assert answered(lambda: {"all": "well"}) == {"all": "well"}
     assert code_of(lambda: answered(lambda: 1 // 0)) == "GH1257"
     assert code_of(lambda: answered(lambda: os._exit(0))) == "GH1257"
-    assert code_of(lambda: answered(lambda: Event().wait(), 0.1)) == "GH1256"
+    monkeypatch.setattr(cgroup_limits, "SECONDS", 0.1)
+    assert code_of(lambda: answered(lambda: Event().wait())) == "GH1256"
 
 
 @AS_ROOT
@@ -68,7 +69,7 @@ class TestDriver:
     def test_set_get_clear(self, node: SimulatedNode, tmp_path: Path) -> None:
         gpu, cgroup = str(node.node.gpus[0].uuid), tmp_path / "container"
         cgroup.mkdir()
-        with PatientDriver(node.nvml_library) as driver:
+        with NvmlWorker(node.nvml_library) as driver:
             assert driver.set(gpu, str(cgroup), 9 * MIB, MIB) == DriverLimit(9 * MIB, MIB, 0)
             assert driver.get(gpu, str(cgroup)) == DriverLimit(9 * MIB, MIB, 0)
             driver.clear(gpu, str(cgroup))
@@ -76,10 +77,13 @@ class TestDriver:
             assert now is None or not now.is_limited
             assert code_of(lambda: driver.get("MIG-1", str(cgroup))) == "GH1253"
 
-    def test_a_driver_that_hangs(self, node: SimulatedNode, tmp_path: Path) -> None:
+    def test_a_driver_that_hangs(
+        self, node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         gpu = str(node.node.gpus[0].uuid)
         stub_limits.take_long(node, gpu, 900_000)
-        with PatientDriver(node.nvml_library, 0.3) as driver:
+        monkeypatch.setattr(cgroup_limits, "SECONDS", 0.3)
+        with NvmlWorker(node.nvml_library) as driver:
             assert code_of(lambda: driver.get(gpu, str(tmp_path))) == "GH1256"
 
 
@@ -140,7 +144,7 @@ class Trainer:
 
 @pytest.fixture
 def cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit_changes, "directories", lambda _target: ["/sys/fs/cgroup/trainer"])
+    monkeypatch.setattr(limit_plan, "directories", lambda _target: ["/sys/fs/cgroup/trainer"])
 
 
 def changed(trainer: Any, driver: Any, *gpus: str) -> str:
@@ -168,7 +172,7 @@ class TestLedger:
         assert record.trouble.startswith("GH1256")
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: DriverLimit(64 * MIB, 0, 0)})
-        plan = limit_changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
+        plan = restore_limits.again(trainer, again, "", "auto")[0]  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == 32 * MIB
         assert trainer.records[GPU].by == "driver"
@@ -180,7 +184,7 @@ class TestLedger:
         assert (record.is_limited, record.by, record.granted) == (False, "", None)
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: DriverLimit(64 * MIB, 0, 0)})
-        plan = limit_changes.never_held(trainer, again, "auto")  # type: ignore[arg-type]
+        plan = restore_limits.again(trainer, again, "", "auto")[0]  # type: ignore[arg-type]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == NO_LIMIT
         assert trainer.records == {}

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from gpuhook.device_plugin.config.grammar.memory_values import FAIR, MOST_MEMORY, UNLIMITED
 from gpuhook.device_plugin.config.sharing_section import (
+    ENTRIES,
     MPS,
     STRATEGIES,
     TIME_SLICING,
     UNITS_NAME,
-    entry_section,
 )
 from gpuhook.request.memory_request import amount
 
@@ -40,8 +40,8 @@ def limited(document: Document) -> set[str]:
 def entries(document: Document) -> list[tuple[str, str, SharedResource]]:
     """Return (strategy, a key of `sharing`; path; entry) of all well-formed entries."""
     return [
-        (strategy, path, entry_section(strategy).built(values))
-        for strategy in STRATEGIES
+        (strategy, path, section.built(values))
+        for strategy, section in ENTRIES.items()
         for path, values in document.entries(f"sharing.{strategy}.resources")
     ]
 

@@ -16,6 +16,8 @@ from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError
 from gpuhook.errors import printable
 
 _MOST_HINTS = 100
+# An empty one of these removes a limit.
+_LIMITS = ("memory", "oversubscribe", "replicas", "unit", "memoryUnits", "memoryReserve", "guard")
 
 
 @dataclass(slots=True)
@@ -30,19 +32,21 @@ class Document:
     places: dict[str, tuple[int, int] | str] = field(default_factory=dict)
     findings: list[ConfigFinding] = field(default_factory=list)
 
-    def error(self, path: str, message: str, hint: str = "") -> None:
-        """Add an error at the place of `path`, or of the nearest key around it."""
-        self._add(ERROR, path, message, hint)
+    def error(self, path: str, message: str, hint: str = "", node: yaml.Node | None = None) -> None:
+        """Add an error at a node, else at the place of `path`, or of the nearest key around it."""
+        self._add(ERROR, path, message, hint, node)
 
-    def warn(self, path: str, message: str, hint: str = "") -> None:
-        """Add a warning at the place of `path`, or of the nearest key around it."""
-        self._add(WARNING, path, message, hint)
+    def warn(self, path: str, message: str, hint: str = "", node: yaml.Node | None = None) -> None:
+        """Add a warning at a node, else at the place of `path`, or of the nearest key around it."""
+        self._add(WARNING, path, message, hint, node)
 
-    def _add(self, severity: str, path: str, message: str, hint: str) -> None:
+    def _add(
+        self, severity: str, path: str, message: str, hint: str, node: yaml.Node | None
+    ) -> None:
         near = path
         while near not in self.places and near:
             near = near[: max(near.rfind("."), near.rfind("["), 0)]
-        place = self.places.get(near, (0, 0))
+        place = _place(node) if node is not None else self.places.get(near, (0, 0))
         source, (line, column) = (place, (0, 0)) if isinstance(place, str) else (self.source, place)
         self.findings.append(ConfigFinding(severity, path, line, column, message, hint, source))
 
@@ -84,30 +88,29 @@ def parse(content: bytes, source: str, section: Section, *, strict: bool = False
         if source:
             document.warn("", "is empty: all keys have their defaults")
         return document
-    reader = _Reader(document, section, WARNING if not strict else ERROR)
-    if (other := key_hints.foreign_file(root, section)) is not None:
-        reader.report(*other)  # only that: the keys of another kind of file mean nothing here
+    if (other := key_hints.foreign_file(root)) is not None:
+        document.error(*other)  # only that: the keys of another kind of file mean nothing here
         return document
-    document.values = reader.section(root, section, "")
+    document.values = _Reader(document, section, strict=strict).section(root, section, "")
     return document
 
 
 class _Reader:
     """Reads the nodes of one file into its document."""
 
-    def __init__(self, document: Document, root: Section, unknown: str) -> None:
+    def __init__(self, document: Document, root: Section, *, strict: bool) -> None:
         self._document = document
         self._root = root
-        self._unknown = unknown  # the severity of unknown keys
+        self._strict = strict  # unknown keys are errors
 
     def section(self, node: yaml.Node, section: Section, path: str) -> dict[str, object]:
         """Return the right values of a mapping."""
-        self._place(path, node)
+        self._document.places[path] = _place(node)
         if _is_null(node):
             node = yaml.MappingNode(yaml_tree.MAP, [], node.start_mark, node.end_mark)
         if not isinstance(node, yaml.MappingNode):
             hint = "a configuration begins with `version: v1`" if not path else ""
-            self._error(path, f"must be a mapping, found {_found(node)}", hint)
+            self._document.error(path, f"must be a mapping, found {_found(node)}", hint)
             return {}
         values: dict[str, object] = {}
         given: set[str] = set()
@@ -123,11 +126,11 @@ class _Reader:
                 self._value(value, key.kind, here, values, name)
             elif key.required:
                 given.discard(name)
-            elif name in key_hints.LIMIT_KEYS:
-                self.report(key_node, here, "is empty: its default applies", "", WARNING)
+            elif name in _LIMITS:
+                self._document.warn(here, "is empty: its default applies", node=key_node)
         for key in section.keys:
             if key.required and key.name not in given:
-                self._error(f"{path}.{key.name}", "is missing")
+                self._document.error(f"{path}.{key.name}", "is missing")
         return values
 
     def _value(
@@ -139,7 +142,7 @@ class _Reader:
         name: str,
     ) -> None:
         """Put the value of a node into `values` if it is right."""
-        self._place(path, node)
+        self._document.places[path] = _place(node)
         if isinstance(kind, Either):
             kind = kind.section if isinstance(node, yaml.MappingNode) else kind.kind
         if isinstance(kind, Section):
@@ -147,33 +150,34 @@ class _Reader:
         elif isinstance(kind, Entries):
             values[name] = self._entries(node, kind, path)
         else:
-            for index, item in enumerate(node.value if _is_list(node) else ()):
-                self._place(f"{path}[{index}]", item)
+            items = node.value if isinstance(node, yaml.SequenceNode) else ()
+            for index, item in enumerate(items):
+                self._document.places[f"{path}[{index}]"] = _place(item)
             try:
                 values[name] = kind.parse(yaml_tree.plain(node))
             except UnfitError as error:
                 at = path if error.index is None else f"{path}[{error.index}]"
-                self._error(at, error.message, error.hint)
+                self._document.error(at, error.message, error.hint)
             except NotReadableError as error:
-                self._error(path, error.message)
+                self._document.error(path, error.message)
 
     def _entries(self, node: yaml.Node, kind: Entries, path: str) -> list[dict[str, object] | None]:
         """Return the entries of a list of mappings; a wrong entry is None."""
         if not isinstance(node, yaml.SequenceNode):
             hint = "begin each entry with '- '" if isinstance(node, yaml.MappingNode) else ""
-            self._error(path, f"must be a list, found {_found(node)}", hint)
+            self._document.error(path, f"must be a list, found {_found(node)}", hint)
             return []
         if not node.value and not kind.may_be_empty:
-            self._error(path, f"is empty: at least one {kind.what} is required")
+            self._document.error(path, f"is empty: at least one {kind.what} is required")
         if len(node.value) > MOST_ENTRIES:
-            self._error(path, f"has more than {MOST_ENTRIES} entries")
+            self._document.error(path, f"has more than {MOST_ENTRIES} entries")
             return []
         entries: list[dict[str, object] | None] = []
         for index, item in enumerate(node.value):
             before = len(self._document.findings)
             if _is_null(item):
-                self._place(f"{path}[{index}]", item)
-                self._error(f"{path}[{index}]", "must be a mapping, found nothing")
+                self._document.places[f"{path}[{index}]"] = _place(item)
+                self._document.error(f"{path}[{index}]", "must be a mapping, found nothing")
                 values = {}
             else:
                 values = self.section(item, kind.section, f"{path}[{index}]")
@@ -184,7 +188,7 @@ class _Reader:
     def _pairs(self, node: yaml.MappingNode, path: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
         """Return name, key and value of each pair; merged pairs (<<) yield to the mapping's own."""
         if node.tag != yaml_tree.MAP:
-            self._error(path, f"the tag {printable(node.tag, 80)} is not supported")
+            self._document.error(path, f"the tag {printable(node.tag, 80)} is not supported")
         own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
@@ -192,16 +196,17 @@ class _Reader:
                 sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
                 for source in sources:
                     if not isinstance(source, yaml.MappingNode):
-                        self.report(key, path, "<< takes a mapping, or a list of mappings")
+                        message = "<< takes a mapping, or a list of mappings"
+                        self._document.error(path, message, node=key)
                         continue
                     for name, *nodes in self._pairs(source, path):
                         merged.setdefault(name, (nodes[0], nodes[1]))
             elif not isinstance(key, yaml.ScalarNode):
-                self.report(key, path, f"a key must be a text, found {_found(key)}")
+                self._document.error(path, f"a key must be a text, found {_found(key)}", node=key)
             elif key.value in own:
                 here = f"{path}.{key.value}" if path else key.value
                 line = own[key.value][0].start_mark.line + 1
-                self.report(key, here, f"is set twice, first in line {line}")
+                self._document.error(here, f"is set twice, first in line {line}", node=key)
             else:
                 own[key.value] = (key, value)
         return [(name, *nodes) for name, nodes in (merged | own).items()]
@@ -211,44 +216,28 @@ class _Reader:
         here = f"{path}.{name}" if path else name
         for unserved, reason, hint in section.unserved:
             if unserved == name:
-                self.report(key, here, reason, hint)
+                self._document.error(here, reason, hint, key)
                 return ""
         # NVIDIA's plugin ignores case, so to ignore such a key would change what it configured.
         same = next((one.name for one in section.keys if one.name.lower() == name.lower()), "")
         has_hint = len(self._document.findings) < _MOST_HINTS  # each takes a search of all keys
         hint = key_hints.hint(name, path, section, self._root) if has_hint else ""
         if same:
-            self.report(key, here, "unknown key; upper and lower case matter", hint)
-        elif self._unknown == WARNING:
-            hint += key_hints.strict_hint(name, path)
-            self.report(key, here, "unknown key, ignored", hint, WARNING)
+            self._document.error(here, "unknown key; upper and lower case matter", hint, key)
+        elif self._strict:
+            self._document.error(here, "unknown key", hint, key)
         else:
-            self.report(key, here, "unknown key", hint)
+            self._document.warn(here, "unknown key, ignored", hint, key)
         return same
 
-    def _place(self, path: str, node: yaml.Node) -> None:
-        self._document.places[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
 
-    def _error(self, path: str, message: str, hint: str = "") -> None:
-        self._document.error(path, message, hint)
-
-    def report(
-        self, node: yaml.Node, path: str, message: str, hint: str = "", severity: str = ERROR
-    ) -> None:
-        """Add a finding at the place of a node."""
-        mark = node.start_mark
-        source = self._document.source
-        self._document.findings.append(
-            ConfigFinding(severity, path, mark.line + 1, mark.column + 1, message, hint, source)
-        )
+def _place(node: yaml.Node) -> tuple[int, int]:
+    """Return the line and the column of a node, from 1."""
+    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
 def _is_null(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
-
-
-def _is_list(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.SequenceNode)
 
 
 def _found(node: yaml.Node) -> str:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.grammar.value_kinds import (
-    ChoiceKind,
+    ChoiceList,
     Text,
     UnfitError,
     ValueKind,
@@ -20,6 +20,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 NAME = Text(r"[a-z0-9](?:[-.a-z0-9]{0,61}[a-z0-9])?", "a name of lower-case letters and digits")
@@ -88,39 +89,21 @@ class EnvironmentValue(ValueKind):
 
 
 @dataclass(frozen=True, slots=True)
-class HostPath(ValueKind):
-    """An absolute path of the host; it may have placeholders."""
+class EditPath(ValueKind):
+    """An absolute path below `root`; `check` raises UnfitError for one that is not allowed."""
+
+    check: Callable[[str], None]
+    root: str = "/"
 
     def parse(self, value: object) -> str:
         path = _absolute(value)
-        _check_placeholders(path)
+        if not path.startswith(self.root):
+            raise unfit(f"a path below {self.root.rstrip('/')}", path)
+        self.check(path)
         return path
 
     def schema(self) -> dict[str, object]:
-        return dict(_PATH_SCHEMA)
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerPath(ValueKind):
-    """An absolute path in containers, outside the directories where mounts grant devices."""
-
-    def parse(self, value: object) -> str:
-        path = _absolute(value)
-        if placeholders(path):
-            raise UnfitError(
-                f"has a placeholder, found {shown(path)}",
-                _ONLY_IN,
-            )
-        for prefix in _GRANTS:
-            if path == prefix or path.startswith(prefix + "/"):
-                raise UnfitError(
-                    f"is below {prefix}, where mounts grant devices or memory",
-                    "mount it elsewhere",
-                )
-        return path
-
-    def schema(self) -> dict[str, object]:
-        return dict(_PATH_SCHEMA)
+        return {"type": "string", "pattern": rf"^{self.root}[^\x00-\x1f\x7f]+$"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,28 +123,7 @@ class MountOptions(ValueKind):
         return _OPTIONS.schema()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNodeValue(ValueKind):
-    """The path of a device node, except NVIDIA's, which the plugin assigns itself."""
-
-    def parse(self, value: object) -> str:
-        path = _absolute(value)
-        if not path.startswith("/dev/"):
-            raise unfit("a path below /dev", path)
-        if vocabulary.is_node(path):
-            raise UnfitError(
-                f"is a device of NVIDIA's driver, found {shown(path)}",
-                "containers get it with the resource that they request",
-            )
-        _check_placeholders(path, ())
-        return path
-
-    def schema(self) -> dict[str, object]:
-        return {"type": "string", "pattern": r"^/dev/[^\x00-\x1f\x7f]+$"}
-
-
-_OPTIONS = ChoiceKind(_MOUNT_OPTIONS, may_be_empty=True)
-_PATH_SCHEMA: dict[str, object] = {"type": "string", "pattern": r"^/[^\x00-\x1f\x7f]+$"}
+_OPTIONS = ChoiceList(_MOUNT_OPTIONS, may_be_empty=True)
 
 
 def _absolute(value: object) -> str:
@@ -202,3 +164,26 @@ def _check_placeholders(
             if not known:
                 hint = _ONLY_IN
             raise UnfitError(f"{{{printable(word, 40)}}} is not a placeholder here", hint, index)
+
+
+def _check_container_path(path: str) -> None:
+    """Refuse a path in the directories where mounts grant devices, and placeholders."""
+    if placeholders(path):
+        raise UnfitError(f"has a placeholder, found {shown(path)}", _ONLY_IN)
+    for prefix in _GRANTS:
+        if path == prefix or path.startswith(prefix + "/"):
+            message = f"is below {prefix}, where mounts grant devices or memory"
+            raise UnfitError(message, "mount it elsewhere")
+
+
+def _check_device_node(path: str) -> None:
+    """Refuse NVIDIA's device nodes, which the plugin assigns itself, and placeholders."""
+    if vocabulary.is_node(path):
+        message = f"is a device of NVIDIA's driver, found {shown(path)}"
+        raise UnfitError(message, "containers get it with the resource that they request")
+    _check_placeholders(path, ())
+
+
+HOST_PATH = EditPath(_check_placeholders)
+CONTAINER_PATH = EditPath(_check_container_path)
+DEVICE_NODE = EditPath(_check_device_node, "/dev/")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The description of configuration keys: each is declared once, at its field of a dataclass.
 
-A declaration has the name in the file, the kind of value, the description, the default, and the
-option with its variables. The reader of the file, `--print-config`, `--print-schema`, the options
-of the command line and the tables of the documentation are all derived from it.
+A declaration has the kind of value, the description and the default. The names in the file, of the
+option and of its variable follow from the field's name. The reader of the file, `--print-config`,
+`--print-schema`, the options of the command line and the tables of the documentation are all
+derived from the declaration.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ Values = dict[str, Any]
 class Option:
     """An option of the command line. `key` is the path that it sets in the file, or "".
 
-    `ignored` is the reason why an option of NVIDIA's plugin has no effect here.
+    In a declaration it has only what does not follow from the field; see keys_of(). `ignored` is
+    the reason why an option of NVIDIA's plugin has no effect here.
     """
 
-    name: str  # "mig-strategy"
-    variables: tuple[str, ...]  # the first one that is set applies
+    name: str = ""  # "mig-strategy"
+    variables: tuple[str, ...] = ()  # the first one that is set applies
     kind: ValueKind = Text()
     about: str = ""
     default: str = ""  # as text, "" if there is none to show
@@ -76,16 +78,19 @@ class Key:
 
 
 def key(
-    name: str,
     kind: ValueKind | Section | Entries | Either,
     about: str,
     default: Any = MISSING,
-    option: Option | None = None,
     *,
+    name: str = "",
+    option: Option | None = None,
     required: bool = False,
     is_always_printed: bool = False,
 ) -> Any:
-    """Return the dataclass field of a key; without a default the key is required."""
+    """Return the dataclass field of a key; without a default the key is required.
+
+    `name` is the name in the file if it is not that of the field, `memory_reserve: memoryReserve`.
+    """
     has_default = default is not MISSING
     entry = Key(
         name,
@@ -99,13 +104,44 @@ def key(
     return field(default=default, metadata={"key": entry})
 
 
-def keys_of(made: type[Any]) -> tuple[Key, ...]:
-    """Return the keys that the fields of a dataclass declare."""
+def flag(
+    kind: ValueKind, about: str, default: Any, *, name: str = "", option: Option | None = None
+) -> Any:
+    """Return the dataclass field of a key with an option, which has the field's name."""
+    return key(kind, about, default, name=name, option=option or Option())
+
+
+def keys_of(made: type[Any], options: str = "", variables: str = "") -> tuple[Key, ...]:
+    """Return the keys that the fields of a dataclass declare, with their names.
+
+    The option of `poll_interval` is --poll-interval after the prefix `options`; its variable is
+    the option's name in upper case after the prefix `variables`.
+    """
     return tuple(
-        replace(one.metadata["key"], field=one.name)
+        _named(one.metadata["key"], one.name, options, variables)
         for one in fields(made)
         if "key" in one.metadata
     )
+
+
+def _named(declared: Key, field_name: str, options: str, variables: str) -> Key:
+    first, *others = field_name.split("_")
+    name = declared.name or first + "".join(map(str.capitalize, others))
+    found = replace(declared, name=name, field=field_name)
+    if found.option is None or not isinstance(found.kind, ValueKind):
+        return found
+    option_name = found.option.name or options + field_name.replace("_", "-")
+    variable = variables + option_name.upper().replace("-", "_")
+    option = replace(
+        found.option,
+        name=option_name,
+        variables=found.option.variables or (variable,),
+        kind=found.kind,
+        about=found.about,
+        default=found.default_text,
+        attribute=field_name,
+    )
+    return replace(found, option=option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +194,16 @@ class Section:
             "properties": {key.name: _key_schema(key) for key in self.keys},
         }
         return made | ({"required": required} if required else {})
+
+
+def section_of(
+    made: type[Any],
+    options: str = "",
+    variables: str = "",
+    unserved: tuple[tuple[str, str, str], ...] = (),
+) -> Section:
+    """Return the section of a dataclass; see keys_of()."""
+    return Section(made, keys_of(made, options, variables), unserved)
 
 
 @dataclass(frozen=True, slots=True)

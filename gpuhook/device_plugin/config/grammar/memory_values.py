@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.grammar.value_kinds import UnfitError, ValueKind, Whole, unfit
+from gpuhook.device_plugin.config.grammar.value_kinds import ValueKind, unfit
 from gpuhook.host.quantity import MEMORY, MEMORY_HINT, likely_unit, memory_bytes
 from gpuhook.request.memory_request import amount
 
@@ -83,17 +83,3 @@ LIMIT_OR_WORD = MemoryValue(
 )
 RESERVE = MemoryValue(MIB, why=_WHOLE_MIB, may_be_zero=True)
 UNIT = MemoryValue(MIB, why=_WHOLE_MIB, is_whole_mib=True, words=tuple(UNITS.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class Replicas(Whole):
-    """The number of containers that share a device; the hint for an amount names its key."""
-
-    def parse(self, value: object) -> int:
-        try:
-            return Whole.parse(self, value)
-        except UnfitError as error:
-            is_amount = isinstance(value, str) and not value.isdecimal()
-            if is_amount and memory_bytes(value) is not None:
-                error.hint = f"for replicas of that size write `replicas: {{memory: {value}}}`"
-            raise

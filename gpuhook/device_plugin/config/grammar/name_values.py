@@ -113,6 +113,7 @@ class Xids(ValueKind):
 
     metavar = "XID[,...]"
     is_list = True
+    has_numbers = True
 
     def parse(self, value: object) -> frozenset[int] | str:
         if self.may_be_all and value in ("all", "xids"):
@@ -128,7 +129,8 @@ class Xids(ValueKind):
         words = split(text)
         if self.may_be_all and ("all" in words or "xids" in words):
             return ALL_XIDS
-        return self.parse([_number(word) for word in words])
+        xids: frozenset[int] | str = ValueKind.parse_text(self, text)
+        return xids
 
     def well_formed(self, text: str) -> tuple[str, list[str]]:
         """Return the well-formed words of a text, and the other words."""
@@ -151,15 +153,13 @@ class Channels(ValueKind):
 
     metavar = "[0]"
     is_list = True
+    has_numbers = True
 
     def parse(self, value: object) -> tuple[int, ...]:
         if isinstance(value, list) and value in ([], [0]) and not any(v is False for v in value):
             return tuple(value)
         listed = f"[{', '.join(map(str, value))}]" if isinstance(value, list) else shown(value)
         raise UnfitError(f"must be [] or [0], found {printable(listed, 40)}")
-
-    def parse_text(self, text: str) -> tuple[int, ...]:
-        return self.parse([_number(word) for word in split(text)])
 
     def schema(self) -> dict[str, object]:
         return {"type": "array", "items": {"const": 0}, "maxItems": 1}
@@ -216,7 +216,3 @@ def _names(items: list[object]) -> tuple[str, ...]:
 
 def _is_xid(word: str) -> bool:
     return re.fullmatch(r"[0-9]{1,6}", word) is not None and int(word) > 0
-
-
-def _number(word: str) -> int | str:
-    return int(word) if re.fullmatch(r"-?[0-9]{1,9}", word) else word

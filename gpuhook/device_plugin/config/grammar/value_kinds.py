@@ -21,10 +21,10 @@ TRUE = ("1", "t", "T", "TRUE", "true", "True")
 FALSE = ("0", "f", "F", "FALSE", "false", "False")
 INFINITE = "infinite"
 SHORTEST = 0.1  # seconds; a shorter period is a busy loop
-_LIKELY_SECONDS = 3600  # a smaller number of nanoseconds is probably one of seconds
 _LONGEST = 2**63  # nanoseconds, Go's limit
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _UNITS |= {"m": 60 * 10**9, "h": 3600 * 10**9}
+_DURATION_HINT = "write it like 90s, 1m30s or 500ms; a number is nanoseconds"
 _DURATION = re.compile(r"(\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(ns|us|µs|μs|ms|s|m|h)")
 
 
@@ -61,6 +61,7 @@ class ValueKind:
 
     __slots__ = ()
     is_list = False  # several texts of a repeated option are one list
+    has_numbers = False  # also in texts
 
     @property
     def metavar(self) -> str:
@@ -73,7 +74,9 @@ class ValueKind:
 
     def parse_text(self, text: str) -> Any:
         """Return the value that Configuration has for a text; lists have commas."""
-        return self.parse(split(text) if self.is_list else text)
+        words = split(text) if self.is_list else [text]
+        data = [_number(word) for word in words] if self.has_numbers else words
+        return self.parse(data if self.is_list else data[0])
 
     def plain(self, value: Any) -> Any:
         """Return the data that a file has for a value of Configuration."""
@@ -115,11 +118,7 @@ class Text(ValueKind):
 
     pattern: str = r"[^\x00-\x1f\x7f]*"
     what: str = "a text"
-    placeholder: str = "TEXT"  # in the help
-
-    @property
-    def metavar(self) -> str:
-        return self.placeholder
+    metavar: str = "TEXT"
 
     def parse(self, value: object) -> str:
         if isinstance(value, str) and re.fullmatch(self.pattern, value):
@@ -132,20 +131,15 @@ class Text(ValueKind):
 
 BOOLEAN = Boolean()
 PATH = Text(r"/[^\x00-\x1f\x7f]*", "an absolute path", "PATH")
-FILE, DIRECTORY, NAME = (Text(placeholder=word) for word in ("FILE", "DIRECTORY", "NAME"))
+FILE, DIRECTORY, NAME = (Text(metavar=word) for word in ("FILE", "DIRECTORY", "NAME"))
 OPTIONAL_PATH = Text(r"(?:/[^\x00-\x1f\x7f]*)?", "an absolute path, or empty", "PATH")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice(ValueKind):
-    """One of some words.
-
-    `unserved` are words that NVIDIA's plugin takes and gpuhook does not implement. They are errors:
-    to ignore one would silently leave the node without a requested function.
-    """
+    """One of some words."""
 
     words: tuple[str, ...]
-    unserved: tuple[str, ...] = ()
 
     @property
     def metavar(self) -> str:
@@ -154,9 +148,6 @@ class Choice(ValueKind):
     def parse(self, value: object) -> str:
         if isinstance(value, str) and value in self.words:
             return value
-        if isinstance(value, str) and value in self.unserved:
-            hint = f"it must be {one_of(self.words)}"
-            raise UnfitError(f"{value} is not served by this version of gpuhook", hint)
         raise unfit(one_of(self.words), value)
 
     def schema(self) -> dict[str, object]:
@@ -164,7 +155,7 @@ class Choice(ValueKind):
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceKind(ValueKind):
+class ChoiceList(ValueKind):
     """One or several of some words: a word, or a list of words."""
 
     words: tuple[str, ...]
@@ -215,13 +206,14 @@ class Whole(ValueKind):
 
 
 @dataclass(frozen=True, slots=True)
-class NumberKind(ValueKind):
+class Number(ValueKind):
     """A number from `least` to `most`."""
 
     least: float
     most: float
 
     metavar = "NUMBER"
+    has_numbers = True
 
     def parse(self, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -229,9 +221,6 @@ class NumberKind(ValueKind):
         if not self.least <= value <= self.most:  # true for NaN, too
             raise unfit(f"{self.least:g} to {self.most:g}", value)
         return float(value)
-
-    def parse_text(self, text: str) -> float:
-        return self.parse(float(text) if re.fullmatch(r"\d{1,9}(\.\d{0,9})?", text) else text)
 
     def schema(self) -> dict[str, object]:
         return {"type": "number", "minimum": self.least, "maximum": self.most}
@@ -249,6 +238,7 @@ class Duration(ValueKind):
     may_be_zero: bool = False
 
     metavar = "DURATION"
+    has_numbers = True
 
     def parse(self, value: object) -> float | None:
         if value == INFINITE and self.may_be_infinite:
@@ -256,19 +246,12 @@ class Duration(ValueKind):
         nanoseconds = _nanoseconds(value)
         if nanoseconds is None or nanoseconds >= _LONGEST:
             infinite = f' or "{INFINITE}"' if self.may_be_infinite else ""
-            hint = "write it like 90s, 1m30s or 500ms; a number is nanoseconds"
-            raise unfit(f"a duration{infinite}", value, hint)
+            raise unfit(f"a duration{infinite}", value, _DURATION_HINT)
         if nanoseconds < self.shortest * 10**9 and not (self.may_be_zero and nanoseconds == 0):
-            hint = ""
-            if isinstance(value, int):
-                seconds = value if 0 < value <= _LIKELY_SECONDS else 60
-                hint = f"a number without a unit is nanoseconds: write {seconds}s"
+            hint = _DURATION_HINT if isinstance(value, int) else ""
             zero = "0, or " if self.may_be_zero else ""
             raise unfit(f"{zero}{self.shortest:g}s or longer", value, hint)
         return float(nanoseconds / 10**9)
-
-    def parse_text(self, text: str) -> float | None:
-        return self.parse(int(text) if re.fullmatch(r"\d{1,20}", text) else text)
 
     def plain(self, value: Any) -> object:
         if value is None:
@@ -286,6 +269,13 @@ class Duration(ValueKind):
 def split(text: str) -> list[str]:
     """Return the words of a text with commas between them."""
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _number(word: str) -> int | float | str:
+    """Return the number that a text is, else the text."""
+    if re.fullmatch(r"\d{1,20}", word):
+        return int(word)
+    return float(word) if re.fullmatch(r"\d{1,9}\.\d{0,9}", word) else word
 
 
 def one_of(words: tuple[str, ...]) -> str:

@@ -13,10 +13,11 @@ import yaml
 from yaml.constructor import SafeConstructor
 
 from gpuhook.errors import printable
+from gpuhook.host import bounded_yaml
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 LARGEST = 256 << 10  # bytes; a ConfigMap can have 1 MiB in all of its files
 DEEPEST = 32
@@ -50,21 +51,18 @@ class YamlBounds:
 
 def compose(content: bytes) -> yaml.Node | None:
     """Return the root node of a document, None for an empty one; raises NotReadableError."""
-    node: yaml.Node | None = _composed(content, YamlBounds(), yaml.compose)
-    return node
+    return _roots(content, YamlBounds(), lambda text: [yaml.compose(text, Loader=_Loader)])[0]
 
 
 def compose_all(content: bytes, bounds: YamlBounds) -> tuple[yaml.Node, ...]:
     """Return the root nodes of all documents that are not empty; raises NotReadableError."""
-
-    def every(text: str, Loader: type[Any]) -> tuple[yaml.Node, ...]:  # noqa: N803
-        return tuple(yaml.compose_all(text, Loader=Loader))
-
-    nodes: tuple[yaml.Node, ...] = _composed(content, bounds, every)
-    return nodes
+    roots = _roots(content, bounds, lambda text: yaml.compose_all(text, Loader=_Loader))
+    return tuple(root for root in roots if root is not None)
 
 
-def _composed(content: bytes, bounds: YamlBounds, how: Callable[..., Any]) -> Any:
+def _roots(
+    content: bytes, bounds: YamlBounds, parse: Callable[[bytes], Iterable[yaml.Node | None]]
+) -> list[yaml.Node | None]:
     if len(content) > bounds.largest:
         raise NotReadableError(f"the file is larger than {bounds.largest >> 10} KiB")
     try:
@@ -74,9 +72,12 @@ def _composed(content: bytes, bounds: YamlBounds, how: Callable[..., Any]) -> An
         raise NotReadableError("the file is not UTF-8 text", line) from error
     if text.lstrip().startswith("{"):
         text = text.replace("\t", " ")  # JSON allows tabs as indentation, and not in its strings
+    content = text.encode()
     try:
-        _measure(text, bounds)
-        return how(text, Loader=_Loader)
+        bounded_yaml.require_bounded(content, bounds.most_nodes)
+        roots = list(parse(content))
+        for root in filter(None, roots):
+            bounded_yaml.require_small(root, bounds.most_nodes, bounds.deepest)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
@@ -85,9 +86,7 @@ def _composed(content: bytes, bounds: YamlBounds, how: Callable[..., Any]) -> An
             hint = "write each named configuration as another file, or another key of the ConfigMap"
             raise NotReadableError("another document begins here", line, column, hint) from error
         raise NotReadableError(printable(problem), line, column, _hint(text, line)) from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise NotReadableError("has a character that YAML does not allow", line) from error
+    return roots
 
 
 def plain(node: yaml.Node) -> object:
@@ -123,58 +122,6 @@ def _scalar(node: yaml.ScalarNode) -> object:
     except (ValueError, ArithmeticError, IndexError):
         return text  # !!int "", or more digits than Python converts
     return text
-
-
-class _Measure:
-    """The size and depth of a document with expanded aliases."""
-
-    def __init__(self, bounds: YamlBounds) -> None:
-        self.bounds = bounds
-        self.nodes = 0
-        self.open: list[tuple[str | None, int]] = []  # anchor, nodes before it
-        self.sizes: dict[str, int | None] = {}  # by anchor; None until its node ends
-
-    def take(self, event: yaml.Event) -> None:
-        """Add one event; raises NotReadableError above a limit."""
-        if isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
-            anchor, before = self.open.pop()
-            if anchor is not None:
-                self.sizes[anchor] = self.nodes - before
-            return
-        if isinstance(event, yaml.AliasEvent):
-            size = self.sizes.get(event.anchor or "", 1)  # the composer reports an unknown one
-            if size is None:
-                raise _at(event, f"*{printable(event.anchor, 80)} contains itself")
-            self.nodes += size
-        elif isinstance(event, yaml.NodeEvent):
-            self._begin(event)
-        if self.nodes > self.bounds.most_nodes:
-            most = self.bounds.most_nodes
-            raise _at(event, f"has more than {most} values with expanded aliases")
-
-    def _begin(self, event: yaml.NodeEvent) -> None:
-        self.nodes += 1
-        if isinstance(event, yaml.CollectionStartEvent):
-            self.open.append((event.anchor, self.nodes - 1))
-            if event.anchor is not None:
-                self.sizes[event.anchor] = None
-            if len(self.open) > self.bounds.deepest:
-                raise _at(event, f"is nested more than {self.bounds.deepest} levels deep")
-        elif event.anchor is not None:
-            self.sizes[event.anchor] = 1
-
-
-def _measure(text: str, bounds: YamlBounds) -> None:
-    """Raise NotReadableError for a text that is too deep or too large."""
-    measure = _Measure(bounds)
-    for event in yaml.parse(text, Loader=_Loader):
-        measure.take(event)
-
-
-def _at(event: yaml.Event, message: str) -> NotReadableError:
-    mark = event.start_mark
-    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-    return NotReadableError(message, line, column)
 
 
 def _hint(text: str, line: int) -> str:

@@ -19,6 +19,7 @@ from gpuhook.device_plugin.config.configuration import (
 from gpuhook.device_plugin.config.gpuhook_section import Health, Metrics, Own
 from gpuhook.device_plugin.config.grammar import yaml_tree
 from gpuhook.device_plugin.config.sharing_section import SharedResource, Sharing
+from gpuhook.host import bounded_yaml
 from tests.unit.config_texts import ENTRY, HERE, good, lines, one, parsed, sharing
 
 # The ConfigMap's text as the seed's blog post has it, with the indentation that its page lost.
@@ -192,7 +193,7 @@ def test_every_key_reaches_the_configuration() -> None:
                 frozenset({13}),
                 frozenset({31}),
                 ask_driver=False,
-                poll_seconds=90.0,
+                poll_interval=90.0,
             ),
             metrics=Metrics(""),
         ),
@@ -460,21 +461,12 @@ TABLE: dict[str, tuple[str, list[str]]] = {
             )
         ],
     ),
-    "a Pod": (
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n",
-        [
-            (
-                "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> "
-                "use the file that begins with `version: v1`"
-            )
-        ],
-    ),
     "a ConfigMap": (
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
         [
             (
                 "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> "
-                "use the text below `data` of the ConfigMap"
+                "use the text of a configuration below `data` of a ConfigMap"
             )
         ],
     ),
@@ -502,8 +494,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "1:1: error: default: is a text of several lines, like the data of a "
-                "ConfigMap -> use only that text, without `default:` and without "
-                "indentation"
+                "ConfigMap -> use only that text, without indentation"
             )
         ],
     ),
@@ -530,7 +521,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "1:34: error: gpuhook.health.pollInterval: must be 0.1s or longer, found 60 "
-                "-> a number without a unit is nanoseconds: write 60s"
+                "-> write it like 90s, 1m30s or 500ms; a number is nanoseconds"
             )
         ],
     ),
@@ -911,18 +902,19 @@ BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
 HOSTILE = [
-    (BOMB.encode(), 5, "has more than 20000 values with expanded aliases"),
-    (b"flags: &f {plugin: *f}", 1, "*f contains itself"),
-    (b"[" * 200_000, 1, "is nested more than 32 levels deep"),
-    (b"{a: " * 50_000, 1, "is nested more than 32 levels deep"),
-    (b"- " * 100_000, 1, "is nested more than 32 levels deep"),
+    (BOMB.encode(), 5, "it stands for more than 20000 values"),
+    (b"flags: &f {plugin: *f}", 1, "a value contains itself"),
+    (b"[" * 200_000, 1, "it is nested too deeply"),
+    (b"[" * 40 + b"]" * 40, 1, "it is nested too deeply"),
+    (b"{a: " * 50_000, 1, "it is nested too deeply"),
+    (b"- " * 100_000, 1, "it is nested too deeply"),
     (b"a: 1\n" * 60_000, 1, "the file is larger than 256 KiB"),
     (b"x" * 10_000_000, 1, "the file is larger than 256 KiB"),
-    (b"- a\n" * 30_000, 20_000, "has more than 20000 values with expanded aliases"),
+    (b"- a\n" * 30_000, 20_000, "it stands for more than 20000 values"),
     (b"a: *b", 1, "found undefined alias"),
     (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
     (b"version: v1\nflags: \xff\n", 2, "the file is not UTF-8 text"),
-    (b"version: v1\nflags: \x00\n", 2, "has a character that YAML does not allow"),
+    (b"version: v1\nflags: \x00\n", 2, "it has a character that YAML does not allow"),
 ]
 
 
@@ -935,7 +927,8 @@ def test_hostile_files_are_one_finding(
     if loader == "Python":
         import yaml
 
-        monkeypatch.setattr(yaml_tree, "_Loader", yaml.SafeLoader)
+        for module in (yaml_tree, bounded_yaml):
+            monkeypatch.setattr(module, "_Loader", yaml.SafeLoader)
     reading = read(content, HERE)
     (found,) = reading.findings
     assert (found.severity, found.line) == ("error", line)

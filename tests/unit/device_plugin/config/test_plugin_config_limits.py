@@ -203,7 +203,7 @@ TOLD = [
         one("name: gpu, replicas: 2, ^memroy: fair"),
         (
             "warning: sharing.timeSlicing.resources[0].memroy: unknown key, ignored -> did you "
-            "mean sharing.timeSlicing.resources[0].memory? (--strict-config refuses unknown keys)"
+            "mean sharing.timeSlicing.resources[0].memory?"
         ),
     ),
     (

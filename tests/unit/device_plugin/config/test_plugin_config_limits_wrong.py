@@ -171,8 +171,8 @@ WRONG = {
         "gpuhook: {guard: {action: kill, grace: ^10}}\n"
         + one("name: gpu, replicas: 2, memory: fair"),
         (
-            "error: gpuhook.guard.grace: must be 0, or 1s or longer, found 10 -> a number without "
-            "a unit is nanoseconds: write 10s"
+            "error: gpuhook.guard.grace: must be 0, or 1s or longer, found 10 -> write it like "
+            "90s, 1m30s or 500ms; a number is nanoseconds"
         ),
     ),
     "a grace of less than a look": (
@@ -204,7 +204,7 @@ WRONG = {
         one("name: gpu, replicas: ^4Gi"),
         (
             "error: sharing.timeSlicing.resources[0].replicas: must be an integer, found "
-            'the text "4Gi" -> for replicas of that size write `replicas: {memory: 4Gi}`'
+            'the text "4Gi"'
         ),
     ),
     "replicas of units": (

@@ -17,7 +17,7 @@ from gpuhook.device_plugin.config.grammar.name_values import (
 from gpuhook.device_plugin.config.grammar.value_kinds import (
     PATH,
     Boolean,
-    ChoiceKind,
+    ChoiceList,
     Duration,
     UnfitError,
     ValueKind,
@@ -107,7 +107,7 @@ def test_what_is_no_quantity(value: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        (ChoiceKind(("a", "b")), " b, a,b", ("b", "a")),
+        (ChoiceList(("a", "b")), " b, a,b", ("b", "a")),
         (Xids(), "79, 48", frozenset({79, 48})),
         (Xids(may_be_all=True), "79,xids", "all"),
         (Channels(), "0", (0,)),
@@ -127,8 +127,8 @@ def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) ->
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (ChoiceKind(("a", "b")), ""),
-        (ChoiceKind(("a", "b")), "a,c"),
+        (ChoiceList(("a", "b")), ""),
+        (ChoiceList(("a", "b")), "a,c"),
         (Xids(), "all"),
         (Xids(), "0"),
         (Channels(), "1"),

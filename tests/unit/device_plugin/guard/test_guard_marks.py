@@ -17,7 +17,7 @@ from gpuhook.device_plugin.guard.guard_marks import GuardWatching
 from gpuhook.device_plugin.guard.guard_policy import FAILED, TERM, GuardMark, Sent
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.memory_limits import guard_state
-from gpuhook.memory_limits.guard_state import Done, Over, Watched
+from gpuhook.memory_limits.guard_state import Watched
 
 MIB = 1 << 20
 GPU = "GPU-1"
@@ -41,7 +41,8 @@ def test_who_is_watched() -> None:
     sent = (Sent(7, 70, TERM, 5.0), Sent(8, 80, FAILED, 6.0))
     above = GuardMark(WEB, 150 * MIB, 100.0, sent=sent)
     guard_marks.write([above], GuardWatching(KILL, (WEB, GUESSED)))
-    over = Over(150 * MIB, 100.0, (Done(TERM, 7, 5.0), Done("", 8, 6.0)))
+    done = [{"signal": TERM, "pid": 7, "at": 5.0}, {"signal": None, "pid": 8, "at": 6.0}]
+    over = {"used": 150 * MIB, "since": 100.0, "done": done}
     assert guard_state.watched() == {
         ("web", GPU): Watched(100 * MIB, KILL, over),
         ("guessed", GPU): Watched(100 * MIB, REPORT),  # whose it is, is not sure: nothing is ended
