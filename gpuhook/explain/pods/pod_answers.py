@@ -27,7 +27,7 @@ from gpuhook.host.suggestion import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
@@ -65,31 +65,14 @@ class Allocated:
         return tuple(unit for answer in self.answers for unit in answer.units)
 
 
-def allocated(
-    asked: PodRequest,
-    node: Node,
-    configuration: Configuration,
-    *,
-    taken: Collection[str] = (),
-    unenforced: tuple[str, str] = ("", ""),
-) -> Allocated:
-    """Return the allocation of one container on `node`; the units `taken` are not free.
-
-    `unenforced` is as in plugin_offer(). Raises what offer.resources.offered() raises for a
-    configuration that does not fit the node.
-    """
-    return _Pod(plugin_offer(node, configuration, unenforced), taken).container(asked)
-
-
 def of_pods(
-    asked: Sequence[PodRequest],
-    node: Node,
-    configuration: Configuration,
-    *,
-    unenforced: tuple[str, str] = ("", ""),
+    asked: Sequence[PodRequest], node: Node, configuration: Configuration
 ) -> tuple[Allocated, ...]:
-    """Return the allocation of each container, with each pod alone on the node; see allocated()."""
-    offered = plugin_offer(node, configuration, unenforced)
+    """Return the allocation of each container, with each pod alone on the node.
+
+    Raises what offer.resources.offered() raises for a configuration that does not fit the node.
+    """
+    offered = plugin_offer(node, configuration)
     pods: dict[tuple[str, str, str], _Pod] = {}
     found = []
     for one in asked:
@@ -101,9 +84,9 @@ def of_pods(
 class _Pod:
     """The units that the containers of one pod have got so far."""
 
-    def __init__(self, offered: PluginOffer, taken: Collection[str] = ()) -> None:
+    def __init__(self, offered: PluginOffer) -> None:
         self._offered = offered
-        self._taken = set(taken)
+        self._taken: set[str] = set()
         self._reusable: dict[str, list[str]] = {}  # of init containers, by resource
 
     def container(self, asked: PodRequest) -> Allocated:

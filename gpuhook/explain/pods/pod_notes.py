@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import EPHEMERAL, INIT, SIDECAR
-from gpuhook.explain.pods.pod_rules import RUNTIME_CLASSES
 from gpuhook.host.suggestion import nearest
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 _DEVICES = VOCABULARY.devices_env
 _CDI_PREFIX = "cdi.k8s.io/"
+_RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "gpuhook")
 # Images that are probably built on NVIDIA's CUDA images.
 _CUDA = re.compile(r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm", re.IGNORECASE)
 
@@ -48,7 +48,7 @@ def pod_totals(pod: Iterable[PodRequest]) -> PodTotals:
     return PodTotals(alone, together)
 
 
-def pod_notes(asked: PodRequest, pod: PodTotals, *, classes_known: bool) -> Iterator[str]:
+def pod_notes(asked: PodRequest, pod: PodTotals) -> Iterator[str]:
     """Yield the notes on one of the containers of a pod."""
     yield from _variable_notes(asked)
     for name in sorted(asked.annotations):
@@ -77,7 +77,7 @@ def pod_notes(asked: PodRequest, pod: PodTotals, *, classes_known: bool) -> Iter
             "serves them, not the device plugin"
         )
     if asked.gpus:
-        yield from _gpu_notes(asked, classes_known=classes_known)
+        yield from _gpu_notes(asked)
         yield from _total_notes(asked, pod)
 
 
@@ -97,14 +97,14 @@ def _variable_notes(asked: PodRequest) -> Iterator[str]:
         )
 
 
-def _gpu_notes(asked: PodRequest, *, classes_known: bool) -> Iterator[str]:
+def _gpu_notes(asked: PodRequest) -> Iterator[str]:
     if asked.runtime_class is None:
         yield (
             "no runtimeClassName: the container gets the GPU only if the node's default runtime "
             "adds GPUs, or the plugin's list strategy is cdi-cri or host-files"
         )
-    elif not classes_known and asked.runtime_class not in RUNTIME_CLASSES:
-        like = nearest(asked.runtime_class, RUNTIME_CLASSES)
+    elif asked.runtime_class not in _RUNTIME_CLASSES:
+        like = nearest(asked.runtime_class, _RUNTIME_CLASSES)
         meant = f"; did you mean {like}?" if like else ""
         yield (
             f"runtimeClassName {asked.runtime_class}: not checked whether the cluster has it "
