@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.simulate import SimulatedAnswer
-    from gpuhook.explain.trace.outcome import Outcome
     from gpuhook.request.resolve import Grant
 
 SCHEMA = "gpuhook/explain/v1"
@@ -63,10 +62,12 @@ def _node(target: ExplainedNode) -> dict[str, Any]:
 
 def is_well(document: dict[str, Any]) -> bool:
     """Return whether all containers of a document start."""
-    return all(outcome.is_well(container["result"]) for container in document["containers"])
+    return all(one["result"] not in outcome.NOT_STARTED for one in document["containers"])
 
 
-def _container(answer: SimulatedAnswer, end: Outcome, target: ExplainedNode) -> dict[str, Any]:
+def _container(
+    answer: SimulatedAnswer, end: dict[str, Any], target: ExplainedNode
+) -> dict[str, Any]:
     found = _resolution(answer, target.context)
     question, sharing = answer.question, _sharing(answer, found, target)
     return {
@@ -74,7 +75,7 @@ def _container(answer: SimulatedAnswer, end: Outcome, target: ExplainedNode) -> 
         "where": question.where,
         "notes": _notes(answer, found, target),
         "pod": manifest_questions.document(question),
-        **outcome.document(end),
+        **end,
         "gpus": sharing_trace.described(sharing.gpus, target.facts),
         "sources": list(simulate.sources(answer.verdict, answer.fault)),
         "extras": found.extras,

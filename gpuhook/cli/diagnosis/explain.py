@@ -164,7 +164,7 @@ def explain(
         for line in lines:
             click.echo(line)
     else:
-        _print(document, [_pod(one, is_wide=output == WIDE) for one in asked], form)
+        _print(document, form)
     ctx.exit(0 if explain_document.is_well(document) else 1)
 
 
@@ -224,21 +224,12 @@ def _explained_node(ctx: click.Context, node: dict[str, Any]) -> ExplainedNode:
     return node_context.this_node(chosen, failure, load)
 
 
-def _pod(asked: Question, *, is_wide: bool) -> list[str]:
-    """Return the lines on the manifest of a pod, [] for other questions."""
-    if asked.asked is None:
-        return []
-    from gpuhook.explain.text import pod_text  # it loads the code for manifests
-
-    return pod_text.lines(asked.asked, asked.allocated, is_wide=is_wide)
-
-
-def _print(document: dict[str, Any], pods: list[list[str]], output: str) -> None:
+def _print(document: dict[str, Any], output: str) -> None:
     if output == DOT:
         for line in explain_graph.lines(document):
             click.echo(line)
     elif output in (TEXT, WIDE):
-        for line in explain_text.lines(document, pods, is_wide=output == WIDE):
+        for line in explain_text.lines(document, is_wide=output == WIDE):
             click.echo(line)
     else:
         console.document(document, output)

@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from gpuhook.entry.create import WRAPPER
 from gpuhook.request.memory_request import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-WRAPPER = "wrapper"
 _BY = {
     "name": "by that name",
     "alias": "another name of the same device",

@@ -7,7 +7,6 @@ others from starting too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.entry.create import ENGINE, WRAPPER
@@ -18,7 +17,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from gpuhook.explain.simulate import SimulatedAnswer
 
@@ -27,7 +26,17 @@ REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
 LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
 _HOOK = "hook"  # refuses a container that the runtime does not see
-_BAD = (REFUSED, manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED)
+NOT_STARTED = (REFUSED, manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED)
+SENTENCES = {
+    GETS: "it gets these",
+    FILES_ONLY: "it gets the driver's files, and no GPU",
+    STARTS_WITHOUT: "it starts without a GPU",
+    REFUSED: "it does not start",
+    NOTHING: "it requests nothing, and gets nothing",
+    UNKNOWN: "its GPUs are unknown here",
+    manifest_questions.NOT_CREATED: "Kubernetes does not create it",
+    manifest_questions.NEVER_SCHEDULED: "Kubernetes never schedules it",
+}
 _NOTES = {
     WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
     ENGINE: "the engine has applied a CDI spec of gpuhook; gpuhook-runtime checks it and writes"
@@ -49,31 +58,17 @@ _GIVEN_BY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result, one of the words above.
+def outcomes(answers: Sequence[SimulatedAnswer]) -> list[dict[str, Any]]:
+    """Return the outcome of each container: its `result`, one of SENTENCES, and `because_of`.
 
     `because_of` are containers of the same pod whose faults prevent this one from starting.
     """
-
-    result: str
-    because_of: tuple[str, ...] = ()
-
-
-def outcomes(found: Iterable[SimulatedAnswer]) -> list[Outcome]:
-    """Return the outcome of each container."""
-    answers = list(found)
     objected: dict[tuple[str, str, str], dict[str, str]] = {}
     for answer in answers:
         asked, word = answer.question.asked, manifest_questions.outcome(answer.question)
         if asked is not None and word:
             objected.setdefault(_pod(answer), {})[asked.container] = word
     return [_outcome(answer, objected.get(_pod(answer), {})) for answer in answers]
-
-
-def is_well(result: str) -> bool:
-    """Return whether a container with this result starts."""
-    return result not in _BAD
 
 
 def route(answer: SimulatedAnswer) -> dict[str, str]:
@@ -93,13 +88,13 @@ def _pod(answer: SimulatedAnswer) -> tuple[str, str, str]:
     return (asked.namespace, asked.workload, asked.pod) if asked else ("", "", "")
 
 
-def _outcome(answer: SimulatedAnswer, objected: dict[str, str]) -> Outcome:
+def _outcome(answer: SimulatedAnswer, objected: dict[str, str]) -> dict[str, Any]:
     asked = answer.question.asked
     for word in (manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED):
         others = [name for name, one in objected.items() if one == word]
         if asked is not None and others:
-            return Outcome(word, () if asked.container in others else tuple(others))
-    return Outcome(_own_result(answer))
+            return {"result": word, "because_of": [] if asked.container in others else others}
+    return {"result": _own_result(answer), "because_of": []}
 
 
 def _own_result(answer: SimulatedAnswer) -> str:
@@ -126,8 +121,3 @@ def _other_route(answer: SimulatedAnswer) -> str:
         is_void = parse.environment(answer.before).get(vocabulary.VOCABULARY.devices_env) == "void"
         return _GIVEN_BY.get(answer.held.given_by, CDI if is_void else UNKNOWN_ROUTE)
     return DEVICE_PLUGIN if manifest_questions.is_complete(answer.question) else NONE
-
-
-def document(outcome: Outcome) -> dict[str, Any]:
-    """Return the outcome as the document has it."""
-    return {"result": outcome.result, "because_of": list(outcome.because_of)}
