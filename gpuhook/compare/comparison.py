@@ -18,6 +18,7 @@ from gpuhook.compare import (
 from gpuhook.compare.mount_items import ContainerMounts
 from gpuhook.containers.hot import ledger
 from gpuhook.inspect import inspection
+from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -108,7 +109,7 @@ def _items(
 ) -> list[Item]:
     held, spec = target.held, target.spec
     mounts = ContainerMounts(held, spec, facts["mounts"], by)
-    env = original_request.variables(spec) if spec else held.process.environment()
+    env = parse.variables(spec) if spec else held.process.environment()
     return [
         *node_items.items(held, spec, facts["nodes"], by, expected),
         *mounts.items(expected),

@@ -205,12 +205,14 @@ def _requirements(
 
 def _changes(answer: SimulatedAnswer) -> dict[str, Any]:
     before, after = answer.before, answer.after
-    old, new = _env(before), _env(after)
+    old, new = parse.variables(before), parse.variables(after)
     return {
         "env": [entry for entry in new if entry not in old],
         "env_replaced": [entry for entry in old if entry not in new],
         "nodes": [
-            path for path in _paths(after, "devices") if path not in _paths(before, "devices")
+            path
+            for path in oci_spec.device_paths(after)
+            if path not in oci_spec.device_paths(before)
         ],
         "mounts": [path for path in _mounts(after) if path not in _mounts(before)],
         "hooks": [one for one in _hooks(after) if one not in _hooks(before)],
@@ -218,19 +220,6 @@ def _changes(answer: SimulatedAnswer) -> dict[str, Any]:
         "root": [change.describe() for change in answer.changes] if not answer.fault else [],
         "root_is_known": answer.question.has_root,
     }
-
-
-def _env(spec: dict[str, Any]) -> list[str]:
-    process = spec.get("process")
-    env = process.get("env") if isinstance(process, dict) else None
-    return [one for one in env if isinstance(one, str)] if isinstance(env, list) else []
-
-
-def _paths(spec: dict[str, Any], key: str) -> list[str]:
-    linux = spec.get("linux")
-    held = linux.get(key) if isinstance(linux, dict) else None
-    found = held if isinstance(held, list) else []
-    return [str(one.get("path")) for one in found if isinstance(one, dict)]
 
 
 def _mounts(spec: dict[str, Any]) -> list[str]:

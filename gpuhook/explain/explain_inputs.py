@@ -40,11 +40,6 @@ def bundle_question(path: str) -> Question:
     )
 
 
-def file_questions(path: str) -> list[Question]:
-    """Return the questions of a file; see text_questions(). Raises GH1316 and OSError too."""
-    return text_questions(documents.read(path), path)
-
-
 def text_questions(raw: bytes, where: str) -> list[Question]:
     """Return the questions of a config.json, an image's configuration, or manifests of pods.
 
@@ -163,7 +158,7 @@ def named_questions(text: str, state_roots: Sequence[str] = ()) -> list[Question
     if os.path.isdir(text):
         return [bundle_question(text)]
     if is_present(text):
-        return file_questions(text)
+        return text_questions(documents.read(text), text)
     try:
         return [container_question(text, state_roots)]
     except GpuhookError as error:

@@ -75,7 +75,7 @@ def simulate(question: Question, target: ExplainedNode) -> SimulatedAnswer:
     before = copy.deepcopy(question.spec)
     asked = copy.deepcopy(question.spec)
     change_record.take_back(asked)
-    logged = len(target.log.warnings)
+    logged = len(target.context.log.warnings)
     after, edited, changes, trouble = _edited(question, target)
     trouble = trouble or _refused_by_hook(question, asked, target)
     return SimulatedAnswer(
@@ -86,7 +86,7 @@ def simulate(question: Question, target: ExplainedNode) -> SimulatedAnswer:
         edited=edited,
         verdict=_verdict(asked, target),
         changes=tuple(changes),
-        warnings=tuple(target.log.warnings[logged:]),
+        warnings=tuple(target.context.log.warnings[logged:]),
         fault=trouble,
         held=None if trouble or edited.route == WRAPPER else _held_devices(question, target),
     )

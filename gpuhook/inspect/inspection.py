@@ -14,6 +14,7 @@ from gpuhook.host.hot import state
 from gpuhook.inspect.loader_view import LoaderView
 from gpuhook.loader import ld_so_conf
 from gpuhook.loader.library_directory import is_library
+from gpuhook.request import parse
 from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.devices import stale_nodes
 from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
@@ -64,7 +65,7 @@ def inspect_container(
         "memory": memory or [],
         "env": {
             "process": _variables(live.process.environment()),
-            "config": _variables(_config_variables(spec)),
+            "config": _variables(parse.variables(spec)),
         },
         "ledger": entry or None,
         "findings": [],
@@ -276,12 +277,6 @@ def _identity(live: Live, path: str) -> tuple[int, int] | None:
 
 def _stem(path: str) -> str:
     return os.path.basename(path).partition(".so")[0]
-
-
-def _config_variables(spec: dict[str, Any]) -> list[str]:
-    process = spec.get("process")
-    env = process.get("env") if isinstance(process, dict) else None
-    return [entry for entry in env if isinstance(entry, str)] if isinstance(env, list) else []
 
 
 def _variables(env: list[str]) -> list[str]:

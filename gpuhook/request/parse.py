@@ -113,19 +113,23 @@ class Source:
         return self.kind not in (ENV, IMAGE) or not _IMAGE_WORDS.issuperset(self.names)
 
 
+def variables(spec: dict[str, Any]) -> list[str]:
+    """Return the entries of `process.env`, "NAME=value", without those that are not strings."""
+    process = spec.get("process")
+    entries = _items(process.get("env") if isinstance(process, dict) else None)
+    return [entry for entry in entries if isinstance(entry, str)]
+
+
 def environment(spec: dict[str, Any]) -> dict[str, str]:
     """Return the variables of `process.env`; of duplicates the last wins, as in the container.
 
     Entries without '=' are left out (they remain in config.json).
     """
-    process = spec.get("process")
-    entries = process.get("env") if isinstance(process, dict) else None
     found = {}
-    for entry in _items(entries):
-        if isinstance(entry, str):
-            name, equals, value = entry.partition("=")
-            if equals:
-                found[name] = value
+    for entry in variables(spec):
+        name, equals, value = entry.partition("=")
+        if equals:
+            found[name] = value
     return found
 
 
@@ -157,11 +161,7 @@ def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
 
 
 def _has_variable(spec: dict[str, Any], starts: tuple[str, ...]) -> bool:
-    process = spec.get("process")
-    for entry in _items(process.get("env") if isinstance(process, dict) else None):
-        if isinstance(entry, str) and entry.startswith(starts):
-            return True
-    return False
+    return any(entry.startswith(starts) for entry in variables(spec))
 
 
 def names_of(text: str, where: str) -> list[str]:

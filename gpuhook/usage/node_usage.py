@@ -73,7 +73,7 @@ def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
     entries = [entry for entry in living if ledger.is_holder(entry)]
     warned = {entry["id"]: entry for entry in living if not ledger.is_holder(entry)}
     members = gpu_processes.Members(running, (entry["id"] for entry in entries))
-    devices = driver.devices or known_devices.noted()
+    devices = driver.devices or known_devices.of_node(known_devices.recorded_node())
     users = gpu_processes.attribute(devices, members)
     by_node = known_devices.by_node(devices, node_json.uuids())
     for entry in entries:

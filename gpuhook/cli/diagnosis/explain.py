@@ -239,5 +239,5 @@ def _print_code(document: dict[str, Any], output: str) -> None:
     if output not in (TEXT, WIDE):
         console.document(document, output)
         return
-    for line in explain_text.code_lines(document):
+    for line in error_codes.lines(document):
         click.echo(line)

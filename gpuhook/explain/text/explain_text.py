@@ -10,7 +10,6 @@ from typing import Any
 
 from gpuhook.entry.create import WRAPPER
 from gpuhook.errors import printable
-from gpuhook.errors.catalogue import with_angle_brackets
 from gpuhook.explain.manifest_questions import NEVER_SCHEDULED, NOT_CREATED
 from gpuhook.explain.question import CONTAINER
 from gpuhook.explain.text import explain_sections as sections
@@ -52,31 +51,6 @@ def lines(document: dict[str, Any], *, is_wide: bool = False) -> Iterator[str]:
     for container in containers:
         for line in _container(container, common, is_wide=is_wide):
             yield printable(line, _MAX_LINE)
-
-
-def code_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines on an error code; <names> are placeholders for the facts of a case."""
-    if "reason" in document:
-        yield from _retired_code(document)
-        return
-    hint = with_angle_brackets(document["hint"])
-    yield f"{document['code']}: {with_angle_brackets(document['message'])}"
-    yield f"({document['kind']})"
-    if not hint.startswith("<"):
-        yield f"hint: {hint}"
-    for title in ("cause", "cure", "example"):
-        if not document[title]:
-            continue
-        yield ""
-        yield title.capitalize()
-        yield from (f"  {line}".rstrip() for line in document[title].splitlines())
-
-
-def _retired_code(document: dict[str, Any]) -> Iterator[str]:
-    yield f"{document['code']}: no longer used"
-    yield f"reason: {document['reason']}"
-    if document["replacement"]:
-        yield f"replaced by: {document['replacement']}"
 
 
 def _common(containers: list[dict[str, Any]]) -> list[str]:

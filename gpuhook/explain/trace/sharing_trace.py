@@ -109,7 +109,7 @@ def held_devices(answer: SimulatedAnswer, node: Node | None) -> list[str]:
     """Return the GPUs and instances of a running container by UUID, else by device node."""
     if answer.held is None:
         return []
-    by_node = usage_devices.by_node(usage_devices.of_node(node) if node else (), node_json.uuids())
+    by_node = usage_devices.by_node(usage_devices.of_node(node), node_json.uuids())
     known = [by_node[path] for path in answer.held.nodes if path in by_node]
     return list(dict.fromkeys(known or answer.held.nodes))
 
