@@ -37,7 +37,7 @@ _LIVE_ROUTES = ("prestart", "attach")  # in the ledger
 
 @dataclass(slots=True)
 class Comparison:
-    """The items of a container, what added its GPUs (injector.GIVERS), and its request."""
+    """The items of a container, what added its GPUs (injector.py), and its request."""
 
     container: dict[str, Any]
     given_by: str

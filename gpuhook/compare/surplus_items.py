@@ -15,6 +15,7 @@ import time
 from posixpath import basename, dirname
 
 from gpuhook.compare import compare_item, injector, known_differences, loader_items
+from gpuhook.usage import injection_route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def items(
 def named(spec: dict[str, Any]) -> list[str]:
     """Return the paths of the links that the hooks of a config.json create."""
     found = []
-    for hook in injector.hooks(spec, "createContainer"):
+    for hook in injection_route.hooks(spec, "createContainer"):
         args = hook.get("args")
         words = [word for word in args if isinstance(word, str)] if isinstance(args, list) else []
         values = [after for word, after in zip(words, words[1:], strict=False) if word == _LINK]

@@ -8,16 +8,16 @@ answer.
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gpuhook.apply.spec import change_record
 from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import worker_pool
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot import files
-from gpuhook.host.worker import NoAnswerError, Worker
+from gpuhook.host.worker import NoAnswerError
 from gpuhook.inspect import device_differences, inspection
 from gpuhook.live import container_worker, remote_mounts, repair
 from gpuhook.node import spec_node
@@ -39,7 +39,6 @@ _PATIENCE = 5.0  # seconds for one container
 _AT_ONCE = min(4, os.cpu_count() or 1)
 _GAVE_UP = 4  # containers that do not answer, after which the rest is skipped
 _OURS = ("gpuhook-prestart", "gpuhook-hook")
-_CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _OF_CONTAINERS = "GH17"  # the block of faults of live containers
 _DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
 
@@ -56,80 +55,46 @@ def inspect_all(state_roots: Sequence[str] = ()) -> dict[str, Any]:
     """
     living, broken = find.everything(state_roots)
     mine = [found for found in living if found.is_ours]
-    documents, trouble = _each(mine)
+    documents: list[dict[str, Any]] = []
+    trouble: list[dict[str, str]] = []
+    read = partial(_read, _context())
+    answers = worker_pool.each(read, mine, _PATIENCE, _AT_ONCE)
+    late, skipped = 0, mine[:0]
+    for number, (found, answer) in enumerate(answers, 1):
+        if isinstance(answer, NoAnswerError):
+            error = container_worker.no_answer(found.id, answer, _PATIENCE)
+            trouble.append(_trouble(found.id, error))
+            late += 1
+            if late == _GAVE_UP:
+                skipped = mine[number:]
+                break
+        elif isinstance(answer, GpuhookError):
+            trouble.append(_trouble(found.id, answer))
+        elif answer:
+            documents.append(answer)
+    trouble += [
+        _trouble(found.id, fault("GH1904", container=found.id, count=late)) for found in skipped
+    ]
     trouble += [_trouble(os.path.basename(where), error) for where, error in broken.items()]
     return {"looked_at": len(mine), "containers": documents, "trouble": trouble}
 
 
-def _each(living: list[Found]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Read all containers, several at a time, and return the results in the order of `living`.
-
-    If a child process hangs, other processes read its remaining containers. All processes are
-    started before the threads that wait for them.
-    """
-    found: dict[int, dict[str, Any]] = {}
-    trouble: dict[int, GpuhookError] = {}
-    rest, late = list(range(len(living))), 0
-    while rest and late < _GAVE_UP:
-        parts = [part for part in (rest[start::_AT_ONCE] for start in range(_AT_ONCE)) if part]
-        turns = [_Turn(living, part) for part in parts]
-        with ThreadPoolExecutor(len(turns)) as threads:
-            list(threads.map(_Turn.run, turns))
-        rest = sorted(number for turn in turns for number in turn.rest)
-        late += sum(turn.is_late for turn in turns)
-        for turn in turns:
-            found |= turn.found
-            trouble |= turn.trouble
-    for number in rest:
-        trouble[number] = fault("GH1904", container=living[number].id, count=late)
-    wrong = [_trouble(living[number].id, trouble[number]) for number in sorted(trouble)]
-    return [found[number] for number in sorted(found) if found[number]], wrong
+def _context() -> PlanContext | None:
+    """Return the context of plans on this node; installation.settings reports broken settings."""
+    try:
+        return spec_node.context_of_node()
+    except GpuhookError:
+        return None
 
 
-class _Turn:
-    """Some of the containers, read one after the other until one does not answer."""
-
-    def __init__(self, living: list[Found], numbers: list[int]) -> None:
-        self._living = living
-        self.rest = numbers
-        self.found: dict[int, dict[str, Any]] = {}
-        self.trouble: dict[int, GpuhookError] = {}
-        self.is_late = False
-        self._reader = Worker(lambda: _ContainerReader(living), _PATIENCE)
-
-    def run(self) -> None:
-        """Read the containers and end the child process."""
-        with self._reader as reader:
-            while self.rest and not self.is_late:
-                number, self.rest = self.rest[0], self.rest[1:]
-                try:
-                    self.found[number] = reader.call("read", number)
-                except GpuhookError as error:
-                    if error.code not in running_container.GONE:
-                        self.trouble[number] = error
-                except NoAnswerError as error:
-                    self.is_late = True
-                    identity = self._living[number].id
-                    self.trouble[number] = container_worker.no_answer(identity, error, _PATIENCE)
-
-
-class _ContainerReader:
-    """Reads one container after the other, in the child process."""
-
-    def __init__(self, living: list[Found]) -> None:
-        self._living = living
-        self._context: PlanContext | None = None
-        with suppress(GpuhookError):  # installation.settings reports broken settings
-            self._context = spec_node.context_of_node()
-
-    def read(self, number: int) -> dict[str, Any]:
-        """Return the facts of one container, {} if it has nothing to do with GPUs."""
-        found = self._living[number]
-        try:
-            with running_container.hold(found) as held:
-                return _facts(held, self._context) if _has_root(held) else {}
-        except OSError as error:
-            raise worded(error) from error
+def _read(context: PlanContext | None, found: Found) -> dict[str, Any] | GpuhookError:
+    """Return the facts of one container or its fault, {} if it has nothing to do with GPUs."""
+    try:
+        with running_container.hold(found) as held:
+            return _facts(held, context) if _has_root(held) else {}
+    except (GpuhookError, OSError) as error:
+        wrong = worded(error)
+        return {} if wrong.code in running_container.GONE else wrong
 
 
 def _has_root(held: Target) -> bool:
@@ -216,7 +181,7 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
     stages = ("createRuntime", "createContainer", "startContainer", "poststop")
     later = injection_route.hook_paths(spec, *stages)
     foreign = [path for path in prestart if os.path.basename(path) in vocabulary.FOREIGN_HOOKS]
-    cdi = [path for path in later if os.path.basename(path) in _CDI_HOOKS]
+    cdi = [path for path in later if os.path.basename(path) in injection_route.CDI_HOOKS]
     found = []
     if (
         entry.get("route")
