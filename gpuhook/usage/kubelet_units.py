@@ -118,7 +118,7 @@ def _order(unit: str) -> tuple[int, str]:
 def is_recorded_plugin(entry: Mapping[str, Any], kubelet_root: str) -> bool:
     """Return whether the container of a ledger entry is a device plugin, by its config.json."""
     requests_all = "all" in (entry.get("requested") or ())
-    return requests_all and is_plugin(container_sharing.config(dict(entry)), kubelet_root)
+    return requests_all and is_plugin(container_sharing.config(entry), kubelet_root)
 
 
 def is_plugin(spec: Mapping[str, Any], kubelet_root: str) -> bool:

@@ -21,6 +21,7 @@ from gpuhook.usage import (
     ledger_holders,
 )
 from gpuhook.usage import usage_devices as known_devices
+from gpuhook.usage.gpu_readings import UsageLook
 from gpuhook.vendors.nvidia.hot import node_json
 
 TYPE_CHECKING = False
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.errors import GpuhookError
     from gpuhook.usage.gpu_processes import Users
-    from gpuhook.usage.gpu_readings import UsageLook
     from gpuhook.usage.kubelet_units import KubeletAnswer
     from gpuhook.usage.usage_devices import UsageDevice
 
@@ -60,9 +60,9 @@ class NodeUsage:
     """
 
     document: dict[str, Any]
-    trouble: tuple[GpuhookError, ...] = ()
-    warnings: tuple[str, ...] = ()
-    units: Mapping[str, tuple[str, ...]] | None = None
+    trouble: tuple[GpuhookError, ...]
+    warnings: tuple[str, ...]
+    units: Mapping[str, tuple[str, ...]]
 
 
 def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
@@ -90,10 +90,25 @@ def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
     containers = ledger_holders.holders_of(whole, by_node, is_judged=question.is_judged)
     _complete(containers, entries, running)
     _add_uses(containers, devices, users, kubelet)
-    has_processes = any(one.processes for one in devices)
-    faults = [driver.trouble, members.trouble if has_processes else None, denied]
     without = [_without_gpu(entry) for entry in warned.values()]
-    document = {
+    has_processes = any(one.processes for one in devices)
+    faults = (driver.trouble, members.trouble if has_processes else None, denied)
+    return NodeUsage(
+        _document(driver, devices, users, containers, without),
+        tuple(one for one in faults if one is not None),
+        (*_unread(kubelet), *_started_without(without)),
+        kubelet.units,
+    )
+
+
+def _document(
+    driver: UsageLook,
+    devices: Iterable[UsageDevice],
+    users: Users,
+    containers: list[dict[str, Any]],
+    without: list[dict[str, Any]],
+) -> dict[str, Any]:
+    return {
         "schema": SCHEMA,
         "containers": containers,
         "gpus": [_device(one, users) for one in devices],
@@ -105,12 +120,13 @@ def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
             "code": driver.trouble.code if driver.trouble else "",
         },
     }
-    warnings = _started_without(without)
-    if kubelet.trouble:
-        reason = f"cannot read which container holds which replica: {kubelet.trouble}"
-        warnings.insert(0, reason)
-    trouble = tuple(one for one in faults if one is not None)
-    return NodeUsage(document, trouble, tuple(warnings), kubelet.units)
+
+
+def _unread(kubelet: KubeletAnswer) -> list[str]:
+    """Return a sentence if the kubelet's checkpoint cannot be read, else []."""
+    if not kubelet.trouble:
+        return []
+    return [f"cannot read which container holds which replica: {kubelet.trouble}"]
 
 
 def _without_gpu(entry: dict[str, Any]) -> dict[str, Any]:
@@ -130,10 +146,7 @@ def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def empty(devices: Iterable[UsageDevice]) -> dict[str, Any]:
     """Return the document of devices without usage, such as those of a dump."""
-    gpus = [_device(one, gpu_processes.Users()) for one in devices]
-    driver = {"asked": False, "trouble": "", "code": ""}
-    nothing: dict[str, Any] = {"containers": [], "gpus": gpus, "processes": [], "without_gpu": []}
-    return {"schema": SCHEMA, **nothing, "driver": driver}
+    return _document(UsageLook(is_asked=False), devices, gpu_processes.Users(), [], [])
 
 
 def _others(

@@ -119,7 +119,7 @@ def _picture(usage: NodeUsage) -> Picture:
     return map_drawing.picture(
         node,
         usage.document,
-        usage.units or {},
+        usage.units,
         when=when,
         warnings=usage_options.warnings(usage),
     )

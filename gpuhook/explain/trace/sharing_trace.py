@@ -61,7 +61,7 @@ def isolated(
         }
         for one in held
     ]
-    found = container_sharing.of_spec({"replicas": replicas}, spec, gpus, holders, memory)
+    found = container_sharing.sharing_of(spec, gpus, replicas, holders, memory)
     certain = {*reserved, *(replica.partition("::")[0] for replica in replicas)}
     return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
 
