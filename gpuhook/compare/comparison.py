@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gpuhook.compare import (
-    compare_item,
     env_items,
     expected_injection,
     injector,
@@ -14,6 +13,16 @@ from gpuhook.compare import (
     node_items,
     original_request,
     surplus_items,
+)
+from gpuhook.compare.compare_item import (
+    ACCESS,
+    NODE,
+    REQUEST,
+    SAME,
+    THERE,
+    VARIABLE,
+    compare_words,
+    counts,
 )
 from gpuhook.compare.mount_items import ContainerMounts
 from gpuhook.containers.hot import ledger
@@ -54,7 +63,7 @@ class Comparison:
                 "names": self.expected.names,
                 "capabilities": sorted(self.expected.capabilities),
             },
-            "counts": compare_item.counts(self.items),
+            "counts": counts(self.items),
             "items": [one.document() for one in self.items],
             "notes": self.expected.notes,
         }
@@ -90,16 +99,16 @@ def compare_container(target: Target, plan_node: PlanNode) -> Comparison | None:
 
 def _as_changed(one: Item, target: Target) -> Item:
     """Return an item with the reason if attach, detach or the prestart hook caused it."""
-    if one.verdict == compare_item.SAME or one.reason:
+    if one.verdict == SAME or one.reason:
         return one
-    if one.kind == compare_item.VARIABLE and target.entry.get("route") in _LIVE_ROUTES:
+    if one.kind == VARIABLE and target.entry.get("route") in _LIVE_ROUTES:
         return replace(one, reason="a variable cannot be added to an existing container")
-    if one.kind not in (compare_item.NODE, compare_item.ACCESS):
+    if one.kind not in (NODE, ACCESS):
         return one
     if one.name in target.withdrawn:
         return replace(one, reason="`gpuhook detach` removed it")
     given = {node["path"] for node in target.given.get("deviceNodes") or ()}
-    if one.verdict == compare_item.THERE and one.name in given:
+    if one.verdict == THERE and one.name in given:
         return replace(one, reason="`gpuhook attach` added it")
     return one
 
@@ -109,12 +118,13 @@ def _items(
 ) -> list[Item]:
     held, spec = target.held, target.spec
     mounts = ContainerMounts(held, spec, facts["mounts"], by)
+    side = loader_items.Side(held, by, expected)
     env = parse.variables(spec) if spec else held.process.environment()
     return [
         *node_items.items(held, spec, facts["nodes"], by, expected),
         *mounts.items(expected),
-        *loader_items.items(held, by, expected, mounts.bad, mounts.moved),
-        *surplus_items.items(held, spec, by, expected, mounts),
+        *loader_items.items(side, expected.todo, mounts.bad, mounts.moved),
+        *surplus_items.items(side, spec, by, expected, mounts),
         *env_items.variables(env, before.added, by, expected),
         *env_items.groups(held, expected),
         *env_items.effects(held, by, expected),
@@ -125,9 +135,7 @@ def _refused(by: str, expected: ExpectedInjection) -> Item:
     error = expected.refusal
     there = "started" if by == injector.NOBODY else f"started, GPUs added by {by}"
     ours = f"refused: {error.code}: {error.message}" if error else ""
-    return compare_item.compare_words(
-        compare_item.REQUEST, expected.where or vocabulary.VOCABULARY.devices_env, there, ours
-    )
+    return compare_words(REQUEST, expected.where or vocabulary.VOCABULARY.devices_env, there, ours)
 
 
 def _container(target: Target) -> dict[str, Any]:
