@@ -8,7 +8,8 @@ from typing import Any
 
 from gpuhook.apply.spec import oci_spec
 from gpuhook.entry import replica_env
-from gpuhook.explain import manifest_questions, simulate
+from gpuhook.explain import simulate
+from gpuhook.explain.pods import pod_requests
 from gpuhook.explain.trace import (
     extras_trace,
     outcome,
@@ -74,7 +75,9 @@ def _container(
         "kind": question.kind,
         "where": question.where,
         "notes": _notes(answer, found, target),
-        "pod": manifest_questions.document(question),
+        "pod": pod_requests.document(question.asked, question.allocated)
+        if question.asked
+        else None,
         **end,
         "gpus": sharing_trace.described(sharing.gpus, target.facts),
         "sources": list(simulate.sources(answer.verdict, answer.fault)),
@@ -91,7 +94,7 @@ def _container(
             sharing.gpus,
             sharing.replicas,
             sharing.memory,
-            manifest_questions.reserved(question),
+            question.plugin.devices,
         ),
         "route": outcome.route(answer),
         "ignored": request_trace.ignored_values(
@@ -149,7 +152,7 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
     grant, question = found.grant, answer.question
     gpus = (
         sharing_trace.gpus(grant, target.facts)
-        or manifest_questions.plugin_devices(question)
+        or question.plugin.direct_devices
         or sharing_trace.held_devices(answer, target.facts)
     )
     replicas = (
@@ -159,7 +162,7 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
             grant.devices,
             lambda: {*target.context.node.covered(found.nodes), *gpus},
         )
-        or manifest_questions.replicas(question)
+        or question.plugin.replicas
     )
     return _Sharing(gpus, replicas, sharing_trace.limits(answer.edited))
 
@@ -189,11 +192,11 @@ def _requirements(
     answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode
 ) -> dict[str, Any]:
     """Return the requirements, judged for the GPUs of the grant, the plugin and the engine."""
-    plugin = manifest_questions.plugin_devices(answer.question)
+    plugin = answer.question.plugin.direct_devices
     nodes = list(found.nodes or requirement_trace.nodes_of(plugin, target.facts))
     if answer.has_engines_edits:
         nodes += oci_spec.device_paths(answer.before)
-    engines = manifest_questions.engines_devices(answer.question) or answer.has_engines_edits
+    engines = answer.question.plugin.cdi_devices or answer.has_engines_edits
     return requirement_trace.requirement_trace(
         parse.environment(answer.asked),
         target.facts,

@@ -7,12 +7,12 @@ import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpuhook.explain.pods.pod_answers import Allocated
-    from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.usage.injection_route import InjectedDevices
 
 BUNDLE, CONFIG, CONTAINER = "bundle", "config", "container"
@@ -41,7 +41,12 @@ class Question:
     start_warnings: tuple[dict[str, str], ...] = ()
     held: InjectedDevices | None = None
     asked: PodRequest | None = None  # the container of a manifest
-    allocated: Allocated | None = None  # by the device plugin
+    allocated: Allocated | None = None  # by the device plugin, None on an unknown node
+
+    @property
+    def plugin(self) -> Allocated:
+        """The allocation by the device plugin, empty on an unknown node and outside of pods."""
+        return self.allocated or Allocated()
 
 
 def imagined(kind: str, where: str, env: Iterable[str] = (), notes: Iterable[str] = ()) -> Question:

@@ -20,7 +20,6 @@ from gpuhook.apply.spec import change_record
 from gpuhook.entry import oci_command, plan_context, runtime
 from gpuhook.entry.create import WRAPPER, Create, Edited
 from gpuhook.errors import GpuhookError, fault, printable
-from gpuhook.explain import manifest_questions
 from gpuhook.explain import question as kinds
 from gpuhook.explain.dry_run_rootfs import RootfsDryRun
 from gpuhook.explain.trace import requirement_trace as requirement_facts
@@ -138,9 +137,9 @@ def _refused_by_hook(
     question: Question, spec: dict[str, Any], target: ExplainedNode
 ) -> GpuhookError | None:
     """Return why the hook of a CDI spec that the engine applies would refuse the container."""
-    if not manifest_questions.engines_devices(question):
+    if not question.plugin.cdi_devices:
         return None
-    nodes = requirement_facts.nodes_of(manifest_questions.plugin_devices(question), target.facts)
+    nodes = requirement_facts.nodes_of(question.plugin.direct_devices, target.facts)
     context = target.context
     try:
         required = plan.requirements(spec, context.settings, context.node)

@@ -3,20 +3,21 @@
 
 It has the parts that matter for GPUs: variables, annotations, mounts, devices, capabilities. A
 manifest does not have the image's variables; the caller can pass them. containerd itself adds the
-CDI devices of a plugin (cdi_devices); the runtime does not see them as requests.
+CDI devices of a plugin; the runtime does not see them as requests.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.explain.pods.pod_requests import CDI_PREFIX
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
-    from gpuhook.explain.pods.pod_answers import Allocated
-    from gpuhook.explain.pods.pod_requests import PodRequest
+    from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Node
 
 # The capabilities of unprivileged containers in containerd: oci.defaultUnixCaps.
@@ -38,7 +39,6 @@ _CAPABILITIES = (
 )
 _SYS_ADMIN = "CAP_SYS_ADMIN"  # by which runtimes detect a privileged container
 _PROC = {"destination": "/proc", "type": "proc", "source": "proc"}
-_CDI_PREFIX = "cdi.k8s.io/"
 
 
 def as_spec(
@@ -71,16 +71,6 @@ def as_spec(
     }
 
 
-def cdi_devices(allocated: Allocated) -> tuple[str, ...]:
-    """Return the qualified names of the CDI devices that containerd adds to the container."""
-    given = allocated.allocation
-    named = dict.fromkeys(given.cdi_devices)
-    for key, value in given.annotations.items():
-        if key.startswith(_CDI_PREFIX):
-            named |= dict.fromkeys(value.split(","))
-    return tuple(named)
-
-
 def _capabilities(asked: PodRequest) -> dict[str, list[str]]:
     added = [name if name.startswith("CAP_") else f"CAP_{name}" for name in asked.capabilities]
     if asked.privileged or "CAP_ALL" in added:
@@ -92,7 +82,7 @@ def _capabilities(asked: PodRequest) -> dict[str, list[str]]:
 def _annotations(asked: PodRequest, given: Allocation | None) -> dict[str, str]:
     # containerd itself reads the CDI annotations of a plugin.
     answered = given.annotations.items() if given else ()
-    return {name: value for name, value in answered if not name.startswith(_CDI_PREFIX)} | {
+    return {name: value for name, value in answered if not name.startswith(CDI_PREFIX)} | {
         "io.kubernetes.cri.container-type": "container",
         "io.kubernetes.cri.container-name": asked.container,
         "io.kubernetes.cri.image-name": asked.image,

@@ -7,10 +7,7 @@ different units, but the kubelet reuses the units of an init container.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from gpuhook.device_plugin.allocate.allocate import merged
-from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, NOT_SHARED
 from gpuhook.errors import GpuhookError, RequestError
 from gpuhook.explain.pods.plugin_offer import PluginOffer, plugin_offer
@@ -21,7 +18,9 @@ from gpuhook.explain.pods.pod_requests import (
     REFUSED,
     SCHEDULER,
     WARNING,
+    Allocated,
     Objection,
+    PodAnswer,
 )
 from gpuhook.host.suggestion import nearest
 
@@ -30,39 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-    from gpuhook.device_plugin.offer.sharing_notes import SharingNote
+    from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _MOST_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True)
-class PodAnswer:
-    """The units of one resource for a container, and the isolation of their devices."""
-
-    resource: str
-    sharing: str  # as of offer.devices.Resource
-    units: tuple[str, ...]  # "GPU-...::3"
-    devices: tuple[Device, ...]
-    isolation: tuple[SharingNote, ...]
-    allocation: Allocation
-
-
-@dataclass(frozen=True, slots=True)
-class Allocated:
-    """The allocation of the device plugin to one container, and the objections."""
-
-    answers: tuple[PodAnswer, ...] = ()
-    allocation: Allocation = field(default_factory=Allocation)
-    objections: tuple[Objection, ...] = ()
-    warnings: tuple[str, ...] = ()  # of the plugin's configuration on this node
-
-    @property
-    def units(self) -> tuple[str, ...]:
-        """The units of all resources."""
-        return tuple(unit for answer in self.answers for unit in answer.units)
 
 
 def of_pods(

@@ -20,7 +20,6 @@ from gpuhook.explain.pods.pod_requests import (
     INIT,
     SIDECAR,
     PodRequest,
-    Resources,
     VolumeMount,
 )
 from gpuhook.host import documents, quantity
@@ -122,7 +121,8 @@ def _container(
         workload=pod.workload,
         env=environment.known,
         unknown_env=environment.unknown,
-        resources=Resources(limits, requests),
+        limits=limits,
+        requests=requests,
         gpus=gpus,
         claims=tuple(claim["name"].text() for claim in resources["claims"].items()),
         annotations=pod.metadata["annotations"].texts(),

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from gpuhook.explain.pods import resource_names
-from gpuhook.explain.pods.pod_requests import EPHEMERAL, INIT, SIDECAR
+from gpuhook.explain.pods.pod_requests import CDI_PREFIX, EPHEMERAL, INIT, SIDECAR
 from gpuhook.host.suggestion import nearest
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gpuhook.explain.pods.pod_requests import PodRequest
 
 _DEVICES = VOCABULARY.devices_env
-_CDI_PREFIX = "cdi.k8s.io/"
 _RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "gpuhook")
 # Images that are probably built on NVIDIA's CUDA images.
 _CUDA = re.compile(r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm", re.IGNORECASE)
@@ -52,7 +51,7 @@ def pod_notes(asked: PodRequest, pod: PodTotals) -> Iterator[str]:
     """Yield the notes on one of the containers of a pod."""
     yield from _variable_notes(asked)
     for name in sorted(asked.annotations):
-        if name.startswith(_CDI_PREFIX):
+        if name.startswith(CDI_PREFIX):
             yield (
                 f"annotation {name} of a pod assigns no device: engines read the annotations that "
                 "a device plugin adds to containers. containerd passes it to a runtime only if "
@@ -66,7 +65,7 @@ def pod_notes(asked: PodRequest, pod: PodTotals) -> Iterator[str]:
             "an ephemeral container gets no devices from the device plugin, only those that its "
             "image requests"
         )
-    for name in asked.resources.limits:
+    for name in asked.limits:
         if resource_names.is_gpu(name):
             continue
         if name.rpartition("/")[2].startswith(("gpu", "i915", "xe")) and "/" in name:

@@ -10,7 +10,6 @@ from typing import Any
 
 from gpuhook.entry.create import WRAPPER
 from gpuhook.errors import printable
-from gpuhook.explain.manifest_questions import NEVER_SCHEDULED, NOT_CREATED
 from gpuhook.explain.question import CONTAINER
 from gpuhook.explain.text import explain_sections as sections
 from gpuhook.explain.text import pod_text
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _MAX_LINE = 4096
 _MOST_ANSWERS = 20
 # Results by Kubernetes, and the result of the objections that cause them.
-_KUBERNETES_RESULTS = {NOT_CREATED: "refused", NEVER_SCHEDULED: "pending"}
+_KUBERNETES_RESULTS = {outcome.NOT_CREATED: "refused", outcome.NEVER_SCHEDULED: "pending"}
 _ROUTES = {
     "cdi": ", by the engine's CDI",
     "cdi+wrapper": ", by the engine's CDI",

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.entry.create import ENGINE, WRAPPER
-from gpuhook.explain import manifest_questions
+from gpuhook.explain.pods.pod_requests import PENDING
+from gpuhook.explain.pods.pod_requests import REFUSED as OBJECTED
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -19,14 +20,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuhook.explain.question import Question
     from gpuhook.explain.simulate import SimulatedAnswer
 
 GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
+NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"  # by Kubernetes
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
 LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
 _HOOK = "hook"  # refuses a container that the runtime does not see
-NOT_STARTED = (REFUSED, manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED)
+NOT_STARTED = (REFUSED, NOT_CREATED, NEVER_SCHEDULED)
 SENTENCES = {
     GETS: "it gets these",
     FILES_ONLY: "it gets the driver's files, and no GPU",
@@ -34,8 +37,8 @@ SENTENCES = {
     REFUSED: "it does not start",
     NOTHING: "it requests nothing, and gets nothing",
     UNKNOWN: "its GPUs are unknown here",
-    manifest_questions.NOT_CREATED: "Kubernetes does not create it",
-    manifest_questions.NEVER_SCHEDULED: "Kubernetes never schedules it",
+    NOT_CREATED: "Kubernetes does not create it",
+    NEVER_SCHEDULED: "Kubernetes never schedules it",
 }
 _NOTES = {
     WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
@@ -65,19 +68,39 @@ def outcomes(answers: Sequence[SimulatedAnswer]) -> list[dict[str, Any]]:
     """
     objected: dict[tuple[str, str, str], dict[str, str]] = {}
     for answer in answers:
-        asked, word = answer.question.asked, manifest_questions.outcome(answer.question)
+        asked, word = answer.question.asked, _by_kubernetes(answer.question)
         if asked is not None and word:
             objected.setdefault(_pod(answer), {})[asked.container] = word
     return [_outcome(answer, objected.get(_pod(answer), {})) for answer in answers]
 
 
+def _by_kubernetes(question: Question) -> str:
+    """Return NOT_CREATED, NEVER_SCHEDULED, or "" if Kubernetes runs the container."""
+    own = question.asked.objections if question.asked else ()
+    found = {one.result for one in (*own, *question.plugin.objections)}
+    if OBJECTED in found:
+        return NOT_CREATED
+    return NEVER_SCHEDULED if PENDING in found else ""
+
+
+def _is_open(question: Question) -> bool:
+    """Return whether the devices of a pod are unknown.
+
+    The node's GPUs are unknown, or a driver of Dynamic Resource Allocation selects devices.
+    """
+    asked = question.asked
+    if asked is None:
+        return False
+    return bool(asked.claims) or (bool(asked.gpus) and question.allocated is None)
+
+
 def route(answer: SimulatedAnswer) -> dict[str, str]:
     """Return the integration that adds the GPUs: a name and a sentence."""
     if answer.fault is not None:
-        by = _HOOK if manifest_questions.engines_devices(answer.question) else REFUSED
+        by = _HOOK if answer.question.plugin.cdi_devices else REFUSED
         return {"name": NONE, "note": _NOTES[by]}
     name = answer.edited.route or _other_route(answer)
-    named = ", ".join(manifest_questions.engines_devices(answer.question))
+    named = ", ".join(answer.question.plugin.cdi_devices)
     if named:
         return {"name": CDI, "note": f"the engine applies the CDI edits of {named}"}
     return {"name": name, "note": _NOTES[name]}
@@ -90,7 +113,7 @@ def _pod(answer: SimulatedAnswer) -> tuple[str, str, str]:
 
 def _outcome(answer: SimulatedAnswer, objected: dict[str, str]) -> dict[str, Any]:
     asked = answer.question.asked
-    for word in (manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED):
+    for word in (NOT_CREATED, NEVER_SCHEDULED):
         others = [name for name, one in objected.items() if one == word]
         if asked is not None and others:
             return {"result": word, "because_of": [] if asked.container in others else others}
@@ -106,18 +129,18 @@ def _own_result(answer: SimulatedAnswer) -> str:
         return FILES_ONLY if is_without else GETS
     if _other_route(answer) != NONE:
         return GETS
-    if manifest_questions.is_open(answer.question):
+    if _is_open(answer.question):
         return UNKNOWN
     is_denied = edited.source is not None or answer.verdict.refused
-    is_booked = manifest_questions.reserved(answer.question)
+    is_booked = answer.question.plugin.devices
     return STARTS_WITHOUT if is_denied or is_booked else NOTHING
 
 
 def _other_route(answer: SimulatedAnswer) -> str:
     """Return the integration that adds or added the GPUs without gpuhook-runtime."""
-    if manifest_questions.engines_devices(answer.question):
+    if answer.question.plugin.cdi_devices:
         return CDI
     if answer.held is not None:
         is_void = parse.environment(answer.before).get(vocabulary.VOCABULARY.devices_env) == "void"
         return _GIVEN_BY.get(answer.held.given_by, CDI if is_void else UNKNOWN_ROUTE)
-    return DEVICE_PLUGIN if manifest_questions.is_complete(answer.question) else NONE
+    return DEVICE_PLUGIN if answer.question.plugin.is_complete else NONE

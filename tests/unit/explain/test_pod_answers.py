@@ -14,8 +14,11 @@ import gpuhook
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.entry import replica_env
 from gpuhook.errors import GpuhookError
-from gpuhook.explain import pods
-from gpuhook.explain.pods import Allocated, PodRequest
+from gpuhook.explain.pods.container_spec import as_spec
+from gpuhook.explain.pods.plugin_offer import configuration
+from gpuhook.explain.pods.pod_answers import of_pods
+from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
+from gpuhook.explain.pods.pod_requests import document as pod_document
 from gpuhook.explain.text import pod_text
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse, policy
@@ -39,7 +42,7 @@ UUID = T4.gpus[0].uuid
 def _configured(directory: Path, text: str) -> Configuration:
     path = directory / "plugin.yaml"
     path.write_text(f"version: v1\n{text}\n", encoding="utf-8")
-    return pods.configuration(str(path))
+    return configuration(str(path))
 
 
 def _asking(**amounts: int) -> str:
@@ -48,8 +51,8 @@ def _asking(**amounts: int) -> str:
     return f"resources: {{limits: {{{limits}}}}}"
 
 
-def _allocated(asked: PodRequest, node: Node, configuration: Configuration) -> Allocated:
-    (given,) = pods.of_pods([asked], node, configuration)
+def _allocated(asked: PodRequest, node: Node, chosen: Configuration) -> Allocated:
+    (given,) = of_pods([asked], node, chosen)
     return given
 
 
@@ -58,7 +61,7 @@ def _answered(directory: Path, text: str = "", **amounts: int) -> Allocated:
 
 
 def test_a_whole_gpu_is_one_unit_of_its_own() -> None:
-    given = _allocated(container(_asking(gpu=1)), T4, pods.configuration(None))
+    given = _allocated(container(_asking(gpu=1)), T4, configuration(None))
     (answer,) = given.answers
     assert (answer.resource, answer.sharing, answer.units) == (GPU, "none", (UUID,))
     assert [device.index for device in answer.devices] == ["0"]
@@ -165,8 +168,8 @@ def test_devices_by_cdi_are_for_the_engine(tmp_path: Path, strategy: str, name: 
     flags = f"flags: {{plugin: {{deviceListStrategy: [{strategy}]}}}}"
     given = _answered(tmp_path, flags, gpu=1)
     assert getattr(given.allocation, name)
-    assert pods.cdi_devices(given) == (f"k8s.device-plugin.nvidia.com/gpu={UUID}",)
-    spec = pods.as_spec(container(_asking(gpu=1)), given, T4)
+    assert given.cdi_devices == (f"k8s.device-plugin.nvidia.com/gpu={UUID}",)
+    spec = as_spec(container(_asking(gpu=1)), given, T4)
     assert not any(key.startswith("cdi.k8s.io/") for key in spec["annotations"])
 
 
@@ -182,7 +185,7 @@ def test_the_containers_of_a_pod_share_nothing_but_what_an_init_container_leaves
           - {name: a, resources: {limits: {nvidia.com/gpu: 1}}}
           - {name: b, resources: {limits: {nvidia.com/gpu: 6}}}
     """)
-    given = pods.of_pods(found, H100, Configuration())
+    given = of_pods(found, H100, Configuration())
     side, init, first, second = (set(one.units) for one in given)
     assert first < init
     assert init - first < second
@@ -200,20 +203,20 @@ def test_units_of_another_container_are_not_free() -> None:
           - {name: a, resources: {limits: {nvidia.com/gpu: 6}}}
           - {name: b, resources: {limits: {nvidia.com/gpu: 3}}}
     """)
-    _, second = pods.of_pods(found, H100, Configuration())
+    _, second = of_pods(found, H100, Configuration())
     (objection,) = second.objections
     assert "2 at most on this node, 3 requested; 6 are already allocated" in objection.instead
 
 
 def test_the_runtime_sees_no_annotation_of_the_pod() -> None:
     asked = replace(container("image: x"), annotations={"a.example/x": "1"})
-    assert "a.example/x" not in pods.as_spec(asked)["annotations"]
+    assert "a.example/x" not in as_spec(asked)["annotations"]
 
 
 def test_each_pod_is_alone_on_the_node() -> None:
     one = "kind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c, " + _asking(gpu=1) + "}]}"
     found = read("\n---\n".join(one % name for name in "ab"))
-    assert [given.units for given in pods.of_pods(found, T4, Configuration())] == [(UUID,)] * 2
+    assert [given.units for given in of_pods(found, T4, Configuration())] == [(UUID,)] * 2
 
 
 def test_a_configuration_that_is_not_for_the_node_is_a_fault(tmp_path: Path) -> None:
@@ -238,17 +241,17 @@ def test_the_spec_asks_in_the_words_of_the_plugin_unless_the_pod_has_its_own() -
     asked = container(_asking(gpu=1))
     given = _allocated(asked, T4, Configuration())
     image = ("NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin")
-    spec = pods.as_spec(asked, given, T4, image_env=image)
+    spec = as_spec(asked, given, T4, image_env=image)
     assert parse.environment(spec) == {"NVIDIA_VISIBLE_DEVICES": UUID, "PATH": "/bin"}
     by_hand = replace(asked, env={"NVIDIA_VISIBLE_DEVICES": "void"})
-    spec = pods.as_spec(by_hand, given, T4, image_env=image)
+    spec = as_spec(by_hand, given, T4, image_env=image)
     assert parse.environment(spec)["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
 def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
     asked = container(_asking(gpu=1))
     given = _allocated(asked, H100, _configured(tmp_path, SLICES))
-    spec = pods.as_spec(asked, given, H100)
+    spec = as_spec(asked, given, H100)
     injection = planned(spec, described(H100))
     grant = injection.grant
     assert injection.is_given
@@ -262,7 +265,7 @@ def test_mounts_of_the_plugin_are_a_request(tmp_path: Path) -> None:
     flags = "flags: {plugin: {deviceListStrategy: [volume-mounts]}}"
     asked = container(_asking(gpu=1))
     given = _allocated(asked, T4, _configured(tmp_path, flags))
-    spec = pods.as_spec(asked, given)
+    spec = as_spec(asked, given)
     settings = Settings()
     settings.accept_volume_mounts = True
     sources = parse.sources(spec, vocabulary.VOCABULARY, settings.annotation_prefixes)
@@ -275,7 +278,7 @@ def test_device_nodes_of_the_plugin_have_the_numbers_of_the_node(tmp_path: Path)
     flags = "flags: {plugin: {passDeviceSpecs: true}}"
     asked = container(_asking(gpu=1))
     given = _allocated(asked, T4, _configured(tmp_path, flags))
-    linux = pods.as_spec(asked, given, T4)["linux"]
+    linux = as_spec(asked, given, T4)["linux"]
     numbers = {device["path"]: (device["major"], device["minor"]) for device in linux["devices"]}
     assert numbers["/dev/nvidia0"] == (195, 0)
     assert "/dev/nvidiactl" in numbers
@@ -286,25 +289,25 @@ def test_device_nodes_of_the_plugin_have_the_numbers_of_the_node(tmp_path: Path)
 
 def test_a_privileged_container_has_all_nodes_and_is_known_as_one() -> None:
     asked = container("securityContext: {privileged: true}")
-    spec = pods.as_spec(asked, None, H100)
+    spec = as_spec(asked, None, H100)
     assert policy.privileged(spec)
     paths = {device["path"] for device in spec["linux"]["devices"]}
     assert {f"/dev/nvidia{number}" for number in range(8)} <= paths
-    assert not policy.privileged(pods.as_spec(container("image: x")))
+    assert not policy.privileged(as_spec(container("image: x")))
 
 
 @pytest.mark.parametrize("text", ["", SLICES, SINGLE, UNITS, MPS, RENAMED])
 def test_the_document_is_of_its_schema(tmp_path: Path, text: str) -> None:
     asked = container(_asking(gpu=2))
     given = _allocated(asked, H100, _configured(tmp_path, text))
-    for document in (pods.document(asked, given), pods.document(asked)):
+    for document in (pod_document(asked, given), pod_document(asked)):
         jsonschema.validate(json.loads(json.dumps(document)), SCHEMA)
 
 
 def test_the_text_says_all_in_order(tmp_path: Path) -> None:
     asked = container("securityContext: {privileged: true}, " + _asking(gpu=2))
     given = _allocated(asked, T4, _configured(tmp_path, SLICES))
-    lines = list(pod_text.lines(pods.document(asked, given)))
+    lines = list(pod_text.lines(pod_document(asked, given)))
     assert asked.title == f"Pod/p in default, container c ({HERE}:6)"
     beginnings = [
         "requests 2 of nvidia.com/gpu",
