@@ -71,13 +71,12 @@ def _container(
 ) -> dict[str, Any]:
     found = _resolution(answer, target.context)
     question, sharing = answer.question, _sharing(answer, found, target)
+    asked = question.asked
     return {
         "kind": question.kind,
         "where": question.where,
         "notes": _notes(answer, found, target),
-        "pod": pod_requests.document(question.asked, question.allocated)
-        if question.asked
-        else None,
+        "pod": asked and pod_requests.document(asked, question.allocated),
         **end,
         "gpus": sharing_trace.described(sharing.gpus, target.facts),
         "sources": list(simulate.sources(answer.verdict, answer.fault)),

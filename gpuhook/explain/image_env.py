@@ -58,7 +58,7 @@ def _docker_question(where: str, variables: list[str], host: dict[str, Any]) -> 
             notes.append(_BY_CDI.format(names) if _is_cdi(request) else _BY_GPUS.format(names))
     found = question.imagined(question.IMAGE, where, variables, notes)
     privileged = host.get("Privileged") is True
-    return question.with_additions(found, question.Additions({}, {}, privileged=privileged))
+    return question.with_additions(found, {}, {}, (), privileged=privileged)
 
 
 def _is_cdi(request: dict[str, Any]) -> bool:

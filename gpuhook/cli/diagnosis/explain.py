@@ -149,7 +149,6 @@ def explain(
             raise click.UsageError(f"a code has no --{form}")
         _print_code(error_codes.document(what), output)
         return
-    more = question.Additions(env, annotations, mounts, privileged=privileged)
     asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
     target = _explained_node(ctx, node)
     if any(one.asked or requirements.required_terms(parse.environment(one.spec)) for one in asked):
@@ -157,7 +156,10 @@ def explain(
         target = node_context.with_facts(target, load)
     image_env = [f"{name}={value}" for name, value in env.items()]
     asked = manifest_questions.allotted(asked, target.facts, plugin_config, image_env)
-    asked = [question.with_additions(one, more) for one in asked]
+    asked = [
+        question.with_additions(one, env, annotations, mounts, privileged=privileged)
+        for one in asked
+    ]
     with console.progress("explaining"):
         document, lines = _explained(asked, target, is_diff=form == DIFF)
     if form == DIFF:
