@@ -13,7 +13,7 @@ from gpuhook.containers.warm import runtime_state
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable, rebuild
 from gpuhook.host import worker_pool
-from gpuhook.host.error_text import unforeseen, worded
+from gpuhook.host.error_text import fault_document, unforeseen, worded
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.live import container_worker
 from gpuhook.node import described_node
@@ -112,7 +112,6 @@ def failure(container: str, error: GpuhookError) -> dict[str, Any]:
     """Return a container that could not be compared as the document has it, and the hint."""
     return {
         "container": container,
-        "code": error.code,
+        **fault_document(error),
         "message": printable(error.message, _MAX_LINE),
-        "hint": error.hint,
     }

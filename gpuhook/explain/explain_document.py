@@ -18,6 +18,7 @@ from gpuhook.explain.trace import (
     resolution_trace,
     sharing_trace,
 )
+from gpuhook.host.error_text import fault_document
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
 
@@ -54,7 +55,7 @@ def _node(target: ExplainedNode) -> dict[str, Any]:
         "gpus": len(node.gpus) if node else None,
         "notes": list(target.notes),
         "broken": [
-            resolution_trace.fault_of(spec.error)
+            fault_document(spec.error)
             for spec in target.context.node.registry().broken
             if spec.error
         ],
@@ -99,9 +100,9 @@ def _container(
         "ignored": request_trace.ignored_values(
             answer.asked, found.devices, target.context.settings
         ),
-        "warnings": [resolution_trace.fault_of(warning) for warning in answer.warnings],
+        "warnings": [fault_document(warning) for warning in answer.warnings],
         "start_warnings": list(question.start_warnings),
-        "fault": resolution_trace.fault_of(answer.fault) if answer.fault else None,
+        "fault": fault_document(answer.fault) if answer.fault else None,
     }
 
 

@@ -15,6 +15,11 @@ def unforeseen(error: Exception) -> GpuhookError:
     return fault("GH1491", kind=type(error).__name__, reason=error, place=line_of(error))
 
 
+def fault_document(error: GpuhookError) -> dict[str, str]:
+    """Return a fault as documents have it."""
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
 def worded(error: GpuhookError | OSError) -> GpuhookError:
     """Return an error as a fault: GH1592 for the state directory, GH1590 for other paths."""
     if isinstance(error, GpuhookError):

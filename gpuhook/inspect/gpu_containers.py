@@ -11,14 +11,15 @@ import os
 from functools import partial
 from typing import Any
 
+from gpuhook.apply.live.hotplug_steps import AccessStep
 from gpuhook.apply.spec import change_record
 from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import worker_pool
-from gpuhook.host.error_text import worded
+from gpuhook.host.error_text import fault_document, worded
 from gpuhook.host.hot import files
 from gpuhook.host.worker import NoAnswerError
-from gpuhook.inspect import device_differences, inspection
+from gpuhook.inspect import inspection
 from gpuhook.live import container_worker, remote_mounts, repair
 from gpuhook.node import spec_node
 from gpuhook.target import running_container
@@ -38,6 +39,7 @@ GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
 _PATIENCE = 5.0  # seconds for one container
 _AT_ONCE = min(4, os.cpu_count() or 1)
 _GAVE_UP = 4  # containers that do not answer, after which the rest is skipped
+_SHOWN = 4  # of a long list of driver files
 _OURS = ("gpuhook-prestart", "gpuhook-hook")
 _OF_CONTAINERS = "GH17"  # the block of faults of live containers
 _DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
@@ -127,8 +129,8 @@ def _facts(held: Target, context: PlanContext | None) -> dict[str, Any]:
     return {
         **{name: container[name] for name in names},
         "nodes": _assigned(facts, held),
-        "missing": [_document(error) for error in missing],
-        "findings": [_document(error) for error in wrong],
+        "missing": [fault_document(error) for error in missing],
+        "findings": [fault_document(error) for error in wrong],
         "injected_by": injectors(held.spec, held.entry),
         "repairable": is_repairable,
     }
@@ -148,13 +150,31 @@ def _missing(held: Target, context: PlanContext | None) -> tuple[list[GpuhookErr
     If the node's specs do not describe its devices, nothing is known to be missing.
     """
     try:
-        plan = repair.missing(held, context)
+        found = missing_parts(held, context)
     except GpuhookError as error:
         if error.code.startswith(_OF_CONTAINERS):
             raise
         return [], False
-    found = device_differences.findings(held.found.id, plan)
     return found, bool(found)
+
+
+def missing_parts(held: Target, context: PlanContext | None) -> list[GpuhookError]:
+    """Return what the container lacks of its granted devices, device rules first.
+
+    Raises what repair.missing() raises.
+    """
+    wrong: list[GpuhookError] = []
+    container = held.found.id
+    for operation in repair.missing(held, context).operations:
+        lines = operation.describe()
+        if isinstance(operation, AccessStep):
+            names = ", ".join(operation.names())
+            wrong.insert(0, fault("GH1744", container=container, nodes=names))
+        elif lines:
+            more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+            what = "; ".join(lines[:_SHOWN]) + more
+            wrong.append(fault("GH1740", container=container, what=what))
+    return wrong
 
 
 def _denied(facts: dict[str, Any]) -> list[str]:
@@ -206,9 +226,5 @@ def is_ours(path: str) -> bool:
         return False  # too large for a launcher of gpuhook
 
 
-def _document(error: GpuhookError) -> dict[str, str]:
-    return {"code": error.code, "message": error.message, "hint": error.hint}
-
-
 def _trouble(where: str, error: GpuhookError) -> dict[str, str]:
-    return {"where": where, **_document(error)}
+    return {"where": where, **fault_document(error)}

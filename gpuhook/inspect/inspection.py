@@ -130,12 +130,6 @@ def _unheard(facts: dict[str, Any]) -> str:
     return "" if value in ("", "void", "none") else asked[-1]
 
 
-def with_findings(facts: dict[str, Any], wrong: list[GpuhookError]) -> dict[str, Any]:
-    """Return the facts with the faults, as JSON."""
-    documents = [{"code": one.code, "message": one.message, "hint": one.hint} for one in wrong]
-    return {**facts, "findings": documents}
-
-
 def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
     pod = ledger.pod_of(spec.get("annotations"))
     return {

@@ -10,6 +10,7 @@ import yaml
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host import bounded_yaml
+from gpuhook.host.error_text import fault_document
 from gpuhook.host.hot import files
 from gpuhook.request import replicas
 from gpuhook.request.resolve import resolve_names
@@ -169,12 +170,7 @@ def _entry(name: str, reason: str) -> dict[str, Any]:
 
 
 def _unknown(name: str, error: GpuhookError) -> dict[str, Any]:
-    return {**_entry(name, BY_NAME), "fault": fault_of(error)}
-
-
-def fault_of(error: GpuhookError) -> dict[str, str]:
-    """Return a fault as the document has it."""
-    return {"code": error.code, "message": error.message, "hint": error.hint}
+    return {**_entry(name, BY_NAME), "fault": fault_document(error)}
 
 
 def _missing(
