@@ -74,7 +74,7 @@ def _json(raw: bytes) -> Any:
     return fastjson.loads(text, exact=True)
 
 
-def container_question(text: str, state_roots: Sequence[str] = ()) -> Question:
+def container_question(text: str, state_roots: Sequence[str]) -> Question:
     """Return the question of a running container; raises the faults of find() and config().
 
     Raises GH1760 if its root file system does not answer. The edits of NVIDIA's runtime are removed
@@ -153,7 +153,7 @@ def is_present(path: str) -> bool:
         return False
 
 
-def named_questions(text: str, state_roots: Sequence[str] = ()) -> list[Question]:
+def named_questions(text: str, state_roots: Sequence[str]) -> list[Question]:
     """Return the questions of the directory, the file or else the container `text`."""
     if os.path.isdir(text):
         return [bundle_question(text)]

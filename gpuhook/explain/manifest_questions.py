@@ -35,7 +35,7 @@ def allotted(
     found: Sequence[Question],
     node: Node | None,
     plugin_config: str | None,
-    image_env: Sequence[str] = (),
+    image_env: Sequence[str],
 ) -> list[Question]:
     """Return the questions with the allocation of gpuhook's device plugin.
 

@@ -37,7 +37,7 @@ def device_trace(
     names: Iterable[str],
     node: NvidiaNode,
     capabilities: frozenset[str],
-    source: Source | None = None,
+    source: Source | None,
 ) -> list[dict[str, Any]]:
     """Return the devices of each name, in order, and the fault of a name without a device.
 
