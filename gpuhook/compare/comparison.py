@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from gpuhook.compare import (
     env_items,
@@ -25,7 +25,6 @@ from gpuhook.compare.compare_item import (
     counts,
 )
 from gpuhook.compare.mount_items import ContainerMounts
-from gpuhook.containers.hot import ledger
 from gpuhook.inspect import inspection
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -44,33 +43,8 @@ SCHEMA = "gpuhook/compare/v1"
 _LIVE_ROUTES = ("prestart", "attach")  # in the ledger
 
 
-@dataclass(slots=True)
-class Comparison:
-    """The items of a container, what added its GPUs (injector.py), and its request."""
-
-    container: dict[str, Any]
-    given_by: str
-    expected: ExpectedInjection
-    items: list[Item] = field(default_factory=list)
-
-    def document(self) -> dict[str, Any]:
-        """Return the comparison as JSON has it."""
-        return {
-            **self.container,
-            "givenBy": self.given_by,
-            "request": {
-                "where": self.expected.where or None,
-                "names": self.expected.names,
-                "capabilities": sorted(self.expected.capabilities),
-            },
-            "counts": counts(self.items),
-            "items": [one.document() for one in self.items],
-            "notes": self.expected.notes,
-        }
-
-
-def compare_container(target: Target, plan_node: PlanNode) -> Comparison | None:
-    """Return the comparison of a container, None if it has no GPU and requests none.
+def compare_container(target: Target, plan_node: PlanNode) -> dict[str, Any]:
+    """Return the comparison of a container, {} if it has no GPU and requests none.
 
     Changes nothing and runs nothing in the container. Raises OSError, and GH1732 if the container
     ends in the meantime.
@@ -87,14 +61,36 @@ def compare_container(target: Target, plan_node: PlanNode) -> Comparison | None:
         plan_node, before.spec, paths, is_given=is_given
     )
     if by == injector.NOBODY and not (expected.names or expected.refusal):
-        return None
-    compared = Comparison(_container(target), by, expected)
+        return {}
     if expected.refusal is not None:
-        compared.items = [_refused(by, expected)]
+        items = [_refused(by, expected)]
     else:
         found = _items(target, facts, before, by, expected)
-        compared.items = [_as_changed(one, target) for one in found]
-    return compared
+        items = [_as_changed(one, target) for one in found]
+    return _document(facts["container"], by, expected, items)
+
+
+def _document(
+    container: dict[str, Any], by: str, expected: ExpectedInjection, items: list[Item]
+) -> dict[str, Any]:
+    """Return the comparison as JSON has it; `container` is that of an inspection."""
+    return {
+        "container": container["id"],
+        "pod": container["pod"],
+        "namespace": container["namespace"],
+        "name": container["container"],
+        "engine": container["engine"],
+        "runtime": container["runtime"],
+        "givenBy": by,
+        "request": {
+            "where": expected.where or None,
+            "names": expected.names,
+            "capabilities": sorted(expected.capabilities),
+        },
+        "counts": counts(items),
+        "items": [one.document() for one in items],
+        "notes": expected.notes,
+    }
 
 
 def _as_changed(one: Item, target: Target) -> Item:
@@ -136,16 +132,3 @@ def _refused(by: str, expected: ExpectedInjection) -> Item:
     there = "started" if by == injector.NOBODY else f"started, GPUs added by {by}"
     ours = f"refused: {error.code}: {error.message}" if error else ""
     return compare_words(REQUEST, expected.where or vocabulary.VOCABULARY.devices_env, there, ours)
-
-
-def _container(target: Target) -> dict[str, Any]:
-    found = target.found
-    pod = ledger.pod_of(target.spec.get("annotations"))
-    return {
-        "container": found.id,
-        "pod": pod.get("pod"),
-        "namespace": pod.get("namespace"),
-        "name": pod.get("container"),
-        "engine": found.engine or None,
-        "runtime": found.runtime or None,
-    }

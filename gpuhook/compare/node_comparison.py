@@ -75,8 +75,7 @@ class NodeComparison:
     def _result(self, found: Found) -> dict[str, Any]:
         try:
             with running_container.hold(found) as one:
-                compared = comparison.compare_container(one, self.plan_node)
-            return compared.document() if compared is not None else {}
+                return comparison.compare_container(one, self.plan_node)
         except (GpuhookError, OSError) as error:
             return failure(found.id, worded(error))
         except Exception as error:  # a bug must not end the comparison of the others

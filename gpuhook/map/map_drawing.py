@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuhook.host.text_table import counted
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, Bar, Cell, Picture, size
 from gpuhook.request import replicas
 from gpuhook.usage.display_names import short_id
@@ -206,8 +207,7 @@ def _summary(bars: Sequence[Bar]) -> str:
     held = sum(1 for cell in cells if cell.holder)
     over = sum(1 for cell in cells if cell.state == OVER)
     known = [(bar.used, bar.total) for bar in bars if bar.used is not None and bar.total]
-    words = [f"{len(bars)} {'GPU' if len(bars) == 1 else 'GPUs'}"]
-    words.append(f"{held} of {len(cells)} {'part' if len(cells) == 1 else 'parts'} held")
+    words = [counted(len(bars), "GPU"), f"{held} of {counted(len(cells), 'part')} held"]
     if over:
         words.append(f"{over} above {'its' if over == 1 else 'their'} share")
     if known:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.containers.hot import ledger, ledger_warnings
 from gpuhook.containers.warm import find, state_roots
+from gpuhook.host.text_table import counted
 from gpuhook.request import replicas
 from gpuhook.usage import (
     container_sharing,
@@ -140,8 +141,7 @@ def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
     if not found:
         return []
     codes = ", ".join(sorted({warning["code"] for one in found for warning in one["warnings"]}))
-    count = "1 container" if len(found) == 1 else f"{len(found)} containers"
-    return [f"{count} started without a requested GPU ({codes})"]
+    return [f"{counted(len(found), 'container')} started without a requested GPU ({codes})"]
 
 
 def empty(devices: Iterable[UsageDevice]) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from gpuhook.errors import printable
 from gpuhook.explain.question import CONTAINER
 from gpuhook.explain.text import explain_sections as sections
 from gpuhook.explain.text import pod_text
-from gpuhook.explain.text.explain_sections import counted, gpus_of, listed
+from gpuhook.explain.text.explain_sections import gpus_of, listed
 from gpuhook.explain.trace import outcome
+from gpuhook.host.text_table import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
