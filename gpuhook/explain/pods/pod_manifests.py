@@ -88,8 +88,7 @@ def _containers(pod: Pod, found: Workloads, budget: EnvironmentBudget) -> tuple[
             # The first container has the objections to the pod.
             own = (*(() if asked else objections), *one.objections)
             asked.append(replace(one, objections=own))
-    totals = pod_notes.pod_totals(asked)
-    return tuple(replace(one, notes=tuple(pod_notes.pod_notes(one, totals))) for one in asked)
+    return tuple(replace(one, notes=tuple(pod_notes.pod_notes(one, asked))) for one in asked)
 
 
 def _kind(container: Value, kind: str) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import CDI_PREFIX, EPHEMERAL, INIT, SIDECAR
@@ -13,7 +12,7 @@ from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from gpuhook.explain.pods.pod_requests import PodRequest
 
@@ -23,31 +22,7 @@ _RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimenta
 _CUDA = re.compile(r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class PodTotals:
-    """The requests of a pod by resource: init containers run one at a time, before the others.
-
-    `alone` is the largest request of an init container, `together` the sum of all others.
-    """
-
-    alone: Mapping[str, int]
-    together: Mapping[str, int]
-
-
-def pod_totals(pod: Iterable[PodRequest]) -> PodTotals:
-    """Return the requests of the containers of a pod."""
-    alone: dict[str, int] = {}
-    together: dict[str, int] = {}
-    for one in pod:
-        for name, count in one.gpus.items():
-            if one.kind == INIT:
-                alone[name] = max(count, alone.get(name, 0))
-            else:
-                together[name] = together.get(name, 0) + count
-    return PodTotals(alone, together)
-
-
-def pod_notes(asked: PodRequest, pod: PodTotals) -> Iterator[str]:
+def pod_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
     """Yield the notes on one of the containers of a pod."""
     yield from _variable_notes(asked)
     for name in sorted(asked.annotations):
@@ -116,15 +91,19 @@ def _gpu_notes(asked: PodRequest) -> Iterator[str]:
             yield f"{name}: only a plugin's configuration can define this name"
 
 
-def _total_notes(asked: PodRequest, pod: PodTotals) -> Iterator[str]:
-    """Yield the total request of a pod whose init container requests GPUs."""
+def _total_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
+    """Yield the total request of a pod whose init container requests GPUs.
+
+    Init containers run one at a time, before the others.
+    """
     if asked.kind not in (INIT, SIDECAR):
         return
     for name in asked.gpus:
-        together, alone = pod.together.get(name, 0), pod.alone.get(name, 0)
+        together = sum(one.gpus.get(name, 0) for one in pod if one.kind != INIT)
         if asked.kind == SIDECAR:
             yield f"{name}: a sidecar adds its own to those of the others, {together} in total"
         else:
+            alone = max(one.gpus.get(name, 0) for one in pod if one.kind == INIT)
             yield (
                 f"{name}: the scheduler reserves {max(together, alone)}, the larger of {alone} for "
                 f"an init container and {together} for the others together; they share the devices"
