@@ -19,6 +19,7 @@ from gpuhook.explain.trace import (
     sharing_trace,
 )
 from gpuhook.host.error_text import fault_document
+from gpuhook.node import spec_node
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
 
@@ -124,7 +125,7 @@ class _Resolution:
 
 def _resolution(answer: SimulatedAnswer, context: PlanContext) -> _Resolution:
     node = context.node
-    capabilities = request_trace.capabilities_of(answer.asked, context)
+    capabilities = spec_node.known_capabilities(answer.asked, context)
     extras = extras_trace.extras_trace(answer, context)
     names = [
         *extras_trace.requested_names(answer, node),

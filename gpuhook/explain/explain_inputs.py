@@ -109,9 +109,8 @@ def _config_question(raw: bytes, where: str) -> Question:
 
 
 def _has_root(bundle: str, spec: dict[str, Any]) -> bool:
-    root = spec.get("root")
-    path = root.get("path") if isinstance(root, dict) else None
-    return isinstance(path, str) and bool(path) and os.path.isdir(os.path.join(bundle, path))
+    path = question.root_path(spec)
+    return bool(path) and os.path.isdir(os.path.join(bundle, path))
 
 
 def _restore_request(spec: dict[str, Any]) -> list[str]:

@@ -49,6 +49,13 @@ class Question:
         return self.allocated or Allocated()
 
 
+def root_path(spec: dict[str, Any]) -> str:
+    """Return the path of the root file system in a config.json, "" for none."""
+    root = spec.get("root")
+    path = root.get("path") if isinstance(root, dict) else None
+    return path if isinstance(path, str) else ""
+
+
 def imagined(kind: str, where: str, env: Iterable[str] = (), notes: Iterable[str] = ()) -> Question:
     """Return the question of an imagined container with these variables."""
     # What engines mount by default, as far as a grant depends on it.

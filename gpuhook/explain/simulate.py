@@ -108,10 +108,13 @@ def _edited(
     with TemporaryDirectory(prefix="gpuhook-explain-") as place:
         command, work = oci_command.Command(), RootfsDryRun()
         command.bundle = question.bundle
-        if _needs_empty_root(question):
+        if not question.has_root and question.kind != kinds.BUNDLE:  # an empty one instead
             command.bundle, spec["root"] = place, {"path": _ROOT}
             os.mkdir(os.path.join(place, _ROOT))
-            work = RootfsDryRun(shown_as=_root_path(question))
+            shown = os.path.join(
+                question.bundle or "/BUNDLE", kinds.root_path(question.spec) or _ROOT
+            )
+            work = RootfsDryRun(shown_as=shown)
         hook = "" if target.is_here else _HOOK
         create = Create(
             command, target.context, _launcher(), target.settings_error, work, hook=hook
@@ -152,17 +155,6 @@ def _refused_by_hook(
 def _may_request(question: Question, target: ExplainedNode) -> bool:
     marks = runtime.own_marks(target.context.settings)
     return runtime.may_ask(question.raw or fastjson.dumps(question.spec), marks)
-
-
-def _needs_empty_root(question: Question) -> bool:
-    """Return whether to use an empty root file system instead of one that is not available."""
-    return not question.has_root and question.kind != kinds.BUNDLE
-
-
-def _root_path(question: Question) -> str:
-    root = question.spec.get("root")
-    path = root.get("path") if isinstance(root, dict) else None
-    return os.path.join(question.bundle or "/BUNDLE", path if isinstance(path, str) else _ROOT)
 
 
 def _launcher() -> str:

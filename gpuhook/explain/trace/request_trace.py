@@ -27,14 +27,6 @@ _OF_OLD = (
 )
 
 
-def capabilities_of(spec: dict[str, Any], context: PlanContext) -> frozenset[str]:
-    """Return the driver capabilities of a container, the default if its request is invalid."""
-    try:
-        return plan.capabilities(spec, context.settings, context.node)
-    except GpuhookError:
-        return plan.parse_capabilities(None, context.settings, context.node)
-
-
 def rule_of(spec: dict[str, Any], context: PlanContext) -> str:
     """Return the rule for a container's driver capabilities, and the setting that limits them."""
     environment = parse.environment(spec)
