@@ -111,10 +111,8 @@ def _edited(
         if not question.has_root and question.kind != kinds.BUNDLE:  # an empty one instead
             command.bundle, spec["root"] = place, {"path": _ROOT}
             os.mkdir(os.path.join(place, _ROOT))
-            shown = os.path.join(
-                question.bundle or "/BUNDLE", kinds.root_path(question.spec) or _ROOT
-            )
-            work = RootfsDryRun(shown_as=shown)
+            path = kinds.root_path(question.spec) or _ROOT
+            work = RootfsDryRun(shown_as=os.path.join(question.bundle or "/BUNDLE", path))
         hook = "" if target.is_here else _HOOK
         create = Create(
             command, target.context, _launcher(), target.settings_error, work, hook=hook

@@ -50,7 +50,7 @@ def device_trace(
         try:
             grant = resolve_names([name], capabilities, node, source)
         except GpuhookError as error:
-            found.append(_unknown(name, error))
+            found.append({**_entry(name, BY_NAME), "fault": fault_document(error)})
             continue
         if not grant.devices:
             found.append(_entry(name, FILES_ONLY))
@@ -83,13 +83,14 @@ def left_out(grant: Grant, node: NvidiaNode, capabilities: frozenset[str]) -> li
     parts += [registry.device(qualified) for qualified in grant.devices]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for spec, whole in parts:
+        needs = _needs(whole)
         for what, path in _missing(spec, whole, capabilities):
-            needed = needed_by(path, capabilities, _needs(whole))
+            needed = _needed_by(path, capabilities, needs)
             found[what, path] = {"what": what, "path": path, "needed_by": needed}
     return list(found.values())
 
 
-def needed_by(
+def _needed_by(
     path: str, capabilities: frozenset[str], needs: Mapping[str, frozenset[str]]
 ) -> list[str]:
     """Return the capabilities of which a container needs one for the file at `path`.
@@ -119,15 +120,12 @@ def edits(given: ContainerEdits) -> dict[str, Any]:
 
 def hook(one: Any) -> dict[str, Any]:
     """Return a hook of CDI, or of config.json with its stage, as the document has it."""
+    args = one.get("args")
     return {
         "stage": str(one.get("hookName") or ""),
         "path": str(one.get("path")),
-        "args": [str(word) for word in _items(one.get("args"))],
+        "args": [str(word) for word in args] if isinstance(args, list) else [],
     }
-
-
-def _items(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _device(
@@ -156,7 +154,6 @@ def _reason(name: str, qualified: str, node: NvidiaNode) -> str:
 
 
 def _entry(name: str, reason: str) -> dict[str, Any]:
-    nothing: ContainerEdits = {}
     return {
         "name": name,
         "by": reason,
@@ -164,13 +161,9 @@ def _entry(name: str, reason: str) -> dict[str, Any]:
         "device": None,
         "spec": None,
         "line": None,
-        **edits(nothing),
+        **edits({}),
         "fault": None,
     }
-
-
-def _unknown(name: str, error: GpuhookError) -> dict[str, Any]:
-    return {**_entry(name, BY_NAME), "fault": fault_document(error)}
 
 
 def _missing(
