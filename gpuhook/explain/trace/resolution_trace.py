@@ -85,12 +85,12 @@ def left_out(grant: Grant, node: NvidiaNode, capabilities: frozenset[str]) -> li
     for spec, whole in parts:
         needs = _needs(whole)
         for what, path in _missing(spec, whole, capabilities):
-            needed = _needed_by(path, capabilities, needs)
+            needed = needed_by(path, capabilities, needs)
             found[what, path] = {"what": what, "path": path, "needed_by": needed}
     return list(found.values())
 
 
-def _needed_by(
+def needed_by(
     path: str, capabilities: frozenset[str], needs: Mapping[str, frozenset[str]]
 ) -> list[str]:
     """Return the capabilities of which a container needs one for the file at `path`.
