@@ -14,6 +14,7 @@ from gpuhook.host.text_table import counted
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, Bar, Cell, Picture, size
 from gpuhook.request import replicas
 from gpuhook.usage.display_names import short_id
+from gpuhook.usage.kubelet_units import unit_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _cells(
     for one in holders:
         known |= dict.fromkeys(r for r in one["replicas"] if replicas.device_of(r) == uuid)
     if known:
-        return _replicas(device, holders, sorted(known, key=_number), part)
+        return _replicas(device, holders, sorted(known, key=unit_order), part)
     if not holders:
         return [Cell(part, FREE, size=total)]
     each, many = part / len(holders), len(holders)
@@ -194,11 +195,6 @@ def _notes(gpu: Mapping[str, Any], document: Mapping[str, Any]) -> Iterable[str]
 
 def _replica_suffix(replica: str) -> str:
     return replicas.SEPARATOR + replica.rpartition(replicas.SEPARATOR)[2]
-
-
-def _number(replica: str) -> tuple[int, str]:
-    number = replica.rpartition(replicas.SEPARATOR)[2]
-    return (int(number) if number.isascii() and number.isdigit() else 0, replica)
 
 
 def _summary(bars: Sequence[Bar]) -> str:
