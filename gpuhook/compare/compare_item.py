@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,14 +45,7 @@ class Item:
 
     def document(self) -> dict[str, Any]:
         """Return the item as JSON has it."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "verdict": self.verdict,
-            "there": self.there or None,
-            "gpuhook": self.gpuhook or None,
-            "reason": self.reason or None,
-        }
+        return {key: value or None for key, value in asdict(self).items()}
 
 
 def compare_words(kind: str, name: str, there: str, gpuhook: str, reason: str = "") -> Item:

@@ -7,7 +7,7 @@ import click
 
 from gpuhook.errors import printable
 from gpuhook.host import console
-from gpuhook.host.text_table import shortened
+from gpuhook.host.text_table import counted, shortened
 from gpuhook.usage.display_names import short_id
 
 TYPE_CHECKING = False
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _HEADERS = ("DIFFERENCE", "WHAT", "NAME", "THERE", "GPUHOOK")
 _WIDE = (*_HEADERS, "KNOWN")
-_WORDS = {"only-there": "only there", "only-gpuhook": "only gpuhook", "differs": "differs"}
 _MAX_LINE = 4096
 _NAMES = 8
 
@@ -37,16 +36,15 @@ def count_text(counts: dict[str, int]) -> str:
     """Return counts as text: "78 alike, 31 known differences, 1 difference"."""
     known, wrong = counts["known"], counts["differences"]
     parts = [f"{counts['same']:,} alike"]
-    parts += [f"{known:,} known {_plural('difference', known)}"] if known else []
-    return ", ".join([*parts, f"{wrong:,} {_plural('difference', wrong)}"])
+    parts += [counted(known, "known difference")] if known else []
+    return ", ".join([*parts, counted(wrong, "difference")])
 
 
 def total(compared: list[dict[str, Any]]) -> str:
     """Return the last line of a comparison: the totals of all containers."""
     keys = ("same", "known", "differences")
     counts = {key: sum(one["counts"][key] for one in compared) for key in keys}
-    number = len(compared)
-    return f"{number:,} {_plural('container', number)} with GPUs: {count_text(counts)}"
+    return f"{counted(len(compared), 'container')} with GPUs: {count_text(counts)}"
 
 
 def _title(one: dict[str, Any], is_wide: bool) -> str:
@@ -60,10 +58,6 @@ def _title(one: dict[str, Any], is_wide: bool) -> str:
 
 
 def _sides(item: dict[str, Any]) -> list[str]:
-    verdict = _WORDS.get(item["verdict"], str(item["verdict"]))
+    verdict = item["verdict"].replace("-", " ")
     there, ours = item["there"] or "-", item["gpuhook"] or "-"
     return [verdict, item["kind"], item["name"], there, ours]
-
-
-def _plural(word: str, number: int) -> str:
-    return word if number == 1 else word + "s"

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from gpuhook.compare import (
-    compare_item,
     env_items,
     expected_injection,
     injector,
@@ -15,9 +14,19 @@ from gpuhook.compare import (
     original_request,
     surplus_items,
 )
+from gpuhook.compare.compare_item import (
+    ACCESS,
+    NODE,
+    REQUEST,
+    SAME,
+    THERE,
+    VARIABLE,
+    compare_words,
+    counts,
+)
 from gpuhook.compare.mount_items import ContainerMounts
-from gpuhook.containers.hot import ledger
 from gpuhook.inspect import inspection
+from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -34,33 +43,8 @@ SCHEMA = "gpuhook/compare/v1"
 _LIVE_ROUTES = ("prestart", "attach")  # in the ledger
 
 
-@dataclass(slots=True)
-class Comparison:
-    """The items of a container, what added its GPUs (injector.GIVERS), and its request."""
-
-    container: dict[str, Any]
-    given_by: str
-    expected: ExpectedInjection
-    items: list[Item] = field(default_factory=list)
-
-    def document(self) -> dict[str, Any]:
-        """Return the comparison as JSON has it."""
-        return {
-            **self.container,
-            "givenBy": self.given_by,
-            "request": {
-                "where": self.expected.where or None,
-                "names": self.expected.names,
-                "capabilities": sorted(self.expected.capabilities),
-            },
-            "counts": compare_item.counts(self.items),
-            "items": [one.document() for one in self.items],
-            "notes": self.expected.notes,
-        }
-
-
-def compare_container(target: Target, plan_node: PlanNode) -> Comparison | None:
-    """Return the comparison of a container, None if it has no GPU and requests none.
+def compare_container(target: Target, plan_node: PlanNode) -> dict[str, Any]:
+    """Return the comparison of a container, {} if it has no GPU and requests none.
 
     Changes nothing and runs nothing in the container. Raises OSError, and GH1732 if the container
     ends in the meantime.
@@ -77,28 +61,50 @@ def compare_container(target: Target, plan_node: PlanNode) -> Comparison | None:
         plan_node, before.spec, paths, is_given=is_given
     )
     if by == injector.NOBODY and not (expected.names or expected.refusal):
-        return None
-    compared = Comparison(_container(target), by, expected)
+        return {}
     if expected.refusal is not None:
-        compared.items = [_refused(by, expected)]
+        items = [_refused(by, expected)]
     else:
         found = _items(target, facts, before, by, expected)
-        compared.items = [_as_changed(one, target) for one in found]
-    return compared
+        items = [_as_changed(one, target) for one in found]
+    return _document(facts["container"], by, expected, items)
+
+
+def _document(
+    container: dict[str, Any], by: str, expected: ExpectedInjection, items: list[Item]
+) -> dict[str, Any]:
+    """Return the comparison as JSON has it; `container` is that of an inspection."""
+    return {
+        "container": container["id"],
+        "pod": container["pod"],
+        "namespace": container["namespace"],
+        "name": container["container"],
+        "engine": container["engine"],
+        "runtime": container["runtime"],
+        "givenBy": by,
+        "request": {
+            "where": expected.where or None,
+            "names": expected.names,
+            "capabilities": sorted(expected.capabilities),
+        },
+        "counts": counts(items),
+        "items": [one.document() for one in items],
+        "notes": expected.notes,
+    }
 
 
 def _as_changed(one: Item, target: Target) -> Item:
     """Return an item with the reason if attach, detach or the prestart hook caused it."""
-    if one.verdict == compare_item.SAME or one.reason:
+    if one.verdict == SAME or one.reason:
         return one
-    if one.kind == compare_item.VARIABLE and target.entry.get("route") in _LIVE_ROUTES:
+    if one.kind == VARIABLE and target.entry.get("route") in _LIVE_ROUTES:
         return replace(one, reason="a variable cannot be added to an existing container")
-    if one.kind not in (compare_item.NODE, compare_item.ACCESS):
+    if one.kind not in (NODE, ACCESS):
         return one
     if one.name in target.withdrawn:
         return replace(one, reason="`gpuhook detach` removed it")
     given = {node["path"] for node in target.given.get("deviceNodes") or ()}
-    if one.verdict == compare_item.THERE and one.name in given:
+    if one.verdict == THERE and one.name in given:
         return replace(one, reason="`gpuhook attach` added it")
     return one
 
@@ -108,12 +114,13 @@ def _items(
 ) -> list[Item]:
     held, spec = target.held, target.spec
     mounts = ContainerMounts(held, spec, facts["mounts"], by)
-    env = original_request.variables(spec) if spec else held.process.environment()
+    side = loader_items.Side(held, by, expected)
+    env = parse.variables(spec) if spec else held.process.environment()
     return [
         *node_items.items(held, spec, facts["nodes"], by, expected),
         *mounts.items(expected),
-        *loader_items.items(held, by, expected, mounts.bad, mounts.moved),
-        *surplus_items.items(held, spec, by, expected, mounts),
+        *loader_items.items(side, expected.todo, mounts.bad, mounts.moved),
+        *surplus_items.items(side, spec, by, expected, mounts),
         *env_items.variables(env, before.added, by, expected),
         *env_items.groups(held, expected),
         *env_items.effects(held, by, expected),
@@ -124,19 +131,4 @@ def _refused(by: str, expected: ExpectedInjection) -> Item:
     error = expected.refusal
     there = "started" if by == injector.NOBODY else f"started, GPUs added by {by}"
     ours = f"refused: {error.code}: {error.message}" if error else ""
-    return compare_item.compare_words(
-        compare_item.REQUEST, expected.where or vocabulary.VOCABULARY.devices_env, there, ours
-    )
-
-
-def _container(target: Target) -> dict[str, Any]:
-    found = target.found
-    pod = ledger.pod_of(target.spec.get("annotations"))
-    return {
-        "container": found.id,
-        "pod": pod.get("pod"),
-        "namespace": pod.get("namespace"),
-        "name": pod.get("container"),
-        "engine": found.engine or None,
-        "runtime": found.runtime or None,
-    }
+    return compare_words(REQUEST, expected.where or vocabulary.VOCABULARY.devices_env, there, ours)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from gpuhook.compare import compare_item, known_differences
+from gpuhook.compare import known_differences
+from gpuhook.compare.compare_item import GROUP, MASK, PROFILE, SAME, VARIABLE, Item, compare_words
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile, rootfs_plan
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.apply.live.hotplug_steps import Live
-    from gpuhook.compare.compare_item import Item
     from gpuhook.compare.expected_injection import ExpectedInjection
 
 _KEY = b"ModifyDeviceFiles:"
@@ -31,19 +31,19 @@ def variables(
         values = [one.partition("=")[2] for one in env if one.startswith(name + "=")]
         value = entry.partition("=")[2]
         if values == [value]:
-            yield compare_item.Item(compare_item.VARIABLE, name, compare_item.SAME, value, value)
+            yield Item(VARIABLE, name, SAME, value, value)
             continue
         there = ", then ".join(values)
-        yield compare_item.compare_words(
-            compare_item.VARIABLE, name, there, value, known_differences.variable(name, values, by)
+        yield compare_words(
+            VARIABLE, name, there, value, known_differences.variable(name, values, by)
         )
     others = [entry for entry in env if entry in expected.foreign.variables and entry not in added]
     for entry in dict.fromkeys((*added, *others)):
         name, _, value = entry.partition("=")
         if name not in ours:
             there = value or "empty"
-            yield compare_item.compare_words(
-                compare_item.VARIABLE, name, there, "", known_differences.added_variable(name, by)
+            yield compare_words(
+                VARIABLE, name, there, "", known_differences.added_variable(name, by)
             )
 
 
@@ -53,7 +53,7 @@ def groups(held: Live, expected: ExpectedInjection) -> Iterator[Item]:
     member = _groups(held) if needed else set()
     for gid in needed:
         there = "member" if gid in member else ""
-        yield compare_item.compare_words(compare_item.GROUP, str(gid), there, "member")
+        yield compare_words(GROUP, str(gid), there, "member")
 
 
 def effects(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
@@ -65,8 +65,8 @@ def effects(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     has_egl = any(rootfs_plan.needs_profile_of(job) for job in expected.todo)
     if there or has_egl:
         ours = "written" if has_egl else ""
-        yield compare_item.compare_words(
-            compare_item.PROFILE,
+        yield compare_words(
+            PROFILE,
             egl_profile.PATH,
             there,
             ours,
@@ -83,13 +83,9 @@ def _mask(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
         return  # no driver, or no /proc in the container
     there = "masked" if _value(text) != b"1" else ""
     if any(job.driver_params and driver_params.masked(job.host_root) for job in expected.todo):
-        yield compare_item.compare_words(
-            compare_item.MASK, driver_params.PATH, there or "ModifyDeviceFiles: 1", "masked"
-        )
+        yield compare_words(MASK, driver_params.PATH, there or "ModifyDeviceFiles: 1", "masked")
     elif expected.edits and there and held.root.is_mounted(driver_params.PATH):
-        yield compare_item.compare_words(
-            compare_item.MASK, driver_params.PATH, there, "", known_differences.mask(by)
-        )
+        yield compare_words(MASK, driver_params.PATH, there, "", known_differences.mask(by))
 
 
 def _value(text: bytes) -> bytes:

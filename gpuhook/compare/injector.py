@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
+
 from gpuhook.apply.spec import change_record
+from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import injection_traces
@@ -14,14 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 OURS, LEGACY, CDI, UNKNOWN, NOBODY = "gpuhook", "nvidia-legacy", "nvidia-cdi", "unknown", "nobody"
-GIVERS = (OURS, LEGACY, CDI, UNKNOWN, NOBODY)
-_CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 
 
 def injector_of(
     spec: dict[str, Any], entry: dict[str, Any], nodes: Iterable[str], mounts: Iterable[str]
 ) -> str:
-    """Return the program that added the GPUs of a container, one of GIVERS.
+    """Return the program that added the GPUs of a container: OURS, LEGACY, CDI, UNKNOWN or NOBODY.
 
     `spec` is its config.json, `entry` its entry in the ledger; `nodes` are the driver's device
     nodes in it, `mounts` the paths of mounted driver files. NVIDIA's CDI modes, also through an
@@ -36,21 +37,15 @@ def injector_of(
     is_given = bool(held) or any(vocabulary.is_gpu_node(path) for path in nodes)
     # A runtime in legacy mode adds its hook to all containers, and for graphics other hooks too.
     if is_given and any(
-        _name(hook) in vocabulary.FOREIGN_HOOKS for hook in hooks(spec, "prestart")
+        os.path.basename(path) in vocabulary.FOREIGN_HOOKS
+        for path in injection_route.hook_paths(spec, "prestart")
     ):
         return LEGACY
-    if any(_is_cdi_hook(hook) for hook in hooks(spec, "createContainer")):
+    if any(map(_is_cdi_hook, injection_route.hooks(spec, "createContainer"))):
         return CDI
     if not is_given:
         return NOBODY
     return LEGACY if held and spec and held.isdisjoint(destinations(spec)) else UNKNOWN
-
-
-def hooks(spec: dict[str, Any], stage: str) -> list[dict[str, Any]]:
-    """Return the hooks of a stage of a config.json."""
-    section = spec.get("hooks")
-    found = section.get(stage) if isinstance(section, dict) else None
-    return [hook for hook in found if isinstance(hook, dict)] if isinstance(found, list) else []
 
 
 def destinations(spec: dict[str, Any]) -> set[str]:
@@ -66,9 +61,5 @@ def destinations(spec: dict[str, Any]) -> set[str]:
 
 def _is_cdi_hook(hook: dict[str, Any]) -> bool:
     args = hook.get("args")
-    first = args[0] if isinstance(args, list) and args else ""
-    return _name(hook) in _CDI_HOOKS or str(first).rpartition("/")[2] in _CDI_HOOKS
-
-
-def _name(hook: dict[str, Any]) -> str:
-    return str(hook.get("path")).rpartition("/")[2]
+    named = [hook.get("path"), *(args[:1] if isinstance(args, list) else ())]
+    return any(os.path.basename(str(name)) in injection_route.CDI_HOOKS for name in named)

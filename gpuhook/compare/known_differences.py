@@ -119,8 +119,8 @@ def _missing_library(path: str, name: str) -> str:
         return "libnvidia-container adds libraries of the host's loader cache, which has no plugins"
     if "/xorg/" in path or name.startswith("libnvidia-egl-"):
         return ""
-    is_listed = name[3:].partition(".so")[0] in _LEGACY_LIBRARIES
-    return "" if is_listed else f"libnvidia-container does not know lib{_stem(name)}"
+    stem = name[3:].partition(".so")[0]
+    return "" if stem in _LEGACY_LIBRARIES else f"libnvidia-container does not know lib{stem}"
 
 
 def name_on_musl(by: str) -> str:
@@ -184,7 +184,3 @@ def profile(by: str, there: str) -> str:
 def mask(by: str) -> str:
     """Return why the driver's parameters are masked although the host has the same values."""
     return "the legacy mode always masks them" if by == injector.LEGACY else ""
-
-
-def _stem(name: str) -> str:
-    return name[3:].partition(".so")[0]

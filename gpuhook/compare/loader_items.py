@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from posixpath import dirname, join, normpath
 
-from gpuhook.compare import compare_item, injector, known_differences
+from gpuhook.compare import injector, known_differences
+from gpuhook.compare.compare_item import DIFFERS, LIBRARY, LINK, SAME, Item, compare_words
 from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.inspect.loader_view import LoaderView
 from gpuhook.loader import library_directory
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.cdi.hot.container_edits import ContainerEdits
-    from gpuhook.compare.compare_item import Item
     from gpuhook.compare.expected_injection import ExpectedInjection
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
@@ -35,19 +35,15 @@ _NOT_THERE = "not found by the loader"
 
 
 def items(
-    held: Live, by: str, expected: ExpectedInjection, bad: Collection[str], moved: Collection[str]
+    side: Side, todo: Sequence[Jobs], bad: Collection[str], moved: Collection[str]
 ) -> Iterator[Item]:
-    """Yield libraries and links; `bad` are the paths of wrong mounts.
+    """Yield libraries and links of jobs; `bad` are the paths of wrong mounts.
 
     For `moved` files, mounted at another path, only the names of the loader are compared.
     """
-    side = Side(held, by, expected, expected.edits)
-    for job in expected.todo:
-        made, _ = rootfs_plan.rootfs_plan(held.root, [job])
-        links = {path: normpath(join(dirname(path), target)) for target, path in made.links}
+    for names, links in _planned(side.held, todo):
         seen: set[tuple[str, bool]] = set()
-        for raw_name, raw_path in made.entries():
-            name, path = os.fsdecode(raw_name), os.fsdecode(raw_path)
+        for name, path in names:
             if path in links and name.endswith(".so"):
                 continue  # a link for the linker, compared as a link
             end = _end(path, links)
@@ -76,34 +72,39 @@ class JobNames:
 def names_of_jobs(held: Live, todo: Sequence[Jobs]) -> JobNames:
     """Return the names and links that jobs create in a container."""
     found = JobNames()
-    for job in todo:
-        provided, _ = rootfs_plan.rootfs_plan(held.root, [job])
-        links = {path: normpath(join(dirname(path), target)) for target, path in provided.links}
+    for names, links in _planned(held, todo):
         found.links |= {path: _end(path, links) for path in links}
-        for raw_name, raw_path in provided.entries():
-            path = os.fsdecode(raw_path)
-            key = os.fsdecode(raw_name), library_directory.is_narrow(path)
+        for name, path in names:
+            key = name, library_directory.is_narrow(path)
             found.names.setdefault(key, _end(path, links))
     return found
 
 
-class Side:
-    """The container's files, compared with the files that `edits` would mount."""
+def _planned(
+    held: Live, todo: Sequence[Jobs]
+) -> Iterator[tuple[list[tuple[str, str]], dict[str, str]]]:
+    """Yield the (name, path) of the loader, and the links (path: target), of each job."""
+    for job in todo:
+        made, _ = rootfs_plan.rootfs_plan(held.root, [job])
+        names = [(os.fsdecode(name), os.fsdecode(path)) for name, path in made.entries()]
+        yield names, {path: normpath(join(dirname(path), target)) for target, path in made.links}
 
-    def __init__(
-        self, held: Live, by: str, expected: ExpectedInjection, edits: ContainerEdits
-    ) -> None:
-        self._held = held
+
+class Side:
+    """The container's files, compared with the files that gpuhook would mount."""
+
+    def __init__(self, held: Live, by: str, expected: ExpectedInjection) -> None:
+        self.held = held
         self._by = by
         self._seen: dict[str, Identity | None] = {}
         self._expected = expected
-        mounts = edits.get("mounts") or ()
-        self._files = {mount["containerPath"]: mount["hostPath"] for mount in mounts}
+        self._files = _host_paths(expected.edits)
+        self._whole = _host_paths(expected.whole)
 
     @cached_property
     def view(self) -> LoaderView:
         """The libraries that the container's loader finds."""
-        return LoaderView(self._held)
+        return LoaderView(self.held)
 
     @property
     def is_musl(self) -> bool:
@@ -116,41 +117,41 @@ class Side:
         there = self.view.place(name, is_32_bit=is_32_bit)
         name += NARROW if is_32_bit else ""
         if there and self.found(there) == self.identity(end):
-            return compare_item.Item(compare_item.LIBRARY, name, compare_item.SAME, there, path)
+            return Item(LIBRARY, name, SAME, there, path)
         trouble = self.view.trouble
         shown = there or (f"no readable cache: {trouble}" if trouble else _NOT_THERE)
         reason = known_differences.missing(path, self._by, self._expected)
         if not there and self.is_musl and self.found(path) == self.identity(end):
             reason = reason or known_differences.name_on_musl(self._by)
-        return compare_item.Item(
-            compare_item.LIBRARY, name, compare_item.DIFFERS, shown, path, reason
-        )
+        return Item(LIBRARY, name, DIFFERS, shown, path, reason)
 
     def link(self, path: str, target: str, end: str, *, is_versioned: bool) -> Item:
         """Return the item of a link, compared by the file that it leads to."""
         found = self.found(path)
         if found is not None and found == self.identity(end):
-            return compare_item.Item(compare_item.LINK, path, compare_item.SAME, target, target)
+            return Item(LINK, path, SAME, target, target)
         reason = known_differences.link(path, self._by, is_versioned=is_versioned)
         directory = self._directory()
         is_debian = directory.endswith(DEBIAN[:-1]) and not path.startswith(directory + "/")
         if self._by == injector.CDI and is_debian and self.found(end) is not None:
             reason = known_differences.plugin_link(path)
-        return compare_item.compare_words(
-            compare_item.LINK, path, "another file" if found else "", target, reason
-        )
+        return compare_words(LINK, path, "another file" if found else "", target, reason)
 
     def _directory(self) -> str:
         """Return the directory of libcuda, "" without a mounted one."""
         libcuda = (path for path in self._files if "/libcuda.so." in path)
         return dirname(next(libcuda, ""))
 
-    def identity(self, path: str) -> Identity | None:
-        """Return the file at `path` with gpuhook: the host's, or the image's."""
-        if path not in self._files:
+    def identity(self, path: str, *, is_whole: bool = False) -> Identity | None:
+        """Return the file at `path` with gpuhook: the host's, or the image's.
+
+        `is_whole`: with gpuhook and all capabilities.
+        """
+        files = self._whole if is_whole else self._files
+        if path not in files:
             return self.found(path)
         try:
-            found = os.stat(self._files[path])
+            found = os.stat(files[path])
         except OSError:
             return None
         return found.st_dev, found.st_ino
@@ -158,9 +159,13 @@ class Side:
     def found(self, path: str) -> Identity | None:
         """Return the file at `path` in the container, None for none."""
         if path not in self._seen:
-            found = self._held.root.status(path)
+            found = self.held.root.status(path)
             self._seen[path] = None if found is None else (found.st_dev, found.st_ino)
         return self._seen[path]
+
+
+def _host_paths(edits: ContainerEdits) -> dict[str, str]:
+    return {mount["containerPath"]: mount["hostPath"] for mount in edits.get("mounts") or ()}
 
 
 def _end(path: str, links: dict[str, str]) -> str:

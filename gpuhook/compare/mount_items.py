@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.compare import compare_item, known_differences
+from gpuhook.compare import known_differences
+from gpuhook.compare.compare_item import MOUNT, compare_words
 from gpuhook.inspect import inspection
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params
 from gpuhook.vendors.nvidia.spec import injection_traces
@@ -48,7 +49,6 @@ class ContainerMounts:
         self.bad: set[str] = set()
         self.moved: set[str] = set()
         self.unexpected: set[str] = set()
-        self.expected: tuple[str, ...] = ()
 
     @property
     def files(self) -> list[str]:
@@ -58,7 +58,6 @@ class ContainerMounts:
     def items(self, expected: ExpectedInjection) -> list[Item]:
         """Return the items of gpuhook's mounts, then of mounts that only the container has."""
         mounts = expected.edits.get("mounts") or []
-        self.expected = tuple(mount["containerPath"] for mount in mounts)
         self._there |= self._others(expected)
         real = {m["containerPath"]: self._held.root.real(m["containerPath"]) for m in mounts}
         places = set(real.values())
@@ -70,11 +69,7 @@ class ContainerMounts:
             reason = known_differences.extra_part(
                 path, self._by, expected, is_whole=is_whole, is_privileged=False
             )
-            found.append(
-                compare_item.compare_words(
-                    compare_item.MOUNT, path, _description(self._there[path]), "", reason
-                )
-            )
+            found.append(compare_words(MOUNT, path, _description(self._there[path]), "", reason))
             self.unexpected |= {path} if not reason else set()
         return found
 
@@ -117,28 +112,22 @@ class ContainerMounts:
         except OSError as error:
             self.bad.add(target)
             there = _description(self._there[place]) if place in self._there else ""
-            return compare_item.compare_words(
-                compare_item.MOUNT, target, there, f"refused: {source}: {error.strerror}"
-            )
+            return compare_words(MOUNT, target, there, f"refused: {source}: {error.strerror}")
         if self._is(place, host):
             there = f"{source} {','.join(_known_options(self._options(place).split(',')))}".rstrip()
-            return compare_item.compare_words(compare_item.MOUNT, target, there, ours)
+            return compare_words(MOUNT, target, there, ours)
         if place in self._there:
             self.bad.add(target)
-            return compare_item.compare_words(
-                compare_item.MOUNT, target, _description(self._there[place]), ours
-            )
+            return compare_words(MOUNT, target, _description(self._there[place]), ours)
         elsewhere = self._elsewhere(host, places)
         if elsewhere:
             self._matched.add(elsewhere)
             self.moved.add(target)
             reason = known_differences.moved(target.rpartition("/")[2], self._by)
-            return compare_item.compare_words(
-                compare_item.MOUNT, target, f"at {elsewhere}", ours, reason
-            )
+            return compare_words(MOUNT, target, f"at {elsewhere}", ours, reason)
         self.bad.add(target)
         reason = known_differences.missing(target, self._by, expected)
-        return compare_item.compare_words(compare_item.MOUNT, target, "", ours, reason)
+        return compare_words(MOUNT, target, "", ours, reason)
 
     def _shows(self, place: str, source: str) -> bool:
         try:

@@ -13,7 +13,7 @@ from gpuhook.containers.warm import runtime_state
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable, rebuild
 from gpuhook.host import worker_pool
-from gpuhook.host.error_text import worded
+from gpuhook.host.error_text import fault_document, worded
 from gpuhook.host.hot.engine_log import unforeseen
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.live import container_worker
@@ -76,8 +76,7 @@ class NodeComparison:
     def _result(self, found: Found) -> dict[str, Any]:
         try:
             with running_container.hold(found) as one:
-                compared = comparison.compare_container(one, self.plan_node)
-            return compared.document() if compared is not None else {}
+                return comparison.compare_container(one, self.plan_node)
         except (GpuhookError, OSError) as error:
             return failure(found.id, worded(error))
         except Exception as error:  # a bug must not end the comparison of the others
@@ -113,7 +112,6 @@ def failure(container: str, error: GpuhookError) -> dict[str, Any]:
     """Return a container that could not be compared as the document has it, and the hint."""
     return {
         "container": container,
-        "code": error.code,
+        **fault_document(error),
         "message": printable(error.message, _MAX_LINE),
-        "hint": error.hint,
     }

@@ -7,7 +7,8 @@ The permission to create nodes (m) is not compared: runtimes allow it for all de
 from __future__ import annotations
 
 from gpuhook.apply.spec import oci_spec
-from gpuhook.compare import compare_item, known_differences
+from gpuhook.compare import known_differences
+from gpuhook.compare.compare_item import ACCESS, NODE, compare_words
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.bpf import device_filter
 from gpuhook.kernel.bpf.device_filter import Rule
@@ -50,9 +51,7 @@ def items(
                 path, by, expected, is_whole=is_whole, is_privileged=is_privileged
             )
             verdict = "allowed" if have["allowed"] else "denied"
-            yield compare_item.compare_words(
-                compare_item.NODE, path, f"{_there(have)}, {verdict}", "", reason
-            )
+            yield compare_words(NODE, path, f"{_there(have)}, {verdict}", "", reason)
         elif want is not None:
             yield from _pair(held, path, have, want)
     yield from _foreign(held, general, found, nodes_expected, expected)
@@ -67,19 +66,17 @@ def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) 
     try:
         device = oci_spec.oci_device(want)
     except GpuhookError as error:
-        yield compare_item.compare_words(
-            compare_item.NODE, path, _there(have) if have else "", f"refused: {error.message}"
-        )
+        yield compare_words(NODE, path, _there(have) if have else "", f"refused: {error.message}")
         return
     mode = device.get("fileMode", 0o666)
     ours = f"c {device['major']}:{device['minor']} {mode:04o}"
     if have is None:
-        yield compare_item.compare_words(compare_item.NODE, path, "", ours)
+        yield compare_words(NODE, path, "", ours)
         return
-    yield compare_item.compare_words(compare_item.NODE, path, _there(have), ours)
+    yield compare_words(NODE, path, _there(have), ours)
     if _is_alike(have, want) and held.rules.version != "none":
         access = "allowed" if have["allowed"] else f"denied ({have['reason']})"
-        yield compare_item.compare_words(compare_item.ACCESS, path, access, "allowed")
+        yield compare_words(ACCESS, path, access, "allowed")
 
 
 def _is_alike(have: dict[str, Any], want: DeviceNode) -> bool:
@@ -119,7 +116,7 @@ def _foreign(
         allowed, _ = held.rules.verdict(device["type"], *number, _ACCESS)
         if allowed:
             access = f"allowed (c {number[0]}:{number[1]}), without a node"
-            yield compare_item.compare_words(compare_item.ACCESS, path, access, "")
+            yield compare_words(ACCESS, path, access, "")
 
 
 def _there(node: dict[str, Any]) -> str:

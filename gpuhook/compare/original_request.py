@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gpuhook.apply.spec import change_record
 from gpuhook.errors import GpuhookError
+from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import node_devices, vocabulary
 from gpuhook.vendors.nvidia.spec import injection_traces
 
@@ -39,9 +40,9 @@ class Before:
 def before(spec: dict[str, Any]) -> Before:
     """Return a copy of `spec` without the edits for its request."""
     kept = json.loads(json.dumps(spec))  # five times as fast as copy.deepcopy
-    env = variables(spec)
+    env = parse.variables(spec)
     if change_record.take_back(kept):
-        old = variables(kept)
+        old = parse.variables(kept)
         return Before(kept, tuple(entry for entry in env if entry not in old))
     own = _own(env)
     if len(own) < len(env):
@@ -51,13 +52,6 @@ def before(spec: dict[str, Any]) -> Before:
 
 def _is_vendors(entry: str) -> bool:
     return entry.startswith((*injection_traces.VARIABLES, *_ADDED))
-
-
-def variables(spec: dict[str, Any]) -> list[str]:
-    """Return the variables of a config.json, "NAME=value"."""
-    process = spec.get("process")
-    env = process.get("env") if isinstance(process, dict) else None
-    return [entry for entry in env if isinstance(entry, str)] if isinstance(env, list) else []
 
 
 def _own(env: list[str]) -> list[str]:

@@ -14,7 +14,9 @@ import stat
 import time
 from posixpath import basename, dirname
 
-from gpuhook.compare import compare_item, injector, known_differences, loader_items
+from gpuhook.compare import injector, known_differences, loader_items
+from gpuhook.compare.compare_item import LIBRARY, LINK, compare_words
+from gpuhook.usage import injection_route
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,12 +33,16 @@ _MARGIN = 0.01  # seconds: the kernel stamps files by a clock that it updates at
 
 
 def items(
-    held: Live, spec: dict[str, Any], by: str, expected: ExpectedInjection, mounts: ContainerMounts
+    side: loader_items.Side,
+    spec: dict[str, Any],
+    by: str,
+    expected: ExpectedInjection,
+    mounts: ContainerMounts,
 ) -> Iterator[Item]:
     """Yield the links, then the loader names, that only the container has."""
     if not expected.edits:
         return
-    surplus = _Surplus(held, by, expected, mounts)
+    surplus = _Surplus(side, by, expected, mounts)
     links = list(surplus.links(named(spec)))
     yield from links
     linked = {basename(one.name) for one in links}
@@ -46,7 +52,7 @@ def items(
 def named(spec: dict[str, Any]) -> list[str]:
     """Return the paths of the links that the hooks of a config.json create."""
     found = []
-    for hook in injector.hooks(spec, "createContainer"):
+    for hook in injection_route.hooks(spec, "createContainer"):
         args = hook.get("args")
         words = [word for word in args if isinstance(word, str)] if isinstance(args, list) else []
         values = [after for word, after in zip(words, words[1:], strict=False) if word == _LINK]
@@ -59,17 +65,20 @@ class _Surplus:
     """The container's names and links, compared with those of gpuhook."""
 
     def __init__(
-        self, held: Live, by: str, expected: ExpectedInjection, mounts: ContainerMounts
+        self,
+        side: loader_items.Side,
+        by: str,
+        expected: ExpectedInjection,
+        mounts: ContainerMounts,
     ) -> None:
-        self._held = held
+        self._held = side.held
         self._by = by
         self._expected = expected
-        self._side = loader_items.Side(held, by, expected, expected.edits)
-        self._every = loader_items.Side(held, by, expected, expected.whole)
-        self._ours = loader_items.names_of_jobs(held, expected.todo)
-        self._whole = loader_items.names_of_jobs(held, expected.whole_todo)
+        self._side = side
+        self._ours = loader_items.names_of_jobs(side.held, expected.todo)
+        self._whole = loader_items.names_of_jobs(side.held, expected.whole_todo)
         self._mounts = mounts
-        self._since = _started(held) - _MARGIN
+        self._since = _started(side.held) - _MARGIN
         self._files = {self._side.found(path): path for path in mounts.files}
         self._files.pop(None, None)
         self._directories = dict.fromkeys(map(dirname, self._files.values()))
@@ -88,15 +97,16 @@ class _Surplus:
             if self._is_older(place):
                 continue
             expected = self._whole.names.get(key)
-            is_whole = expected is not None and self._every.identity(expected) == end
+            is_whole = expected is not None and self._side.identity(expected, is_whole=True) == end
             name += loader_items.NARROW if is_32_bit else ""
-            yield self._item(compare_item.LIBRARY, name, place, place, is_whole=is_whole)
+            yield self._item(LIBRARY, name, place, place, is_whole=is_whole)
 
     def links(self, named: list[str]) -> Iterator[Item]:
         """Yield the links that were created for the container; hooks name those in `named`."""
         ours = {self._real(path): end for path, end in self._ours.links.items()}
         whole = {self._real(path): end for path, end in self._whole.links.items()}
-        expected = {self._real(path) for path in self._mounts.expected}
+        mounts = self._expected.edits.get("mounts") or ()
+        expected = {self._real(mount["containerPath"]) for mount in mounts}
         known = dict.fromkeys(map(self._real, named))
         for path in sorted({**known, **dict.fromkeys(self._new())}):
             target, end = self._target(path), self._side.found(path)
@@ -110,15 +120,13 @@ class _Surplus:
             plain = path.replace(loader_items.DEBIAN, "/")
             is_whole = self._leads(whole, path, end)
             if self._by == injector.CDI and not is_whole and self._leads(whole, plain, end):
-                yield compare_item.compare_words(
-                    compare_item.LINK, path, target, "", known_differences.plugin_link(plain)
-                )
+                yield compare_words(LINK, path, target, "", known_differences.plugin_link(plain))
             else:
-                yield self._item(compare_item.LINK, path, target, path, is_whole=is_whole)
+                yield self._item(LINK, path, target, path, is_whole=is_whole)
 
     def _leads(self, links: dict[str, str], path: str, end: loader_items.Identity) -> bool:
         """Return whether a link of gpuhook for all capabilities leads to the file `end`."""
-        return path in links and self._every.identity(links[path]) == end
+        return path in links and self._side.identity(links[path], is_whole=True) == end
 
     def _is_moved(self, path: str, end: loader_items.Identity) -> bool:
         """Return whether gpuhook creates the link in another directory, to the same file."""
@@ -132,7 +140,7 @@ class _Surplus:
         reason = known_differences.extra_part(
             path, self._by, self._expected, is_whole=is_whole, is_privileged=False
         )
-        return compare_item.compare_words(kind, name, there, "", reason)
+        return compare_words(kind, name, there, "", reason)
 
     def _new(self) -> Iterator[str]:
         """Yield the links next to the driver's files that are newer than the container."""

@@ -22,7 +22,7 @@ from gpuhook.vendors.nvidia.driver import driver_locations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gpuhook.node.node_readings import Readings
     from gpuhook.node.node_tree import Tree
@@ -47,9 +47,8 @@ def live_readings(
     tree: Tree,
     place: ReadingPlace,
     state_roots: Sequence[str] = (),
-    more: Mapping[str, Callable[[], Any]] | None = None,
 ) -> Readings:
-    """Return the readings of the running node with the files `tree`; `more` has further ones."""
+    """Return the readings of the running node with the files `tree`."""
     readings: Readings
     collectors: dict[str, Callable[[], Any]] = {
         node_readings.INVENTORY: partial(inventory, place),
@@ -63,7 +62,6 @@ def live_readings(
         node_readings.STORED: partial(_stored, tree),
         node_readings.API: kubernetes_state.collect,
         node_readings.SELF: own_version,
-        **(more or {}),
     }
     readings = node_readings.Readings(collectors)
     return readings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The explanations of error codes."""
+"""The explanations of error codes, as a document and as text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuhook.errors import catalogue, fault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SCHEMA = "gpuhook/explain-code/v1"
 RETIRED_SCHEMA = "gpuhook/explain-retired-code/v1"
@@ -32,6 +36,31 @@ def document(code: str) -> dict[str, Any]:
     if name in (retired := catalogue.retired_codes()):
         return {"schema": RETIRED_SCHEMA, **asdict(retired[name])}
     raise fault("GH1914", name=name, nearest=", ".join(_nearest(name)))
+
+
+def lines(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines on an error code; <names> are placeholders for the facts of a case."""
+    if "reason" in document:
+        yield from _retired_code(document)
+        return
+    hint = catalogue.with_angle_brackets(document["hint"])
+    yield f"{document['code']}: {catalogue.with_angle_brackets(document['message'])}"
+    yield f"({document['kind']})"
+    if not hint.startswith("<"):
+        yield f"hint: {hint}"
+    for title in ("cause", "cure", "example"):
+        if not document[title]:
+            continue
+        yield ""
+        yield title.capitalize()
+        yield from (f"  {line}".rstrip() for line in document[title].splitlines())
+
+
+def _retired_code(document: dict[str, Any]) -> Iterator[str]:
+    yield f"{document['code']}: no longer used"
+    yield f"reason: {document['reason']}"
+    if document["replacement"]:
+        yield f"replaced by: {document['replacement']}"
 
 
 def _nearest(name: str) -> list[str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.apply.spec import oci_spec
-from gpuhook.explain import manifest_questions, simulate
+from gpuhook.explain import simulate
+from gpuhook.explain.pods import pod_requests
 from gpuhook.explain.trace import (
     extras_trace,
     outcome,
@@ -16,6 +17,8 @@ from gpuhook.explain.trace import (
     resolution_trace,
     sharing_trace,
 )
+from gpuhook.host.error_text import fault_document
+from gpuhook.node import spec_node
 from gpuhook.request import parse
 from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.simulate import SimulatedAnswer
-    from gpuhook.explain.trace.outcome import Outcome
     from gpuhook.request.resolve import Grant
 
 SCHEMA = "gpuhook/explain/v1"
@@ -54,7 +56,7 @@ def _node(target: ExplainedNode) -> dict[str, Any]:
         "gpus": len(node.gpus) if node else None,
         "notes": list(target.notes),
         "broken": [
-            resolution_trace.fault_of(spec.error)
+            fault_document(spec.error)
             for spec in target.context.node.registry().broken
             if spec.error
         ],
@@ -63,18 +65,21 @@ def _node(target: ExplainedNode) -> dict[str, Any]:
 
 def is_well(document: dict[str, Any]) -> bool:
     """Return whether all containers of a document start."""
-    return all(outcome.is_well(container["result"]) for container in document["containers"])
+    return all(one["result"] not in outcome.NOT_STARTED for one in document["containers"])
 
 
-def _container(answer: SimulatedAnswer, end: Outcome, target: ExplainedNode) -> dict[str, Any]:
+def _container(
+    answer: SimulatedAnswer, end: dict[str, Any], target: ExplainedNode
+) -> dict[str, Any]:
     found = _resolution(answer, target.context)
     question, sharing = answer.question, _sharing(answer, found, target)
+    asked = question.asked
     return {
         "kind": question.kind,
         "where": question.where,
         "notes": _notes(answer, found, target),
-        "pod": manifest_questions.document(question),
-        **outcome.document(end),
+        "pod": asked and pod_requests.document(asked, question.allocated),
+        **end,
         "gpus": sharing_trace.described(sharing.gpus, target.facts),
         "sources": list(simulate.sources(answer.verdict, answer.fault)),
         "extras": found.extras,
@@ -90,15 +95,15 @@ def _container(answer: SimulatedAnswer, end: Outcome, target: ExplainedNode) -> 
             sharing.gpus,
             sharing.replicas,
             sharing.memory,
-            manifest_questions.reserved(question),
+            question.plugin.devices,
         ),
         "route": outcome.route(answer),
         "ignored": request_trace.ignored_values(
             answer.asked, found.devices, target.context.settings
         ),
-        "warnings": [resolution_trace.fault_of(warning) for warning in answer.warnings],
+        "warnings": [fault_document(warning) for warning in answer.warnings],
         "start_warnings": list(question.start_warnings),
-        "fault": resolution_trace.fault_of(answer.fault) if answer.fault else None,
+        "fault": fault_document(answer.fault) if answer.fault else None,
     }
 
 
@@ -120,7 +125,7 @@ class _Resolution:
 
 def _resolution(answer: SimulatedAnswer, context: PlanContext) -> _Resolution:
     node = context.node
-    capabilities = request_trace.capabilities_of(answer.asked, context)
+    capabilities = spec_node.known_capabilities(answer.asked, context)
     extras = extras_trace.extras_trace(answer, context)
     names = [
         *extras_trace.requested_names(answer, node),
@@ -148,7 +153,7 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
     grant, question = found.grant, answer.question
     gpus = (
         sharing_trace.gpus(grant, target.facts)
-        or manifest_questions.plugin_devices(question)
+        or question.plugin.direct_devices
         or sharing_trace.held_devices(answer, target.facts)
     )
     replicas = (
@@ -159,7 +164,7 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
             grant.devices,
             lambda: {*target.context.node.covered(found.nodes), *gpus},
         )
-        or manifest_questions.replicas(question)
+        or question.plugin.replicas
     )
     return _Sharing(gpus, replicas, sharing_trace.limits(answer.edited))
 
@@ -189,11 +194,11 @@ def _requirements(
     answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode
 ) -> dict[str, Any]:
     """Return the requirements, judged for the GPUs of the grant, the plugin and the engine."""
-    plugin = manifest_questions.plugin_devices(answer.question)
+    plugin = answer.question.plugin.direct_devices
     nodes = list(found.nodes or requirement_trace.nodes_of(plugin, target.facts))
     if answer.has_engines_edits:
         nodes += oci_spec.device_paths(answer.before)
-    engines = manifest_questions.engines_devices(answer.question) or answer.has_engines_edits
+    engines = answer.question.plugin.cdi_devices or answer.has_engines_edits
     return requirement_trace.requirement_trace(
         parse.environment(answer.asked),
         target.facts,
@@ -205,12 +210,14 @@ def _requirements(
 
 def _changes(answer: SimulatedAnswer) -> dict[str, Any]:
     before, after = answer.before, answer.after
-    old, new = _env(before), _env(after)
+    old, new = parse.variables(before), parse.variables(after)
     return {
         "env": [entry for entry in new if entry not in old],
         "env_replaced": [entry for entry in old if entry not in new],
         "nodes": [
-            path for path in _paths(after, "devices") if path not in _paths(before, "devices")
+            path
+            for path in oci_spec.device_paths(after)
+            if path not in oci_spec.device_paths(before)
         ],
         "mounts": [path for path in _mounts(after) if path not in _mounts(before)],
         "hooks": [one for one in _hooks(after) if one not in _hooks(before)],
@@ -218,19 +225,6 @@ def _changes(answer: SimulatedAnswer) -> dict[str, Any]:
         "root": [change.describe() for change in answer.changes] if not answer.fault else [],
         "root_is_known": answer.question.has_root,
     }
-
-
-def _env(spec: dict[str, Any]) -> list[str]:
-    process = spec.get("process")
-    env = process.get("env") if isinstance(process, dict) else None
-    return [one for one in env if isinstance(one, str)] if isinstance(env, list) else []
-
-
-def _paths(spec: dict[str, Any], key: str) -> list[str]:
-    linux = spec.get("linux")
-    held = linux.get(key) if isinstance(linux, dict) else None
-    found = held if isinstance(held, list) else []
-    return [str(one.get("path")) for one in found if isinstance(one, dict)]
 
 
 def _mounts(spec: dict[str, Any]) -> list[str]:

@@ -7,21 +7,12 @@ import json
 from typing import Any
 
 from gpuhook.errors import printable
+from gpuhook.explain.trace import outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_RESULTS = {
-    "gets": "it gets these",
-    "files-only": "it gets the driver's files, and no GPU",
-    "starts-without": "it starts without a GPU",
-    "refused": "it does not start",
-    "nothing": "it requests nothing",
-    "unknown": "its GPUs are unknown here",
-    "not-created": "Kubernetes does not create it",
-    "pending": "Kubernetes never schedules it",
-}
 _COLOURS = {"won": "black", "beaten": "gray60", "refused": "firebrick"}
 
 
@@ -32,7 +23,7 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
     yield '  node [shape=box, fontname="sans-serif"];'
     for number, container in enumerate(document["containers"]):
         yield f"  subgraph cluster_{number} {{"
-        label = f"{container['where']}\n{_RESULTS[container['result']]}"
+        label = f"{container['where']}\n{outcome.SENTENCES[container['result']]}"
         yield f"    label={_quoted(label)};"
         for line in dict.fromkeys(_container_lines(container, f"{number}/")):
             yield f"    {line}"

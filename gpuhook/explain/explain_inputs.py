@@ -40,11 +40,6 @@ def bundle_question(path: str) -> Question:
     )
 
 
-def file_questions(path: str) -> list[Question]:
-    """Return the questions of a file; see text_questions(). Raises GH1316 and OSError too."""
-    return text_questions(documents.read(path), path)
-
-
 def text_questions(raw: bytes, where: str) -> list[Question]:
     """Return the questions of a config.json, an image's configuration, or manifests of pods.
 
@@ -79,7 +74,7 @@ def _json(raw: bytes) -> Any:
     return fastjson.loads(text, exact=True)
 
 
-def container_question(text: str, state_roots: Sequence[str] = ()) -> Question:
+def container_question(text: str, state_roots: Sequence[str]) -> Question:
     """Return the question of a running container; raises the faults of find() and config().
 
     Raises GH1760 if its root file system does not answer. The edits of NVIDIA's runtime are removed
@@ -114,9 +109,8 @@ def _config_question(raw: bytes, where: str) -> Question:
 
 
 def _has_root(bundle: str, spec: dict[str, Any]) -> bool:
-    root = spec.get("root")
-    path = root.get("path") if isinstance(root, dict) else None
-    return isinstance(path, str) and bool(path) and os.path.isdir(os.path.join(bundle, path))
+    path = question.root_path(spec)
+    return bool(path) and os.path.isdir(os.path.join(bundle, path))
 
 
 def _restore_request(spec: dict[str, Any]) -> list[str]:
@@ -158,12 +152,12 @@ def is_present(path: str) -> bool:
         return False
 
 
-def named_questions(text: str, state_roots: Sequence[str] = ()) -> list[Question]:
+def named_questions(text: str, state_roots: Sequence[str]) -> list[Question]:
     """Return the questions of the directory, the file or else the container `text`."""
     if os.path.isdir(text):
         return [bundle_question(text)]
     if is_present(text):
-        return file_questions(text)
+        return text_questions(documents.read(text), text)
     try:
         return [container_question(text, state_roots)]
     except GpuhookError as error:

@@ -55,14 +55,10 @@ def _docker_question(where: str, variables: list[str], host: dict[str, Any]) -> 
         if names:
             variables = [e for e in variables if not e.startswith("NVIDIA_VISIBLE_DEVICES=")]
             variables.append("NVIDIA_VISIBLE_DEVICES=" + names)
-            notes.append(_BY_CDI.format(names) if _is_cdi(request) else _BY_GPUS.format(names))
+            notes.append((_BY_CDI if request.get("Driver") == "cdi" else _BY_GPUS).format(names))
     found = question.imagined(question.IMAGE, where, variables, notes)
     privileged = host.get("Privileged") is True
-    return question.with_additions(found, question.Additions({}, {}, privileged=privileged))
-
-
-def _is_cdi(request: dict[str, Any]) -> bool:
-    return request.get("Driver") == "cdi"
+    return question.with_additions(found, {}, {}, (), privileged=privileged)
 
 
 def _items(value: object) -> list[Any]:

@@ -7,12 +7,12 @@ import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from gpuhook.explain.pods.pod_answers import Allocated
-    from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.usage.injection_route import InjectedDevices
 
 BUNDLE, CONFIG, CONTAINER = "bundle", "config", "container"
@@ -41,7 +41,19 @@ class Question:
     start_warnings: tuple[dict[str, str], ...] = ()
     held: InjectedDevices | None = None
     asked: PodRequest | None = None  # the container of a manifest
-    allocated: Allocated | None = None  # by the device plugin
+    allocated: Allocated | None = None  # by the device plugin, None on an unknown node
+
+    @property
+    def plugin(self) -> Allocated:
+        """The allocation by the device plugin, empty on an unknown node and outside of pods."""
+        return self.allocated or Allocated()
+
+
+def root_path(spec: dict[str, Any]) -> str:
+    """Return the path of the root file system in a config.json, "" for none."""
+    root = spec.get("root")
+    path = root.get("path") if isinstance(root, dict) else None
+    return path if isinstance(path, str) else ""
 
 
 def imagined(kind: str, where: str, env: Iterable[str] = (), notes: Iterable[str] = ()) -> Question:
@@ -57,30 +69,24 @@ def imagined(kind: str, where: str, env: Iterable[str] = (), notes: Iterable[str
     return Question(kind, where, spec, notes=tuple(notes))
 
 
-@dataclass(frozen=True, slots=True)
-class Additions:
-    """Requests in addition to those of a question, as by the options of `docker run`.
+def with_additions(
+    question: Question,
+    env: Mapping[str, str],
+    annotations: Mapping[str, str],
+    mounts: Sequence[str],
+    *,
+    privileged: bool,
+) -> Question:
+    """Return the question with more requests, as by the options of `docker run`.
 
-    `mounts` are container paths of mounts of /dev/null, by which volumes name devices.
+    `mounts` are container paths of mounts of /dev/null, by which volumes name devices. The
+    variables `env` of a pod are those of its image: as_spec() adds them.
     """
-
-    env: Mapping[str, str]
-    annotations: Mapping[str, str]
-    mounts: tuple[str, ...] = ()
-    privileged: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.env or self.annotations or self.mounts or self.privileged)
-
-
-def with_additions(question: Question, more: Additions) -> Question:
-    """Return the question with more requests; for a pod, `more.env` is of the image instead."""
-    if not more:
+    if not (env or annotations or mounts or privileged):
         return question
     spec = copy.deepcopy(question.spec)
     process = _object(spec, "process")
-    env = {} if question.asked else more.env
-    if env:
+    if env and question.asked is None:
         entries = process.get("env")
         kept = [
             entry
@@ -88,16 +94,16 @@ def with_additions(question: Question, more: Additions) -> Question:
             if str(entry).partition("=")[0] not in env
         ]
         process["env"] = kept + [f"{name}={value}" for name, value in env.items()]
-    if more.annotations:
-        _object(spec, "annotations").update(more.annotations)
-    if more.mounts:
+    if annotations:
+        _object(spec, "annotations").update(annotations)
+    if mounts:
         before = spec.get("mounts")
-        spec["mounts"] = [*(before if isinstance(before, list) else ()), *map(_mount, more.mounts)]
-    if more.privileged:
+        spec["mounts"] = [*(before if isinstance(before, list) else ()), *map(_mount, mounts)]
+    if privileged:
         capabilities = _object(process, "capabilities")
         bounding = capabilities.get("bounding")
         capabilities["bounding"] = [*(bounding if isinstance(bounding, list) else ()), _CAPABILITY]
-    notes = (*question.notes, _PRIVILEGED) if more.privileged else question.notes
+    notes = (*question.notes, _PRIVILEGED) if privileged else question.notes
     return replace(question, spec=spec, raw=b"", notes=notes)
 
 

@@ -20,7 +20,6 @@ from gpuhook.apply.spec import change_record
 from gpuhook.entry import oci_command, plan_context, runtime
 from gpuhook.entry.create import WRAPPER, Create, Edited
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.explain import manifest_questions
 from gpuhook.explain import question as kinds
 from gpuhook.explain.dry_run_rootfs import RootfsDryRun
 from gpuhook.explain.trace import requirement_trace as requirement_facts
@@ -76,7 +75,7 @@ def simulate(question: Question, target: ExplainedNode) -> SimulatedAnswer:
     before = copy.deepcopy(question.spec)
     asked = copy.deepcopy(question.spec)
     change_record.take_back(asked)
-    logged = len(target.log.warnings)
+    logged = len(target.context.log.warnings)
     after, edited, changes, trouble = _edited(question, target)
     trouble = trouble or _refused_by_hook(question, asked, target)
     return SimulatedAnswer(
@@ -87,7 +86,7 @@ def simulate(question: Question, target: ExplainedNode) -> SimulatedAnswer:
         edited=edited,
         verdict=_verdict(asked, target),
         changes=tuple(changes),
-        warnings=tuple(target.log.warnings[logged:]),
+        warnings=tuple(target.context.log.warnings[logged:]),
         fault=trouble,
         held=None if trouble or edited.route == WRAPPER else _held_devices(question, target),
     )
@@ -110,10 +109,11 @@ def _edited(
     with TemporaryDirectory(prefix="gpuhook-explain-") as place:
         command, work = oci_command.Command(), RootfsDryRun()
         command.bundle = question.bundle
-        if _needs_empty_root(question):
+        if not question.has_root and question.kind != kinds.BUNDLE:  # an empty one instead
             command.bundle, spec["root"] = place, {"path": _ROOT}
             os.mkdir(os.path.join(place, _ROOT))
-            work = RootfsDryRun(shown_as=_root_path(question))
+            path = kinds.root_path(question.spec) or _ROOT
+            work = RootfsDryRun(shown_as=os.path.join(question.bundle or "/BUNDLE", path))
         hook = "" if target.is_here else _HOOK
         create = Create(
             command, target.context, _launcher(), target.settings_error, work, hook=hook
@@ -134,9 +134,9 @@ def _refused_by_hook(
     question: Question, spec: dict[str, Any], target: ExplainedNode
 ) -> GpuhookError | None:
     """Return why the hook of a CDI spec that the engine applies would refuse the container."""
-    if not manifest_questions.engines_devices(question):
+    if not question.plugin.cdi_devices:
         return None
-    nodes = requirement_facts.nodes_of(manifest_questions.plugin_devices(question), target.facts)
+    nodes = requirement_facts.nodes_of(question.plugin.direct_devices, target.facts)
     context = target.context
     try:
         required = plan.requirements(spec, context.settings, context.node)
@@ -149,17 +149,6 @@ def _refused_by_hook(
 def _may_request(question: Question, target: ExplainedNode) -> bool:
     marks = runtime.own_marks(target.context.settings)
     return runtime.may_ask(question.raw or fastjson.dumps(question.spec), marks)
-
-
-def _needs_empty_root(question: Question) -> bool:
-    """Return whether to use an empty root file system instead of one that is not available."""
-    return not question.has_root and question.kind != kinds.BUNDLE
-
-
-def _root_path(question: Question) -> str:
-    root = question.spec.get("root")
-    path = root.get("path") if isinstance(root, dict) else None
-    return os.path.join(question.bundle or "/BUNDLE", path if isinstance(path, str) else _ROOT)
 
 
 def _launcher() -> str:

@@ -9,6 +9,11 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
 
 
+def fault_document(error: GpuhookError) -> dict[str, str]:
+    """Return a fault as documents have it."""
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
 def worded(error: GpuhookError | OSError) -> GpuhookError:
     """Return an error as a fault: GH1592 for the state directory, GH1590 for other paths."""
     if isinstance(error, GpuhookError):

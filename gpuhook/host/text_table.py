@@ -33,3 +33,8 @@ def shortened(name: str) -> str:
     if device.startswith(("GPU-", "MIG-")) and device.count("-") == 5:
         device = "-".join(device.split("-")[:2])
     return device + separator + number
+
+
+def counted(count: int, what: str, several: str = "") -> str:
+    """Return a number with its noun: "1 mount", "22 mounts"."""
+    return f"{count:,} {what if count == 1 else several or what + 's'}"

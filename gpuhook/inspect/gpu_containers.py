@@ -8,17 +8,18 @@ answer.
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from gpuhook.apply.live.hotplug_steps import AccessStep
 from gpuhook.apply.spec import change_record
 from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host.error_text import worded
+from gpuhook.host import worker_pool
+from gpuhook.host.error_text import fault_document, worded
 from gpuhook.host.hot import files
-from gpuhook.host.worker import NoAnswerError, Worker
-from gpuhook.inspect import device_differences, inspection
+from gpuhook.host.worker import NoAnswerError
+from gpuhook.inspect import inspection
 from gpuhook.live import container_worker, remote_mounts, repair
 from gpuhook.node import spec_node
 from gpuhook.target import running_container
@@ -38,8 +39,8 @@ GPUHOOK, LEGACY, CDI = "gpuhook", "nvidia-legacy", "nvidia-cdi"
 _PATIENCE = 5.0  # seconds for one container
 _AT_ONCE = min(4, os.cpu_count() or 1)
 _GAVE_UP = 4  # containers that do not answer, after which the rest is skipped
+_SHOWN = 4  # of a long list of driver files
 _OURS = ("gpuhook-prestart", "gpuhook-hook")
-_CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _OF_CONTAINERS = "GH17"  # the block of faults of live containers
 _DENIED, _CONTROL = "GH1744", "/dev/nvidiactl"
 
@@ -56,80 +57,46 @@ def inspect_all(state_roots: Sequence[str] = ()) -> dict[str, Any]:
     """
     living, broken = find.everything(state_roots)
     mine = [found for found in living if found.is_ours]
-    documents, trouble = _each(mine)
+    documents: list[dict[str, Any]] = []
+    trouble: list[dict[str, str]] = []
+    read = partial(_read, _context())
+    answers = worker_pool.each(read, mine, _PATIENCE, _AT_ONCE)
+    late, skipped = 0, mine[:0]
+    for number, (found, answer) in enumerate(answers, 1):
+        if isinstance(answer, NoAnswerError):
+            error = container_worker.no_answer(found.id, answer, _PATIENCE)
+            trouble.append(_trouble(found.id, error))
+            late += 1
+            if late == _GAVE_UP:
+                skipped = mine[number:]
+                break
+        elif isinstance(answer, GpuhookError):
+            trouble.append(_trouble(found.id, answer))
+        elif answer:
+            documents.append(answer)
+    trouble += [
+        _trouble(found.id, fault("GH1904", container=found.id, count=late)) for found in skipped
+    ]
     trouble += [_trouble(os.path.basename(where), error) for where, error in broken.items()]
     return {"looked_at": len(mine), "containers": documents, "trouble": trouble}
 
 
-def _each(living: list[Found]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Read all containers, several at a time, and return the results in the order of `living`.
-
-    If a child process hangs, other processes read its remaining containers. All processes are
-    started before the threads that wait for them.
-    """
-    found: dict[int, dict[str, Any]] = {}
-    trouble: dict[int, GpuhookError] = {}
-    rest, late = list(range(len(living))), 0
-    while rest and late < _GAVE_UP:
-        parts = [part for part in (rest[start::_AT_ONCE] for start in range(_AT_ONCE)) if part]
-        turns = [_Turn(living, part) for part in parts]
-        with ThreadPoolExecutor(len(turns)) as threads:
-            list(threads.map(_Turn.run, turns))
-        rest = sorted(number for turn in turns for number in turn.rest)
-        late += sum(turn.is_late for turn in turns)
-        for turn in turns:
-            found |= turn.found
-            trouble |= turn.trouble
-    for number in rest:
-        trouble[number] = fault("GH1904", container=living[number].id, count=late)
-    wrong = [_trouble(living[number].id, trouble[number]) for number in sorted(trouble)]
-    return [found[number] for number in sorted(found) if found[number]], wrong
+def _context() -> PlanContext | None:
+    """Return the context of plans on this node; installation.settings reports broken settings."""
+    try:
+        return spec_node.context_of_node()
+    except GpuhookError:
+        return None
 
 
-class _Turn:
-    """Some of the containers, read one after the other until one does not answer."""
-
-    def __init__(self, living: list[Found], numbers: list[int]) -> None:
-        self._living = living
-        self.rest = numbers
-        self.found: dict[int, dict[str, Any]] = {}
-        self.trouble: dict[int, GpuhookError] = {}
-        self.is_late = False
-        self._reader = Worker(lambda: _ContainerReader(living), _PATIENCE)
-
-    def run(self) -> None:
-        """Read the containers and end the child process."""
-        with self._reader as reader:
-            while self.rest and not self.is_late:
-                number, self.rest = self.rest[0], self.rest[1:]
-                try:
-                    self.found[number] = reader.call("read", number)
-                except GpuhookError as error:
-                    if error.code not in running_container.GONE:
-                        self.trouble[number] = error
-                except NoAnswerError as error:
-                    self.is_late = True
-                    identity = self._living[number].id
-                    self.trouble[number] = container_worker.no_answer(identity, error, _PATIENCE)
-
-
-class _ContainerReader:
-    """Reads one container after the other, in the child process."""
-
-    def __init__(self, living: list[Found]) -> None:
-        self._living = living
-        self._context: PlanContext | None = None
-        with suppress(GpuhookError):  # installation.settings reports broken settings
-            self._context = spec_node.context_of_node()
-
-    def read(self, number: int) -> dict[str, Any]:
-        """Return the facts of one container, {} if it has nothing to do with GPUs."""
-        found = self._living[number]
-        try:
-            with running_container.hold(found) as held:
-                return _facts(held, self._context) if _has_root(held) else {}
-        except OSError as error:
-            raise worded(error) from error
+def _read(context: PlanContext | None, found: Found) -> dict[str, Any] | GpuhookError:
+    """Return the facts of one container or its fault, {} if it has nothing to do with GPUs."""
+    try:
+        with running_container.hold(found) as held:
+            return _facts(held, context) if _has_root(held) else {}
+    except (GpuhookError, OSError) as error:
+        wrong = worded(error)
+        return {} if wrong.code in running_container.GONE else wrong
 
 
 def _has_root(held: Target) -> bool:
@@ -162,8 +129,8 @@ def _facts(held: Target, context: PlanContext | None) -> dict[str, Any]:
     return {
         **{name: container[name] for name in names},
         "nodes": _assigned(facts, held),
-        "missing": [_document(error) for error in missing],
-        "findings": [_document(error) for error in wrong],
+        "missing": [fault_document(error) for error in missing],
+        "findings": [fault_document(error) for error in wrong],
         "injected_by": injectors(held.spec, held.entry),
         "repairable": is_repairable,
     }
@@ -183,13 +150,31 @@ def _missing(held: Target, context: PlanContext | None) -> tuple[list[GpuhookErr
     If the node's specs do not describe its devices, nothing is known to be missing.
     """
     try:
-        plan = repair.missing(held, context)
+        found = missing_parts(held, context)
     except GpuhookError as error:
         if error.code.startswith(_OF_CONTAINERS):
             raise
         return [], False
-    found = device_differences.findings(held.found.id, plan)
     return found, bool(found)
+
+
+def missing_parts(held: Target, context: PlanContext | None) -> list[GpuhookError]:
+    """Return what the container lacks of its granted devices, device rules first.
+
+    Raises what repair.missing() raises.
+    """
+    wrong: list[GpuhookError] = []
+    container = held.found.id
+    for operation in repair.missing(held, context).operations:
+        lines = operation.describe()
+        if isinstance(operation, AccessStep):
+            names = ", ".join(operation.names())
+            wrong.insert(0, fault("GH1744", container=container, nodes=names))
+        elif lines:
+            more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+            what = "; ".join(lines[:_SHOWN]) + more
+            wrong.append(fault("GH1740", container=container, what=what))
+    return wrong
 
 
 def _denied(facts: dict[str, Any]) -> list[str]:
@@ -216,7 +201,7 @@ def injectors(spec: dict[str, Any], entry: dict[str, Any]) -> list[str]:
     stages = ("createRuntime", "createContainer", "startContainer", "poststop")
     later = injection_route.hook_paths(spec, *stages)
     foreign = [path for path in prestart if os.path.basename(path) in vocabulary.FOREIGN_HOOKS]
-    cdi = [path for path in later if os.path.basename(path) in _CDI_HOOKS]
+    cdi = [path for path in later if os.path.basename(path) in injection_route.CDI_HOOKS]
     found = []
     if (
         entry.get("route")
@@ -241,9 +226,5 @@ def is_ours(path: str) -> bool:
         return False  # too large for a launcher of gpuhook
 
 
-def _document(error: GpuhookError) -> dict[str, str]:
-    return {"code": error.code, "message": error.message, "hint": error.hint}
-
-
 def _trouble(where: str, error: GpuhookError) -> dict[str, str]:
-    return {"where": where, **_document(error)}
+    return {"where": where, **fault_document(error)}

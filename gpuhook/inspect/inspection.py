@@ -14,6 +14,7 @@ from gpuhook.host.hot import state
 from gpuhook.inspect.loader_view import LoaderView
 from gpuhook.loader import ld_so_conf
 from gpuhook.loader.library_directory import is_library
+from gpuhook.request import parse
 from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.devices import stale_nodes
 from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
@@ -64,7 +65,7 @@ def inspect_container(
         "memory": memory or [],
         "env": {
             "process": _variables(live.process.environment()),
-            "config": _variables(_config_variables(spec)),
+            "config": _variables(parse.variables(spec)),
         },
         "ledger": entry or None,
         "findings": [],
@@ -127,12 +128,6 @@ def _unheard(facts: dict[str, Any]) -> str:
     asked = [entry for entry in facts["env"]["config"] if entry.startswith(name)]
     value = asked[-1][len(name) :].strip() if asked else ""
     return "" if value in ("", "void", "none") else asked[-1]
-
-
-def with_findings(facts: dict[str, Any], wrong: list[GpuhookError]) -> dict[str, Any]:
-    """Return the facts with the faults, as JSON."""
-    documents = [{"code": one.code, "message": one.message, "hint": one.hint} for one in wrong]
-    return {**facts, "findings": documents}
 
 
 def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
@@ -222,51 +217,49 @@ def _worded(rule: Rule) -> str:
 
 
 def _loader(live: Live, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the driver's libraries as the loader finds them.
+    """Return the driver's libraries as the loader finds them."""
+    try:
+        view = LoaderView(live)
+        if view.trouble:
+            return {"libraries": [], "trouble": view.trouble}
+        return {"libraries": _libraries(live, view, mounts), "trouble": None}
+    except GpuhookError as error:
+        return {"libraries": [], "trouble": error.message}
+    except OSError as error:
+        return {"libraries": [], "trouble": f"{error.filename or CACHE}: {error.strerror}"}
+
+
+def _libraries(live: Live, view: LoaderView, mounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the driver's libraries, each by one of its names.
 
     First those that gpuhook recorded, then all names that lead to a mounted driver file, then the
     mounted libraries that no name leads to. The last do not include libraries that programs open by
     path, such as modules of the X server.
     """
-    try:
-        ours = ld_so_conf.recorded(live.root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
-        view = LoaderView(live)
-        if view.trouble:
-            return {"libraries": [], "trouble": view.trouble}
-        known = {(name, path) for name, _, path in view.names()}
-        recorded = [(os.fsdecode(soname), os.fsdecode(path)) for soname, path in ours]
-        paths = _libraries(mounts)
-        mounted = {file: path for path in paths if (file := _identity(live, path))}
-        stems = {_stem(path) for path in paths}
-        candidates = sorted(one for one in known if _stem(one[0]) in stems)[
-            : ld_so_conf.MAX_LIBRARIES
-        ]
-        driver = {one: _identity(live, one[1]) for one in candidates}
-        cached = [one for one, file in driver.items() if file in mounted]
-        reached = {driver[one] for one in cached}
-        unreached = [
-            (os.path.basename(path), path)
-            for file, path in mounted.items()
-            if file not in reached and view.searches(os.path.dirname(path))
-        ]
-        found = [
-            {
-                "name": name,
-                "path": path,
-                "cached": (name, path) in known,
-                "found": live.root.status(path) is not None,
-            }
-            for name, path in dict.fromkeys([*recorded, *cached, *unreached])
-        ]
-    except GpuhookError as error:
-        return {"libraries": [], "trouble": error.message}
-    except OSError as error:
-        return {"libraries": [], "trouble": f"{error.filename or CACHE}: {error.strerror}"}
-    return {"libraries": found, "trouble": None}
-
-
-def _libraries(mounts: list[dict[str, Any]]) -> list[str]:
-    return [one["path"] for one in mounts if is_library(os.path.basename(one["path"]))]
+    ours = ld_so_conf.recorded(live.root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
+    recorded = [(os.fsdecode(soname), os.fsdecode(path)) for soname, path in ours]
+    known = {(name, path) for name, _, path in view.names()}
+    paths = [one["path"] for one in mounts if is_library(os.path.basename(one["path"]))]
+    mounted = {file: path for path in paths if (file := _identity(live, path))}
+    stems = {_stem(path) for path in paths}
+    candidates = sorted(one for one in known if _stem(one[0]) in stems)
+    files = {one: _identity(live, one[1]) for one in candidates[: ld_so_conf.MAX_LIBRARIES]}
+    cached = [one for one, file in files.items() if file in mounted]
+    reached = {files[one] for one in cached}
+    unreached = [
+        (os.path.basename(path), path)
+        for file, path in mounted.items()
+        if file not in reached and view.searches(os.path.dirname(path))
+    ]
+    return [
+        {
+            "name": name,
+            "path": path,
+            "cached": (name, path) in known,
+            "found": live.root.status(path) is not None,
+        }
+        for name, path in dict.fromkeys([*recorded, *cached, *unreached])
+    ]
 
 
 def _identity(live: Live, path: str) -> tuple[int, int] | None:
@@ -276,12 +269,6 @@ def _identity(live: Live, path: str) -> tuple[int, int] | None:
 
 def _stem(path: str) -> str:
     return os.path.basename(path).partition(".so")[0]
-
-
-def _config_variables(spec: dict[str, Any]) -> list[str]:
-    process = spec.get("process")
-    env = process.get("env") if isinstance(process, dict) else None
-    return [entry for entry in env if isinstance(entry, str)] if isinstance(env, list) else []
 
 
 def _variables(env: list[str]) -> list[str]:

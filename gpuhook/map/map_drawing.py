@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuhook.host.text_table import counted
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, Bar, Cell, Picture, size
 from gpuhook.request import replicas
 from gpuhook.usage.display_names import short_id
+from gpuhook.usage.kubelet_units import unit_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def _cells(
     for one in holders:
         known |= dict.fromkeys(r for r in one["replicas"] if replicas.device_of(r) == uuid)
     if known:
-        return _replicas(device, holders, sorted(known, key=_number), part)
+        return _replicas(device, holders, sorted(known, key=unit_order), part)
     if not holders:
         return [Cell(part, FREE, size=total)]
     each, many = part / len(holders), len(holders)
@@ -195,19 +197,13 @@ def _replica_suffix(replica: str) -> str:
     return replicas.SEPARATOR + replica.rpartition(replicas.SEPARATOR)[2]
 
 
-def _number(replica: str) -> tuple[int, str]:
-    number = replica.rpartition(replicas.SEPARATOR)[2]
-    return (int(number) if number.isascii() and number.isdigit() else 0, replica)
-
-
 def _summary(bars: Sequence[Bar]) -> str:
     """Return the summary of the node, in one line."""
     cells = [cell for bar in bars for cell in bar.cells if cell.state not in (UNCUT, LOST)]
     held = sum(1 for cell in cells if cell.holder)
     over = sum(1 for cell in cells if cell.state == OVER)
     known = [(bar.used, bar.total) for bar in bars if bar.used is not None and bar.total]
-    words = [f"{len(bars)} {'GPU' if len(bars) == 1 else 'GPUs'}"]
-    words.append(f"{held} of {len(cells)} {'part' if len(cells) == 1 else 'parts'} held")
+    words = [counted(len(bars), "GPU"), f"{held} of {counted(len(cells), 'part')} held"]
     if over:
         words.append(f"{over} above {'its' if over == 1 else 'their'} share")
     if known:

@@ -8,16 +8,17 @@ sentence: screen readers read it, and browsers show it under the pointer.
 from __future__ import annotations
 
 import html
+import textwrap
 
 from gpuhook.errors import printable
-from gpuhook.map import map_model, svg_colors
+from gpuhook.map import map_model, svg_style
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, WORDS, Bar, Cell, Picture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-WIDTH = 1120
+_WIDTH = 1120
 _MARGIN = 32
 _PADDING = 18
 _BAR_TOP, _BAR_HEIGHT = 44, 78
@@ -27,38 +28,40 @@ _LEGEND_COLUMNS = 3
 _WORDED = 84  # pixels; narrower cells have no words
 _EM = 0.56  # width by height of a letter, the average of sans-serif fonts
 _MAX_TEXT = 300
-_KEY = (HELD, OVER, FREE, UNCUT, LOST)
+_MAX_WARNING = 1000
+_KEY_HEIGHT = 18
+_KEY_STATES = (HELD, OVER, FREE, UNCUT, LOST)
 
 
 def text(picture: Picture) -> str:
     """Return a whole SVG file."""
-    parts, top = [], 96 + _LINE * len(picture.warnings)
+    warnings = [line for one in picture.warnings for line in _warning_lines(one)]
+    parts, top = [], 96 + _LINE * len(warnings)
     for bar in picture.bars:
-        drawn, height = card(bar)
+        drawn, height = _card(bar)
         parts.append(f'<g transform="translate({_MARGIN} {top})">{drawn}</g>')
         top += height + 16
-    drawn, height = key(picture)
-    parts.append(f'<g transform="translate({_MARGIN} {top + 6})">{drawn}</g>')
-    whole, width = top + height + _MARGIN, WIDTH + 2 * _MARGIN
+    parts.append(f'<g transform="translate({_MARGIN} {top + 6})">{_key(picture)}</g>')
+    whole, width = top + _KEY_HEIGHT + _MARGIN, _WIDTH + 2 * _MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {whole}" width="{width}" '
         f'height="{whole}" role="img" aria-labelledby="map-title map-desc">\n'
         f'<title id="map-title">GPUs of {shown(picture.node)}</title>\n'
-        f'<desc id="map-desc">{shown(description(picture), 100_000)}</desc>\n'
-        f"<style>{svg_colors.root('svg')}{svg_colors.DRAWING}</style>\n{HATCH}\n"
+        f'<desc id="map-desc">{shown(_description(picture), 100_000)}</desc>\n'
+        f"<style>{svg_style.STYLE}</style>\n{_HATCH}\n"
         f'<rect class="back" width="{width}" height="{whole}"/>\n'
-        f"{_head(picture)}\n" + "\n".join(parts) + "\n</svg>\n"
+        f"{_head(picture, warnings)}\n" + "\n".join(parts) + "\n</svg>\n"
     )
 
 
-HATCH = (
+_HATCH = (
     '<defs><pattern id="hatch" width="12" height="12" patternUnits="userSpaceOnUse" '
     'patternTransform="rotate(45)"><rect class="hatch-back" width="12" height="12"/>'
     '<line class="hatch" x1="3" y1="0" x2="3" y2="12"/></pattern></defs>'
 )
 
 
-def description(picture: Picture) -> str:
+def _description(picture: Picture) -> str:
     """Return the whole picture in words."""
     words = [f"{picture.summary}."]
     for bar in picture.bars:
@@ -73,23 +76,27 @@ def shown(words: str, limit: int = _MAX_TEXT) -> str:
     return html.escape(printable(words, limit))
 
 
-def _head(picture: Picture) -> str:
+def _warning_lines(words: str) -> list[str]:
+    return textwrap.wrap(f"! {printable(words, _MAX_WARNING)}", int(_WIDTH / (13 * _EM)))
+
+
+def _head(picture: Picture, warnings: Iterable[str]) -> str:
     top = 46
     lines = [
         _text("title", _MARGIN, top, f"GPUs of {picture.node}"),
-        _text("soft end", WIDTH + _MARGIN, top, picture.when),
+        _text("soft end", _WIDTH + _MARGIN, top, picture.when),
         _text("words", _MARGIN, top + 26, picture.summary),
     ]
     lines += [
-        _text("overname", _MARGIN, top + 26 + _LINE * (number + 1), _cut(f"! {words}", WIDTH, 13))
-        for number, words in enumerate(picture.warnings)
+        _text("overname", _MARGIN, top + 26 + _LINE * (number + 1), line)
+        for number, line in enumerate(warnings)
     ]
     return "".join(lines)
 
 
-def card(bar: Bar) -> tuple[str, int]:
-    """Return a GPU as the content of a group of width WIDTH, and its height."""
-    inner = WIDTH - 2 * _PADDING
+def _card(bar: Bar) -> tuple[str, int]:
+    """Return a GPU as the content of a group of width _WIDTH, and its height."""
+    inner = _WIDTH - 2 * _PADDING
     spans = list(_spans(bar.cells, inner))
     cells = [_cell(cell, left, width) for cell, left, width in spans]
     tight = [cell for cell, _, width in spans if width < _WORDED and cell.holder]
@@ -106,15 +113,15 @@ def card(bar: Bar) -> tuple[str, int]:
     height = top + (10 if lines else 8)
     title = f"<title>{shown(bar.sentence)}</title>"
     frame = (
-        f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="12"/>'
+        f'<rect class="card" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{height - 1}" rx="12"/>'
     )
     body = "".join([title, frame, _heading(bar), *cells, *lines])
     return f'<g role="group" aria-label="{shown(bar.sentence)}">{body}</g>', height
 
 
 def _heading(bar: Bar) -> str:
-    usage = _text("words end", WIDTH - _PADDING, 28, bar.usage)
-    room = WIDTH - 2 * _PADDING - _text_width(bar.usage, 13) - _text_width(bar.uuid, 13) - 110
+    usage = _text("words end", _WIDTH - _PADDING, 28, bar.usage)
+    room = _WIDTH - 2 * _PADDING - _text_width(bar.usage, 13) - _text_width(bar.uuid, 13) - 110
     words = [("words", _cut(bar.name, room, 13)), ("uuid", bar.uuid)]
     spans = "".join(
         f'<tspan class="{style}" dx="12">{shown(word)}</tspan>' for style, word in words if word
@@ -191,11 +198,11 @@ def _line_below(cell: Cell, room: float) -> str:
     return _cut(" · ".join(fact for fact in (facts[0], name, *facts[2:]) if fact), room, 12)
 
 
-def key(picture: Picture) -> tuple[str, int]:
-    """Return the legend of the colours, as the content of a group, and its height."""
+def _key(picture: Picture) -> str:
+    """Return the legend of the colours, as the content of a group."""
     states = {cell.state for bar in picture.bars for cell in bar.cells}
     parts, left = [], 0.0
-    for state in (one for one in _KEY if one in states):
+    for state in (one for one in _KEY_STATES if one in states):
         words = "! held, above its share" if state == OVER else WORDS[state]
         parts.append(_box(state, left + 0.5, 0.5, 26, 15, 4))
         if state in {HELD, OVER}:
@@ -204,7 +211,7 @@ def key(picture: Picture) -> tuple[str, int]:
         left += 34 + _text_width(words, 12) + 26
     if states & {HELD, OVER}:
         parts.append(_text("small", left, 12.5, "filled: memory in use"))
-    return "".join(parts), 18
+    return "".join(parts)
 
 
 def _text(style: str, left: float, top: float, words: str) -> str:
@@ -235,8 +242,3 @@ def _cut(words: str, room: float, height: float) -> str:
 
 def _shortened(name: str, room: float, height: float) -> str:
     return map_model.shortened(printable(name, _MAX_TEXT), max(1, int(room / (height * _EM))))
-
-
-def cells(picture: Picture) -> Iterable[tuple[Bar, Cell]]:
-    """Return each held cell, with its GPU."""
-    return ((bar, cell) for bar in picture.bars for cell in bar.cells if cell.holder)

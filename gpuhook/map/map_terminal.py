@@ -37,12 +37,11 @@ class Signs:
     tees: tuple[str, str]  # at the top, at the bottom
     full: str
     empty: str
-    dot: str
     cut: str
 
 
-FINE = Signs(("╭", "╮", "╰", "╯"), "─", "│", ("┬", "┴"), "█", "░", "·", "…")
-ASCII = Signs(("+", "+", "+", "+"), "-", "|", ("+", "+"), "#", ".", "-", "~")
+FINE = Signs(("╭", "╮", "╰", "╯"), "─", "│", ("┬", "┴"), "█", "░", "…")
+ASCII = Signs(("+", "+", "+", "+"), "-", "|", ("+", "+"), "#", ".", "~")
 
 
 def text(picture: Picture, width: int, *, signs: Signs = FINE, has_colour: bool = False) -> str:

@@ -9,14 +9,18 @@ from __future__ import annotations
 from gpuhook.cdi import spec_list
 from gpuhook.cdi.hot.registry import Registry
 from gpuhook.entry.plan_context import PlanContext
+from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings, state
 from gpuhook.node import settings_file
 from gpuhook.node.described_node import Heard
+from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot import host_fingerprint, staleness
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
@@ -65,6 +69,17 @@ def context_of_node() -> PlanContext:
     """Return the context of plans on this node, with its settings; GH1530 if these are broken."""
     chosen = settings_file.of_node()
     return PlanContext(chosen, SpecNode(chosen), Heard())
+
+
+def known_capabilities(spec: dict[str, Any], context: PlanContext) -> frozenset[str]:
+    """Return the driver capabilities that a container requests, of those it may have.
+
+    The default for unknown or forbidden capabilities.
+    """
+    try:
+        return plan.capabilities(spec, context.settings, context.node)
+    except GpuhookError:
+        return plan.parse_capabilities(None, context.settings, context.node)
 
 
 def _no_compiler(path: str) -> None:

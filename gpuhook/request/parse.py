@@ -83,13 +83,18 @@ class Source:
         return self.kind not in (ENV, IMAGE) or not _IMAGE_WORDS.issuperset(self.names)
 
 
+def variables(spec: dict[str, Any]) -> list[str]:
+    """Return the entries of `process.env`, "NAME=value", without those that are not strings."""
+    return fastjson.strings(spec, "process", "env")
+
+
 def environment(spec: dict[str, Any]) -> dict[str, str]:
     """Return the variables of `process.env`; of duplicates the last wins, as in the container.
 
     Entries without '=' are left out (they remain in config.json).
     """
     found = {}
-    for entry in fastjson.strings(spec, "process", "env"):
+    for entry in variables(spec):
         name, equals, value = entry.partition("=")
         if equals:
             found[name] = value
@@ -122,7 +127,7 @@ def has_extras(spec: dict[str, Any], words: Vocabulary) -> bool:
 
 
 def _has_variable(spec: dict[str, Any], starts: tuple[str, ...]) -> bool:
-    return any(entry.startswith(starts) for entry in fastjson.strings(spec, "process", "env"))
+    return any(entry.startswith(starts) for entry in variables(spec))
 
 
 def names_of(text: str, where: str) -> list[str]:

@@ -17,10 +17,9 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import ledger_changes, membership
-from gpuhook.errors import GpuhookError, fault
+from gpuhook.errors import fault
 from gpuhook.host.interrupt import Interruptible
 from gpuhook.kernel.namespaces import is_initial_user_namespace
-from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.warm import spec_devices
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.containers.warm.process_handle import Process
     from gpuhook.containers.warm.runtime_state import Found
-    from gpuhook.entry.plan_context import PlanContext
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 # Faults of a container that ends before it is read: a command for all containers continues.
@@ -104,16 +102,6 @@ class Target:
     def all_jobs(self) -> list[Jobs]:
         """Return the jobs of the hook that an engine added, and of later attaches."""
         return [hook_args.of_hook(hook) for hook in hook_args.hooks_in(self.spec)] + self.jobs
-
-    def capabilities(self, context: PlanContext) -> frozenset[str]:
-        """Return the driver capabilities that the container requests, of those it may have.
-
-        The default for unknown or forbidden capabilities.
-        """
-        try:
-            return plan.capabilities(self.spec, context.settings, context.node)
-        except GpuhookError:
-            return plan.parse_capabilities(None, context.settings, context.node)
 
     def note(self, change: Callable[[dict[str, Any]], None]) -> None:
         """Change the container's entry in the ledger; raises OSError."""

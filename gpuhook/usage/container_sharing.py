@@ -26,30 +26,30 @@ _MPS_ENV = "CUDA_MPS_PIPE_DIRECTORY"
 _MAX_CONFIG = 16 << 20
 
 
-def container_sharing(
-    entry: dict[str, Any],
-    gpus: list[str],
-    holders: dict[str, int],
-    limits: Sequence[Mapping[str, Any]] = (),
-) -> list[dict[str, Any]]:
-    """Return, for each of the container's `gpus`, how it is shared and the four answers.
-
-    `holders` has the number of containers of each GPU. `limits` are the memory limits as `gpuhook
-    ps` lists them: `gpu`, `limit` in bytes, `by` what enforces it, and `trouble`.
-    """
-    return of_spec(entry, config(entry), gpus, holders, limits)
-
-
-def of_spec(
-    entry: dict[str, Any],
+def sharing_of(
     spec: dict[str, Any],
-    gpus: list[str],
-    holders: dict[str, int],
-    limits: Sequence[Mapping[str, Any]] = (),
+    gpus: Iterable[str],
+    replicas_held: Iterable[str],
+    holders: Mapping[str, int],
+    limits: Iterable[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Return what container_sharing() returns, for a container with the config.json `spec`."""
+    """Return, for each of a container's `gpus`, how it is shared and the four answers.
+
+    `spec` is its config.json. `holders` has the number of containers of each GPU. `limits` are the
+    memory limits as `gpuhook ps` lists them: `gpu`, `limit` in bytes, `by` what enforces it, and
+    `trouble`.
+    """
     by_gpu = {limit["gpu"]: limit for limit in limits}
-    return [_one(entry, spec, gpu, holders.get(gpu, 1), by_gpu.get(gpu)) for gpu in gpus]
+    sliced = set(map(replicas.device_of, replicas_held))
+    return [
+        _one(
+            spec,
+            gpu,
+            _sharing(spec, gpu, holders.get(gpu, 1), is_replica=gpu in sliced),
+            by_gpu.get(gpu),
+        )
+        for gpu in gpus
+    ]
 
 
 def holder_counts(gpus: Iterable[list[str]]) -> dict[str, int]:
@@ -61,7 +61,7 @@ def holder_counts(gpus: Iterable[list[str]]) -> dict[str, int]:
     return counts
 
 
-def config(entry: dict[str, Any]) -> dict[str, Any]:
+def config(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config.json of an entry's container, {} if it is gone or not root's."""
     bundle = entry.get("bundle")
     path = os.path.join(bundle, "config.json") if isinstance(bundle, str) and bundle else ""
@@ -102,13 +102,8 @@ def is_over(used: int | None, share: Mapping[str, Any] | None) -> bool:
 
 
 def _one(
-    entry: dict[str, Any],
-    spec: dict[str, Any],
-    gpu: str,
-    holders: int,
-    recorded: Mapping[str, Any] | None,
+    spec: dict[str, Any], gpu: str, sharing: str, recorded: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    sharing = _sharing(entry, spec, gpu, holders)
     limit = _limit(spec, gpu, recorded)
     bounded_by = recorded["by"] if recorded and limit else sharing_isolation.BY_NOBODY
     if bounded_by != sharing_isolation.BY_DRIVER and sharing == sharing_isolation.MPS:
@@ -139,10 +134,10 @@ def _limit(spec: dict[str, Any], gpu: str, recorded: Mapping[str, Any] | None) -
     return amount(grant.hard) if grant is not None else ""
 
 
-def _sharing(entry: dict[str, Any], spec: dict[str, Any], gpu: str, holders: int) -> str:
+def _sharing(spec: dict[str, Any], gpu: str, holders: int, *, is_replica: bool) -> str:
     if _MPS_ENV in parse.environment(spec):
         return sharing_isolation.MPS
-    if any(replicas.device_of(name) == gpu for name in entry.get("replicas") or ()):
+    if is_replica:
         return sharing_isolation.TIME_SLICING
     grant = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix).get(gpu)
     if grant is not None:  # only a grant of memory units has a request of the pod

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # NVIDIA's hook, which mounts into the container; edits of NVIDIA's CDI spec; gpuhook through an
 # engine, without an entry; unknown.
 LEGACY, CDI, OURS, UNKNOWN = "nvidia-legacy", "nvidia-cdi", "gpuhook", "unknown"
-_CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
+CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
 _OUR_HOOK = "gpuhook-hook"
 _STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart")
 _NOTHING = ("", "void", "none")
@@ -151,24 +151,30 @@ def has_all_devices(spec: Mapping[str, Any], mounts: Sequence[Mount] = ()) -> bo
 
 def _given_by(spec: Mapping[str, Any], bound_later: set[str]) -> str:
     paths = hook_paths(spec, *_STAGES)
-    hooks = {os.path.basename(path).removesuffix(".real") for path in paths}
-    if _OUR_HOOK in hooks:
+    programs = {os.path.basename(path).removesuffix(".real") for path in paths}
+    if _OUR_HOOK in programs:
         return OURS
-    if hooks.intersection(vocabulary.FOREIGN_HOOKS) or bound_later:
+    if programs.intersection(vocabulary.FOREIGN_HOOKS) or bound_later:
         return LEGACY
-    return CDI if hooks.intersection(_CDI_HOOKS) else UNKNOWN
+    return CDI if programs.intersection(CDI_HOOKS) else UNKNOWN
+
+
+def hooks(spec: Mapping[str, Any], *stages: str) -> list[dict[str, Any]]:
+    """Return the hooks of a config.json for these stages."""
+    section = spec.get("hooks")
+    listed = [section.get(stage) for stage in stages] if isinstance(section, dict) else []
+    return [
+        hook
+        for stage in listed
+        for hook in (stage if isinstance(stage, list) else ())
+        if isinstance(hook, dict)
+    ]
 
 
 def hook_paths(spec: Mapping[str, Any], *stages: str) -> list[str]:
     """Return the paths of the programs that a config.json runs as hooks of these stages."""
-    hooks = spec.get("hooks")
-    listed = [hooks.get(stage) for stage in stages] if isinstance(hooks, dict) else []
-    return [
-        hook["path"]
-        for stage in listed
-        for hook in (stage if isinstance(stage, list) else ())
-        if isinstance(hook, dict) and isinstance(hook.get("path"), str)
-    ]
+    paths = (hook.get("path") for hook in hooks(spec, *stages))
+    return [path for path in paths if isinstance(path, str)]
 
 
 def _asked(spec: Mapping[str, Any]) -> str:

@@ -79,7 +79,7 @@ def _held(data: dict[str, Any]) -> dict[Holder, tuple[str, ...]]:
         listed = ids.values() if isinstance(ids, dict) else [ids]  # a list before Kubernetes 1.20
         units = [unit for some in listed for unit in some or () if device_of(unit)]
         found.setdefault((one["PodUID"], one["ContainerName"]), []).extend(units)
-    return {holder: tuple(sorted(units, key=_order)) for holder, units in found.items()}
+    return {holder: tuple(sorted(units, key=unit_order)) for holder, units in found.items()}
 
 
 def _units(resources: dict[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -88,7 +88,7 @@ def _units(resources: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     for ids in resources.values():
         for device, units in _by_device(ids or ()).items():
             if len(units) > len(found.get(device, ())):
-                found[device] = tuple(sorted(units, key=_order))
+                found[device] = tuple(sorted(units, key=unit_order))
     return found
 
 
@@ -110,7 +110,8 @@ def device_of(unit: str) -> str:
     return device if vocabulary.is_uuid(device) else ""
 
 
-def _order(unit: str) -> tuple[int, str]:
+def unit_order(unit: str) -> tuple[int, str]:
+    """Return a key that sorts the units of a device by their numbers."""
     number = unit.rpartition(replicas.SEPARATOR)[2]
     return (int(number) if number.isascii() and number.isdigit() else 0, unit)
 
@@ -118,7 +119,7 @@ def _order(unit: str) -> tuple[int, str]:
 def is_recorded_plugin(entry: Mapping[str, Any], kubelet_root: str) -> bool:
     """Return whether the container of a ledger entry is a device plugin, by its config.json."""
     requests_all = "all" in (entry.get("requested") or ())
-    return requests_all and is_plugin(container_sharing.config(dict(entry)), kubelet_root)
+    return requests_all and is_plugin(container_sharing.config(entry), kubelet_root)
 
 
 def is_plugin(spec: Mapping[str, Any], kubelet_root: str) -> bool:

@@ -41,8 +41,9 @@ def holders_of(
         one["turns"] = {gpu: turns[gpu] for gpu in one["gpus"] if turns.get(gpu)}
         one["memory"] = _with_guard(one["memory"], guard_state.guarded_devices(one["id"], watched))
         if is_judged:
-            one["sharing"] = container_sharing.container_sharing(
-                entry, one["gpus"], holders, one["memory"]
+            spec = container_sharing.config(entry)
+            one["sharing"] = container_sharing.sharing_of(
+                spec, one["gpus"], one["replicas"], holders, one["memory"]
             )
     return [one for _, one in kept]
 

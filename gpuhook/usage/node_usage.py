@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.containers.hot import ledger, ledger_warnings
 from gpuhook.containers.warm import find, state_roots
+from gpuhook.host.text_table import counted
 from gpuhook.request import replicas
 from gpuhook.usage import (
     container_sharing,
@@ -21,6 +22,7 @@ from gpuhook.usage import (
     ledger_holders,
 )
 from gpuhook.usage import usage_devices as known_devices
+from gpuhook.usage.gpu_readings import UsageLook
 from gpuhook.vendors.nvidia.hot import node_json
 
 TYPE_CHECKING = False
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.errors import GpuhookError
     from gpuhook.usage.gpu_processes import Users
-    from gpuhook.usage.gpu_readings import UsageLook
     from gpuhook.usage.kubelet_units import KubeletAnswer
     from gpuhook.usage.usage_devices import UsageDevice
 
@@ -60,9 +61,9 @@ class NodeUsage:
     """
 
     document: dict[str, Any]
-    trouble: tuple[GpuhookError, ...] = ()
-    warnings: tuple[str, ...] = ()
-    units: Mapping[str, tuple[str, ...]] | None = None
+    trouble: tuple[GpuhookError, ...]
+    warnings: tuple[str, ...]
+    units: Mapping[str, tuple[str, ...]]
 
 
 def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
@@ -73,7 +74,7 @@ def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
     entries = [entry for entry in living if ledger.is_holder(entry)]
     warned = {entry["id"]: entry for entry in living if not ledger.is_holder(entry)}
     members = gpu_processes.Members(running, (entry["id"] for entry in entries))
-    devices = driver.devices or known_devices.noted()
+    devices = driver.devices or known_devices.of_node(known_devices.recorded_node())
     users = gpu_processes.attribute(devices, members)
     by_node = known_devices.by_node(devices, node_json.uuids())
     for entry in entries:
@@ -90,10 +91,25 @@ def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
     containers = ledger_holders.holders_of(whole, by_node, is_judged=question.is_judged)
     _complete(containers, entries, running)
     _add_uses(containers, devices, users, kubelet)
-    has_processes = any(one.processes for one in devices)
-    faults = [driver.trouble, members.trouble if has_processes else None, denied]
     without = [_without_gpu(entry) for entry in warned.values()]
-    document = {
+    has_processes = any(one.processes for one in devices)
+    faults = (driver.trouble, members.trouble if has_processes else None, denied)
+    return NodeUsage(
+        _document(driver, devices, users, containers, without),
+        tuple(one for one in faults if one is not None),
+        (*_unread(kubelet), *_started_without(without)),
+        kubelet.units,
+    )
+
+
+def _document(
+    driver: UsageLook,
+    devices: Iterable[UsageDevice],
+    users: Users,
+    containers: list[dict[str, Any]],
+    without: list[dict[str, Any]],
+) -> dict[str, Any]:
+    return {
         "schema": SCHEMA,
         "containers": containers,
         "gpus": [_device(one, users) for one in devices],
@@ -105,12 +121,13 @@ def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
             "code": driver.trouble.code if driver.trouble else "",
         },
     }
-    warnings = _started_without(without)
-    if kubelet.trouble:
-        reason = f"cannot read which container holds which replica: {kubelet.trouble}"
-        warnings.insert(0, reason)
-    trouble = tuple(one for one in faults if one is not None)
-    return NodeUsage(document, trouble, tuple(warnings), kubelet.units)
+
+
+def _unread(kubelet: KubeletAnswer) -> list[str]:
+    """Return a sentence if the kubelet's checkpoint cannot be read, else []."""
+    if not kubelet.trouble:
+        return []
+    return [f"cannot read which container holds which replica: {kubelet.trouble}"]
 
 
 def _without_gpu(entry: dict[str, Any]) -> dict[str, Any]:
@@ -124,16 +141,12 @@ def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
     if not found:
         return []
     codes = ", ".join(sorted({warning["code"] for one in found for warning in one["warnings"]}))
-    count = "1 container" if len(found) == 1 else f"{len(found)} containers"
-    return [f"{count} started without a requested GPU ({codes})"]
+    return [f"{counted(len(found), 'container')} started without a requested GPU ({codes})"]
 
 
 def empty(devices: Iterable[UsageDevice]) -> dict[str, Any]:
     """Return the document of devices without usage, such as those of a dump."""
-    gpus = [_device(one, gpu_processes.Users()) for one in devices]
-    driver = {"asked": False, "trouble": "", "code": ""}
-    nothing: dict[str, Any] = {"containers": [], "gpus": gpus, "processes": [], "without_gpu": []}
-    return {"schema": SCHEMA, **nothing, "driver": driver}
+    return _document(UsageLook(is_asked=False), devices, gpu_processes.Users(), [], [])
 
 
 def _others(

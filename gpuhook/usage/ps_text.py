@@ -14,7 +14,7 @@ from gpuhook.vendors.nvidia.gpu import sharing_isolation as isolation_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
 HEADERS = (
@@ -27,83 +27,61 @@ HOST, UNKNOWN = "(host)", "(unknown)"
 _SIGNIFICANT = 256 << 20  # bytes; a driver rounds, and uses some memory itself
 
 
-def headers(document: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
-    """Return the headers of rows()."""
-    names = (*HEADERS, *WIDE) if is_wide else HEADERS
-    return (*names, WARNINGS) if any(_warned(document, is_wide=is_wide)) else names
-
-
-def rows(document: dict[str, Any], *, is_wide: bool) -> list[tuple[str, ...]]:
-    """Return the rows: containers, processes of the host, memory of unknown processes.
+def columns(document: dict[str, Any], *, is_wide: bool) -> tuple[list[str], list[list[str]]]:
+    """Return headers and rows: containers, processes of the host, memory of unknown processes.
 
     A wide table also has the containers that started without a GPU. If a container has warnings,
     the last column has their codes.
     """
-    warned = _warned(document, is_wide=is_wide)
-    found = _rows(document, is_wide=is_wide)
-    if not any(warned):
-        return found
-    warned += ["-"] * (len(found) - len(warned))
-    return [(*row, codes or "-") for row, codes in zip(found, warned)]
-
-
-def _warned(document: dict[str, Any], *, is_wide: bool) -> list[str]:
-    """Return the codes of each container's warnings, in the order of the rows."""
-    listed = [*document["containers"], *(document["without_gpu"] if is_wide else ())]
-    return [",".join(dict.fromkeys(told["code"] for told in one["warnings"])) for one in listed]
-
-
-def _rows(document: dict[str, Any], *, is_wide: bool) -> list[tuple[str, ...]]:
-    found = [_row(one, is_wide=is_wide) for one in document["containers"]]
+    rows = [_container(one, is_wide=is_wide) for one in document["containers"]]
     if is_wide:
-        found += [_without_gpu(one) for one in document["without_gpu"]]
+        rows += [_without_gpu(one) for one in document["without_gpu"]]
     for gpu in document["gpus"]:
-        of_it = [one for one in document["processes"] if one["gpu"] == gpu["gpu"]]
-        hosts = [one for one in of_it if one["host"]]
-        strange = [one for one in of_it if not one["host"]]
-        if hosts:
-            used = known_sum([one["used"] for one in hosts])
-            found.append(_others(HOST, gpu, used, hosts, is_wide=is_wide))
-        if strange or (gpu["unattributed"] or 0) >= _SIGNIFICANT:
-            found.append(_others(UNKNOWN, gpu, gpu["unattributed"], strange, is_wide=is_wide))
-    return found
+        rows += _others(gpu, document["processes"], is_wide=is_wide)
+    headers = [*HEADERS, *(WIDE if is_wide else ())]
+    if any(WARNINGS in row for row in rows):
+        headers.append(WARNINGS)
+    return headers, [[row.get(name) or "-" for name in headers] for row in rows]
 
 
-def _row(one: dict[str, Any], *, is_wide: bool) -> tuple[str, ...]:
+def _container(one: dict[str, Any], *, is_wide: bool) -> dict[str, str]:
     def shown(names: list[str]) -> str:
-        return ",".join(names if is_wide else [shortened(name) for name in names]) or "-"
+        return ",".join(names if is_wide else [shortened(name) for name in names])
 
-    cells = (
-        one["id"] if is_wide else short_id(one["id"]),
-        pod_container(one),
-        one["namespace"] or "-",
-        shown(list(dict.fromkeys([*one["gpus"], *(use["gpu"] for use in one["usage"])]))),
-        shown(one["replicas"]),
-        *_usage(one["usage"], is_wide=is_wide),
-        _each(_limit(limit) for limit in one["memory"]),
-        _route(one),
-        guard_state.ago(time.time() - one["since"]),
-    )
-    if not is_wide:
-        return cells
-    requests = _each(amount(limit["request"]) for limit in one["memory"] if limit["request"])
-    slices, modes = (
-        _each(turns[key] for turns in one["turns"].values() if key in turns)
-        for key in ("time_slice", "compute_mode")
-    )
-    processes = [process for use in one["usage"] for process in use["processes"]]
-    return (*cells, one["engine"] or "-", _processes(processes), requests, slices, modes)
+    limits, turns = one["memory"], one["turns"].values()
+    memory, share, busy = _usage(one["usage"], is_wide=is_wide)
+    return {
+        **_named(one),
+        "CONTAINER": one["id"] if is_wide else short_id(one["id"]),
+        "GPUS": shown(list(dict.fromkeys([*one["gpus"], *(use["gpu"] for use in one["usage"])]))),
+        "REPLICAS": shown(one["replicas"]),
+        "MEMORY": memory,
+        "SHARE": share,
+        "BUSY": busy,
+        "LIMIT": _each(_limit(limit) for limit in limits),
+        "ROUTE": f"{one['route'] or '-'}{' (device plugin)' * one['device_plugin']}",
+        "ENGINE": one["engine"],
+        "PROCESSES": _processes(process for use in one["usage"] for process in use["processes"]),
+        "REQUEST": _each(amount(limit["request"]) for limit in limits if limit["request"]),
+        "TIME-SLICE": _each(turn["time_slice"] for turn in turns if "time_slice" in turn),
+        "COMPUTE-MODE": _each(turn["compute_mode"] for turn in turns if "compute_mode" in turn),
+    }
 
 
-def _route(one: dict[str, Any]) -> str:
-    return f"{one['route'] or '-'}{' (device plugin)' * one['device_plugin']}"
-
-
-def _without_gpu(one: dict[str, Any]) -> tuple[str, ...]:
+def _without_gpu(one: dict[str, Any]) -> dict[str, str]:
     """Return the row of a container that requested a GPU and started without one."""
-    names = (one["id"], pod_container(one), one["namespace"] or "-")
-    nothing = ("-",) * (len(HEADERS) - len(names) - 1)
-    return (*names, *nothing, guard_state.ago(time.time() - one["since"]), *("-",) * len(WIDE))
+    return {**_named(one), "CONTAINER": one["id"]}
+
+
+def _named(one: dict[str, Any]) -> dict[str, str]:
+    """Return the cells that all containers have, WARNINGS only with warnings."""
+    codes = ",".join(dict.fromkeys(warning["code"] for warning in one["warnings"]))
+    return {
+        "POD": pod_container(one),
+        "NAMESPACE": one["namespace"],
+        "SINCE": guard_state.ago(time.time() - one["since"]),
+        **({WARNINGS: codes} if codes else {}),
+    }
 
 
 def _usage(uses: Sequence[dict[str, Any]], *, is_wide: bool) -> tuple[str, str, str]:
@@ -145,30 +123,36 @@ def _percents(uses: Sequence[dict[str, Any]]) -> str:
 
 
 def _others(
+    gpu: dict[str, Any], processes: list[dict[str, Any]], *, is_wide: bool
+) -> Iterator[dict[str, str]]:
+    """Yield the rows of the processes on a GPU that are in no container."""
+    of_it = [one for one in processes if one["gpu"] == gpu["gpu"]]
+    hosts = [one for one in of_it if one["host"]]
+    strange = [one for one in of_it if not one["host"]]
+    if hosts:
+        used = known_sum([one["used"] for one in hosts])
+        yield _other(HOST, gpu, used, hosts, is_wide=is_wide)
+    if strange or (gpu["unattributed"] or 0) >= _SIGNIFICANT:
+        yield _other(UNKNOWN, gpu, gpu["unattributed"], strange, is_wide=is_wide)
+
+
+def _other(
     name: str,
     gpu: dict[str, Any],
     used: int | None,
     uses: list[dict[str, Any]],
     *,
     is_wide: bool,
-) -> tuple[str, ...]:
-    """Return the row of processes that are in no container."""
+) -> dict[str, str]:
     uuid = gpu["gpu"] or gpu["index"]
     busy = [one["percent"] for one in uses if one["percent"] is not None]
-    cells = (
-        name,
-        "-",
-        "-",
-        uuid if is_wide else shortened(uuid),
-        "-",
-        _of(used, gpu["total"]),
-        "-",
-        f"{sum(busy)}%" if busy else "-",
-        "-",
-        "-",
-        "-",
-    )
-    return (*cells, "-", _processes(uses), "-", "-", "-") if is_wide else cells
+    return {
+        "CONTAINER": name,
+        "GPUS": uuid if is_wide else shortened(uuid),
+        "MEMORY": _of(used, gpu["total"]),
+        "BUSY": f"{sum(busy)}%" if busy else "",
+        "PROCESSES": _processes(uses),
+    }
 
 
 def _processes(uses: Iterable[dict[str, Any]]) -> str:

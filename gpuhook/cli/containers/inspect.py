@@ -13,9 +13,10 @@ from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.host import console
+from gpuhook.host.error_text import fault_document
 from gpuhook.host.text_table import table
-from gpuhook.inspect import device_differences, inspection
-from gpuhook.live import container_worker, repair
+from gpuhook.inspect import gpu_containers, inspection
+from gpuhook.live import container_worker
 from gpuhook.memory_limits import limit_report
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request import parse
@@ -71,7 +72,7 @@ def inspect(
     with console.progress("looking at the container"):
         facts, wrong = container_worker.work_on(container, state_roots, look)
     if output != "table":
-        console.document(inspection.with_findings(facts, wrong), output)
+        console.document({**facts, "findings": list(map(fault_document, wrong))}, output)
     else:
         _print(facts, wrong)
     ctx.exit(1 if exit_code and wrong else 0)
@@ -99,10 +100,9 @@ def _memory(found: Target, asked: limit_report.LimitReader) -> limit_report.Cont
 def _missing(found: Target) -> list[GpuhookError]:
     """Return a finding for each missing part, or the fault that prevents the check."""
     try:
-        plan = repair.missing(found, options.context())
+        return gpu_containers.missing_parts(found, options.context())
     except GpuhookError as error:
         return [error]
-    return device_differences.findings(found.found.id, plan)
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:

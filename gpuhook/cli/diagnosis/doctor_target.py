@@ -18,8 +18,7 @@ from gpuhook.vendors.nvidia.inventory import discover
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
 
 _OF_A_NODE = ("etc", "proc", "dev", "sys", "usr", "run", "var", "lib", "home")
@@ -38,10 +37,7 @@ class DoctorTarget:
 
 
 def target_of_options(
-    root: str | None,
-    place: ReadingPlace,
-    state_roots: Sequence[str] = (),
-    more: Mapping[str, Callable[[], Any]] | None = None,
+    root: str | None, place: ReadingPlace, state_roots: Sequence[str]
 ) -> DoctorTarget:
     """Return the node that the options describe.
 
@@ -67,9 +63,7 @@ def target_of_options(
 
     def look() -> ExaminedNode:
         taken = (
-            reading_collectors.live_readings(tree, place, state_roots, more)
-            if is_live
-            else Readings({})
+            reading_collectors.live_readings(tree, place, state_roots) if is_live else Readings({})
         )
         return ExaminedNode(tree, taken, driver_root=driver, dev_root=dev)
 

@@ -149,7 +149,6 @@ def explain(
             raise click.UsageError(f"a code has no --{form}")
         _print_code(error_codes.document(what), output)
         return
-    more = question.Additions(env, annotations, mounts, privileged=privileged)
     asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
     target = _explained_node(ctx, node)
     if any(one.asked or requirements.required_terms(parse.environment(one.spec)) for one in asked):
@@ -157,14 +156,17 @@ def explain(
         target = node_context.with_facts(target, load)
     image_env = [f"{name}={value}" for name, value in env.items()]
     asked = manifest_questions.allotted(asked, target.facts, plugin_config, image_env)
-    asked = [question.with_additions(one, more) for one in asked]
+    asked = [
+        question.with_additions(one, env, annotations, mounts, privileged=privileged)
+        for one in asked
+    ]
     with console.progress("explaining"):
         document, lines = _explained(asked, target, is_diff=form == DIFF)
     if form == DIFF:
         for line in lines:
             click.echo(line)
     else:
-        _print(document, [_pod(one, is_wide=output == WIDE) for one in asked], form)
+        _print(document, form)
     ctx.exit(0 if explain_document.is_well(document) else 1)
 
 
@@ -224,21 +226,12 @@ def _explained_node(ctx: click.Context, node: dict[str, Any]) -> ExplainedNode:
     return node_context.this_node(chosen, failure, load)
 
 
-def _pod(asked: Question, *, is_wide: bool) -> list[str]:
-    """Return the lines on the manifest of a pod, [] for other questions."""
-    if asked.asked is None:
-        return []
-    from gpuhook.explain.text import pod_text  # it loads the code for manifests
-
-    return pod_text.lines(asked.asked, asked.allocated, is_wide=is_wide)
-
-
-def _print(document: dict[str, Any], pods: list[list[str]], output: str) -> None:
+def _print(document: dict[str, Any], output: str) -> None:
     if output == DOT:
         for line in explain_graph.lines(document):
             click.echo(line)
     elif output in (TEXT, WIDE):
-        for line in explain_text.lines(document, pods, is_wide=output == WIDE):
+        for line in explain_text.lines(document, is_wide=output == WIDE):
             click.echo(line)
     else:
         console.document(document, output)
@@ -248,5 +241,5 @@ def _print_code(document: dict[str, Any], output: str) -> None:
     if output not in (TEXT, WIDE):
         console.document(document, output)
         return
-    for line in explain_text.code_lines(document):
+    for line in error_codes.lines(document):
         click.echo(line)

@@ -16,7 +16,9 @@ from gpuhook.cli.options import command_sections, node_options
 from gpuhook.cli.options import container_options as options
 from gpuhook.errors import printable
 from gpuhook.host import console, output_file
-from gpuhook.map import map_drawing, map_terminal
+from gpuhook.map import map_drawing, map_page, map_svg, map_terminal
+from gpuhook.usage import node_usage, usage_devices
+from gpuhook.vendors.nvidia.inventory import dump_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,9 +108,6 @@ def _same(one: str, other: str) -> bool:
 
 
 def _empty(inventory: str) -> Picture:
-    from gpuhook.usage import node_usage, usage_devices
-    from gpuhook.vendors.nvidia.inventory import dump_file
-
     document = node_usage.empty(usage_devices.of_node(dump_file.load(inventory)))
     return map_drawing.picture(os.path.basename(inventory), document, {})
 
@@ -119,7 +118,7 @@ def _picture(usage: NodeUsage) -> Picture:
     return map_drawing.picture(
         node,
         usage.document,
-        usage.units or {},
+        usage.units,
         when=when,
         warnings=usage_options.warnings(usage),
     )
@@ -129,12 +128,8 @@ def _show(
     picture: Picture, svg: str | None, html: str | None, *, is_ascii: bool, width: int | None
 ) -> None:
     if svg is not None:
-        from gpuhook.map import map_svg as drawing
-
-        _write(svg, drawing.text(picture))
+        _write(svg, map_svg.text(picture))
     if html is not None:
-        from gpuhook.map import map_page
-
         _write(html, map_page.text(picture))
     if svg is None and html is None:
         click.echo(_text(picture, is_ascii, width), nl=False)

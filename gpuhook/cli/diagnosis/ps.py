@@ -126,8 +126,7 @@ def _text(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -
     if isolation:
         lines = ps_text.isolation(usage.document["containers"], is_wide=is_wide)
         return "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
-    headers = ps_text.headers(usage.document, is_wide=is_wide)
-    rows = ps_text.rows(usage.document, is_wide=is_wide)
+    headers, rows = ps_text.columns(usage.document, is_wide=is_wide)
     return table(None if no_headers else headers, rows)
 
 

@@ -10,7 +10,8 @@ import sys
 import termios
 import time
 import tty
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import click
 
@@ -52,7 +53,7 @@ def run(look: Callable[[], str], interval: float) -> None:
     """Show what `look` returns every `interval` seconds, until q, ctrl-c or ctrl-d."""
     is_terminal = sys.stdout.isatty()
     try:
-        with _screen() if is_terminal else _plain() as waits:
+        with _screen() if is_terminal else nullcontext(partial(_elapsed, None)) as waits:
             while True:
                 _show(look(), is_terminal=is_terminal)
                 if not waits(interval):
@@ -75,17 +76,6 @@ def _show(text: str, *, is_terminal: bool) -> None:
 
 
 @contextmanager
-def _plain() -> Iterator[Callable[[float], bool]]:
-    """Yield a function that waits, and only a signal interrupts."""
-
-    def waits(seconds: float) -> bool:
-        time.sleep(seconds)
-        return True
-
-    yield waits
-
-
-@contextmanager
 def _screen() -> Iterator[Callable[[float], bool]]:
     """Yield a function that waits for a key or a time, on the alternate screen."""
     keys = sys.stdin if sys.stdin.isatty() else None
@@ -94,7 +84,7 @@ def _screen() -> Iterator[Callable[[float], bool]]:
     try:
         if keys is not None:
             tty.setcbreak(keys)
-        yield lambda seconds: _elapsed(keys, seconds)
+        yield partial(_elapsed, keys)
     finally:
         if keys is not None and before is not None:
             termios.tcsetattr(keys, termios.TCSADRAIN, before)

@@ -259,7 +259,7 @@ def send_signal(
 
     def is_still() -> bool:
         try:
-            listed = usage_sample.memory_by_pid(driver, target)
+            listed = usage_sample.memory_by_pid(driver.processes, target)
         except GpuhookError:
             return False
         if listed is None or not listed.get(user.pid):

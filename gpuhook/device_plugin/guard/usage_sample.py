@@ -16,7 +16,7 @@ from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from gpuhook.device_plugin.guard.container_processes import Processes
@@ -91,7 +91,7 @@ class UsageSampler:
             with driver.opened():
                 for uuid in sorted(holding.devices):
                     target = known_targets.get(uuid, SampleTarget(uuid, uuid))
-                    listed = memory_by_pid(driver, target)
+                    listed = memory_by_pid(driver.processes, target)
                     users[uuid] = (
                         None if listed is None else self._users(listed, holding, scopes, pods)
                     )
@@ -175,16 +175,18 @@ class UsageSampler:
         self._grants[container] = grants
 
 
-def memory_by_pid(driver: SampleDriver, target: SampleTarget) -> dict[int, int | None] | None:
+def memory_by_pid(
+    listed: Callable[[str], Sequence[ProcessUse] | None], target: SampleTarget
+) -> dict[int, int | None] | None:
     """Return the bytes of each process on a device, None if the driver does not report them.
 
-    A driver that does not list the processes of a MIG instance lists those of the GPU with their
-    instances. Raises GpuhookError.
+    `listed` returns the processes on the device of a UUID. A driver that does not list those of a
+    MIG instance lists those of the GPU with their instances. Raises GpuhookError.
     """
-    uses = driver.processes(target.uuid)
+    uses = listed(target.uuid)
     is_parents = uses is None and target.instance is not None
     if is_parents:
-        uses = driver.processes(target.gpu)
+        uses = listed(target.gpu)
     if uses is None:
         return None
     return driver_memory.process_memory(

@@ -1,28 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods: the requests of manifests, the objections of Kubernetes, the plugin's allocation.
-
-read() returns the containers, of_pods() and allocated() their allocation on a node by a
-configuration(), as_spec() the resulting config.json, and document() all of it. The package loads
-YAML and the rules of the plugin: import it late.
-"""
-
-from __future__ import annotations
-
-from gpuhook.explain.pods.container_spec import as_spec, cdi_devices
-from gpuhook.explain.pods.plugin_offer import configuration
-from gpuhook.explain.pods.pod_answers import Allocated, allocated, of_pods
-from gpuhook.explain.pods.pod_manifests import is_manifest, read
-from gpuhook.explain.pods.pod_requests import PodRequest, document
-
-__all__ = [
-    "Allocated",
-    "PodRequest",
-    "allocated",
-    "as_spec",
-    "cdi_devices",
-    "configuration",
-    "document",
-    "is_manifest",
-    "of_pods",
-    "read",
-]
+"""Pods: the requests of manifests, the objections of Kubernetes, the plugin's allocation."""

@@ -3,21 +3,21 @@
 
 It has the parts that matter for GPUs: variables, annotations, mounts, devices, capabilities. A
 manifest does not have the image's variables; the caller can pass them. containerd itself adds the
-CDI devices of a plugin (cdi_devices); the runtime does not see them as requests.
+CDI devices of a plugin; the runtime does not see them as requests.
 """
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Any
+
+from gpuhook.explain.pods.pod_requests import CDI_PREFIX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
-    from gpuhook.explain.pods.pod_answers import Allocated
-    from gpuhook.explain.pods.pod_requests import PodRequest
+    from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Node
 
 # The capabilities of unprivileged containers in containerd: oci.defaultUnixCaps.
@@ -39,7 +39,6 @@ _CAPABILITIES = (
 )
 _SYS_ADMIN = "CAP_SYS_ADMIN"  # by which runtimes detect a privileged container
 _PROC = {"destination": "/proc", "type": "proc", "source": "proc"}
-_CDI_PREFIX = "cdi.k8s.io/"
 
 
 def as_spec(
@@ -48,14 +47,12 @@ def as_spec(
     node: Node | None = None,
     *,
     image_env: Sequence[str] = (),
-    pod_annotations: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the config.json for `asked` with what a device plugin has `allocated` to it.
 
-    The pod's variables override the plugin's, and those override the image's ("NAME=value").
-    `pod_annotations` are the patterns of that key in containerd's configuration of the runtime:
-    without them the runtime sees no annotation of the pod. `node` has the numbers of the device
-    nodes; an unknown device node is left out.
+    The pod's variables override the plugin's, and those override the image's ("NAME=value"). By
+    default, containerd passes no annotation of the pod to the runtime. `node` has the numbers of
+    the device nodes; an unknown device node is left out.
     """
     given = allocated.allocation if allocated else None
     env = dict(entry.partition("=")[::2] for entry in image_env)
@@ -68,20 +65,10 @@ def as_spec(
             "env": [f"{name}={value}" for name, value in env.items()],
             "capabilities": _capabilities(asked),
         },
-        "annotations": _annotations(asked, given, pod_annotations),
+        "annotations": _annotations(asked, given),
         "mounts": [_PROC, *_mounts(asked, given)],
         "linux": _linux(asked, given, node),
     }
-
-
-def cdi_devices(allocated: Allocated) -> tuple[str, ...]:
-    """Return the qualified names of the CDI devices that containerd adds to the container."""
-    given = allocated.allocation
-    named = dict.fromkeys(given.cdi_devices)
-    for key, value in given.annotations.items():
-        if key.startswith(_CDI_PREFIX):
-            named |= dict.fromkeys(value.split(","))
-    return tuple(named)
 
 
 def _capabilities(asked: PodRequest) -> dict[str, list[str]]:
@@ -92,19 +79,10 @@ def _capabilities(asked: PodRequest) -> dict[str, list[str]]:
     return dict.fromkeys(("bounding", "effective", "permitted"), held)
 
 
-def _annotations(
-    asked: PodRequest, given: Allocation | None, patterns: Iterable[str]
-) -> dict[str, str]:
-    patterns = tuple(patterns)
-    passed = {
-        name: value
-        for name, value in asked.annotations.items()
-        if any(fnmatchcase(name, pattern) for pattern in patterns)
-    }
+def _annotations(asked: PodRequest, given: Allocation | None) -> dict[str, str]:
     # containerd itself reads the CDI annotations of a plugin.
     answered = given.annotations.items() if given else ()
-    passed |= {name: value for name, value in answered if not name.startswith(_CDI_PREFIX)}
-    return passed | {
+    return {name: value for name, value in answered if not name.startswith(CDI_PREFIX)} | {
         "io.kubernetes.cri.container-type": "container",
         "io.kubernetes.cri.container-name": asked.container,
         "io.kubernetes.cri.image-name": asked.image,

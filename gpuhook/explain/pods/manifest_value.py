@@ -11,13 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_STR, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
-# The names of Go's decoder for values that are not strings.
-_KINDS = {
-    "tag:yaml.org,2002:int": "number",
-    "tag:yaml.org,2002:float": "number",
-    "tag:yaml.org,2002:bool": "bool",
-}
+_NULL, _BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
 
 
 class Value:
@@ -43,15 +37,12 @@ class Value:
 
     @property
     def kind(self) -> str:
-        """Return "object", "array", "number", "bool", "string", or "" for nothing."""
+        """Return "object", "array", "scalar", or "" for nothing."""
         if not self.is_there:
             return ""
         if isinstance(self._node, yaml.MappingNode):
             return "object"
-        if isinstance(self._node, yaml.SequenceNode):
-            return "array"
-        assert self._node is not None  # noqa: S101 # is_there
-        return _KINDS.get(self._node.tag, "string")
+        return "array" if isinstance(self._node, yaml.SequenceNode) else "scalar"
 
     def __getitem__(self, key: str) -> Value:
         """Return the value of a key, nothing if it is missing or this is not an object."""
@@ -91,7 +82,8 @@ class Value:
 
     def is_true(self) -> bool:
         """Return whether this is the boolean true."""
-        return self.kind == "bool" and self.text().lower() in ("true", "yes", "on")
+        is_bool = self._node is not None and self._node.tag == _BOOL
+        return is_bool and self.text().lower() in ("true", "yes", "on")
 
     def texts(self) -> dict[str, str]:
         """Return the members of an object as they are written, without null."""

@@ -58,13 +58,10 @@ def configuration(path: str | None) -> Configuration:
     return load(ConfigSource(file=path or "")).configuration
 
 
-def plugin_offer(
-    node: Node, chosen: Configuration, unenforced: tuple[str, str] = ("", "")
-) -> PluginOffer:
-    """Return the plugin's offer on `node`; raises what offer.resources.offered() raises.
+def plugin_offer(node: Node, chosen: Configuration) -> PluginOffer:
+    """Return the plugin's offer on `node`, whose driver is assumed to enforce memory limits.
 
-    `unenforced` is why the node's driver cannot enforce memory limits, and the remedy; empty if it
-    can.
+    Raises what offer.resources.offered() raises.
     """
     offer = resources.offered(node, chosen)
     unusable = resources.unusable(node)
@@ -79,14 +76,14 @@ def plugin_offer(
     )
     guard = chosen.own.guard.ends_processes
     bounds = {
-        device.uuid: memory_bounds.bound(resource, device, driver=not unenforced[0], guard=guard)
+        device.uuid: memory_bounds.bound(resource, device, driver=True, guard=guard)
         for resource in offer.resources
         for device in resource.devices
     }
     return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},
         answering=KubeletAnswers(known, lambda _: None),
-        isolation=sharing_notes.sharing_notes(offer.resources, bounds, unenforced),
+        isolation=sharing_notes.sharing_notes(offer.resources, bounds),
         unusable=unusable,
         warnings=(*offer.warnings, *specs.warnings, *made.warnings, *_unknown(chosen)),
     )

@@ -7,10 +7,7 @@ different units, but the kubelet reuses the units of an init container.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from gpuhook.device_plugin.allocate.allocate import merged
-from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, NOT_SHARED
 from gpuhook.errors import GpuhookError, RequestError
 from gpuhook.explain.pods.plugin_offer import PluginOffer, plugin_offer
@@ -21,75 +18,32 @@ from gpuhook.explain.pods.pod_requests import (
     REFUSED,
     SCHEDULER,
     WARNING,
+    Allocated,
     Objection,
+    PodAnswer,
 )
 from gpuhook.host.suggestion import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-    from gpuhook.device_plugin.offer.sharing_notes import SharingNote
+    from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _MOST_SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class PodAnswer:
-    """The units of one resource for a container, and the isolation of their devices."""
-
-    resource: str
-    sharing: str  # as of offer.devices.Resource
-    units: tuple[str, ...]  # "GPU-...::3"
-    devices: tuple[Device, ...]
-    isolation: tuple[SharingNote, ...]
-    allocation: Allocation
-
-
-@dataclass(frozen=True, slots=True)
-class Allocated:
-    """The allocation of the device plugin to one container, and the objections."""
-
-    answers: tuple[PodAnswer, ...] = ()
-    allocation: Allocation = field(default_factory=Allocation)
-    objections: tuple[Objection, ...] = ()
-    warnings: tuple[str, ...] = ()  # of the plugin's configuration on this node
-
-    @property
-    def units(self) -> tuple[str, ...]:
-        """The units of all resources."""
-        return tuple(unit for answer in self.answers for unit in answer.units)
-
-
-def allocated(
-    asked: PodRequest,
-    node: Node,
-    configuration: Configuration,
-    *,
-    taken: Collection[str] = (),
-    unenforced: tuple[str, str] = ("", ""),
-) -> Allocated:
-    """Return the allocation of one container on `node`; the units `taken` are not free.
-
-    `unenforced` is as in plugin_offer(). Raises what offer.resources.offered() raises for a
-    configuration that does not fit the node.
-    """
-    return _Pod(plugin_offer(node, configuration, unenforced), taken).container(asked)
-
-
 def of_pods(
-    asked: Sequence[PodRequest],
-    node: Node,
-    configuration: Configuration,
-    *,
-    unenforced: tuple[str, str] = ("", ""),
+    asked: Sequence[PodRequest], node: Node, configuration: Configuration
 ) -> tuple[Allocated, ...]:
-    """Return the allocation of each container, with each pod alone on the node; see allocated()."""
-    offered = plugin_offer(node, configuration, unenforced)
+    """Return the allocation of each container, with each pod alone on the node.
+
+    Raises what offer.resources.offered() raises for a configuration that does not fit the node.
+    """
+    offered = plugin_offer(node, configuration)
     pods: dict[tuple[str, str, str], _Pod] = {}
     found = []
     for one in asked:
@@ -101,9 +55,9 @@ def of_pods(
 class _Pod:
     """The units that the containers of one pod have got so far."""
 
-    def __init__(self, offered: PluginOffer, taken: Collection[str] = ()) -> None:
+    def __init__(self, offered: PluginOffer) -> None:
         self._offered = offered
-        self._taken = set(taken)
+        self._taken: set[str] = set()
         self._reusable: dict[str, list[str]] = {}  # of init containers, by resource
 
     def container(self, asked: PodRequest) -> Allocated:

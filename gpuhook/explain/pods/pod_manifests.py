@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError, YamlBounds, compose_all
 from gpuhook.errors import fault
-from gpuhook.explain.pods import pod_notes, pod_rules, resource_names, resource_rules, workloads
+from gpuhook.explain.pods import pod_notes, pod_rules, resource_names, workloads
 from gpuhook.explain.pods.manifest_value import Value
 from gpuhook.explain.pods.pod_environment import EnvironmentBudget, PodEnvironment
 from gpuhook.explain.pods.pod_requests import (
@@ -20,14 +20,13 @@ from gpuhook.explain.pods.pod_requests import (
     INIT,
     SIDECAR,
     PodRequest,
-    Resources,
     VolumeMount,
 )
 from gpuhook.host import documents, quantity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from gpuhook.explain.pods.workloads import Pod, Workloads
 
@@ -35,28 +34,16 @@ if TYPE_CHECKING:
 BOUNDS = YamlBounds(largest=documents.LARGEST, deepest=64, most_nodes=500_000)
 _MOST_GPUS = 1 << 31  # amounts can have any number of digits
 _LISTS = (("initContainers", INIT), ("containers", CONTAINER), ("ephemeralContainers", EPHEMERAL))
-_KIND = re.compile(r"""^(?:- )?["']?kind["']?\s*:""", re.MULTILINE)
-_JSON_KIND = re.compile(r'"kind"\s*:\s*"')
 _SURROGATES = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
 )
-_VERSION = re.compile(r"""["']?apiVersion["']?\s*:""")
 
 
-def is_manifest(text: str) -> bool:
-    """Return whether a text looks like Kubernetes objects: it has a kind and an apiVersion."""
-    kind = _JSON_KIND if text.lstrip()[:1] in ("{", "[") else _KIND
-    return kind.search(text) is not None and _VERSION.search(text) is not None
-
-
-def read(
-    text: str, where: str, runtime_classes: Collection[str] | None = None
-) -> tuple[PodRequest, ...]:
+def read(text: str, where: str) -> tuple[PodRequest, ...]:
     """Return the containers of all pods of a manifest, in their order; `where` names the file.
 
-    `runtime_classes` are those of the cluster, None if unknown. Raises GH1930 for a text that is
-    not YAML or JSON or is too large, GH1931 without a pod, and GH1932 if the pods have no
-    containers.
+    Raises GH1930 for a text that is not YAML or JSON or is too large, GH1931 without a pod, and
+    GH1932 if the pods have no containers.
     """
     try:
         nodes = compose_all(_as_yaml(text).encode("utf-8", "replace"), BOUNDS)
@@ -69,9 +56,8 @@ def read(
         raise fault(
             "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object has a `kind`"
         )
-    classes = None if runtime_classes is None else found.runtime_classes.union(runtime_classes)
     budget = EnvironmentBudget()
-    asked = tuple(one for pod in found.pods for one in _containers(pod, found, classes, budget))
+    asked = tuple(one for pod in found.pods for one in _containers(pod, found, budget))
     if not asked:
         named = ", ".join(pod.workload for pod in found.pods[:5])
         raise fault("GH1932", path=where, pods=named)
@@ -90,10 +76,8 @@ def _character(found: re.Match[str]) -> str:
     return found[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-def _containers(
-    pod: Pod, found: Workloads, classes: Collection[str] | None, budget: EnvironmentBudget
-) -> tuple[PodRequest, ...]:
-    objections = tuple(pod_rules.pod_objections(pod, classes))
+def _containers(pod: Pod, found: Workloads, budget: EnvironmentBudget) -> tuple[PodRequest, ...]:
+    objections = tuple(pod_rules.pod_objections(pod))
     asked: list[PodRequest] = []
     for field, kind in _LISTS:
         for number, container in enumerate(pod.spec[field].items()):
@@ -104,11 +88,7 @@ def _containers(
             # The first container has the objections to the pod.
             own = (*(() if asked else objections), *one.objections)
             asked.append(replace(one, objections=own))
-    totals, is_known = pod_notes.pod_totals(asked), classes is not None
-    return tuple(
-        replace(one, notes=tuple(pod_notes.pod_notes(one, totals, classes_known=is_known)))
-        for one in asked
-    )
+    return tuple(replace(one, notes=tuple(pod_notes.pod_notes(one, asked))) for one in asked)
 
 
 def _kind(container: Value, kind: str) -> str:
@@ -124,11 +104,12 @@ def _container(
     gpus = {} if kind == EPHEMERAL else _gpus(requests | limits)
     mounts = tuple(_mounts(pod, container))
     security = container["securityContext"]
-    objections = (
-        *resource_rules.objections(resources, f"{path}.resources", kind),
-        *pod_rules.container_objections(container, environment.known, gpus, kind),
-        *pod_rules.mount_objections(mounts, container["volumeMounts"].where),
-    )
+    objections = list(pod_rules.mount_objections(mounts, container["volumeMounts"].where))
+    if kind != EPHEMERAL:
+        objections[:0] = [
+            *pod_rules.resource_objections(resources, f"{path}.resources"),
+            *pod_rules.container_objections(container, environment.known, gpus),
+        ]
     return PodRequest(
         pod=pod.name,
         namespace=pod.namespace,
@@ -139,7 +120,8 @@ def _container(
         workload=pod.workload,
         env=environment.known,
         unknown_env=environment.unknown,
-        resources=Resources(limits, requests),
+        limits=limits,
+        requests=requests,
         gpus=gpus,
         claims=tuple(claim["name"].text() for claim in resources["claims"].items()),
         annotations=pod.metadata["annotations"].texts(),
@@ -148,7 +130,7 @@ def _container(
         capabilities=tuple(c.text() for c in security.at("capabilities", "add").items()),
         host_pid=pod.spec["hostPID"].is_true(),
         mounts=mounts,
-        objections=objections,
+        objections=tuple(objections),
     )
 
 

@@ -4,55 +4,29 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from gpuhook.explain.pods import resource_names
-from gpuhook.explain.pods.pod_requests import EPHEMERAL, INIT, SIDECAR
-from gpuhook.explain.pods.pod_rules import RUNTIME_CLASSES
+from gpuhook.explain.pods.pod_requests import CDI_PREFIX, EPHEMERAL, INIT, SIDECAR
 from gpuhook.host.suggestion import nearest
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from gpuhook.explain.pods.pod_requests import PodRequest
 
 _DEVICES = VOCABULARY.devices_env
-_CDI_PREFIX = "cdi.k8s.io/"
+_RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "gpuhook")
 # Images that are probably built on NVIDIA's CUDA images.
 _CUDA = re.compile(r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class PodTotals:
-    """The requests of a pod by resource: init containers run one at a time, before the others.
-
-    `alone` is the largest request of an init container, `together` the sum of all others.
-    """
-
-    alone: Mapping[str, int]
-    together: Mapping[str, int]
-
-
-def pod_totals(pod: Iterable[PodRequest]) -> PodTotals:
-    """Return the requests of the containers of a pod."""
-    alone: dict[str, int] = {}
-    together: dict[str, int] = {}
-    for one in pod:
-        for name, count in one.gpus.items():
-            if one.kind == INIT:
-                alone[name] = max(count, alone.get(name, 0))
-            else:
-                together[name] = together.get(name, 0) + count
-    return PodTotals(alone, together)
-
-
-def pod_notes(asked: PodRequest, pod: PodTotals, *, classes_known: bool) -> Iterator[str]:
+def pod_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
     """Yield the notes on one of the containers of a pod."""
     yield from _variable_notes(asked)
     for name in sorted(asked.annotations):
-        if name.startswith(_CDI_PREFIX):
+        if name.startswith(CDI_PREFIX):
             yield (
                 f"annotation {name} of a pod assigns no device: engines read the annotations that "
                 "a device plugin adds to containers. containerd passes it to a runtime only if "
@@ -66,7 +40,7 @@ def pod_notes(asked: PodRequest, pod: PodTotals, *, classes_known: bool) -> Iter
             "an ephemeral container gets no devices from the device plugin, only those that its "
             "image requests"
         )
-    for name in asked.resources.limits:
+    for name in asked.limits:
         if resource_names.is_gpu(name):
             continue
         if name.rpartition("/")[2].startswith(("gpu", "i915", "xe")) and "/" in name:
@@ -77,7 +51,7 @@ def pod_notes(asked: PodRequest, pod: PodTotals, *, classes_known: bool) -> Iter
             "serves them, not the device plugin"
         )
     if asked.gpus:
-        yield from _gpu_notes(asked, classes_known=classes_known)
+        yield from _gpu_notes(asked)
         yield from _total_notes(asked, pod)
 
 
@@ -97,14 +71,14 @@ def _variable_notes(asked: PodRequest) -> Iterator[str]:
         )
 
 
-def _gpu_notes(asked: PodRequest, *, classes_known: bool) -> Iterator[str]:
+def _gpu_notes(asked: PodRequest) -> Iterator[str]:
     if asked.runtime_class is None:
         yield (
             "no runtimeClassName: the container gets the GPU only if the node's default runtime "
             "adds GPUs, or the plugin's list strategy is cdi-cri or host-files"
         )
-    elif not classes_known and asked.runtime_class not in RUNTIME_CLASSES:
-        like = nearest(asked.runtime_class, RUNTIME_CLASSES)
+    elif asked.runtime_class not in _RUNTIME_CLASSES:
+        like = nearest(asked.runtime_class, _RUNTIME_CLASSES)
         meant = f"; did you mean {like}?" if like else ""
         yield (
             f"runtimeClassName {asked.runtime_class}: not checked whether the cluster has it "
@@ -117,15 +91,19 @@ def _gpu_notes(asked: PodRequest, *, classes_known: bool) -> Iterator[str]:
             yield f"{name}: only a plugin's configuration can define this name"
 
 
-def _total_notes(asked: PodRequest, pod: PodTotals) -> Iterator[str]:
-    """Yield the total request of a pod whose init container requests GPUs."""
+def _total_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
+    """Yield the total request of a pod whose init container requests GPUs.
+
+    Init containers run one at a time, before the others.
+    """
     if asked.kind not in (INIT, SIDECAR):
         return
     for name in asked.gpus:
-        together, alone = pod.together.get(name, 0), pod.alone.get(name, 0)
+        together = sum(one.gpus.get(name, 0) for one in pod if one.kind != INIT)
         if asked.kind == SIDECAR:
             yield f"{name}: a sidecar adds its own to those of the others, {together} in total"
         else:
+            alone = max(one.gpus.get(name, 0) for one in pod if one.kind == INIT)
             yield (
                 f"{name}: the scheduler reserves {max(together, alone)}, the larger of {alone} for "
                 f"an init container and {together} for the others together; they share the devices"

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request of one container of a manifest, and the objections of Kubernetes."""
+"""The request of one container of a manifest, and its allocation by the device plugin."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
+
+from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.request.replicas import SEPARATOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpuhook.explain.pods.pod_answers import Allocated, PodAnswer
+    from gpuhook.device_plugin.offer.offered_devices import Device
+    from gpuhook.device_plugin.offer.sharing_notes import SharingNote
 
+CDI_PREFIX = "cdi.k8s.io/"  # of annotations with CDI devices
 # The origin of an objection; the API server and the kubelet are quoted.
 API_SERVER, SCHEDULER, KUBELET, PLUGIN = "API server", "scheduler", "kubelet", "device plugin"
 # The result of an objection.
@@ -34,14 +40,6 @@ class Objection:
     said: str
     instead: str
     where: str  # "pod.yaml:17"
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """Amounts of resources as the manifest has them, "2" or "500m", by name."""
-
-    limits: Mapping[str, str] = field(default_factory=dict)
-    requests: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,8 @@ class PodRequest:
     workload: str = ""  # "Deployment/train" for its template, else "Pod/name"
     env: Mapping[str, str] = field(default_factory=dict)
     unknown_env: Mapping[str, str] = field(default_factory=dict)
-    resources: Resources = field(default_factory=Resources)
+    limits: Mapping[str, str] = field(default_factory=dict)  # as written: "2" or "500m", by name
+    requests: Mapping[str, str] = field(default_factory=dict)
     gpus: Mapping[str, int] = field(default_factory=dict)
     claims: tuple[str, ...] = ()  # of Dynamic Resource Allocation
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -92,6 +91,63 @@ class PodRequest:
         return f"{workload} in {self.namespace}, {kind} {self.container} ({self.where})"
 
 
+@dataclass(frozen=True, slots=True)
+class PodAnswer:
+    """The units of one resource for a container, and the isolation of their devices."""
+
+    resource: str
+    sharing: str  # as of offer.devices.Resource
+    units: tuple[str, ...]  # "GPU-...::3"
+    devices: tuple[Device, ...]
+    isolation: tuple[SharingNote, ...]
+    allocation: Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """The allocation of the device plugin to one container, and the objections."""
+
+    answers: tuple[PodAnswer, ...] = ()
+    allocation: Allocation = field(default_factory=Allocation)
+    objections: tuple[Objection, ...] = ()
+    warnings: tuple[str, ...] = ()  # of the plugin's configuration on this node
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units of all resources."""
+        return tuple(unit for answer in self.answers for unit in answer.units)
+
+    @property
+    def replicas(self) -> list[str]:
+        """The units that are replicas, "<uuid>::<number>"."""
+        return [unit for unit in self.units if SEPARATOR in unit]
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """The UUIDs of the GPUs and instances."""
+        return frozenset(device.uuid for answer in self.answers for device in answer.devices)
+
+    @property
+    def cdi_devices(self) -> tuple[str, ...]:
+        """The qualified names of the CDI devices that the engine adds to the container."""
+        named = dict.fromkeys(self.allocation.cdi_devices)
+        for key, value in self.allocation.annotations.items():
+            if key.startswith(CDI_PREFIX):
+                named |= dict.fromkeys(value.split(","))
+        return tuple(named)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the plugin itself adds devices and driver (host-files)."""
+        has_files = any(mount.host_path != os.devnull for mount in self.allocation.mounts)
+        return bool(self.allocation.devices) and has_files
+
+    @property
+    def direct_devices(self) -> list[str]:
+        """The UUIDs of the devices that the container gets without the runtime."""
+        return sorted(self.devices) if self.cdi_devices or self.is_complete else []
+
+
 def document(asked: PodRequest, allocated: Allocated | None = None) -> dict[str, object]:
     """Return the document of a container: its request, the objections and the allocation.
 
@@ -109,8 +165,8 @@ def document(asked: PodRequest, allocated: Allocated | None = None) -> dict[str,
         "image": asked.image,
         "runtime_class": asked.runtime_class,
         "gpus": dict(asked.gpus),
-        "limits": dict(asked.resources.limits),
-        "requests": dict(asked.resources.requests),
+        "limits": dict(asked.limits),
+        "requests": dict(asked.requests),
         "claims": list(asked.claims),
         "env": dict(asked.env),
         "env_from_elsewhere": dict(asked.unknown_env),
@@ -119,20 +175,9 @@ def document(asked: PodRequest, allocated: Allocated | None = None) -> dict[str,
         "host_pid": asked.host_pid,
         "capabilities": list(asked.capabilities),
         "mounts": [asdict(mount) for mount in asked.mounts],
-        "objections": [_objection(one) for one in objections],
+        "objections": [asdict(one) for one in objections],
         "notes": [*asked.notes, *(allocated.warnings if allocated else ())],
         "allocation": _allocation(allocated) if allocated else None,
-    }
-
-
-def _objection(one: Objection) -> dict[str, str]:
-    return {
-        "id": one.id,
-        "by": one.by,
-        "result": one.result,
-        "said": one.said,
-        "instead": one.instead,
-        "where": one.where,
     }
 
 

@@ -1,85 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objections to the GPU request of a pod, other than to amounts and fields.
+"""The objections of Kubernetes to the GPU requests of a pod.
 
-Sources: the messages of the RuntimeClass admission plugin and the kubelet. The kubelet sets the
-variables of the pod after those of device plugins, so the pod's values apply.
+`kubectl apply --dry-run=server` checks the other parts of a manifest. Sources: the messages of
+ValidateContainerResourceRequirements (kubernetes/pkg/apis/core/validation) and of the kubelet. The
+kubelet sets the variables of the pod after those of device plugins, so the pod's values apply.
 """
 
 from __future__ import annotations
+
+from math import ceil
 
 from gpuhook.errors import printable
 from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import (
     API_SERVER,
-    EPHEMERAL,
     KUBELET,
+    PENDING,
     REFUSED,
+    SCHEDULER,
     WARNING,
     Objection,
 )
+from gpuhook.host.quantity import MALFORMED, quantity
 from gpuhook.host.suggestion import nearest
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+    from fractions import Fraction
 
     from gpuhook.explain.pods.manifest_value import Value
     from gpuhook.explain.pods.pod_requests import VolumeMount
     from gpuhook.explain.pods.workloads import Pod
 
-RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "gpuhook")
 _DEVICES = VOCABULARY.devices_env
-_VARIABLES = (_DEVICES, VOCABULARY.capabilities_env)
 _NOTHING = ("", "void", "none")
+_REQUEST = f"resources.limits: {{{resource_names.GPU}: 1}}"
 
 
-def pod_objections(pod: Pod, classes: Collection[str] | None) -> Iterator[Objection]:
-    """Yield the objections to a pod; `classes` are the RuntimeClasses of the cluster, if known."""
-    yield from _runtime_class(pod, classes)
+def pod_objections(pod: Pod) -> Iterator[Objection]:
+    """Yield the objections to GPUs in the resources of a whole pod."""
     for section in ("limits", "requests"):
         for name, amount in pod.spec.at("resources", section).members().items():
-            if resource_names.is_extended(name):
-                yield Objection(
+            if resource_names.is_gpu(name):
+                yield _refused(
                     "pod-level-gpu",
-                    API_SERVER,
-                    REFUSED,
                     f'{pod.path}.resources.{section}[{name}]: Unsupported value: "{name}"',
                     f"{name}: {amount.text()} under resources.limits of the container that uses it",
-                    amount.where,
+                    amount,
                 )
 
 
-def _runtime_class(pod: Pod, classes: Collection[str] | None) -> Iterator[Objection]:
-    value = pod.spec["runtimeClassName"]
-    name = value.text()
-    if not name or classes is None or name in classes:
+def resource_objections(resources: Value, path: str) -> Iterator[Objection]:
+    """Yield the objections to the GPUs in a container's `resources`, at `path` in the object."""
+    limits, requests = resources["limits"].members(), resources["requests"].members()
+    for section, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            where = f"{path}.{section}[{name}]"
+            if resource_names.is_gpu(name):
+                yield from _amount(name, amount, where)
+            else:
+                yield from _name(name, amount, where)
+    for name, amount in requests.items():
+        request = quantity(amount.text())
+        if resource_names.is_gpu(name) and request is not None and name not in limits:
+            yield _refused(
+                "gpu-under-requests",
+                f"{path}.limits: Required value: Limit must be set for non overcommitable "
+                "resources",
+                f"{name}: {_whole(request)} under limits; requests are optional",
+                amount,
+            )
+
+
+def _name(name: str, amount: Value, path: str) -> Iterator[Objection]:
+    """Yield an objection to the name of a GPU that no plugin offers."""
+    if name == resource_names.OBSOLETE:
+        said = f"0/1 nodes are available: 1 Insufficient {name}. (removed in 1.11)"
+        instead = f"{resource_names.GPU}: {amount.text()}"
+        yield Objection("obsolete", SCHEDULER, PENDING, said, instead, amount.where)
+    elif resource_names.lacks_domain(name):
+        like = nearest(f"nvidia.com/{name}", resource_names.USUAL)
+        yield _refused(
+            "resource-unqualified",
+            f'{path}: Invalid value: "{name}": must be a standard resource type or fully qualified',
+            f"{like or resource_names.GPU}: {amount.text() or '1'}",
+            amount,
+        )
+
+
+def _amount(name: str, amount: Value, path: str) -> Iterator[Objection]:
+    """Yield the objections to a number of GPUs; servers print the amount in several forms."""
+    text = amount.text()
+    number = quantity(text)
+    if number is None:
+        yield _refused("quantity", f"{path}: {MALFORMED}", f"{name}: 1", amount)
         return
-    like = nearest(name, classes) or next((c for c in RUNTIME_CLASSES if c in classes), None)
-    yield Objection(
-        "runtime-class-unknown",
-        API_SERVER,
-        REFUSED,
-        f'pod rejected: RuntimeClass "{name}" not found',
-        f"runtimeClassName: {like}" if like else f"create the RuntimeClass {name} first",
-        value.where,
-    )
+    if number < 0:
+        said = f'{path}: Invalid value: "{text}": must be greater than or equal to 0'
+        yield _refused("negative", said, f"{name}: 1, or nothing", amount)
+    if number.denominator != 1:
+        yield _refused(
+            "fraction",
+            f'{path}: Invalid value: "{text}": must be an integer',
+            f"{name}: {_whole(number)}; for a part of a GPU, request one unit of a shared "
+            "resource: configure the plugin to divide the GPU (sharing.timeSlicing, "
+            "sharing.memoryUnits) or use MIG",
+            amount,
+        )
+
+
+def _whole(number: Fraction) -> int:
+    """Return the next whole amount, at least one."""
+    return max(1, ceil(number))
 
 
 def container_objections(
-    container: Value, env: Mapping[str, str], gpus: Mapping[str, int], kind: str
+    container: Value, env: Mapping[str, str], gpus: Mapping[str, int]
 ) -> Iterator[Objection]:
     """Yield the objections to one container with these variables and GPUs."""
-    if kind == EPHEMERAL:
-        return
     place = next((v for v in container["env"].items() if v["name"].text() == _DEVICES), container)
-    yield from _variable(place.where, env.get(_DEVICES), gpus)
-    yield from _not_strings(container)
+    held = ", ".join(f"{count} of {name}" for name, count in gpus.items())
+    yield from _variable(place.where, env.get(_DEVICES), held)
     if len(gpus) > 1:
-        yield Objection(
+        yield _warning(
             "several-resources",
-            KUBELET,
-            WARNING,
             f"requests {' and '.join(gpus)}: each is allocated separately, and the kubelet keeps "
             f"one of their values of {_DEVICES}, in no defined order",
             "one of them; or use the list strategy cdi-cri, which adds all devices",
@@ -88,67 +134,42 @@ def container_objections(
     yield from _zero(container, env)
     privileged = container.at("securityContext", "privileged")
     if privileged.is_true() and gpus:
-        held = ", ".join(f"{count} of {name}" for name, count in gpus.items())
-        yield Objection(
+        yield _warning(
             "privileged",
-            KUBELET,
-            WARNING,
             f"is privileged: it has the nodes of all GPUs of the machine, but is allocated {held}",
             "no privileged: true; the capabilities that it needs instead",
             privileged.where,
         )
 
 
-def _variable(where: str, value: str | None, gpus: Mapping[str, int]) -> Iterator[Objection]:
+def _variable(where: str, value: str | None, held: str) -> Iterator[Objection]:
+    """Yield an objection to the devices' variable; `held` are the allocated GPUs, "" for none."""
     if value is None:
         return
     shown = f"{_DEVICES}={printable(value, 80)}"
-    if gpus:
+    if held:
         what = "no GPU" if value in _NOTHING else "these GPUs"
-        count = ", ".join(f"{number} of {name}" for name, number in gpus.items())
-        yield Objection(
+        yield _warning(
             "devices-by-hand",
-            KUBELET,
-            WARNING,
             f"{shown} in the pod overrides the variable of the device plugin (list strategy "
-            f"envvar): the container gets {what}, but is allocated {count}",
+            f"envvar): the container gets {what}, but is allocated {held}",
             f"no {_DEVICES} in env: the device plugin sets it",
             where,
         )
     elif value not in _NOTHING:
-        yield Objection(
+        yield _warning(
             "devices-unbooked",
-            KUBELET,
-            WARNING,
             f"{shown} uses GPUs without the scheduler's knowledge: other pods get them too",
-            f"resources.limits: {{{resource_names.GPU}: 1}}",
+            _REQUEST,
             where,
         )
-
-
-def _not_strings(container: Value) -> Iterator[Objection]:
-    """Yield an objection to each variable of the vendor whose value is not a string in YAML."""
-    for variable in container["env"].items():
-        name, value = variable["name"].text(), variable["value"]
-        if name in _VARIABLES and value.kind in ("number", "bool"):
-            yield Objection(
-                "not-a-string",
-                API_SERVER,
-                REFUSED,
-                f"json: cannot unmarshal {value.kind} into Go struct field EnvVar.env.value of "
-                "type string",
-                f'{name}: value: "{value.text()}"',
-                value.where,
-            )
 
 
 def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
     for name, amount in container.at("resources", "limits").members().items():
         if resource_names.is_gpu(name) and amount.text() == "0" and _DEVICES not in env:
-            yield Objection(
+            yield _warning(
                 "zero",
-                KUBELET,
-                WARNING,
                 f"{name}: 0 does not hide GPUs: the kubelet does not call the device plugin, and "
                 f"{_DEVICES}=all of a CUDA image applies if the node's runtime accepts it",
                 f'env: {_DEVICES}: "void"',
@@ -161,26 +182,30 @@ def mount_objections(mounts: Collection[VolumeMount], where: str) -> Iterator[Ob
     for mount in mounts:
         path = mount.path.rstrip("/")
         if (path + "/").startswith(VOCABULARY.mount_prefix + "/"):
-            yield Objection(
+            yield _warning(
                 "mounted-by-hand",
-                KUBELET,
-                WARNING,
                 f"mounts {printable(path)}: that requests a GPU from the runtime without the "
                 "scheduler's knowledge",
-                f"resources.limits: {{{resource_names.GPU}: 1}}",
+                _REQUEST,
                 where,
             )
         elif mount.is_host and _is_gpu_node(mount.source):
-            yield Objection(
+            yield _warning(
                 "node-by-hand",
-                KUBELET,
-                WARNING,
                 f"mounts {printable(mount.source)} of the host: a mount does not allow the device. "
                 "Opening it fails with Operation not permitted unless the container is privileged",
-                f"resources.limits: {{{resource_names.GPU}: 1}}",
+                _REQUEST,
                 where,
             )
 
 
 def _is_gpu_node(path: str) -> bool:
     return path.startswith(("/dev/nvidia", "/dev/dri/")) or path.rstrip("/") == "/dev/dri"
+
+
+def _refused(identifier: str, said: str, instead: str, value: Value) -> Objection:
+    return Objection(identifier, API_SERVER, REFUSED, said, instead, value.where)
+
+
+def _warning(identifier: str, said: str, instead: str, where: str) -> Objection:
+    return Objection(identifier, KUBELET, WARNING, said, instead, where)

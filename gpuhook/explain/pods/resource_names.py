@@ -18,7 +18,7 @@ _PROFILES = ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "7
 USUAL = (GPU, SHARED_GPU, *(f"{_VENDOR}/mig-{profile}" for profile in _PROFILES))
 
 
-def is_native(name: str) -> bool:
+def _is_native(name: str) -> bool:
     """Return whether a resource is of Kubernetes itself: "cpu", "x.kubernetes.io/y"."""
     domain, slash, _ = name.rpartition("/")
     if not slash:
@@ -26,15 +26,10 @@ def is_native(name: str) -> bool:
     return domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
 
 
-def is_extended(name: str) -> bool:
-    """Return whether a name is an extended resource: integers only, requests equal limits."""
-    return "/" in name and not is_native(name)
-
-
 def is_gpu(name: str) -> bool:
     """Return whether a resource is probably a GPU of NVIDIA, by its domain or its name."""
     domain, slash, base = name.lower().rpartition("/")
-    if not slash or is_native(name) or domain in _OTHERS:
+    if not slash or _is_native(name) or domain in _OTHERS:
         return False
     return domain == _VENDOR or "gpu" in base or base.startswith("mig-")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods in the documents of a manifest, with its ConfigMaps and RuntimeClasses.
+"""The pods in the documents of a manifest, and its ConfigMaps.
 
 Pods are found in pods, in workloads of Kubernetes, in lists, and in any object with a pod template.
 """
@@ -50,7 +50,6 @@ class Workloads:
 
     pods: tuple[Pod, ...]
     config_maps: Mapping[tuple[str, str], Mapping[str, str]]
-    runtime_classes: frozenset[str]
     kinds: tuple[str, ...]  # of the objects without pods, each once
 
 
@@ -58,20 +57,17 @@ def read_workloads(documents: Sequence[Value]) -> Workloads:
     """Return the contents of the documents, in their order."""
     pods: list[Pod] = []
     maps: dict[tuple[str, str], Mapping[str, str]] = {}
-    classes: set[str] = set()
     others: dict[str, None] = {}
     for one in _objects(documents):
         kind = one["kind"].text()
-        name = one.at("metadata", "name").text()
         own = list(_pods(one, kind))
         pods += own
         if kind == "ConfigMap":
+            name = one.at("metadata", "name").text()
             maps[namespace(one["metadata"]), name] = one["data"].texts()
-        if kind == "RuntimeClass" and name:
-            classes.add(name)
         if not own:
             others[kind or "an object without a kind"] = None
-    return Workloads(tuple(pods), maps, frozenset(classes), tuple(others))
+    return Workloads(tuple(pods), maps, tuple(others))
 
 
 def namespace(metadata: Value) -> str:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from gpuhook.entry.create import WRAPPER
+from gpuhook.host.text_table import counted
 from gpuhook.request.memory_request import amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-WRAPPER = "wrapper"
 _BY = {
     "name": "by that name",
     "alias": "another name of the same device",
@@ -293,8 +294,3 @@ def listed(found: Iterable[str], most: int = SHOWN) -> str:
     names = list(dict.fromkeys(found))
     more = f", ... {len(names)} in total" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def counted(count: int, what: str, several: str = "") -> str:
-    """Return a number with its noun: "1 mount", "22 mounts"."""
-    return f"{count} {what if count == 1 else several or what + 's'}"

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.entry.create import WRAPPER
 from gpuhook.errors import printable
-from gpuhook.errors.catalogue import with_angle_brackets
+from gpuhook.explain.question import CONTAINER
 from gpuhook.explain.text import explain_sections as sections
-from gpuhook.explain.text.explain_sections import counted, gpus_of, listed
+from gpuhook.explain.text import pod_text
+from gpuhook.explain.text.explain_sections import gpus_of, listed
+from gpuhook.explain.trace import outcome
+from gpuhook.host.text_table import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,19 +23,8 @@ if TYPE_CHECKING:
 
 _MAX_LINE = 4096
 _MOST_ANSWERS = 20
-_STARTS_WITHOUT = "starts-without"
-_GETS, _FILES_ONLY, _REFUSED, _UNKNOWN = "gets", "files-only", "refused", "unknown"
 # Results by Kubernetes, and the result of the objections that cause them.
-_KUBERNETES_RESULTS = {"not-created": "refused", "pending": "pending"}
-_ANSWERS = {
-    _FILES_ONLY: "it gets the driver's files, and no GPU",
-    _REFUSED: "it does not start",
-    "not-created": "Kubernetes does not create it",
-    "pending": "Kubernetes never schedules it",
-    "nothing": "it requests nothing, and gets nothing",
-    _UNKNOWN: "its GPUs are unknown here",
-}
-_RUNNING = "container"  # the kind of a running container
+_KUBERNETES_RESULTS = {outcome.NOT_CREATED: "refused", outcome.NEVER_SCHEDULED: "pending"}
 _ROUTES = {
     "cdi": ", by the engine's CDI",
     "cdi+wrapper": ", by the engine's CDI",
@@ -49,42 +42,15 @@ _SHARED = {
 }
 
 
-def lines(
-    document: dict[str, Any], pods: list[list[str]], *, is_wide: bool = False
-) -> Iterator[str]:
-    """Yield the lines of the text; `pods` has the lines on the manifest of each container."""
+def lines(document: dict[str, Any], *, is_wide: bool = False) -> Iterator[str]:
+    """Yield the lines of the text."""
     containers = document["containers"]
     common = _common(containers)
     for line in (*_node(document["node"], common), *_overview(containers)):
         yield printable(line, _MAX_LINE)
-    for container, pod in zip(containers, pods, strict=True):
-        for line in _container(container, pod, common, is_wide=is_wide):
+    for container in containers:
+        for line in _container(container, common, is_wide=is_wide):
             yield printable(line, _MAX_LINE)
-
-
-def code_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines on an error code; <names> are placeholders for the facts of a case."""
-    if "reason" in document:
-        yield from _retired_code(document)
-        return
-    hint = with_angle_brackets(document["hint"])
-    yield f"{document['code']}: {with_angle_brackets(document['message'])}"
-    yield f"({document['kind']})"
-    if not hint.startswith("<"):
-        yield f"hint: {hint}"
-    for title in ("cause", "cure", "example"):
-        if not document[title]:
-            continue
-        yield ""
-        yield title.capitalize()
-        yield from (f"  {line}".rstrip() for line in document[title].splitlines())
-
-
-def _retired_code(document: dict[str, Any]) -> Iterator[str]:
-    yield f"{document['code']}: no longer used"
-    yield f"reason: {document['reason']}"
-    if document["replacement"]:
-        yield f"replaced by: {document['replacement']}"
 
 
 def _common(containers: list[dict[str, Any]]) -> list[str]:
@@ -109,7 +75,7 @@ def _overview(containers: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the answers of several containers, first those that do not start."""
     if len(containers) < 2:
         return
-    is_bad = [one["result"] in (_REFUSED, *_KUBERNETES_RESULTS) for one in containers]
+    is_bad = [one["result"] in outcome.NOT_STARTED for one in containers]
     order = sorted(range(len(containers)), key=lambda number: not is_bad[number])
     found = [containers[number] for number in order]
     yield ""
@@ -120,15 +86,13 @@ def _overview(containers: list[dict[str, Any]]) -> Iterator[str]:
         yield f"  and {len(found) - _MOST_ANSWERS} more below"
 
 
-def _container(
-    container: dict[str, Any], pod: list[str], common: list[str], *, is_wide: bool
-) -> Iterator[str]:
+def _container(container: dict[str, Any], common: list[str], *, is_wide: bool) -> Iterator[str]:
     yield ""
     yield f"Container: {container['where']}"
     yield f"Answer: {_answer(container)}"
     notes = [note for note in container["notes"] if note not in common]
     shown = {**container, "notes": notes}
-    for title, found in _sections(shown, pod, is_wide=is_wide):
+    for title, found in _sections(shown, is_wide=is_wide):
         if found:
             yield ""
             yield title
@@ -137,20 +101,21 @@ def _container(
 
 def _answer(container: dict[str, Any]) -> str:
     result = container["result"]
-    if result == _GETS:
+    sentence = outcome.SENTENCES[result]
+    if result == outcome.GETS:
         gpus = gpus_of(container["gpus"])
         return f"it gets {gpus}{_route(container)}{_sharing(container)}{_condition(container)}"
-    if result == _REFUSED:
-        return f"{_ANSWERS[result]}: {container['fault']['code']}"
-    if result == _UNKNOWN and container["pod"]["claims"]:
-        return f"{_ANSWERS[result]}: a driver of Dynamic Resource Allocation selects them"
-    if result == _UNKNOWN:
-        return f"{_ANSWERS[result]}: no GPU of this node is known (see --inventory)"
-    if result == _STARTS_WITHOUT:
+    if result == outcome.REFUSED:
+        return f"{sentence}: {container['fault']['code']}"
+    if result == outcome.UNKNOWN and container["pod"]["claims"]:
+        return f"{sentence}: a driver of Dynamic Resource Allocation selects them"
+    if result == outcome.UNKNOWN:
+        return f"{sentence}: no GPU of this node is known (see --inventory)"
+    if result == outcome.STARTS_WITHOUT:
         return _without(container)
     others = container["because_of"]
     because = f", because of a fault of {listed(others)} in the same pod" if others else ""
-    return _ANSWERS[result] + (because or _objection(container))
+    return sentence + (because or _objection(container))
 
 
 def _without(container: dict[str, Any]) -> str:
@@ -179,7 +144,7 @@ def _is_allocated(container: dict[str, Any]) -> bool:
 
 def _route(container: dict[str, Any]) -> str:
     """Return what added the GPUs of a running container instead of gpuhook-runtime."""
-    is_running = container["kind"] == _RUNNING
+    is_running = container["kind"] == CONTAINER
     return _ROUTES.get(container["route"]["name"], "") if is_running else ""
 
 
@@ -195,21 +160,20 @@ def _sharing(container: dict[str, Any]) -> str:
 def _condition(container: dict[str, Any]) -> str:
     """Return the condition that a pod's container gets the right runtime, "" without one."""
     pod = container["pod"]
-    if pod is None or pod["runtime_class"] or container["route"]["name"] != sections.WRAPPER:
+    if pod is None or pod["runtime_class"] or container["route"]["name"] != WRAPPER:
         return ""
     return ", if the node's default runtime adds GPUs: it has no runtimeClassName"
 
 
-def _sections(
-    container: dict[str, Any], pod: list[str], *, is_wide: bool
-) -> Iterator[tuple[str, list[str]]]:
+def _sections(container: dict[str, Any], *, is_wide: bool) -> Iterator[tuple[str, list[str]]]:
     """Yield the sections; for a container that does not start, those with the reason."""
-    is_made = container["result"] not in (_REFUSED, *_KUBERNETES_RESULTS)
+    is_made = container["result"] not in outcome.NOT_STARTED
+    pod = container["pod"]
     yield "Refused", list(sections.refusal(container["fault"]))
-    yield "Kubernetes", pod
+    yield "Kubernetes", list(pod_text.lines(pod, is_wide=is_wide)) if pod else []
     yield "Notes", container["notes"]
     if container["result"] not in _KUBERNETES_RESULTS or is_wide:
-        yield "Request", list(sections.sources(container, is_pod=bool(container["pod"])))
+        yield "Request", list(sections.sources(container, is_pod=bool(pod)))
         yield "Devices", list(sections.devices(container, is_wide=is_wide))
     if is_made or is_wide:
         yield "Capabilities", list(sections.capabilities(container, is_wide=is_wide))

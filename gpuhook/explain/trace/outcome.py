@@ -7,27 +7,39 @@ others from starting too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from gpuhook.entry.create import ENGINE, WRAPPER
-from gpuhook.explain import manifest_questions
+from gpuhook.explain.pods.pod_requests import PENDING
+from gpuhook.explain.pods.pod_requests import REFUSED as OBJECTED
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
+    from gpuhook.explain.question import Question
     from gpuhook.explain.simulate import SimulatedAnswer
 
 GETS, FILES_ONLY, STARTS_WITHOUT = "gets", "files-only", "starts-without"
 REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
+NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"  # by Kubernetes
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
 LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
 _HOOK = "hook"  # refuses a container that the runtime does not see
-_BAD = (REFUSED, manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED)
+NOT_STARTED = (REFUSED, NOT_CREATED, NEVER_SCHEDULED)
+SENTENCES = {
+    GETS: "it gets these",
+    FILES_ONLY: "it gets the driver's files, and no GPU",
+    STARTS_WITHOUT: "it starts without a GPU",
+    REFUSED: "it does not start",
+    NOTHING: "it requests nothing, and gets nothing",
+    UNKNOWN: "its GPUs are unknown here",
+    NOT_CREATED: "Kubernetes does not create it",
+    NEVER_SCHEDULED: "Kubernetes never schedules it",
+}
 _NOTES = {
     WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
     ENGINE: "the engine has applied a CDI spec of gpuhook; gpuhook-runtime checks it and writes"
@@ -49,40 +61,46 @@ _GIVEN_BY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result, one of the words above.
+def outcomes(answers: Sequence[SimulatedAnswer]) -> list[dict[str, Any]]:
+    """Return the outcome of each container: its `result`, one of SENTENCES, and `because_of`.
 
     `because_of` are containers of the same pod whose faults prevent this one from starting.
     """
-
-    result: str
-    because_of: tuple[str, ...] = ()
-
-
-def outcomes(found: Iterable[SimulatedAnswer]) -> list[Outcome]:
-    """Return the outcome of each container."""
-    answers = list(found)
     objected: dict[tuple[str, str, str], dict[str, str]] = {}
     for answer in answers:
-        asked, word = answer.question.asked, manifest_questions.outcome(answer.question)
+        asked, word = answer.question.asked, _by_kubernetes(answer.question)
         if asked is not None and word:
             objected.setdefault(_pod(answer), {})[asked.container] = word
     return [_outcome(answer, objected.get(_pod(answer), {})) for answer in answers]
 
 
-def is_well(result: str) -> bool:
-    """Return whether a container with this result starts."""
-    return result not in _BAD
+def _by_kubernetes(question: Question) -> str:
+    """Return NOT_CREATED, NEVER_SCHEDULED, or "" if Kubernetes runs the container."""
+    own = question.asked.objections if question.asked else ()
+    found = {one.result for one in (*own, *question.plugin.objections)}
+    if OBJECTED in found:
+        return NOT_CREATED
+    return NEVER_SCHEDULED if PENDING in found else ""
+
+
+def _is_open(question: Question) -> bool:
+    """Return whether the devices of a pod are unknown.
+
+    The node's GPUs are unknown, or a driver of Dynamic Resource Allocation selects devices.
+    """
+    asked = question.asked
+    if asked is None:
+        return False
+    return bool(asked.claims) or (bool(asked.gpus) and question.allocated is None)
 
 
 def route(answer: SimulatedAnswer) -> dict[str, str]:
     """Return the integration that adds the GPUs: a name and a sentence."""
     if answer.fault is not None:
-        by = _HOOK if manifest_questions.engines_devices(answer.question) else REFUSED
+        by = _HOOK if answer.question.plugin.cdi_devices else REFUSED
         return {"name": NONE, "note": _NOTES[by]}
     name = answer.edited.route or _other_route(answer)
-    named = ", ".join(manifest_questions.engines_devices(answer.question))
+    named = ", ".join(answer.question.plugin.cdi_devices)
     if named:
         return {"name": CDI, "note": f"the engine applies the CDI edits of {named}"}
     return {"name": name, "note": _NOTES[name]}
@@ -93,13 +111,13 @@ def _pod(answer: SimulatedAnswer) -> tuple[str, str, str]:
     return (asked.namespace, asked.workload, asked.pod) if asked else ("", "", "")
 
 
-def _outcome(answer: SimulatedAnswer, objected: dict[str, str]) -> Outcome:
+def _outcome(answer: SimulatedAnswer, objected: dict[str, str]) -> dict[str, Any]:
     asked = answer.question.asked
-    for word in (manifest_questions.NOT_CREATED, manifest_questions.NEVER_SCHEDULED):
+    for word in (NOT_CREATED, NEVER_SCHEDULED):
         others = [name for name, one in objected.items() if one == word]
         if asked is not None and others:
-            return Outcome(word, () if asked.container in others else tuple(others))
-    return Outcome(_own_result(answer))
+            return {"result": word, "because_of": [] if asked.container in others else others}
+    return {"result": _own_result(answer), "because_of": []}
 
 
 def _own_result(answer: SimulatedAnswer) -> str:
@@ -111,23 +129,18 @@ def _own_result(answer: SimulatedAnswer) -> str:
         return FILES_ONLY if is_without else GETS
     if _other_route(answer) != NONE:
         return GETS
-    if manifest_questions.is_open(answer.question):
+    if _is_open(answer.question):
         return UNKNOWN
     is_denied = edited.source is not None or answer.verdict.refused
-    is_booked = manifest_questions.reserved(answer.question)
+    is_booked = answer.question.plugin.devices
     return STARTS_WITHOUT if is_denied or is_booked else NOTHING
 
 
 def _other_route(answer: SimulatedAnswer) -> str:
     """Return the integration that adds or added the GPUs without gpuhook-runtime."""
-    if manifest_questions.engines_devices(answer.question):
+    if answer.question.plugin.cdi_devices:
         return CDI
     if answer.held is not None:
         is_void = parse.environment(answer.before).get(vocabulary.VOCABULARY.devices_env) == "void"
         return _GIVEN_BY.get(answer.held.given_by, CDI if is_void else UNKNOWN_ROUTE)
-    return DEVICE_PLUGIN if manifest_questions.is_complete(answer.question) else NONE
-
-
-def document(outcome: Outcome) -> dict[str, Any]:
-    """Return the outcome as the document has it."""
-    return {"result": outcome.result, "because_of": list(outcome.because_of)}
+    return DEVICE_PLUGIN if answer.question.plugin.is_complete else NONE

@@ -9,7 +9,6 @@ from gpuhook.errors import GpuhookError
 from gpuhook.request import mount_requests, parse, plan
 from gpuhook.request.resolve import Grant, resolve_names
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot import vocabulary as words
 from gpuhook.vendors.nvidia.hot.requirements import CUDA_VERSION
 
 TYPE_CHECKING = False
@@ -26,14 +25,6 @@ _OF_OLD = (
     f"a legacy image ({vocabulary.VOCABULARY.image_version_env} without "
     f"{vocabulary.VOCABULARY.image_requirement_env}) gets all"
 )
-
-
-def capabilities_of(spec: dict[str, Any], context: PlanContext) -> frozenset[str]:
-    """Return the driver capabilities of a container, the default if its request is invalid."""
-    try:
-        return plan.capabilities(spec, context.settings, context.node)
-    except GpuhookError:
-        return plan.parse_capabilities(None, context.settings, context.node)
 
 
 def rule_of(spec: dict[str, Any], context: PlanContext) -> str:
@@ -102,7 +93,7 @@ def ignored_values(
 def _ignored_resources(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
     """Yield what the variables of request.swarmResources override, and empty ones."""
     present = [name for name in settings.swarm_resources if name in environment]
-    name = words.VOCABULARY.devices_env
+    name = vocabulary.VOCABULARY.devices_env
     if present and name in environment:
         yield (
             f"{name}={environment[name]} is ignored: {', '.join(present)} of"
@@ -114,8 +105,8 @@ def _ignored_resources(environment: Mapping[str, str], settings: Settings) -> It
 
 def _ignored_legacy_image(environment: Mapping[str, str], settings: Settings) -> Iterator[str]:
     """Yield why a legacy image gets nothing."""
-    name = words.VOCABULARY.devices_env
-    if name in environment or not parse.is_legacy(environment, words.VOCABULARY):
+    name = vocabulary.VOCABULARY.devices_env
+    if name in environment or not parse.is_legacy(environment, vocabulary.VOCABULARY):
         return
     if not settings.legacy_images:
         yield (
@@ -125,17 +116,16 @@ def _ignored_legacy_image(environment: Mapping[str, str], settings: Settings) ->
 
 
 def _ignored_mounts(spec: dict[str, Any], settings: Settings) -> Iterator[str]:
-    vocabulary = words.VOCABULARY
-    mounts, prefix = spec.get("mounts"), vocabulary.mount_prefix
-    for path in mount_requests.names(mounts, prefix, vocabulary.extra_mounts)[1]:
+    words = vocabulary.VOCABULARY
+    for path in mount_requests.names(spec.get("mounts"), words.mount_prefix, words.extra_mounts)[1]:
         if settings.accept_volume_mounts:
             yield f"the mount at {path} names no device: the form is cdi/VENDOR/CLASS/NAME"
 
 
 def _ignored_variables(spec: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
-    name = words.VOCABULARY.devices_env
+    name = vocabulary.VOCABULARY.devices_env
     value = environment.get(name)
-    held = _entries(spec, name)
+    held = [entry for entry in parse.variables(spec) if entry.startswith(name + "=")]
     if len(held) > 1:
         yield f"{name} is set {len(held)} times: the last one applies, {held[-1]}"
     parts = [part.strip() for part in (value or "").split(",")]
@@ -143,20 +133,13 @@ def _ignored_variables(spec: dict[str, Any], environment: Mapping[str, str]) -> 
         yield f"{name}={value} requests nothing: void means that the GPUs were already added"
     elif value is not None and not any(parts):
         yield f"{name} is empty, which requests nothing"
-    elif value is not None and value.rstrip("/") == words.VOCABULARY.mount_prefix.rstrip("/"):
+    elif value is not None and value.rstrip("/") == vocabulary.VOCABULARY.mount_prefix.rstrip("/"):
         yield (
             f"{name}={value} names no device: a device plugin with the list strategy volume-mounts"
             " sets it, and the mounts below that directory name the devices"
         )
     elif "all" in parts and len(parts) > 1:
         yield f"{name}={value}: all applies, the other values are ignored"
-
-
-def _entries(spec: dict[str, Any], name: str) -> list[str]:
-    process = spec.get("process")
-    env = process.get("env") if isinstance(process, dict) else None
-    entries = env if isinstance(env, list) else []
-    return [entry for entry in entries if isinstance(entry, str) and entry.startswith(name + "=")]
 
 
 def _repeated_devices(devices: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -10,6 +10,7 @@ import yaml
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host import bounded_yaml
+from gpuhook.host.error_text import fault_document
 from gpuhook.host.hot import files
 from gpuhook.request import replicas
 from gpuhook.request.resolve import resolve_names
@@ -36,7 +37,7 @@ def device_trace(
     names: Iterable[str],
     node: NvidiaNode,
     capabilities: frozenset[str],
-    source: Source | None = None,
+    source: Source | None,
 ) -> list[dict[str, Any]]:
     """Return the devices of each name, in order, and the fault of a name without a device.
 
@@ -49,7 +50,7 @@ def device_trace(
         try:
             grant = resolve_names([name], capabilities, node, source)
         except GpuhookError as error:
-            found.append(_unknown(name, error))
+            found.append({**_entry(name, BY_NAME), "fault": fault_document(error)})
             continue
         if not grant.devices:
             found.append(_entry(name, FILES_ONLY))
@@ -82,8 +83,9 @@ def left_out(grant: Grant, node: NvidiaNode, capabilities: frozenset[str]) -> li
     parts += [registry.device(qualified) for qualified in grant.devices]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for spec, whole in parts:
+        needs = _needs(whole)
         for what, path in _missing(spec, whole, capabilities):
-            needed = needed_by(path, capabilities, _needs(whole))
+            needed = needed_by(path, capabilities, needs)
             found[what, path] = {"what": what, "path": path, "needed_by": needed}
     return list(found.values())
 
@@ -118,15 +120,12 @@ def edits(given: ContainerEdits) -> dict[str, Any]:
 
 def hook(one: Any) -> dict[str, Any]:
     """Return a hook of CDI, or of config.json with its stage, as the document has it."""
+    args = one.get("args")
     return {
         "stage": str(one.get("hookName") or ""),
         "path": str(one.get("path")),
-        "args": [str(word) for word in _items(one.get("args"))],
+        "args": [str(word) for word in args] if isinstance(args, list) else [],
     }
-
-
-def _items(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _device(
@@ -155,7 +154,6 @@ def _reason(name: str, qualified: str, node: NvidiaNode) -> str:
 
 
 def _entry(name: str, reason: str) -> dict[str, Any]:
-    nothing: ContainerEdits = {}
     return {
         "name": name,
         "by": reason,
@@ -163,18 +161,9 @@ def _entry(name: str, reason: str) -> dict[str, Any]:
         "device": None,
         "spec": None,
         "line": None,
-        **edits(nothing),
+        **edits({}),
         "fault": None,
     }
-
-
-def _unknown(name: str, error: GpuhookError) -> dict[str, Any]:
-    return {**_entry(name, BY_NAME), "fault": fault_of(error)}
-
-
-def fault_of(error: GpuhookError) -> dict[str, str]:
-    """Return a fault as the document has it."""
-    return {"code": error.code, "message": error.message, "hint": error.hint}
 
 
 def _missing(

@@ -61,7 +61,7 @@ def isolated(
         }
         for one in held
     ]
-    found = container_sharing.of_spec({"replicas": replicas}, spec, gpus, holders, memory)
+    found = container_sharing.sharing_of(spec, gpus, replicas, holders, memory)
     certain = {*reserved, *(replica.partition("::")[0] for replica in replicas)}
     return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
 
@@ -83,16 +83,13 @@ def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]
 
 def described(gpus: Iterable[str], node: Node | None) -> list[dict[str, str | None]]:
     """Return the index and the model of the GPUs and instances, if known."""
-    known: dict[str, tuple[str, str | None]] = {}
-    for gpu in node.gpus if node else ():
-        known[gpu.uuid or str(gpu.index)] = (str(gpu.index), gpu.name)
-        for one in gpu.instances:
-            model = " MIG ".join(filter(None, (gpu.name, one.profile)))
-            known[one.uuid] = (f"{gpu.index}:{one.index}", model or None)
-    return [
-        dict(zip(("gpu", "index", "model"), (gpu, *known.get(gpu, (None, None))), strict=True))
-        for gpu in gpus
-    ]
+    known = {one.uuid or one.index: one for one in usage_devices.of_node(node)}
+    found: list[dict[str, str | None]] = []
+    for gpu in gpus:
+        one = known.get(gpu)
+        model = " MIG ".join(filter(None, (one.name, one.profile))) if one else None
+        found.append({"gpu": gpu, "index": one.index if one else None, "model": model or None})
+    return found
 
 
 def gpus(grant: Grant, node: Node | None) -> list[str]:
@@ -109,7 +106,7 @@ def held_devices(answer: SimulatedAnswer, node: Node | None) -> list[str]:
     """Return the GPUs and instances of a running container by UUID, else by device node."""
     if answer.held is None:
         return []
-    by_node = usage_devices.by_node(usage_devices.of_node(node) if node else (), node_json.uuids())
+    by_node = usage_devices.by_node(usage_devices.of_node(node), node_json.uuids())
     known = [by_node[path] for path in answer.held.nodes if path in by_node]
     return list(dict.fromkeys(known or answer.held.nodes))
 
@@ -117,12 +114,9 @@ def held_devices(answer: SimulatedAnswer, node: Node | None) -> list[str]:
 def _named(name: str, node: Node | None, nodes: set[str]) -> list[str]:
     if node is None:
         return [name]
-    by_name = {str(gpu.index): gpu.uuid or name for gpu in node.gpus}
-    by_name.update(
-        {f"{gpu.index}:{one.index}": one.uuid for gpu in node.gpus for one in gpu.instances}
-    )
     if name != "all":
-        return [by_name.get(name, name)]
+        by_name = {one.index: one.uuid for one in usage_devices.of_node(node)}
+        return [by_name.get(name) or name]
     whole = [gpu for gpu in node.gpus if f"/dev/nvidia{gpu.minor}" in nodes]
     return [
         name

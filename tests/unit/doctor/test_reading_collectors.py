@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from gpuhook.inspect import gpu_containers
 from gpuhook.inspect.gpu_containers import injectors
 from gpuhook.node import daemons, driver_worker, node_programs, node_readings
 from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.target import running_container
 from tests.simulated.node import make_node
 
 SHOWN = """Id=containerd.service
@@ -189,17 +192,20 @@ def test_a_hook_by_nvidias_name_may_be_ours(tmp_path: Path) -> None:
 def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported after the deadline; the other containers are read."""
 
-    def read(reader: gpu_containers._ContainerReader, number: int) -> dict[str, Any]:
-        if reader._living[number].id == "slow":
+    @contextmanager
+    def hold(found: Found) -> Iterator[Found]:
+        if found.id == "slow":
             time.sleep(600)
-        if reader._living[number].id == "broken":
+        if found.id == "broken":
             raise fault("GH1733", path="/proc/7", reason="no")
-        if reader._living[number].id == "ended":
+        if found.id == "ended":
             raise fault("GH1732", pid=7)
-        return {} if reader._living[number].id == "plain" else {"id": reader._living[number].id}
+        yield found
 
     monkeypatch.setattr(gpu_containers, "_PATIENCE", 0.3)
-    monkeypatch.setattr(gpu_containers._ContainerReader, "read", read)
+    monkeypatch.setattr(running_container, "hold", hold)
+    monkeypatch.setattr(gpu_containers, "_has_root", lambda held: held.id != "plain")
+    monkeypatch.setattr(gpu_containers, "_facts", lambda held, context: {"id": held.id})
     living = [Found(name) for name in ("first", "slow", "plain", "broken", "ended", "last")]
     monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
     found = gpu_containers.inspect_all()
@@ -213,9 +219,7 @@ def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
 def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_containers, "_PATIENCE", 0.1)
     monkeypatch.setattr(gpu_containers, "_AT_ONCE", 2)
-    monkeypatch.setattr(
-        gpu_containers._ContainerReader, "read", lambda reader, number: time.sleep(600)
-    )
+    monkeypatch.setattr(gpu_containers, "_read", lambda context, found: time.sleep(600))
     living = [Found(str(number)) for number in range(6)]
     monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
     codes = [one["code"] for one in gpu_containers.inspect_all()["trouble"]]
@@ -224,12 +228,12 @@ def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPa
 
 def test_many_are_looked_at_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_containers, "_AT_ONCE", 3)
-    monkeypatch.setattr(
-        gpu_containers._ContainerReader, "read", lambda reader, number: {"id": number}
-    )
+    monkeypatch.setattr(gpu_containers, "_read", lambda context, found: {"id": found.id})
     living = [Found(str(number)) for number in range(10)]
     monkeypatch.setattr(find, "everything", lambda roots: (living, {}))
-    assert [one["id"] for one in gpu_containers.inspect_all()["containers"]] == list(range(10))
+    assert [one["id"] for one in gpu_containers.inspect_all()["containers"]] == [
+        one.id for one in living
+    ]
 
 
 @pytest.mark.parametrize(("is_mounted", "has_pids"), [(True, True), (False, True), (True, False)])

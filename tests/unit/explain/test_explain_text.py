@@ -302,3 +302,10 @@ def test_the_graph_tells_the_outcome_and_draws_who_asks_for_nothing(tmp_path: Pa
     good = graph(*pod(tmp_path, "cdi-cri"))
     assert "it gets these" in good
     assert '"GPU 0"' in good
+
+
+def test_nothing_of_a_manifest_commands_a_terminal() -> None:
+    pod = '{"kind": "Pod", "spec": {"containers": [{"name": "\\u001b[2J\\nx"}]}}'
+    text = run("-", "--inventory", "t4", stdin=pod).stdout
+    assert "x (standard input:1)" in text
+    assert all(line.isprintable() for line in text.splitlines())

@@ -13,13 +13,17 @@ import pytest
 import gpuhook
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.errors import GpuhookError
-from gpuhook.explain import pods
-from gpuhook.explain.pods import Allocated
+from gpuhook.explain.pods.container_spec import as_spec
+from gpuhook.explain.pods.plugin_offer import configuration
+from gpuhook.explain.pods.pod_answers import of_pods
+from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
+from gpuhook.explain.pods.pod_requests import document as pod_document
 from gpuhook.explain.text import pod_text
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import parse, policy
 from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.plans import described, planned
 from tests.unit.offering import H100, T4, changed
 from tests.unit.pod_texts import GPU, HERE, container, read
@@ -38,7 +42,7 @@ UUID = T4.gpus[0].uuid
 def _configured(directory: Path, text: str) -> Configuration:
     path = directory / "plugin.yaml"
     path.write_text(f"version: v1\n{text}\n", encoding="utf-8")
-    return pods.configuration(str(path))
+    return configuration(str(path))
 
 
 def _asking(**amounts: int) -> str:
@@ -47,12 +51,17 @@ def _asking(**amounts: int) -> str:
     return f"resources: {{limits: {{{limits}}}}}"
 
 
+def _allocated(asked: PodRequest, node: Node, chosen: Configuration) -> Allocated:
+    (given,) = of_pods([asked], node, chosen)
+    return given
+
+
 def _answered(directory: Path, text: str = "", **amounts: int) -> Allocated:
-    return pods.allocated(container(_asking(**amounts)), T4, _configured(directory, text))
+    return _allocated(container(_asking(**amounts)), T4, _configured(directory, text))
 
 
 def test_a_whole_gpu_is_one_unit_of_its_own() -> None:
-    given = pods.allocated(container(_asking(gpu=1)), T4, pods.configuration(None))
+    given = _allocated(container(_asking(gpu=1)), T4, configuration(None))
     (answer,) = given.answers
     assert (answer.resource, answer.sharing, answer.units) == (GPU, "none", (UUID,))
     assert [device.index for device in answer.devices] == ["0"]
@@ -111,12 +120,12 @@ def test_a_renamed_resource_is_given_by_its_new_name_only(tmp_path: Path) -> Non
 def test_a_resource_of_another_name_is_given_if_the_configuration_has_it(tmp_path: Path) -> None:
     configured = _configured(tmp_path, 'resources: {gpus: [{pattern: "*", name: card}]}')
     asked = container("resources: {limits: {nvidia.com/card: 1}}")
-    assert pods.allocated(asked, T4, configured).units == (UUID,)
+    assert _allocated(asked, T4, configured).units == (UUID,)
     assert "only a plugin's configuration can define" in " ".join(asked.notes)
 
 
 def test_more_than_there_is_is_pending() -> None:
-    given = pods.allocated(container(_asking(gpu=9)), H100, Configuration())
+    given = _allocated(container(_asking(gpu=9)), H100, Configuration())
     (objection,) = given.objections
     assert (objection.id, objection.result) == ("insufficient", "pending")
     assert "8 at most on this node, 9 requested" in objection.instead
@@ -124,30 +133,24 @@ def test_more_than_there_is_is_pending() -> None:
 
 def test_a_lost_gpu_is_not_given() -> None:
     node = changed(T4, 0, lost="fallen off the bus")
-    (objection,) = pods.allocated(container(_asking(gpu=1)), node, Configuration()).objections
+    (objection,) = _allocated(container(_asking(gpu=1)), node, Configuration()).objections
     assert "0 at most on this node" in objection.instead
     assert "GPU 0 is unhealthy: it is lost (fallen off the bus)" in objection.instead
 
 
-def test_units_that_are_taken_are_not_given_again() -> None:
-    taken = [str(gpu.uuid) for gpu in H100.gpus[:6]]
-    given = pods.allocated(container(_asking(gpu=2)), H100, Configuration(), taken=taken)
-    assert set(given.units) == {gpu.uuid for gpu in H100.gpus[6:]}
-
-
 def test_what_hinders_mps_is_told(tmp_path: Path) -> None:
     many = _configured(tmp_path, MPS.replace("replicas: 4", "replicas: 60"))
-    (objection,) = pods.allocated(container(_asking(gpu=1)), T4, many).objections
+    (objection,) = _allocated(container(_asking(gpu=1)), T4, many).objections
     assert objection.id == "insufficient"
     assert "48" in objection.instead
 
 
 def test_memory_units_are_of_one_gpu_or_refused(tmp_path: Path) -> None:
     configured = _configured(tmp_path, UNITS)
-    given = pods.allocated(container(_asking(gpu=60)), H100, configured)
+    given = _allocated(container(_asking(gpu=60)), H100, configured)
     assert len(given.answers[0].devices) == 1
     assert given.objections == ()
-    (objection,) = pods.allocated(container(_asking(gpu=100)), H100, configured).objections
+    (objection,) = _allocated(container(_asking(gpu=100)), H100, configured).objections
     assert "GH1849" in objection.said
     assert "limited to 1Gi a unit" in given.answers[0].isolation[0].isolation.memory
 
@@ -165,8 +168,8 @@ def test_devices_by_cdi_are_for_the_engine(tmp_path: Path, strategy: str, name: 
     flags = f"flags: {{plugin: {{deviceListStrategy: [{strategy}]}}}}"
     given = _answered(tmp_path, flags, gpu=1)
     assert getattr(given.allocation, name)
-    assert pods.cdi_devices(given) == (f"k8s.device-plugin.nvidia.com/gpu={UUID}",)
-    spec = pods.as_spec(container(_asking(gpu=1)), given, T4)
+    assert given.cdi_devices == (f"k8s.device-plugin.nvidia.com/gpu={UUID}",)
+    spec = as_spec(container(_asking(gpu=1)), given, T4)
     assert not any(key.startswith("cdi.k8s.io/") for key in spec["annotations"])
 
 
@@ -182,7 +185,7 @@ def test_the_containers_of_a_pod_share_nothing_but_what_an_init_container_leaves
           - {name: a, resources: {limits: {nvidia.com/gpu: 1}}}
           - {name: b, resources: {limits: {nvidia.com/gpu: 6}}}
     """)
-    given = pods.of_pods(found, H100, Configuration())
+    given = of_pods(found, H100, Configuration())
     side, init, first, second = (set(one.units) for one in given)
     assert first < init
     assert init - first < second
@@ -191,10 +194,29 @@ def test_the_containers_of_a_pod_share_nothing_but_what_an_init_container_leaves
     assert len(side | first | second) == 8
 
 
+def test_units_of_another_container_are_not_free() -> None:
+    found = read("""
+        kind: Pod
+        metadata: {name: p}
+        spec:
+          containers:
+          - {name: a, resources: {limits: {nvidia.com/gpu: 6}}}
+          - {name: b, resources: {limits: {nvidia.com/gpu: 3}}}
+    """)
+    _, second = of_pods(found, H100, Configuration())
+    (objection,) = second.objections
+    assert "2 at most on this node, 3 requested; 6 are already allocated" in objection.instead
+
+
+def test_the_runtime_sees_no_annotation_of_the_pod() -> None:
+    asked = replace(container("image: x"), annotations={"a.example/x": "1"})
+    assert "a.example/x" not in as_spec(asked)["annotations"]
+
+
 def test_each_pod_is_alone_on_the_node() -> None:
     one = "kind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c, " + _asking(gpu=1) + "}]}"
     found = read("\n---\n".join(one % name for name in "ab"))
-    assert [given.units for given in pods.of_pods(found, T4, Configuration())] == [(UUID,)] * 2
+    assert [given.units for given in of_pods(found, T4, Configuration())] == [(UUID,)] * 2
 
 
 def test_a_configuration_that_is_not_for_the_node_is_a_fault(tmp_path: Path) -> None:
@@ -217,19 +239,19 @@ def test_extras_that_cannot_be_seen_are_told(tmp_path: Path) -> None:
 
 def test_the_spec_asks_in_the_words_of_the_plugin_unless_the_pod_has_its_own() -> None:
     asked = container(_asking(gpu=1))
-    given = pods.allocated(asked, T4, Configuration())
+    given = _allocated(asked, T4, Configuration())
     image = ("NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin")
-    spec = pods.as_spec(asked, given, T4, image_env=image)
+    spec = as_spec(asked, given, T4, image_env=image)
     assert parse.environment(spec) == {"NVIDIA_VISIBLE_DEVICES": UUID, "PATH": "/bin"}
     by_hand = replace(asked, env={"NVIDIA_VISIBLE_DEVICES": "void"})
-    spec = pods.as_spec(by_hand, given, T4, image_env=image)
+    spec = as_spec(by_hand, given, T4, image_env=image)
     assert parse.environment(spec)["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
 def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
     asked = container(_asking(gpu=1))
-    given = pods.allocated(asked, H100, _configured(tmp_path, SLICES))
-    spec = pods.as_spec(asked, given, H100)
+    given = _allocated(asked, H100, _configured(tmp_path, SLICES))
+    spec = as_spec(asked, given, H100)
     injection = planned(spec, described(H100))
     grant = injection.grant
     assert injection.is_given
@@ -244,8 +266,8 @@ def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
 def test_mounts_of_the_plugin_are_a_request(tmp_path: Path) -> None:
     flags = "flags: {plugin: {deviceListStrategy: [volume-mounts]}}"
     asked = container(_asking(gpu=1))
-    given = pods.allocated(asked, T4, _configured(tmp_path, flags))
-    spec = pods.as_spec(asked, given)
+    given = _allocated(asked, T4, _configured(tmp_path, flags))
+    spec = as_spec(asked, given)
     settings = Settings()
     settings.accept_volume_mounts = True
     sources = parse.sources(spec, vocabulary.VOCABULARY, settings.annotation_prefixes)
@@ -257,8 +279,8 @@ def test_mounts_of_the_plugin_are_a_request(tmp_path: Path) -> None:
 def test_device_nodes_of_the_plugin_have_the_numbers_of_the_node(tmp_path: Path) -> None:
     flags = "flags: {plugin: {passDeviceSpecs: true}}"
     asked = container(_asking(gpu=1))
-    given = pods.allocated(asked, T4, _configured(tmp_path, flags))
-    linux = pods.as_spec(asked, given, T4)["linux"]
+    given = _allocated(asked, T4, _configured(tmp_path, flags))
+    linux = as_spec(asked, given, T4)["linux"]
     numbers = {device["path"]: (device["major"], device["minor"]) for device in linux["devices"]}
     assert numbers["/dev/nvidia0"] == (195, 0)
     assert "/dev/nvidiactl" in numbers
@@ -269,33 +291,25 @@ def test_device_nodes_of_the_plugin_have_the_numbers_of_the_node(tmp_path: Path)
 
 def test_a_privileged_container_has_all_nodes_and_is_known_as_one() -> None:
     asked = container("securityContext: {privileged: true}")
-    spec = pods.as_spec(asked, None, H100)
+    spec = as_spec(asked, None, H100)
     assert policy.privileged(spec)
     paths = {device["path"] for device in spec["linux"]["devices"]}
     assert {f"/dev/nvidia{number}" for number in range(8)} <= paths
-    assert not policy.privileged(pods.as_spec(container("image: x")))
-
-
-def test_annotations_of_the_pod_are_passed_only_where_the_engine_says_so() -> None:
-    asked = replace(container("image: x"), annotations={"a.example/x": "1", "b.example/y": "2"})
-    assert "a.example/x" not in pods.as_spec(asked)["annotations"]
-    spec = pods.as_spec(asked, pod_annotations=["a.example/*"])
-    assert spec["annotations"]["a.example/x"] == "1"
-    assert "b.example/y" not in spec["annotations"]
+    assert not policy.privileged(as_spec(container("image: x")))
 
 
 @pytest.mark.parametrize("text", ["", SLICES, SINGLE, UNITS, MPS, RENAMED])
 def test_the_document_is_of_its_schema(tmp_path: Path, text: str) -> None:
     asked = container(_asking(gpu=2))
-    given = pods.allocated(asked, H100, _configured(tmp_path, text))
-    for document in (pods.document(asked, given), pods.document(asked)):
+    given = _allocated(asked, H100, _configured(tmp_path, text))
+    for document in (pod_document(asked, given), pod_document(asked)):
         jsonschema.validate(json.loads(json.dumps(document)), SCHEMA)
 
 
 def test_the_text_says_all_in_order(tmp_path: Path) -> None:
     asked = container("securityContext: {privileged: true}, " + _asking(gpu=2))
-    given = pods.allocated(asked, T4, _configured(tmp_path, SLICES))
-    lines = pod_text.lines(asked, given)
+    given = _allocated(asked, T4, _configured(tmp_path, SLICES))
+    lines = list(pod_text.lines(pod_document(asked, given)))
     assert asked.title == f"Pod/p in default, container c ({HERE}:6)"
     beginnings = [
         "requests 2 of nvidia.com/gpu",
@@ -310,8 +324,3 @@ def test_the_text_says_all_in_order(tmp_path: Path) -> None:
         next(n for n, line in enumerate(lines) if line.startswith(start)) for start in beginnings
     ]
     assert places == sorted(places)
-
-
-def test_nothing_of_a_manifest_commands_a_terminal() -> None:
-    asked = read('{"kind": "Pod", "spec": {"containers": [{"name": "\\u001b[2J\\nx"}]}}')[0]
-    assert all(line.isprintable() for line in pod_text.lines(asked))

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from gpuhook.errors import GpuhookError
-from gpuhook.explain.pods import pod_manifests
-from tests.unit.pod_texts import GPU, HERE, POD, container, read
+from tests.unit.pod_texts import GPU, HERE, container, read
 
 CONTAINERS = [{"name": "c", "image": "i", "resources": {"limits": {GPU: 1}}}]
 TEMPLATE = {"metadata": {"annotations": {"a": "b"}}, "spec": {"containers": CONTAINERS}}
@@ -197,13 +196,6 @@ def test_a_pod_that_lost_its_indentation_is_no_pod() -> None:
         read("apiVersion: v1\nkind: Pod\nspec:\ncontainers:\n- name: c\nimage: x\n")
     assert raised.value.code == "GH1931"
     assert "indentation" in raised.value.hint
-
-
-def test_a_manifest_is_told_from_other_files() -> None:
-    assert pod_manifests.is_manifest(POD)
-    assert pod_manifests.is_manifest('{"kind": "Pod", "apiVersion": "v1"}')
-    assert not pod_manifests.is_manifest('{"ociVersion": "1.0.2", "process": {}}')
-    assert not pod_manifests.is_manifest("version: v1\nsharing: {}\n")
 
 
 # The pods of the articles that gpuhook's users start from.

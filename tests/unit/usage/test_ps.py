@@ -29,7 +29,7 @@ from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.device_plugin.health import recovery_evidence
 from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, mount_path
-from gpuhook.usage import kubelet_units, ps_text, visibility
+from gpuhook.usage import kubelet_units, ps_text, usage_devices, visibility
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 
@@ -293,6 +293,17 @@ def test_gpus_are_named_by_their_nodes(place: Path) -> None:
     assert listed()[0]["gpus"] == UUIDS
     node.write_text("no json")
     assert listed()[0]["gpus"] == ["all"]
+
+
+def test_a_recorded_node_that_others_can_write_is_ignored(place: Path) -> None:
+    """`gpuhook explain` uses the record too."""
+    node = place / "state/node.json"
+    node.parent.mkdir()
+    node.write_text(json.dumps(dump.as_dict(dump_file.load("t4"))))
+    node.chmod(0o644)
+    assert usage_devices.recorded_node() == dump_file.load("t4")
+    node.chmod(0o666)
+    assert usage_devices.recorded_node() is None
 
 
 def test_mig_instances_are_named_by_their_nodes(place: Path) -> None:

@@ -199,16 +199,20 @@ def use(pid: int, memory: int | None, *instance: int) -> ProcessUse:
 
 def test_a_process_that_is_listed_twice_is_counted_once() -> None:
     driver = Driver(GPU_1=(use(7, 5), use(7, 5), use(8, None), use(8, 3), use(9, None)))
-    assert usage_sample.memory_by_pid(driver, SampleTarget(GPU, GPU)) == {7: 5, 8: 3, 9: None}
-    assert usage_sample.memory_by_pid(driver, SampleTarget(OTHER, OTHER)) is None
+    assert usage_sample.memory_by_pid(driver.processes, SampleTarget(GPU, GPU)) == {
+        7: 5,
+        8: 3,
+        9: None,
+    }
+    assert usage_sample.memory_by_pid(driver.processes, SampleTarget(OTHER, OTHER)) is None
 
 
 def test_processes_of_an_instance_by_its_own_uuid_or_by_where_they_are() -> None:
     of_gpu = (use(7, 5, 1, 0), use(8, 6, 2, 0), use(9, 7, 1, 1), use(10, 8))
     target = SampleTarget("MIG-1", GPU, (1, 0))
-    assert usage_sample.memory_by_pid(Driver(GPU_1=of_gpu), target) == {7: 5}
+    assert usage_sample.memory_by_pid(Driver(GPU_1=of_gpu).processes, target) == {7: 5}
     own = Driver(GPU_1=of_gpu, MIG_1=(use(10, 8), use(8, 6, 2, 0), use(11, 1, 1, 0)))
-    assert usage_sample.memory_by_pid(own, target) == {10: 8, 11: 1}
+    assert usage_sample.memory_by_pid(own.processes, target) == {10: 8, 11: 1}
 
 
 @pytest.fixture

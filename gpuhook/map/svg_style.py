@@ -1,34 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The colours of the picture, as a style sheet: light, dark, and light on paper."""
+"""The style sheet of the picture: light, dark, and light on paper.
+
+`:root` is the SVG, or the page around it.
+"""
 
 from __future__ import annotations
 
-_LIGHT = """
+STYLE = """
+:root {
 --back: #f4f6f8; --card: #ffffff; --line: #d5dbe2; --text: #18212b; --soft: #566371;
 --cell: #e6effb; --edge: #9dbbe6; --full: #2b66c9; --rest: #cddef5;
 --overcell: #fdebe4; --overedge: #e0927a; --overfull: #c23d17; --overrest: #f6cfc1;
 --none: #fafbfc; --noneedge: #c3ccd6; --hatch: #e6eaef; --lost: #8f2b12;
-"""
-_DARK = """
+font-family: system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif;
+}
+@media screen and (prefers-color-scheme: dark) { :root {
 --back: #11161c; --card: #1a2129; --line: #323c48; --text: #e8edf2; --soft: #9fadbb;
 --cell: #1f2f47; --edge: #3f6199; --full: #6ea3f7; --rest: #31486b;
 --overcell: #44231a; --overedge: #a9553b; --overfull: #ff8a66; --overrest: #6b3526;
 --none: #1d252e; --noneedge: #465362; --hatch: #2b3540; --lost: #ffa48a;
-"""
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-
-
-def root(selector: str) -> str:
-    """Return the rules that give `selector` the colours of the user's preference."""
-    return (
-        f"{selector} {{{_LIGHT}font-family: {_FONT}; }}\n"
-        f"@media screen and (prefers-color-scheme: dark) {{ {selector} {{{_DARK}}} }}\n"
-        f"@media print {{ {selector} {{ --back: #ffffff; "
-        "-webkit-print-color-adjust: exact; print-color-adjust: exact; } }\n"
-    )
-
-
-DRAWING = """
+} }
+@media print { :root { --back: #ffffff;
+  -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
 .back { fill: var(--back); }
 .card { fill: var(--card); stroke: var(--line); }
 .title { font-size: 22px; font-weight: 650; fill: var(--text); }
