@@ -34,13 +34,14 @@ from gpuhook.vendors.nvidia.spec.generate_options import (
     DEFAULT_HOOK_PATH,
     Choices,
     Described,
-    ModeRoots,
 )
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
 
 
 _NODE_OPTIONS = (
@@ -78,21 +79,27 @@ def generate_cdi(
     csv = generate_cdi_options.take_csv_options(options, mode)
     if inventory is not None:
         _require_no_live_option(mode, files_dir, create_nodes=create_device_nodes)
-    place = replace(
-        _place(node_of, config_search_path, create_nodes=create_device_nodes, **csv),
+    where = discover.roots(
+        node_of["driver_root"],
+        node_of["dev_root"],
+        node_of["host_root"],
+        nvml_library=node_of["nvml_library"],
+        library_search_paths=node_of["library_search_path"],
+        config_search_paths=config_search_path,
         files_dir=files_dir or site_rules.DIRECTORY,
     )
     is_here = inventory is None
-    meant = mode_table.chosen(mode, place) if is_here else mode_table.NVML
-    choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
+    meant = mode_table.chosen(mode, where) if is_here else mode_table.NVML
+    choices, notes = _choices(options, meant, where.host, is_here=is_here)
+    choices = replace(choices, create_nodes=create_device_nodes, **csv)
     notes += generate_cdi_options.csv_notes(csv, meant)
     if meant == mode_table.MANAGEMENT:
-        _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
+        _require_whole(choices)
     fmt = _format(output, fmt, choices)
     for note in [*notes, *_ignored_options(files_dir, meant, choices)]:
         click.echo(f"note: {note}", err=True)
-    found = _described(inventory, mode, place, choices)
-    _write(found, choices, output, fmt, files_dir=place.files_dir, is_here=is_here)
+    found = _described(inventory, mode, where, choices)
+    _write(found, choices, output, fmt, files_dir=where.files_dir, is_here=is_here)
 
 
 def _require_no_live_option(mode: str, files_dir: str | None, *, create_nodes: bool) -> None:
@@ -157,42 +164,24 @@ def _ignored_options(files_dir: str | None, mode: str, choices: Choices) -> Iter
         yield f"{hook} is ignored: the hook of this spec is {choices.hook_path}"
 
 
-def _place(
-    node_of: dict[str, Any],
-    config_search_path: tuple[str, ...],
-    *,
-    create_nodes: bool,
-    **csv: Any,
-) -> ModeRoots:
-    roots = discover.roots(node_of["driver_root"], node_of["dev_root"], node_of["host_root"])
-    return ModeRoots(
-        roots=roots,
-        nvml_library=node_of["nvml_library"],
-        library_search_paths=node_of["library_search_path"],
-        config_search_paths=config_search_path,
-        create_nodes=create_nodes,
-        **csv,
-    )
-
-
-def _described(inventory: str | None, mode: str, place: ModeRoots, choices: Choices) -> Described:
+def _described(inventory: str | None, mode: str, where: Roots, choices: Choices) -> Described:
     """Return the spec of a dump or of this machine, and print the warnings of the node."""
     if inventory is not None:
         found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
     else:
         with console.progress("asking the driver"):
-            found = mode_table.described(mode, place, choices)
+            found = mode_table.described(mode, where, choices)
         if found.node is not None:
-            node_options.print_warnings(found.node, place.roots.driver, warn_of_losses=False)
+            node_options.print_warnings(found.node, where.driver, warn_of_losses=False)
     return found
 
 
-def _require_whole(choices: Choices, *, no_all: bool, creates: bool) -> None:
+def _require_whole(choices: Choices) -> None:
     """Raise GH1520 for an option that selects devices: mode management has one device."""
     for option, is_given in (
         ("--device-id", bool(choices.device_ids)),
-        ("--no-all-device", no_all),
-        ("--create-device-nodes", creates),
+        ("--no-all-device", not choices.with_all),
+        ("--create-device-nodes", choices.create_nodes),
         (f"--feature-flag {toolkit_switches.COHERENT}", choices.coherent),
     ):
         if is_given:

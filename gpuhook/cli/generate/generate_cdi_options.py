@@ -196,7 +196,7 @@ def generate_options(command: F) -> F:
 
 
 def take_csv_options(options: dict[str, Any], mode: str) -> dict[str, Any]:
-    """Take the --csv options out of a command's, and return them as fields of ModeRoots.
+    """Take the --csv options out of a command's, and return them as fields of Choices.
 
     Raises a usage error if `mode` is neither auto nor csv.
     """

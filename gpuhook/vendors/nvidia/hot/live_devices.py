@@ -158,7 +158,7 @@ def edits(nodes: list[DeviceNode]) -> ContainerEdits:
 
 
 def _nodes(paths: list[str], roots: DeviceRoots) -> list[DeviceNode]:
-    found = ((path, _stat(roots.dev, path)) for path in sorted(paths, key=_order))
+    found = ((path, _stat(roots.dev, path)) for path in sorted(paths, key=numeric_order))
     return [_entry(path, status, roots) for path, status in found if status is not None]
 
 
@@ -209,7 +209,7 @@ def _host(root: str, path: str) -> str:
     return root.rstrip("/") + path
 
 
-def _order(path: str) -> tuple[str, int]:
+def numeric_order(path: str) -> tuple[str, int]:
     """Return the sort key of a node: uverbs2 comes before uverbs10."""
     stem = path.rstrip("0123456789")
     return stem, int(path[len(stem) :] or -1)

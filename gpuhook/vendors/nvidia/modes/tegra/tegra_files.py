@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
     from gpuhook.vendors.nvidia.modes.tegra.csv_files import Line
 
 # Links that programs expect without an entry: of a library -> (name, its target or None).
@@ -59,17 +60,10 @@ class TegraFiles:
 class Search:
     """A driver root and a dev root, in which lines are looked up."""
 
-    def __init__(
-        self,
-        driver_root: str,
-        dev_root: str,
-        *,
-        search_paths: tuple[str, ...] = (),
-        ignored: tuple[str, ...] = (),
-    ) -> None:
-        self._root = DriverRoot(driver_root)
-        self._dev = DriverRoot(dev_root)
-        self._directories = (*map(self._root.inside, search_paths), "/")
+    def __init__(self, where: Roots, ignored: tuple[str, ...] = ()) -> None:
+        self._root = DriverRoot(where.driver)
+        self._dev = DriverRoot(where.dev)
+        self._directories = (*map(self._root.inside, where.library_search_paths), "/")
         self._ignored = ignored
 
     def of(self, lines: Iterable[Line]) -> TegraFiles:
