@@ -12,13 +12,13 @@ from gpuhook.entry.plan_context import PlanContext
 from gpuhook.host.hot import settings, state
 from gpuhook.node import settings_file
 from gpuhook.node.described_node import Heard
-from gpuhook.vendors.nvidia.hot import host_fingerprint, staleness
+from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 
 class SpecNode(NvidiaNode):
@@ -48,14 +48,14 @@ class SpecNode(NvidiaNode):
             return {}
         found: dict[str, str] = {}
         for spec in self.registry().all():
-            for job in staleness.own_jobs(spec):
+            for job in hook_args.own_jobs(spec.edits):
                 changed = host_fingerprint.changes(job)
                 if changed and not host_fingerprint.absence(job.host_root):
                     self._awaited.add(job.fingerprint)
                     found[spec.path] = "; ".join(changed)
         return found
 
-    def require_fresh(self, job: Jobs) -> None:
+    def require_fresh(self, job: hook_args.Jobs) -> None:
         """Raise GH1120 if the job's spec is stale and no create would write it again."""
         if job.fingerprint not in self._awaited:
             super().require_fresh(job)

@@ -71,8 +71,7 @@ def write(
 
 
 def _note(found: Described, choices: Choices, path: str, words: list[str], files_dir: str) -> None:
-    hooks = (found.spec.get("containerEdits") or {}).get("hooks") or []
-    ours = [hook_args.of_hook(hook) for hook in hooks if hook_args.is_ours(hook)]
+    ours = hook_args.own_jobs(found.spec.get("containerEdits") or {})
     node = found.node
     libcuda = driver_edits.libcuda_of(node) if node else ""
     if ours:

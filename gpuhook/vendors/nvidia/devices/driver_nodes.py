@@ -33,7 +33,6 @@ _TWINS = (
 _GPUS = "proc/driver/nvidia/gpus"
 _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,80}")
-_MAX_MAJOR, _MAX_MINOR = (1 << 12) - 1, (1 << 20) - 1  # linux/kdev_t.h
 _MAX_NUMA = (1 << 10) - 1  # linux/numa.h
 _MAKE = "`gpuhook system create-device-nodes --load-kernel-modules`"
 
@@ -48,26 +47,7 @@ class NodesFound:
 
 def majors(host_root: str) -> dict[str, int]:
     """Return name -> major of NVIDIA's character devices in <host_root>/proc/devices."""
-    return parse_majors(_lines(os.path.join(host_root, "proc/devices")))
-
-
-def parse_majors(lines: list[str]) -> dict[str, int]:
-    """Return name -> major of NVIDIA's character devices in the lines of /proc/devices."""
-    numbers: dict[str, int] = {}
-    for line in lines:
-        if line.startswith("Block devices"):
-            break
-        number, _, name = line.strip().partition(" ")
-        major = _number(number, _MAX_MAJOR)
-        if name.startswith("nvidia") and major is not None:
-            numbers[name] = major
-    return numbers
-
-
-def _number(text: str, most: int) -> int | None:
-    """Return the number in `text`, None if it is not one or above `most`."""
-    is_short = text.isascii() and text.isdigit() and len(text) <= len(str(most))
-    return int(text) if is_short and int(text) <= most else None
+    return mig_capabilities.parse_majors(mig_capabilities.proc_text(host_root, "/proc/devices"))
 
 
 def find(
@@ -229,7 +209,7 @@ def parse_gpu(name: str, lines: list[str]) -> ProcGpu:
     minor, uuid = facts.get("Device Minor", ""), facts.get("GPU UUID", "")
     return ProcGpu(
         pci_bus_id=f"{domain:0>8}:{rest}".upper(),
-        minor=_number(minor, _MAX_MINOR),
+        minor=mig_capabilities.parse_number(minor, mig_capabilities.MAX_MINOR),
         uuid=uuid if _UUID.fullmatch(uuid) else None,
         model=facts.get("Model") or None,
         is_excluded=facts.get("GPU Excluded", "").lower() == "yes",
@@ -253,7 +233,7 @@ def numa_node(host_root: str, pci_bus_id: str | None) -> int | None:
         return None
     lines = _lines(os.path.join(pci_directory(host_root, pci_bus_id), "numa_node"))
     number = lines[0].strip() if lines else ""
-    return _number(number, _MAX_NUMA)  # "-1": the platform has no NUMA nodes
+    return mig_capabilities.parse_number(number, _MAX_NUMA)  # "-1": the platform has no NUMA nodes
 
 
 def masks_params(host_root: str) -> bool:

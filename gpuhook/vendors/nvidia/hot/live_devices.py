@@ -25,7 +25,6 @@ IMEX_DIRECTORY = "/dev/nvidia-caps-imex-channels"
 IMEX_CHANNEL = "channel"
 MANAGEMENT_NAMES = ("config", "monitor")
 MANAGEMENT_FILES = mig_capabilities.CAPABILITIES + "/mig"
-_MAX_DIGITS = 7
 _IMEX_MAJOR = "nvidia-caps-imex-channels"  # in /proc/devices
 _IMEX_CHANNELS = 1 << 20
 _MOUNT_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
@@ -101,7 +100,7 @@ def channel(name: str, roots: DeviceRoots) -> ContainerEdits | None:
         return None
     path = f"{IMEX_DIRECTORY}/{IMEX_CHANNEL}{number}"
     status = _stat(roots.dev, path)
-    major = device_major(_IMEX_MAJOR, roots.host)
+    major = mig_capabilities.device_major(_IMEX_MAJOR, roots.host)
     if status is None or not _is_of(status, major, int(number)):
         why = "" if status is None else f"; the existing node is not {major}:{number}"
         raise fault("GH1037", name=f"{vocabulary.IMEX_KIND}={name}", looked=path, why=why)
@@ -112,7 +111,7 @@ def channel_numbers(roots: DeviceRoots) -> list[str]:
     """Return the numbers of this node's IMEX channels, in order."""
     names = _listed(roots.dev, IMEX_DIRECTORY)
     numbers = [name[len(IMEX_CHANNEL) :] for name in names if name.startswith(IMEX_CHANNEL)]
-    major = device_major(_IMEX_MAJOR, roots.host)
+    major = mig_capabilities.device_major(_IMEX_MAJOR, roots.host)
     found = []
     for number in filter(_is_channel, numbers):
         status = _stat(roots.dev, f"{IMEX_DIRECTORY}/{IMEX_CHANNEL}{number}")
@@ -232,7 +231,7 @@ def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.s
     except OSError as error:
         reason = error.strerror or str(error)
         raise unusable_management_node(name, place, reason) from error
-    known = device_major(mig_capabilities.MAJOR_NAME, host_root)
+    known = mig_capabilities.device_major(mig_capabilities.MAJOR_NAME, host_root)
     is_right = known is None or status.st_rdev == os.makedev(known, number)
     if not (stat.S_ISCHR(status.st_mode) and is_right):
         reason = f"it is not the character device {'?' if known is None else known}:{number}"
@@ -248,17 +247,5 @@ def unusable_management_node(name: str, path: str, reason: str) -> GpuhookError:
 
 def management_capability(name: str, host_root: str) -> Capability | None:
     """Return the capability of `config` or `monitor`, None if the driver does not support it."""
-    minors = mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
-    text = mig_capabilities.proc_text(host_root, f"{MANAGEMENT_FILES}/{name}")
-    return mig_capabilities.capability(mig_capabilities.parse_minors(minors).get(name), text)
-
-
-def device_major(name: str, host_root: str) -> int | None:
-    """Return the major of a character device in /proc/devices, None if it is not there."""
-    for line in mig_capabilities.proc_text(host_root, "/proc/devices").splitlines():
-        if line.startswith("Block"):
-            break
-        number, _, found = line.strip().partition(" ")
-        if found == name and number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS:
-            return int(number)
-    return None
+    minor = mig_capabilities.minors(host_root).get(name)
+    return mig_capabilities.capability(host_root, f"{MANAGEMENT_FILES}/{name}", minor)

@@ -13,6 +13,7 @@ from gpuhook.host.hot import bundle, state
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import capability_filter, host_fingerprint
 from gpuhook.vendors.nvidia.hot import vocabulary as words
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,16 +94,14 @@ class NvidiaNode:
         bundle.load(_NAMES)
         from gpuhook.vendors.nvidia.hot import node_devices
 
-        return node_devices.full_names(name, self.other_names, self.registry, self.kind)
+        return node_devices.full_names(name, self)
 
     def refusal(self, name: str, error: GpuhookError, source: Source | None) -> GpuhookError:
         """Return the fault of a requested name in place of the registry's fault."""
         bundle.load(_NAMES)
         from gpuhook.vendors.nvidia.hot import node_devices
 
-        return node_devices.refusal(
-            name, error, source, others=self.other_names, registry=self.registry, kind=self.kind
-        )
+        return node_devices.refusal(name, error, source, self)
 
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
         """Return the names of the devices that have nodes, and all of them among `nodes`."""
@@ -153,9 +152,7 @@ class NvidiaNode:
 
     def is_stale(self, spec: Compiled) -> bool:
         """Return whether a spec is gpuhook's and describes another state of this host."""
-        from gpuhook.vendors.nvidia.hot import staleness  # rarely needed
-
-        return staleness.is_stale(spec)
+        return any(map(host_fingerprint.changes, hook_args.own_jobs(spec.edits)[:1]))
 
     def forget(self) -> None:
         """Do nothing: specs are read at each call of registry()."""

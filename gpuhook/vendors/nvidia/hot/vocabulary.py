@@ -14,7 +14,7 @@ from gpuhook.request.parse import Vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 VENDOR = "nvidia.com"
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
@@ -234,20 +234,10 @@ def is_wanted(path: str, capabilities: frozenset[str]) -> bool:
     gets them even if it may have none of the capabilities that it requests. A file for 32-bit
     programs needs compat32 in addition to its own capability.
     """
-    return chooser(capabilities)(path)
-
-
-def chooser(capabilities: frozenset[str]) -> Callable[[str], bool]:
-    """Return is_wanted() for many paths."""
-    has_narrow = "compat32" in capabilities
-
-    def is_wanted(path: str) -> bool:
-        needed = capabilities_of(path)
-        if needed is not EVERY and capabilities.isdisjoint(needed):
-            return False
-        return has_narrow or not is_32_bit(path)
-
-    return is_wanted
+    needed = capabilities_of(path)
+    if needed is not EVERY and capabilities.isdisjoint(needed):
+        return False
+    return "compat32" in capabilities or not is_32_bit(path)
 
 
 def requires(environment: Mapping[str, str]) -> bool:

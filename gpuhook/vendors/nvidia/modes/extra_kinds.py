@@ -117,7 +117,7 @@ def _make_management_node(name: str, where: Roots) -> None:
     """Make the node of `config` or `monitor` if it is missing; raises GH1210 if that fails."""
     host = where.host
     capability = live_devices.management_capability(name, host)
-    major = live_devices.device_major(mig_capabilities.MAJOR_NAME, host)
+    major = mig_capabilities.device_major(mig_capabilities.MAJOR_NAME, host)
     if capability is None or major is None:
         return  # live_devices.management() reports what is missing
     path = where.dev.rstrip("/") + vocabulary.capability_node(capability.minor)

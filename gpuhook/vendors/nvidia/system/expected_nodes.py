@@ -42,9 +42,7 @@ class KernelFacts:
         self._mode, self._uid, self._gid = _owner(
             mig_capabilities.proc_text(host_root, "/" + _PARAMS)
         )
-        self._minors = mig_capabilities.parse_minors(
-            mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
-        )
+        self._minors = mig_capabilities.minors(host_root)
 
     def control(self) -> list[ExpectedNode]:
         """Return the four nodes that containers with a GPU use."""
@@ -88,9 +86,8 @@ class KernelFacts:
 
     def _capability(self, path: str) -> ExpectedNode | None:
         """Return the node of a file below CAPABILITIES; the minor in mig-minors wins."""
-        described = mig_capabilities.parse_file(
-            mig_capabilities.proc_text(self._root, f"{mig_capabilities.CAPABILITIES}/{path}")
-        )
+        file = f"{mig_capabilities.CAPABILITIES}/{path}"
+        described = mig_capabilities.capability(self._root, file, None)
         if described is None:
             return None
         name = path.removeprefix("mig/").replace("/mig/", "/")
@@ -128,9 +125,8 @@ def _owner(params: str) -> tuple[int, int, int]:
     facts = {name.strip(): value.strip() for name, _, value in pairs}
 
     def number(name: str, default: int, most: int) -> int:
-        text = facts.get(name, "")
-        is_one = text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= most
-        return int(text) if is_one else default
+        found = mig_capabilities.parse_number(facts.get(name, ""), most)
+        return default if found is None else found
 
     most = (1 << 32) - 2
     return (
