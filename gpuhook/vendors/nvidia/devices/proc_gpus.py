@@ -38,7 +38,7 @@ def read_proc(where: Roots) -> discover.DriverAnswer:
     version = module_version(where.host) or None
     # Before the GPUs: a change meanwhile makes the spec stale, not wrong.
     state = mig_state(where.host)
-    known = sorted(driver_nodes.proc_gpus(where.host), key=_bus_order)
+    known = sorted(driver_nodes.proc_gpus(where.host), key=lambda one: one.pci_bus_id)
     listed = [one for one in known if not one.is_excluded]
     gpus = tuple(_gpu(where.host, index, one) for index, one in enumerate(listed))
     return discover.DriverAnswer(
@@ -56,15 +56,6 @@ def _warnings(known: list[ProcGpu], gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
     if any(gpu.instances for gpu in gpus):
         found.append(_BY_INDEX)
     return tuple(found)
-
-
-def _bus_order(gpu: ProcGpu) -> tuple[int, ...]:
-    """Return domain, bus, device and function as numbers; (-1,) for a malformed bus id."""
-    parts = gpu.pci_bus_id.replace(".", ":").split(":")
-    try:
-        return tuple(int(part, 16) for part in parts)
-    except ValueError:
-        return (-1,)
 
 
 def _gpu(host_root: str, index: int, known: ProcGpu) -> Gpu:

@@ -98,6 +98,15 @@ def libraries(root: DriverRoot, libcuda: Libcuda) -> Libraries:
     return found
 
 
+def soname_of(path: str) -> str | None:
+    """Return the SONAME of a 64-bit library, None for a file that is not one, or not readable."""
+    try:
+        found = elf.read(path)
+    except OSError:
+        return None
+    return found.soname if found is not None and found.bits == 64 else None
+
+
 def _names(root: DriverRoot, directory: str, version: str) -> list[str]:
     """Return the driver's file names in `directory`, the newest of each stem."""
     own: dict[str, tuple[list[int], str]] = {}

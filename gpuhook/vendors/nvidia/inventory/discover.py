@@ -84,10 +84,11 @@ def node(
     faults of the driver's files.
     """
     answer = answer or ask_nvml(where)
-    gpus, warnings = _completed(answer.gpus, where.host)
+    gpus = _completed(answer.gpus, where.host)
     found, trouble = _files(where, answer.driver.version, explicit_libraries=explicit_libraries)
     if trouble is not None and require_files:
         raise trouble
+    losses = tuple(gpu.loss for gpu in gpus if gpu.loss)
     numbers = driver_nodes.majors(where.host)
     devices = driver_nodes.find(where.dev, numbers, gpus, require=require_nodes)
     mig = mig_nodes.find(where.host, where.dev, numbers, gpus, create=create_nodes)
@@ -105,7 +106,7 @@ def node(
         masks_params=driver_nodes.masks_params(where.host),
         fingerprint=fingerprint(where.host, found.libcuda, answer.mig_state),
         files_trouble=trouble.message if trouble else "",
-        warnings=answer.warnings + warnings + found.warnings + devices.warnings + graphics.warnings,
+        warnings=answer.warnings + losses + found.warnings + devices.warnings + graphics.warnings,
     )
 
 
@@ -144,7 +145,7 @@ def ask_nvml(where: Roots) -> DriverAnswer:
         return DriverAnswer(driver, answering.gpus(), state)
 
 
-def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[Gpu, ...]:
     """Add the kernel's facts: NUMA nodes, DRM nodes, minors that an old NVML does not report."""
     by_bus = {gpu.pci_bus_id: gpu for gpu in driver_nodes.proc_gpus(host_root)}
     unseen = [known for bus, known in by_bus.items() if bus not in {g.pci_bus_id for g in gpus}]
@@ -165,5 +166,4 @@ def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], 
         bus = gpu.pci_bus_id
         numa_node, drm_names = driver_nodes.numa_node(host_root, bus), drm.names(host_root, bus)
         whole.append(replace(gpu, numa_node=numa_node, drm=drm_names))
-    warnings = tuple(gpu.loss for gpu in whole if gpu.loss)
-    return tuple(whole), warnings
+    return tuple(whole)

@@ -8,7 +8,7 @@ import posixpath
 import stat
 from dataclasses import dataclass, field
 
-from gpuhook.loader import elf
+from gpuhook.vendors.nvidia.driver.driver_libraries import soname_of
 from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, DriverFile, Link
 from gpuhook.vendors.nvidia.modes.tegra import csv_files
@@ -117,7 +117,7 @@ class Search:
             return self._directory(found, real)
         if not os.path.isfile(host) or csv_files.misplaced("lib", real):
             return False
-        soname = _soname(host)
+        soname = soname_of(host)
         found.files[real] = DriverFile("library" if soname else "config", host, real, soname)
         if soname:
             self._link_names(found, real, soname)
@@ -149,11 +149,3 @@ def _tidy(found: TegraFiles) -> None:
     for path in list(found.links):
         if path in found.files or path.startswith(whole):
             del found.links[path]
-
-
-def _soname(path: str) -> str | None:
-    try:
-        binary = elf.read(path)
-    except OSError:
-        return None
-    return binary.soname if binary is not None and binary.bits == 64 else None
