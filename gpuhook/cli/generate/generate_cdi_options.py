@@ -233,15 +233,15 @@ def generate_options(command: F) -> F:
     return node_options.spec_options(command)
 
 
-def take_csv_options(options: dict[str, Any], mode: str) -> dict[str, Any]:
-    """Take the --csv options out of a command's, and return them as fields of Choices.
+def csv_choices(options: dict[str, Any], mode: str) -> dict[str, Any]:
+    """Return the --csv options of a command as fields of Choices.
 
     Raises a usage error if `mode` is neither auto nor csv.
     """
     found = {
-        "csv_files": options.pop("csv_file"),
-        "csv_ignore_patterns": options.pop("csv_ignore_pattern"),
-        "csv_compat_root": options.pop("csv_compat_container_root") or "",
+        "csv_files": options["csv_file"],
+        "csv_ignore_patterns": options["csv_ignore_pattern"],
+        "csv_compat_root": options["csv_compat_container_root"] or "",
     }
     if any(found.values()) and mode not in ("auto", "csv"):
         raise click.UsageError(f"the options --csv-... have no effect with --mode {mode}")

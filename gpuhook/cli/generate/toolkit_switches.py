@@ -35,20 +35,21 @@ _HOST_MARK = "@"  # the toolkit's mark of a host path
 def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (fields of Choices for the options, notes on options without effect).
 
-    Removes the options from `given`. Raises GH1515, GH1517 and GH1520.
+    Raises GH1515, GH1517 and GH1520.
     """
-    flags: tuple[str, ...] = given.pop("feature_flag")
-    disabled: tuple[str, ...] = given.pop("disable_hook")
-    enabled: tuple[str, ...] = given.pop("enable_hook")
-    ldconfig = _ldconfig(given.pop("ldconfig_path"), is_here=is_here)
+    flags: tuple[str, ...] = given["feature_flag"]
+    disabled: tuple[str, ...] = given["disable_hook"]
+    enabled: tuple[str, ...] = given["enable_hook"]
+    ldconfig = _ldconfig(given["ldconfig_path"], is_here=is_here)
     off = hook_names.chosen(disabled, enabled)
     if given["hooks"] == "none" and (disabled or enabled or ldconfig):
         option = "--disable-hook" if disabled else "--enable-hook"
         option = option if disabled or enabled else "--ldconfig-path"
-        raise contradiction(f"{option} and --hooks none", "the spec has no hook then")
+        both = f"{option} and --hooks none"
+        raise fault("GH1520", options=both, reason="the spec has no hook then")
     if ldconfig and hook_names.LOADER in off:
-        what = f"--ldconfig-path and --disable-hook {hook_names.LOADER}"
-        raise contradiction(what, "that hook runs ldconfig")
+        both = f"--ldconfig-path and --disable-hook {hook_names.LOADER}"
+        raise fault("GH1520", options=both, reason="that hook runs ldconfig")
     notes = []
     if any(flag in _NVSANDBOXUTILS for flag in flags):
         notes.append(f"{_NVSANDBOXUTILS[0]}: gpuhook never loads that library")
@@ -67,11 +68,6 @@ def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[st
         "enabled_hooks": frozenset(enabled),
         "ldconfig_path": ldconfig,
     }, notes
-
-
-def contradiction(options: str, reason: str) -> Exception:
-    """Return the fault of options that contradict each other."""
-    return fault("GH1520", options=options, reason=reason)
 
 
 def _ldconfig(path: str | None, *, is_here: bool) -> str:

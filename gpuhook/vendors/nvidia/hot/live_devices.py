@@ -134,13 +134,10 @@ def management(name: str, roots: DeviceRoots) -> ContainerEdits | None:
 
     Raises GH1210 or GH1216 if the node for that is missing.
     """
-    if name == EVERY:
-        parts = [management_node(one, roots.dev, roots.host) for one in MANAGEMENT_NAMES]
-        return edits([_entry(path, status, roots) for path, status in parts])
-    if name not in MANAGEMENT_NAMES:
+    if name not in (EVERY, *MANAGEMENT_NAMES):
         return None
-    path, status = management_node(name, roots.dev, roots.host)
-    return edits([_entry(path, status, roots)])
+    names = MANAGEMENT_NAMES if name == EVERY else (name,)
+    return edits([_entry(*_management_node(one, roots), roots) for one in names])
 
 
 def edits(nodes: list[DeviceNode]) -> ContainerEdits:
@@ -164,7 +161,7 @@ def _nodes(paths: list[str], roots: DeviceRoots) -> list[DeviceNode]:
 def _entry(path: str, status: os.stat_result, roots: DeviceRoots) -> DeviceNode:
     entry: DeviceNode = {"path": path}
     if roots.dev.rstrip("/"):
-        entry["hostPath"] = driver_root.place(roots.dev, path) or _host(roots.dev, path)
+        entry["hostPath"] = _host(roots.dev, path)
     entry["fileMode"] = stat.S_IMODE(status.st_mode)
     entry["permissions"] = "rw"
     if status.st_gid:
@@ -199,13 +196,14 @@ def _is_of(status: os.stat_result, major: int | None, minor: int) -> bool:
 
 def _listed(root: str, directory: str) -> list[str]:
     try:
-        return os.listdir(driver_root.place(root, directory) or _host(root, directory))
+        return os.listdir(_host(root, directory))
     except OSError:
         return []
 
 
 def _host(root: str, path: str) -> str:
-    return root.rstrip("/") + path
+    """Return the host path of `path` in `root`, links followed inside if it exists."""
+    return driver_root.place(root, path) or root.rstrip("/") + path
 
 
 def numeric_order(path: str) -> tuple[str, int]:
@@ -214,24 +212,24 @@ def numeric_order(path: str) -> tuple[str, int]:
     return stem, int(path[len(stem) :] or -1)
 
 
-def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.stat_result]:
+def _management_node(name: str, roots: DeviceRoots) -> tuple[str, os.stat_result]:
     """Return the path and the status of the node of `config` or `monitor`.
 
     Raises GH1216 if the driver does not support it, GH1210 if the node is missing or wrong.
     """
-    capability = management_capability(name, host_root)
+    capability = management_capability(name, roots.host)
     if capability is None:
         minors, file = mig_capabilities.MINORS, f"{MANAGEMENT_FILES}/{name}"
         raise fault("GH1216", name=name, minors=minors, file=file)
     number = capability.minor
     path = vocabulary.capability_node(number)
-    place = driver_root.place(dev_root, path) or dev_root.rstrip("/") + path
+    place = _host(roots.dev, path)
     try:
-        status = os.stat(place, follow_symlinks=not dev_root.rstrip("/"))
+        status = os.stat(place, follow_symlinks=not roots.dev.rstrip("/"))
     except OSError as error:
         reason = error.strerror or str(error)
         raise unusable_management_node(name, place, reason) from error
-    known = mig_capabilities.device_major(mig_capabilities.MAJOR_NAME, host_root)
+    known = mig_capabilities.device_major(mig_capabilities.MAJOR_NAME, roots.host)
     is_right = known is None or status.st_rdev == os.makedev(known, number)
     if not (stat.S_ISCHR(status.st_mode) and is_right):
         reason = f"it is not the character device {'?' if known is None else known}:{number}"
