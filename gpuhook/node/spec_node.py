@@ -11,7 +11,7 @@ from gpuhook.cdi.hot.registry import Registry
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.host.hot import settings, state
 from gpuhook.node import settings_file
-from gpuhook.node.described_node import Heard
+from gpuhook.node.described_node import Heard, no_compiler
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
@@ -25,7 +25,7 @@ class SpecNode(NvidiaNode):
     """This node by its current specs, read once."""
 
     def __init__(self, chosen: Settings) -> None:
-        super().__init__(chosen, _no_compiler)
+        super().__init__(chosen, no_compiler)
         self._is_refreshing = chosen.on_stale == settings.REFRESH
         self._registry: Registry | None = None
         self._awaited: set[str] = set()
@@ -65,7 +65,3 @@ def context_of_node() -> PlanContext:
     """Return the context of plans on this node, with its settings; GH1530 if these are broken."""
     chosen = settings_file.of_node()
     return PlanContext(chosen, SpecNode(chosen), Heard())
-
-
-def _no_compiler(path: str) -> None:
-    raise AssertionError(f"{path}: a program that only reads compiles nothing")

@@ -17,14 +17,17 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.hot import mig_capabilities
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu
 
-CONTROL_NODES = (
-    "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
-)  # fmt: skip
-# Control nodes and the names of their majors in /proc/devices. Drivers before 545 call the first
-# "nvidia-frontend". Source: nvidia-modprobe-utils.
+# Names of majors in /proc/devices; drivers before 545 have "nvidia-frontend". Source of names and
+# minors: nvidia-modprobe-utils.
 FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
 UVM = ("nvidia-uvm",)
-MODESET = ("nvidia-modeset", *FRONTEND)
+# Each control node: the names of its major, and its minor.
+CONTROL_NODES = {
+    "/dev/nvidiactl": (FRONTEND, 255),
+    "/dev/nvidia-modeset": (("nvidia-modeset", *FRONTEND), 254),
+    "/dev/nvidia-uvm": (UVM, 0),
+    "/dev/nvidia-uvm-tools": (UVM, 1),
+}
 _ODD = "{name!a} in /proc/driver/nvidia/gpus is not a PCI bus id; left out"
 _TWINS = (
     "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another GPU: the "
@@ -35,6 +38,13 @@ _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,80}")
 _MAX_NUMA = (1 << 10) - 1  # linux/numa.h
 _MAKE = "`gpuhook system create-device-nodes --load-kernel-modules`"
+# The warning about each missing control node; None: it is required.
+_ABSENT = {
+    "/dev/nvidiactl": None,
+    "/dev/nvidia-uvm": f"CUDA will not start; run {_MAKE}",
+    "/dev/nvidia-uvm-tools": f"run {_MAKE}",
+    "/dev/nvidia-modeset": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +69,8 @@ def find(
     does a wrong /dev/nvidia-uvm. A missing optional node is a warning.
     """
     search = _Search(dev_root, numbers, require=require)
-    search.add("/dev/nvidiactl", FRONTEND)
-    search.add("/dev/nvidia-uvm", UVM, absent=f"CUDA will not start; run {_MAKE}")
-    search.add("/dev/nvidia-uvm-tools", UVM, absent=f"run {_MAKE}")
-    search.add("/dev/nvidia-modeset", MODESET, absent="")
+    for path, absent in _ABSENT.items():
+        search.add(path, CONTROL_NODES[path][0], absent=absent)
     for gpu in gpus:
         if gpu.lost is not None:
             continue

@@ -68,31 +68,24 @@ def nvml() -> str:
     return found if isinstance(found, str) and os.path.isfile(found) else ""
 
 
-def versions_and_kinds() -> tuple[str, str, str, list[tuple[str, str, str]]]:
-    """Return the CUDA version, the driver's, its module's, and (minor, capability, brand) of GPUs.
+def versions_and_kinds() -> tuple[str, str, str, list[tuple[str, str, str, str]]]:
+    """Return the versions of CUDA, driver, module, and (minor, UUID, capability, brand) of GPUs.
 
     "" means unknown.
     """
     driver = _section("driver", dict)
     cuda, version, module = (_text(driver, key) for key in ("cuda", "version", "module_version"))
     gpus = [
-        (str(gpu["minor"]), _text(gpu, "compute_capability"), _text(gpu, "brand"))
+        (
+            str(gpu["minor"]),
+            _text(gpu, "uuid"),
+            _text(gpu, "compute_capability"),
+            _text(gpu, "brand"),
+        )
         for gpu in _gpus()
         if isinstance(gpu.get("minor"), int)
     ]
     return cuda, version, module, gpus
-
-
-def sorts() -> tuple[str, dict[str, tuple[str, str]]]:
-    """Return the kernel module's version, and (capability, brand) of each GPU by its UUID.
-
-    "" means unknown.
-    """
-    found = {
-        str(gpu.get("uuid")): (_text(gpu, "compute_capability"), _text(gpu, "brand"))
-        for gpu in _gpus()
-    }
-    return _text(_section("driver", dict), "module_version"), found
 
 
 def _text(section: dict[str, Any], key: str) -> str:

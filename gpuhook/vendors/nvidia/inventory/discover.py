@@ -85,7 +85,8 @@ def node(
     """
     answer = answer or ask_nvml(where)
     gpus = _completed(answer.gpus, where.host)
-    found, trouble = _files(where, answer.driver.version, explicit_libraries=explicit_libraries)
+    version = answer.driver.version
+    found, trouble = _files(where, version, explicit_libraries=explicit_libraries)
     if trouble is not None and require_files:
         raise trouble
     losses = tuple(gpu.loss for gpu in gpus if gpu.loss)

@@ -45,7 +45,8 @@ def _with_sorts(found: Node) -> tuple[Gpu, ...]:
 
     A chip keeps its compute capability; the driver defines the brand.
     """
-    module, sorts = node_json.sorts()
+    _, _, module, known = node_json.versions_and_kinds()
+    sorts = {uuid: (capability, brand) for _, uuid, capability, brand in known if uuid}
     is_same_driver = bool(module) and module == found.driver.module_version
     whole = []
     for gpu in found.gpus:

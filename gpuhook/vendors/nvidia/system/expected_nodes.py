@@ -46,20 +46,14 @@ class KernelFacts:
 
     def control(self) -> list[ExpectedNode]:
         """Return the four nodes that containers with a GPU use."""
-        found = (
-            ("/dev/nvidiactl", driver_nodes.FRONTEND, 255),
-            ("/dev/nvidia-modeset", driver_nodes.MODESET, 254),
-            ("/dev/nvidia-uvm", driver_nodes.UVM, 0),
-            ("/dev/nvidia-uvm-tools", driver_nodes.UVM, 1),
-        )
-        return [self._node(*one) for one in found]
+        return [self._node(path, *one) for path, one in driver_nodes.CONTROL_NODES.items()]
 
     def gpus(self) -> list[ExpectedNode]:
         """Return the nodes of the GPUs that the kernel module drives."""
-        minors = {gpu.minor for gpu in driver_nodes.proc_gpus(self._root)} - {None}
+        gpus = driver_nodes.proc_gpus(self._root)
         return [
             self._node(f"/dev/nvidia{minor}", driver_nodes.FRONTEND, minor)
-            for minor in sorted(minor for minor in minors if minor is not None)
+            for minor in sorted({gpu.minor for gpu in gpus if gpu.minor is not None})
         ]
 
     def capabilities(self) -> list[ExpectedNode]:
