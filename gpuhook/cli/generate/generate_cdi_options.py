@@ -29,10 +29,9 @@ F = TypeVar("F", bound="Callable[..., Any]")
 _DIRECTORY = click.Path(file_okay=False)
 
 
-def _option(name: str, *names: str, **settings: Any) -> Callable[[F], F]:
-    """Return the decorator for --name, which GPUHOOK_GENERATE_CDI_NAME sets."""
-    variable = "GPUHOOK_GENERATE_CDI_" + name[2:].upper().replace("-", "_")
-    return click.option(name, *names, envvar=variable, show_envvar=True, **settings)
+def _option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator for an option whose help names its variable."""
+    return click.option(*names, show_envvar=True, **settings)
 
 
 def _list_of(
@@ -61,6 +60,7 @@ def _list_of(
 _OPTIONS = (
     _option(
         "--mode",
+        envvar="GPUHOOK_GENERATE_CDI_MODE",
         type=click.Choice(mode_table.MODES),
         default=mode_table.AUTO,
         show_default=True,
@@ -108,6 +108,7 @@ _OPTIONS = (
     _option(
         "--format",
         "fmt",
+        envvar="GPUHOOK_GENERATE_CDI_FORMAT",
         type=click.Choice(spec_file.FORMATS),
         help="Default: the format that the name of --output ends in, else yaml.",
     ),
@@ -118,6 +119,7 @@ _OPTIONS = (
     _option(
         "--class",
         "device_class",
+        envvar="GPUHOOK_GENERATE_CDI_CLASS",
         help="Class of the kind. Default: the class of the mode, gpu.",
     ),
     _option(
@@ -160,6 +162,7 @@ _OPTIONS = (
     _option(
         "--driver-capabilities",
         "capabilities",
+        envvar="GPUHOOK_GENERATE_CDI_DRIVER_CAPABILITIES",
         metavar="LIST",
         callback=parameters.capabilities,
         help="Include only the files and nodes of these capabilities (compute,utility,...). "

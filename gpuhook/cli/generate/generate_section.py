@@ -207,8 +207,8 @@ def values_of_environment(command: click.Command) -> dict[str, tuple[str, str]]:
     """Return key -> (variable, text) of the options that the environment sets."""
     found: dict[str, tuple[str, str]] = {}
     for name, option in options(command):
-        own = option.envvar
-        for variable in [own] if isinstance(own, str) else own or ():
+        own = option.envvar or f"GPUHOOK_GENERATE_CDI_{(option.name or '').upper()}"
+        for variable in [own] if isinstance(own, str) else own:
             if os.environ.get(variable):
                 found.setdefault(name, (variable, os.environ[variable]))
     return found
