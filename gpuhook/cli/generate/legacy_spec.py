@@ -14,7 +14,7 @@ from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli.generate import generate_call
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot.extra_devices import root_of
+from gpuhook.vendors.nvidia.hot.extras.extra_devices import root_of
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH
 from gpuhook.vendors.nvidia.warm import hook_names

@@ -15,7 +15,7 @@ from gpuhook.vendors.nvidia.driver import (
     site_files,
     site_rules,
 )
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN, DriverFile,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.driver.libcuda import Libcuda
-    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+    from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 # Libraries of the driver with another version number.
 _OWN_VERSION = re.compile(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.driver import site_files, site_rules
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE, fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, DriverFile, Node
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc, tegra_devices

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modes gds, mofed, gdrcopy, nvswitch, imex and mig: devices of a node other than its GPUs.
 
-Their specs describe the devices that a create finds without a spec, too (hot/live_devices.py).
+hot/extras/live_devices.py finds the same devices for a create without a spec.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.devices import mig_nodes
-from gpuhook.vendors.nvidia.hot import live_devices, mig_capabilities, vocabulary
-from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
+from gpuhook.vendors.nvidia.hot.extras import live_devices
+from gpuhook.vendors.nvidia.hot.extras.live_devices import DeviceRoots
 from gpuhook.vendors.nvidia.spec import device_selection, gpu_spec
 from gpuhook.vendors.nvidia.spec.generate_options import Described
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE
 
 TYPE_CHECKING = False

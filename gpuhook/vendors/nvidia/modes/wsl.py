@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.driver import site_files, site_rules
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, Node
 from gpuhook.vendors.nvidia.modes import wsl_store

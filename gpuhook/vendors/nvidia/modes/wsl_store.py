@@ -22,7 +22,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+    from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 LIBRARIES = "/usr/lib/wsl/lib"
 PACKAGES = "/usr/lib/wsl/drivers"

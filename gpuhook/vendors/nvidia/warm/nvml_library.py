@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 SONAME = "libnvidia-ml.so.1"
 

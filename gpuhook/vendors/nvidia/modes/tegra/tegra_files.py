@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass, field
 
 from gpuhook.vendors.nvidia.driver.driver_libraries import soname_of
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, DriverFile, Link
 from gpuhook.vendors.nvidia.modes.tegra import csv_files
 from gpuhook.vendors.nvidia.modes.tegra import link_patterns as chains

@@ -14,7 +14,8 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
 from gpuhook.request import extra_requests as extras
 from gpuhook.request import parse, policy
-from gpuhook.vendors.nvidia.hot import live_devices, vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.extras import live_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.registry import Registry
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
-    from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
+    from gpuhook.vendors.nvidia.hot.extras.live_devices import DeviceRoots
 
 _NO_FILE = "the node itself"  # in the place of a spec file's path
 

@@ -33,7 +33,9 @@ def alias(name: str, registry: Callable[[], Registry], kind: str) -> str | None:
 
 
 def _derived(name: str, found: Registry, kind: str) -> str | None:
-    from gpuhook.vendors.nvidia.hot import device_aliases  # node.json exists nearly always
+    from gpuhook.vendors.nvidia.hot.device_names import (
+        device_aliases,  # node.json exists nearly always
+    )
 
     def nodes_of(device: str) -> list[str]:
         edits = found.device(f"{kind}={device}")[1]
@@ -50,14 +52,14 @@ def other_names() -> list[str]:
     recorded = node_json.other_names()
     if recorded:
         return recorded
-    from gpuhook.vendors.nvidia.hot import device_aliases
+    from gpuhook.vendors.nvidia.hot.device_names import device_aliases
 
     return device_aliases.uuids(state.host_root())
 
 
 def full_names(name: str, node: NvidiaNode) -> list[str]:
     """Return the full names of a short form, [] for another name; raises GH1060."""
-    from gpuhook.vendors.nvidia.hot import short_names  # most names are full
+    from gpuhook.vendors.nvidia.hot.device_names import short_names  # most names are full
 
     return short_names.full_names(
         name, lambda: [*node.other_names(), *_described(node.registry(), node.kind)]
@@ -74,7 +76,7 @@ def refusal(
     if error.code not in ("GH1060", "GH1101", "GH1102"):
         return error
     from gpuhook.cdi.hot import unknown_device
-    from gpuhook.vendors.nvidia.hot import short_names
+    from gpuhook.vendors.nvidia.hot.device_names import short_names
 
     described = _described(node.registry(), node.kind)
     where = source.where if source is not None and name in source.names else ""

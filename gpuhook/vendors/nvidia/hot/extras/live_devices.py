@@ -13,7 +13,8 @@ import os
 import stat
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.hot import driver_root, mig_capabilities, vocabulary
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
+from gpuhook.vendors.nvidia.hot.extras import driver_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
