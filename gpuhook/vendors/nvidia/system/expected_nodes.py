@@ -7,8 +7,8 @@ Capabilities".
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from glob import glob
 
 from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
@@ -16,7 +16,10 @@ from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 _PARAMS = "proc/driver/nvidia/params"
 _MODE = 0o666
 _WIDE = ("config", "monitor")  # for all GPUs, not for an instance
-_ACCESS = "access"
+# Below the directory of capabilities.
+_CAPABILITY_FILES = (
+    *(f"mig/{name}" for name in _WIDE), "gpu*/mig/gi*/access", "gpu*/mig/gi*/ci*/access",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,10 @@ class KernelFacts:
 
     def capabilities(self) -> list[ExpectedNode]:
         """Return the nodes of MIG's config and monitor, and of the existing instances."""
-        described = [f"mig/{name}" for name in _WIDE]
-        for gpu in _names(self._at(mig_capabilities.CAPABILITIES)):
-            above = f"{gpu}/mig"
-            for first in _names(self._at(f"{mig_capabilities.CAPABILITIES}/{above}")):
-                described.append(f"{above}/{first}/{_ACCESS}")
-                inner = _names(self._at(f"{mig_capabilities.CAPABILITIES}/{above}/{first}"))
-                described += [f"{above}/{first}/{one}/{_ACCESS}" for one in inner]
-        found = [self._capability(path) for path in described]
-        return sorted((one for one in found if one is not None), key=lambda one: one.minor)
+        top = self._root.rstrip("/") + mig_capabilities.CAPABILITIES
+        paths = [path for pattern in _CAPABILITY_FILES for path in glob(pattern, root_dir=top)]
+        found = [one for one in map(self._capability, paths) if one is not None]
+        return sorted(found, key=lambda one: one.minor)
 
     def possible_capabilities(self) -> list[ExpectedNode]:
         """Return the nodes of all capabilities that the existing GPUs can have."""
@@ -98,19 +96,6 @@ class KernelFacts:
         if names is driver_nodes.UVM:  # another module, which has no such parameters
             return ExpectedNode(path, names, major, minor)
         return ExpectedNode(path, names, major, minor, self._mode, self._uid, self._gid)
-
-    def _at(self, path: str) -> str:
-        return self._root.rstrip("/") + path
-
-
-def _names(directory: str) -> list[str]:
-    """Return the directories in a directory of /proc, by name: gpu0, gi1, ci0."""
-    try:
-        with os.scandir(directory) as entries:
-            found = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-    return sorted(name for name in found if name.startswith(("gpu", "gi", "ci")))
 
 
 def _owner(params: str) -> tuple[int, int, int]:
