@@ -156,7 +156,7 @@ def _edits(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, li
     options = {file.host_path: _OPTIONS.get(file.kind, _FILE_OPTIONS) for file in node.files}
     found["mounts"] = _mounts(bindings, options)
     if choices.hooks != "none":
-        if hook_names.is_any_on(choices):
+        if hook_names.enabled_hooks(choices):
             found["hooks"] = [todo.hook()]
         else:
             missing.append(_HOOKLESS)
@@ -191,24 +191,25 @@ def _libcuda_directory(node: Node, choices: Choices) -> str:
 
 
 def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> Jobs:
+    enabled = hook_names.enabled_hooks(choices)
     jobs = Jobs(choices.hook_path)
     libraries = [file for file in node.files if _is_loaded_by_name(file)]
     jobs.libraries = sorted((file.container_path, _soname(file)) for file in libraries)
     jobs.gpus = requirement_check.gpu_groups(gpus)
     jobs.cuda_version = node.driver.cuda or ""
     jobs.needs = {f.container_path: frozenset(f.capabilities) for f in node.files if f.capabilities}
-    jobs.skipped = hook_names.skipped(choices)
+    jobs.skipped = hook_names.skipped(enabled)
     jobs.ldconfig = choices.ldconfig_path
-    if hook_names.is_on(hook_names.LINKS, choices):
+    if hook_names.LINKS in enabled:
         own = {_soname_link(file) for file in libraries}
         jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
     jobs.driver_version = node.driver.version or ""
     has_libcuda = any(_is_libcuda(file) for file in libraries)
-    if has_libcuda and hook_names.is_on(hook_names.CUDA_COMPAT, choices):
+    if has_libcuda and hook_names.CUDA_COMPAT in enabled:
         jobs.cuda_compat = COMPAT_DIRECTORY
     jobs.libcuda = libcuda
-    jobs.driver_params = node.masks_params and hook_names.is_on(hook_names.PARAMS, choices)
-    if hook_names.is_on(hook_names.CHMOD, choices):
+    jobs.driver_params = node.masks_params and hook_names.PARAMS in enabled
+    if hook_names.CHMOD in enabled:
         jobs.chmod = [(_DRI_MODE, DRI_DIRECTORY)]
     jobs.fingerprint = node.fingerprint
     jobs.host_root = choices.host_root

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.devices.driver_nodes import CONTROL_NODES
 from gpuhook.vendors.nvidia.modes.tegra.csv_files import Line
 from gpuhook.vendors.nvidia.modes.tegra.soc import is_integrated
@@ -68,22 +67,13 @@ def chosen(found: Own, ids: tuple[str, ...]) -> Own:
     """Return those GPUs that `ids` name, all without ids; raises GH1511 for an unknown id."""
     if not ids or device_selection.EVERY in ids:
         return found
-    known = {name: gpu.index for gpu, _ in found for name in device_selection.every_name(gpu)}
-    have = ", ".join(f"{gpu.index} ({gpu.uuid or 'no UUID'})" for gpu, _ in found)
-    indices = set()
-    for identifier in ids:
-        index = known.get(identifier.lower(), known.get(device_selection.bus_id(identifier) or "-"))
-        if index is None:
-            raise fault("GH1511", value=identifier, have=have)
-        indices.add(index)
+    gpus = tuple(gpu for gpu, _ in found)
+    indices = {device_selection.device(gpus, one)[0].index for one in ids}
     return [(gpu, nodes) for gpu, nodes in found if gpu.index in indices]
 
 
 def _trouble(gpu: Gpu) -> str:
-    if gpu.lost is not None:
-        return f"it is lost ({gpu.lost})"
-    if gpu.minor is None:
-        return "its minor number is unknown"
-    if device_selection.is_divided(gpu):
-        return "it is in MIG mode; only --mode nvml describes MIG instances"
-    return ""
+    reason = device_selection.gpu_trouble(gpu)
+    if not reason and device_selection.is_divided(gpu):
+        reason = "it is in MIG mode; only --mode nvml describes MIG instances"
+    return reason
