@@ -85,10 +85,9 @@ def node(
     """
     answer = answer or ask_nvml(where)
     gpus = _completed(answer.gpus, where.host)
-    version = answer.driver.version
-    found, trouble = _files(where, version, explicit_libraries=explicit_libraries)
-    if trouble is not None and require_files:
-        raise trouble
+    found, trouble = _files(
+        where, answer.driver, require=require_files, explicit_libraries=explicit_libraries
+    )
     losses = tuple(gpu.loss for gpu in gpus if gpu.loss)
     numbers = driver_nodes.majors(where.host)
     devices = driver_nodes.find(where.dev, numbers, gpus, require=require_nodes)
@@ -106,26 +105,27 @@ def node(
         dev_root=where.dev,
         masks_params=driver_nodes.masks_params(where.host),
         fingerprint=fingerprint(where.host, found.libcuda, answer.mig_state),
-        files_trouble=trouble.message if trouble else "",
+        files_trouble=trouble,
         warnings=answer.warnings + losses + found.warnings + devices.warnings + graphics.warnings,
     )
 
 
 def _files(
-    where: Roots, version: str | None, *, explicit_libraries: bool
-) -> tuple[DriverFileFacts, GpuhookError | None]:
-    """Return the driver's files, or no files and the fault."""
+    where: Roots, driver: Driver, *, require: bool, explicit_libraries: bool
+) -> tuple[DriverFileFacts, str]:
+    """Return the driver's files and "", or, without `require`, no files and the fault's message."""
     from gpuhook.vendors.nvidia.driver import driver_files
 
     try:
-        found = driver_files.find(where, version, explicit_libraries=explicit_libraries)
-        if version is not None and found.version != version:
-            raise fault("GH1207", nvml=version, root=where.driver, tree=found.version)
+        found = driver_files.find(where, driver.version, explicit_libraries=explicit_libraries)
+        if driver.version is not None and found.version != driver.version:
+            raise fault("GH1207", nvml=driver.version, root=where.driver, tree=found.version)
     except GpuhookError as trouble:
-        return driver_files.DriverFileFacts(
-            files=(), links=(), library_dirs=(), libcuda="", version=""
-        ), trouble
-    return found, None
+        if require:
+            raise
+        none = driver_files.DriverFileFacts((), (), (), libcuda="", version="")
+        return none, trouble.message
+    return found, ""
 
 
 def ask_nvml(where: Roots) -> DriverAnswer:
