@@ -77,11 +77,9 @@ def node(
 ) -> Node:
     """Return the inventory of the node: `answer`, by default NVML's, its device nodes and files.
 
-    Without `require_nodes`, missing and wrong device nodes are warnings: enough for reports, not
-    for containers. Without `require_files`, a driver with incomplete files is a node without files
-    and with `files_trouble`. With `create_nodes`, missing capability nodes of MIG instances are
-    made; without, or if that fails, such an instance has a trouble. Raises GH1200 to GH1210, and
-    faults of the driver's files.
+    Without `require_nodes`, missing and wrong device nodes are warnings; without `require_files`,
+    broken files of the driver are a `files_trouble`: enough for reports, not for containers.
+    `create_nodes` makes missing MIG nodes. Raises GH1200 to GH1210, and faults of driver files.
     """
     answer = answer or ask_nvml(where)
     gpus = _completed(answer.gpus, where.host)
