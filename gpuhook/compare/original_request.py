@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from gpuhook.apply.spec import change_record
 from gpuhook.errors import GpuhookError
 from gpuhook.request import parse
-from gpuhook.vendors.nvidia.hot import node_devices, vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.device_names import node_devices
 from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False

@@ -115,9 +115,7 @@ def _query_driver(launch: Launch, places: Places) -> tuple[Node, Topology]:
     # Starting NVML may wake every GPU, so it is started once for all queries.
     with nvml_inventory.opened(library, host_fingerprint.module_version(launch.host_root) or None):
         seen = discover.node(
-            discover.Roots(places.driver, places.dev, launch.host_root),
-            nvml_library_path=library,
-            library_search_paths=search,
+            discover.Roots(places.driver, places.dev, launch.host_root, library, search),
             require_nodes=False,
             require_files=False,
             create_nodes=True,

@@ -117,9 +117,13 @@ def _dump(place: ReadingPlace) -> dict[str, Any]:
     from gpuhook.vendors.nvidia.inventory import discover, dump
 
     node = discover.node(
-        discover.roots(place.driver_root, place.dev_root, place.host_root),
-        nvml_library_path=place.nvml_library,
-        library_search_paths=place.library_search_path,
+        discover.roots(
+            place.driver_root,
+            place.dev_root,
+            place.host_root,
+            nvml_library=place.nvml_library,
+            library_search_paths=place.library_search_path,
+        ),
         require_nodes=False,
         require_files=False,
     )

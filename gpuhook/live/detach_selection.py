@@ -15,7 +15,8 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.request import replicas
 from gpuhook.request.resolve import NOTHING_BUT_FILES, resolve_names
-from gpuhook.vendors.nvidia.hot import node_devices, node_json, vocabulary
+from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+from gpuhook.vendors.nvidia.hot.device_names import node_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ class DescribedNode(NvidiaNode):
         With `is_elsewhere`, its device nodes have the numbers of its facts: the nodes of this
         machine are not read.
         """
-        super().__init__(settings, _no_compiler)
+        super().__init__(settings, no_compiler)
         vendor, _, device_class = self.kind.partition("/")
         self.choices = Choices(vendor=vendor, device_class=device_class)
         found = describe(node, self.choices)
@@ -108,5 +108,6 @@ def _number(spec: Spec, node: Node) -> None:
                 device["type"], device["major"], device["minor"] = "c", one.major, one.minor
 
 
-def _no_compiler(path: str) -> None:
-    raise AssertionError(f"{path}: a description in memory is not compiled")
+def no_compiler(path: str) -> None:
+    """Compile nothing: raises AssertionError."""
+    raise AssertionError(f"{path}: a program that only reads compiles nothing")

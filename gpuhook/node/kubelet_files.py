@@ -90,7 +90,7 @@ def directory(tree: Tree, arguments: Iterable[str] = ()) -> str:
 def sockets(tree: Tree, directory: str) -> list[str]:
     """Return the names of the sockets in the kubelet's directory for device plugins."""
     place = f"{directory}/device-plugins"
-    return [name for name in tree.names(place) if _is_socket(tree, f"{place}/{name}")]
+    return [name for name in tree.names(place) if has_socket(tree, f"{place}/{name}")]
 
 
 def is_gpu_socket(name: str) -> bool:
@@ -98,11 +98,6 @@ def is_gpu_socket(name: str) -> bool:
     name = name.lower()
     is_ours = "nvidia" in name or ("gpu" in name and not any(one in name for one in _OTHERS))
     return name.endswith(".sock") and is_ours
-
-
-def has_socket(tree: Tree, path: str) -> bool:
-    """Return whether there is a socket at `path`."""
-    return _is_socket(tree, path)
 
 
 def has_dra_driver(tree: Tree, directory: str) -> bool:
@@ -217,7 +212,8 @@ def _is_directory(tree: Tree, path: str) -> bool:
     return found is not None and found.is_directory
 
 
-def _is_socket(tree: Tree, path: str) -> bool:
+def has_socket(tree: Tree, path: str) -> bool:
+    """Return whether there is a socket at `path`."""
     found = tree.status(path)
     return found is not None and stat.S_ISSOCK(found.mode)
 

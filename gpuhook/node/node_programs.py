@@ -22,22 +22,11 @@ if TYPE_CHECKING:
     from gpuhook.node.node_tree import Tree
 
 
-# By program: the argument that prints its version.
-_WORDS = {
-    "containerd": "--version",
-    "crio": "--version",
-    "crun": "--version",
-    "dockerd": "--version",
-    "k3s": "--version",
-    "kubelet": "--version",
-    "nvidia-cdi-hook": "--version",
-    "nvidia-container-cli": "--version",
-    "nvidia-container-runtime": "--version",
-    "nvidia-ctk": "--version",
-    "podman": "--version",
-    "runc": "--version",
-    "youki": "--version",
-}
+# Each prints its version for --version.
+_PROGRAMS = (
+    "containerd", "crio", "crun", "dockerd", "k3s", "kubelet", "nvidia-cdi-hook",
+    "nvidia-container-cli", "nvidia-container-runtime", "nvidia-ctk", "podman", "runc", "youki",
+)  # fmt: skip
 _VERSION = re.compile(r"\bv?([0-9]+(?:\.[0-9]+)+(?:[-+~.][0-9A-Za-z.+~-]*[0-9A-Za-z])?)")
 _PROCESS = "containerd"
 _HEAD = 4096  # bytes of a script that show whose it is
@@ -50,13 +39,13 @@ def programs(tree: Tree) -> dict[str, dict[str, str]]:
     could have replaced are not run. Fronts of gpuhook's with NVIDIA's names are left out: their
     versions are not those of NVIDIA's toolkit.
     """
-    found = {name: path for name in _WORDS if (path := where(tree, name))}
+    found = {name: path for name in _PROGRAMS if (path := where(tree, name))}
     found = {name: path for name, path in found.items() if not _is_front(tree, name, path)}
     started: dict[str, ProgramOutput | OSError] = {}
     for name, path in found.items():
         try:
             _require_roots(tree, path)
-            started[name] = ProgramOutput([path, _WORDS[name]], tree.root)
+            started[name] = ProgramOutput([path, "--version"], tree.root)
         except OSError as error:
             started[name] = error
     return {name: _version(path, started[name]) for name, path in found.items()}
@@ -181,6 +170,6 @@ class ProgramOutput:
             self._process.wait(_ENDS_WITHIN)
 
 
-def answer(argv: Sequence[str], root: str = "/", seconds: float = TIMEOUT) -> str:
+def answer(argv: Sequence[str], root: str = "/") -> str:
     """Return the output of a program; raises OSError with its name."""
-    return ProgramOutput(argv, root).output(seconds)
+    return ProgramOutput(argv, root).output()

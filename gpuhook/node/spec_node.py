@@ -12,24 +12,24 @@ from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings, state
 from gpuhook.node import settings_file
-from gpuhook.node.described_node import Heard
+from gpuhook.node.described_node import Heard, no_compiler
 from gpuhook.request import plan
-from gpuhook.vendors.nvidia.hot import host_fingerprint, staleness
+from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 
 class SpecNode(NvidiaNode):
     """This node by its current specs, read once."""
 
     def __init__(self, chosen: Settings) -> None:
-        super().__init__(chosen, _no_compiler)
+        super().__init__(chosen, no_compiler)
         self._is_refreshing = chosen.on_stale == settings.REFRESH
         self._registry: Registry | None = None
         self._awaited: set[str] = set()
@@ -52,14 +52,14 @@ class SpecNode(NvidiaNode):
             return {}
         found: dict[str, str] = {}
         for spec in self.registry().all():
-            for job in staleness.own_jobs(spec):
+            for job in hook_args.own_jobs(spec.edits):
                 changed = host_fingerprint.changes(job)
                 if changed and not host_fingerprint.absence(job.host_root):
                     self._awaited.add(job.fingerprint)
                     found[spec.path] = "; ".join(changed)
         return found
 
-    def require_fresh(self, job: Jobs) -> None:
+    def require_fresh(self, job: hook_args.Jobs) -> None:
         """Raise GH1120 if the job's spec is stale and no create would write it again."""
         if job.fingerprint not in self._awaited:
             super().require_fresh(job)
@@ -80,7 +80,3 @@ def known_capabilities(spec: dict[str, Any], context: PlanContext) -> frozenset[
         return plan.capabilities(spec, context.settings, context.node)
     except GpuhookError:
         return plan.parse_capabilities(None, context.settings, context.node)
-
-
-def _no_compiler(path: str) -> None:
-    raise AssertionError(f"{path}: a program that only reads compiles nothing")

@@ -82,7 +82,7 @@ def test_node_json(here: Here) -> None:
         assert isinstance(node_json.alias("0000:1b:00.0"), (str, type(None)))
         assert all(isinstance(uuid, str) for uuid in node_json.uuids().values())
         assert all(isinstance(size, int) for size in node_json.memory().values())
-        assert all(isinstance(value, str) for value in (node_json.nvml(), node_json.sorts()[0]))
+        assert isinstance(node_json.nvml(), str)
         assert len(node_json.versions_and_kinds()) == 4
         assert all(isinstance(turn, dict) for turn in node_json.turns().values())
         if number % 4 == 0:  # cut short

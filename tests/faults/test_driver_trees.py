@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import elf, ld_cache, ld_cache_entries, ld_cache_format
 from gpuhook.vendors.nvidia.driver import driver_files, libcuda, site_rules
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.inventory.discover import Roots
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, link_patterns
 from tests.faults.generating import generate
 from tests.simulated import elf_maker, elf_maker_32, tegra_node, wsl_node
@@ -147,7 +148,7 @@ def test_links_that_a_site_adds(node: SimulatedNode, tmp_path: Path) -> None:
     paths = ["/opt/long0", "/opt/circle", "/opt/long25", "/opt/pipe"]
     text = "add:\n" + "".join(f"- path: {path}\n" for path in paths)
     (rules / "site.yaml").write_text(text)
-    found = driver_files.find(node.driver_root, files_dir=str(rules))
+    found = driver_files.find(Roots(node.driver_root, files_dir=str(rules)))
     assert f"{root}/opt/long60" in [file.host_path for file in found.files]
     told = " ".join(found.warnings)
     assert "opt/long0 does not exist" in told
@@ -193,7 +194,7 @@ def test_tens_of_thousands_of_files(tmp_path: Path) -> None:
         os.symlink("x", root / f"usr/lib64/f{number}")
     for number in range(8_000):
         os.link(first, root / f"usr/lib64/libsite{number}.so.{V}")
-    found = driver_files.find(str(root), files_dir=str(tmp_path / "none"))
+    found = driver_files.find(Roots(str(root), files_dir=str(tmp_path / "none")))
     assert len(found.files) == 8_002
 
 
@@ -239,7 +240,9 @@ def test_libraries_with_flipped_bits(
     place = "usr/lib64" if is_wide else "usr/lib/i386-linux-gnu"
     victim = data.draw(st.sampled_from(["libcuda", "libnvidia-ml", "libnvidia-encode"]))
     (tmp_path / f"{place}/{victim}.so.{V}").write_bytes(torn)
-    found, code = tried(lambda: driver_files.find(str(tmp_path), files_dir=str(tmp_path / "none")))
+    found, code = tried(
+        lambda: driver_files.find(Roots(str(tmp_path), files_dir=str(tmp_path / "none")))
+    )
     assert code == "GH1234" if found is None else found.version == V
     elf.note(str(tmp_path / f"{place}/{victim}.so.{V}"), b".note", b"CUDA")
 

@@ -65,7 +65,7 @@ def test_a_plain_create_pays_for_no_other_names() -> None:
     own = {"cdi.hot.unknown_device", "apply.spec.spec_undo", "entry.spec_refresh"}
     own |= {"errors.messages", "request.annotation_origin", "request.extra_requests"}
     own |= {"vendors.interface"}
-    late = ("extra_devices", "node_json", "node_devices", "staleness")
+    late = ("extras", "node_json", "device_names")
     own |= {f"vendors.nvidia.hot.{name}" for name in late}
     assert loaded(SYSTEM, "gpuhook.entry.create").isdisjoint(f"gpuhook.{name}" for name in own)
 

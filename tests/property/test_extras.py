@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import policy
-from gpuhook.vendors.nvidia.hot import extra_devices, vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.extras import extra_devices
 
 WORDS = st.sampled_from(["enabled", "all", "none", "0", "3", "1048575", "1048576", ",", " ", "x"])
 VALUES = st.one_of(st.text(max_size=20), st.lists(WORDS, max_size=6).map(",".join))

@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot import short_names
+from gpuhook.vendors.nvidia.hot.device_names import short_names
 
 DIGITS = "0123456789abcdef"
 # Two of the UUIDs begin alike.

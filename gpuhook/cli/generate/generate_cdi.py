@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -34,7 +33,6 @@ from gpuhook.vendors.nvidia.spec.generate_options import (
     DEFAULT_HOOK_PATH,
     Choices,
     Described,
-    ModeRoots,
 )
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
 
@@ -42,10 +40,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-_NODE_OPTIONS = (
-    "inventory", "driver_root", "dev_root", "host_root", "nvml_library", "library_search_path",
-)  # fmt: skip
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
 
 
 @click.command(
@@ -54,14 +49,7 @@ _NODE_OPTIONS = (
     epilog=generate_cdi_options.EXAMPLES,
 )
 @generate_cdi_options.generate_options
-def generate_cdi(
-    output: str | None,
-    fmt: str | None,
-    mode: str,
-    config_search_path: tuple[str, ...],
-    create_device_nodes: bool,
-    **options: Any,
-) -> None:
+def generate_cdi(output: str | None, fmt: str | None, mode: str, **options: Any) -> None:
     """Write a CDI spec for the GPUs and the driver of a node.
 
     The spec describes a GPU in MIG mode by its MIG instances, and not as a whole.
@@ -73,26 +61,30 @@ def generate_cdi(
     variables take precedence.
     """
     output = None if output == "-" else output
-    node_of = {name: options.pop(name) for name in _NODE_OPTIONS}
-    inventory, files_dir = node_of.pop("inventory"), options.pop("files_dir")
-    csv = generate_cdi_options.take_csv_options(options, mode)
-    if inventory is not None:
-        _require_no_live_option(mode, files_dir, create_nodes=create_device_nodes)
-    place = replace(
-        _place(node_of, config_search_path, create_nodes=create_device_nodes, **csv),
+    inventory, files_dir = options["inventory"], options["files_dir"]
+    csv = generate_cdi_options.csv_choices(options, mode)
+    is_here = inventory is None
+    if not is_here:
+        _require_no_live_option(mode, files_dir, create_nodes=options["create_device_nodes"])
+    where = discover.roots(
+        options["driver_root"],
+        options["dev_root"],
+        options["host_root"],
+        nvml_library=options["nvml_library"],
+        library_search_paths=options["library_search_path"],
+        config_search_paths=options["config_search_path"],
         files_dir=files_dir or site_rules.DIRECTORY,
     )
-    is_here = inventory is None
-    meant = mode_table.chosen(mode, place) if is_here else mode_table.NVML
-    choices, notes = _choices(options, meant, place.roots.host, is_here=is_here)
+    meant = mode_table.chosen(mode, where) if is_here else mode_table.NVML
+    choices, notes = _choices(options, csv, meant, is_here=is_here)
     notes += generate_cdi_options.csv_notes(csv, meant)
     if meant == mode_table.MANAGEMENT:
-        _require_whole(choices, no_all=not choices.with_all, creates=create_device_nodes)
+        _require_whole(choices)
     fmt = _format(output, fmt, choices)
     for note in [*notes, *_ignored_options(files_dir, meant, choices)]:
         click.echo(f"note: {note}", err=True)
-    found = _described(inventory, mode, place, choices)
-    _write(found, choices, output, fmt, files_dir=place.files_dir, is_here=is_here)
+    found = _described(inventory, mode, where, choices)
+    _write(found, choices, output, fmt, files_dir=where.files_dir, is_here=is_here)
 
 
 def _require_no_live_option(mode: str, files_dir: str | None, *, create_nodes: bool) -> None:
@@ -115,10 +107,9 @@ def _format(output: str | None, fmt: str | None, choices: Choices) -> str:
     """Return the format of the output; GH1514, and GH1520 for several JSON documents."""
     chosen = spec_writer.format_of(output, fmt)
     if choices.coherent and output is None and chosen == "json":
-        raise toolkit_switches.contradiction(
-            f"--feature-flag {toolkit_switches.COHERENT} and --format json without --output",
-            "that is more than one spec, and JSON is one document",
-        )
+        both = f"--feature-flag {toolkit_switches.COHERENT} and --format json without --output"
+        reason = "that is more than one spec, and JSON is one document"
+        raise fault("GH1520", options=both, reason=reason)
     return chosen
 
 
@@ -157,67 +148,46 @@ def _ignored_options(files_dir: str | None, mode: str, choices: Choices) -> Iter
         yield f"{hook} is ignored: the hook of this spec is {choices.hook_path}"
 
 
-def _place(
-    node_of: dict[str, Any],
-    config_search_path: tuple[str, ...],
-    *,
-    create_nodes: bool,
-    **csv: Any,
-) -> ModeRoots:
-    roots = discover.roots(node_of["driver_root"], node_of["dev_root"], node_of["host_root"])
-    return ModeRoots(
-        roots=roots,
-        nvml_library=node_of["nvml_library"],
-        library_search_paths=node_of["library_search_path"],
-        config_search_paths=config_search_path,
-        create_nodes=create_nodes,
-        **csv,
-    )
-
-
-def _described(inventory: str | None, mode: str, place: ModeRoots, choices: Choices) -> Described:
+def _described(inventory: str | None, mode: str, where: Roots, choices: Choices) -> Described:
     """Return the spec of a dump or of this machine, and print the warnings of the node."""
     if inventory is not None:
         found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
     else:
         with console.progress("asking the driver"):
-            found = mode_table.described(mode, place, choices)
+            found = mode_table.described(mode, where, choices)
         if found.node is not None:
-            node_options.print_warnings(found.node, place.roots.driver, warn_of_losses=False)
+            node_options.print_warnings(found.node, where.driver, warn_of_losses=False)
     return found
 
 
-def _require_whole(choices: Choices, *, no_all: bool, creates: bool) -> None:
+def _require_whole(choices: Choices) -> None:
     """Raise GH1520 for an option that selects devices: mode management has one device."""
     for option, is_given in (
         ("--device-id", bool(choices.device_ids)),
-        ("--no-all-device", no_all),
-        ("--create-device-nodes", creates),
+        ("--no-all-device", not choices.with_all),
+        ("--create-device-nodes", choices.create_nodes),
         (f"--feature-flag {toolkit_switches.COHERENT}", choices.coherent),
     ):
         if is_given:
             both = f"{option} and --mode {mode_table.MANAGEMENT}"
-            raise toolkit_switches.contradiction(
-                both, "its only device, all, has every node of the host"
-            )
+            reason = "its only device, all, has every node of the host"
+            raise fault("GH1520", options=both, reason=reason)
 
 
 def _choices(
-    options: dict[str, Any], mode: str, host_root: str, *, is_here: bool
+    options: dict[str, Any], csv: dict[str, Any], mode: str, *, is_here: bool
 ) -> tuple[Choices, list[str]]:
     """Return the checked choices, and notes on what has no effect.
 
     Raises GH1510, GH1515 and what toolkit_switches.choices raises.
     """
-    vendor, _, device_class = mode_table.KINDS[mode].partition("/")
-    if options["vendor"] is None:
-        options["vendor"] = vendor
-    if options["device_class"] is None:
-        options["device_class"] = device_class
-    for option in ("vendor", "class"):
-        value = options["vendor" if option == "vendor" else "device_class"]
-        if not names.is_kind(f"{value}/x" if option == "vendor" else f"x/{value}"):
-            raise fault("GH1510", option=option, value=value)
+    of_mode = mode_table.KINDS[mode].partition("/")
+    vendor = of_mode[0] if options["vendor"] is None else options["vendor"]
+    device_class = of_mode[2] if options["device_class"] is None else options["device_class"]
+    if not names.is_kind(f"{vendor}/x"):
+        raise fault("GH1510", option="vendor", value=vendor)
+    if not names.is_kind(f"x/{device_class}"):
+        raise fault("GH1510", option="class", value=device_class)
     hook_path = options["hook_path"] or (_installed_hook() if is_here else DEFAULT_HOOK_PATH)
     if not hook_path.startswith("/"):
         raise fault("GH1515", what="--hook-path", path=hook_path)
@@ -226,15 +196,17 @@ def _choices(
         word for word in options["device_id"] if word not in ("none", device_selection.EVERY)
     )
     whole = Choices(
-        vendor=options["vendor"],
-        device_class=options["device_class"],
+        vendor=vendor,
+        device_class=device_class,
         strategies=options["device_name_strategy"],
         device_ids=() if device_selection.EVERY in options["device_id"] else ids,
         with_all=not options["no_all_device"] and "none" not in options["device_id"],
         hooks=options["hooks"],
         hook_path=hook_path,
         capabilities=options["capabilities"] or (_allowed() if is_here else None),
-        host_root=os.path.abspath(host_root),
+        host_root=os.path.abspath(options["host_root"]),
+        create_nodes=options["create_device_nodes"],
+        **csv,
         **switched,
     )
     return whole, notes

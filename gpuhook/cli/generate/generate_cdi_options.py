@@ -18,6 +18,7 @@ from gpuhook.vendors.nvidia.spec.generate_options import (
     DEFAULT_STRATEGIES,
     HOOKS,
 )
+from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,134 +27,175 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _DIRECTORY = click.Path(file_okay=False)
+
+
+def _option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator for an option whose help names its variable."""
+    return click.option(*names, show_envvar=True, **settings)
+
+
+def _list_of(
+    *known: str,
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
+    """Return the callback of a repeatable option whose values may be comma lists of `known` words.
+
+    Without `known`, any word is valid.
+    """
+
+    def callback(
+        ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        words = [word.strip() for value in values for word in value.split(",")]
+        found = tuple(dict.fromkeys(filter(None, words)))
+        if values and not found:
+            raise click.BadParameter("it is empty", ctx, param)
+        for word in found:
+            if known and word not in known:
+                raise click.BadParameter(f"{word!r} is not one of {', '.join(known)}", ctx, param)
+        return found
+
+    return callback
+
+
 _OPTIONS = (
-    click.option(
+    _option(
         "--mode",
+        envvar="GPUHOOK_GENERATE_CDI_MODE",
         type=click.Choice(mode_table.MODES),
         default=mode_table.AUTO,
         show_default=True,
-        envvar="GPUHOOK_GENERATE_CDI_MODE",
-        show_envvar=True,
         help="How to find devices; auto detects the platform.",
     ),
-    click.option(
+    _option(
         "--config-search-path",
         type=_DIRECTORY,
         multiple=True,
-        show_envvar=True,
         help="A directory below the driver root to search for the driver's configuration files "
         "(ICDs), instead of /etc and the data directories; repeatable.",
     ),
-    click.option(
+    _option(
         "--csv-file",
         type=click.Path(dir_okay=False),
         multiple=True,
-        show_envvar=True,
         help="On a Tegra, a file that lists what containers get, instead of the system's "
         "devices.csv, drivers.csv and l4t.csv; repeatable, in the environment separated by colons.",
     ),
-    click.option(
+    _option(
         "--csv-ignore-pattern",
         metavar="PATTERN",
         multiple=True,
-        show_envvar=True,
         help="Leave out the links (`sym`) of these files whose path matches; after **/ the last "
         "part of the path has to match; repeatable.",
     ),
-    click.option(
+    _option(
         "--csv-compat-container-root",
         metavar="DIRECTORY",
-        show_envvar=True,
         help="Where images for this Tegra have newer CUDA libraries. Default: "
         "/usr/local/cuda/compat_orin on Orin, else /usr/local/cuda/compat.",
     ),
-    click.option(
+    _option(
         "--files-dir",
         type=click.Path(exists=True, file_okay=False),
-        show_envvar=True,
         help="A directory with *.yaml files that add driver files or remove some. "
         f"Default: {site_rules.DIRECTORY}, if it exists.",
     ),
-    click.option(
+    _option(
         "--output",
         metavar="FILE",
-        show_envvar=True,
         help="Write FILE (*.yaml or *.json) atomically, and compile it for the runtime wrapper. "
         "Default, and -: standard output.",
     ),
-    click.option(
+    _option(
         "--format",
         "fmt",
-        type=click.Choice(spec_file.FORMATS),
         envvar="GPUHOOK_GENERATE_CDI_FORMAT",
-        show_envvar=True,
+        type=click.Choice(spec_file.FORMATS),
         help="Default: the format that the name of --output ends in, else yaml.",
     ),
-    click.option(
+    _option(
         "--vendor",
-        show_envvar=True,
         help="Vendor of the kind. Default: the vendor of the mode, nvidia.com.",
     ),
-    click.option(
+    _option(
         "--class",
         "device_class",
         envvar="GPUHOOK_GENERATE_CDI_CLASS",
-        show_envvar=True,
         help="Class of the kind. Default: the class of the mode, gpu.",
     ),
-    click.option(
+    _option(
         "--device-name-strategy",
         metavar="|".join(device_selection.STRATEGIES),
         multiple=True,
         default=DEFAULT_STRATEGIES,
-        callback=toolkit_switches.one_of(*device_selection.STRATEGIES),
+        callback=_list_of(*device_selection.STRATEGIES),
         show_default=True,
-        show_envvar=True,
         help="How to name devices: 0, GPU-<uuid>, gpu0, MIG instances 0:1, MIG-<uuid>, mig0:1; "
         "repeatable, or a comma list.",
     ),
-    click.option(
+    _option(
         "--device-id",
         metavar="ID",
         multiple=True,
-        callback=toolkit_switches.words,
-        show_envvar=True,
+        callback=_list_of(),
         help="Describe only this GPU (index, UUID or PCI bus id) or MIG instance (0:1, UUID); "
         "none: all devices, without the device `all`; repeatable, or a comma list.",
     ),
-    click.option(
+    _option(
         "--create-device-nodes",
         is_flag=True,
-        show_envvar=True,
         help="Create the missing nodes of MIG instances below /dev/nvidia-caps.",
     ),
-    click.option(
-        "--no-all-device", is_flag=True, show_envvar=True, help="Leave out the device `all`."
-    ),
-    click.option(
+    _option("--no-all-device", is_flag=True, help="Leave out the device `all`."),
+    _option(
         "--hooks",
         type=click.Choice(HOOKS),
         default="gpuhook",
         show_default=True,
-        show_envvar=True,
         help="none: name no program of the host, for engines and hosts that run no hooks.",
     ),
-    click.option(
+    _option(
         "--hook-path",
         metavar="PATH",
-        show_envvar=True,
         help="The path of gpuhook-hook on the host. Default: the gpuhook-hook of this "
         f"installation, with --inventory {DEFAULT_HOOK_PATH}.",
     ),
-    click.option(
+    _option(
         "--driver-capabilities",
         "capabilities",
+        envvar="GPUHOOK_GENERATE_CDI_DRIVER_CAPABILITIES",
         metavar="LIST",
         callback=parameters.capabilities,
-        envvar="GPUHOOK_GENERATE_CDI_DRIVER_CAPABILITIES",
-        show_envvar=True,
         help="Include only the files and nodes of these capabilities (compute,utility,...). "
         "Default: request.driverCapabilities of the settings, else all.",
+    ),
+    _option(
+        "--feature-flag",
+        metavar="FLAG",
+        multiple=True,
+        callback=_list_of(*toolkit_switches.FLAGS),
+        help=toolkit_switches.FLAGS_HELP,
+    ),
+    _option(
+        "--disable-hook",
+        metavar="NAME",
+        multiple=True,
+        callback=_list_of(*hook_names.NAMES, hook_names.EVERY),
+        help="Leave out a job of the hook, also when gpuhook-runtime does it: "
+        f"{', '.join(hook_names.NAMES)}, or {hook_names.EVERY}; repeatable, or a comma list.",
+    ),
+    _option(
+        "--enable-hook",
+        metavar="NAME",
+        multiple=True,
+        callback=_list_of(*hook_names.NAMES),
+        help="Do this job of the hook, also if --disable-hook names it; chmod (mode 0755 for "
+        "/dev/dri) is only done if it is named here; repeatable, or a comma list.",
+    ),
+    _option(
+        "--ldconfig-path",
+        metavar="PATH",
+        help="Rebuild containers' loader caches with this ldconfig of the host, sandboxed and "
+        "without privileges. Default: gpuhook merges the driver into the image's cache.",
     ),
 )
 EXAMPLES = """
@@ -189,21 +231,20 @@ class GenerateCommand(toolkit_options.ToolkitCommand):
 
 def generate_options(command: F) -> F:
     """Add the options to the click command."""
-    command = toolkit_switches.options(command)
     for option in reversed(_OPTIONS):
         command = option(command)
     return node_options.spec_options(command)
 
 
-def take_csv_options(options: dict[str, Any], mode: str) -> dict[str, Any]:
-    """Take the --csv options out of a command's, and return them as fields of ModeRoots.
+def csv_choices(options: dict[str, Any], mode: str) -> dict[str, Any]:
+    """Return the --csv options of a command as fields of Choices.
 
     Raises a usage error if `mode` is neither auto nor csv.
     """
     found = {
-        "csv_files": options.pop("csv_file"),
-        "csv_ignore_patterns": options.pop("csv_ignore_pattern"),
-        "csv_compat_root": options.pop("csv_compat_container_root") or "",
+        "csv_files": options["csv_file"],
+        "csv_ignore_patterns": options["csv_ignore_pattern"],
+        "csv_compat_root": options["csv_compat_container_root"] or "",
     }
     if any(found.values()) and mode not in ("auto", "csv"):
         raise click.UsageError(f"the options --csv-... have no effect with --mode {mode}")

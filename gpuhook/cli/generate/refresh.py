@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -37,31 +37,6 @@ Examples:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshOutcome:
-    """The result for one spec, and the reason; `error` is why it could not be written."""
-
-    path: str
-    state: str
-    reason: str
-    error: GpuhookError | None = None
-
-    def document(self) -> dict[str, object]:
-        """Return the result as -o json has it."""
-        document: dict[str, object] = {
-            "path": self.path,
-            "state": self.state,
-            "reason": self.reason,
-        }
-        if self.error is not None:
-            document["error"] = {
-                "code": self.error.code,
-                "message": self.error.message,
-                "hint": self.error.hint,
-            }
-        return document
-
-
 @click.command(epilog=_EXAMPLES)
 @parameters.dry_run
 @click.option("--force", "is_forced", is_flag=True, help="Write all specs again, also fresh ones.")
@@ -90,12 +65,10 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
     cases = look()
     if not is_dry and any(case.state in (STALE, FORGOTTEN) for case in cases):
         with _locked():
-            cases = look()  # another process may have written them
-            outcomes = [_outcome(case, root) for case in cases]
-    else:
-        outcomes = [_untouched(case) for case in cases]
-    _show(outcomes, output, is_dry=is_dry)
-    ctx.exit(1 if any(one.state == FAILED for one in outcomes) else 0)
+            # Another process may have written them.
+            cases = [_outcome(case, root) for case in look()]
+    _show(cases, output, is_dry=is_dry)
+    ctx.exit(1 if any(one.state == FAILED for one in cases) else 0)
 
 
 def _compile_settings(path: str) -> None:
@@ -116,17 +89,13 @@ def _locked() -> Iterator[None]:
         yield
 
 
-def _untouched(case: Case) -> RefreshOutcome:
-    return RefreshOutcome(case.path, case.state, case.reason, case.error)
-
-
-def _outcome(case: Case, root: click.Context) -> RefreshOutcome:
-    """Handle one spec; its failure does not affect the others."""
+def _outcome(case: Case, root: click.Context) -> Case:
+    """Handle one spec, and return its case; its failure does not affect the others."""
     try:
         if case.state == FORGOTTEN:
             spec_records.forget(case.path)
         if case.state != STALE:
-            return _untouched(case)
+            return case
         if case.is_new and os.path.lexists(case.path):
             raise fault("GH1529", path=case.path)
         if case.origin is not None and case.reason != "--force":
@@ -136,27 +105,42 @@ def _outcome(case: Case, root: click.Context) -> RefreshOutcome:
         os.makedirs(os.path.dirname(case.path), 0o755, exist_ok=True)
         generate_call.run(case.words, root)
     except (GpuhookError, OSError) as error:
-        return RefreshOutcome(case.path, FAILED, case.reason, worded(error))
-    return RefreshOutcome(case.path, WRITTEN, case.reason)
+        return replace(case, state=FAILED, error=worded(error))
+    return replace(case, state=WRITTEN)
 
 
-def _show(outcomes: list[RefreshOutcome], output: str, *, is_dry: bool) -> None:
+def _document(case: Case) -> dict[str, object]:
+    document: dict[str, object] = {
+        "path": case.path,
+        "state": case.state,
+        "reason": case.reason,
+    }
+    if case.error is not None:
+        document["error"] = {
+            "code": case.error.code,
+            "message": case.error.message,
+            "hint": case.error.hint,
+        }
+    return document
+
+
+def _show(cases: list[Case], output: str, *, is_dry: bool) -> None:
     if output != "text":
         document: dict[str, object] = {
             "schema": SCHEMA,
             "dryRun": is_dry,
-            "specs": [one.document() for one in outcomes],
+            "specs": [_document(one) for one in cases],
         }
-        if not outcomes:
+        if not cases:
             document["reason"] = _nothing()
         console.document(document, output)
         return
-    for one in outcomes:
+    for one in cases:
         click.echo(f"{one.path}: {one.state}: {one.reason}")
         if one.error is not None:
             click.echo(f"Error {one.error.code}: {one.error.message}", err=True)
             click.echo(f"hint: {one.error.hint}", err=True)
-    if not outcomes:
+    if not cases:
         click.echo(f"nothing to do: {_nothing()}")
 
 

@@ -132,9 +132,8 @@ def _is_own(spec: Compiled) -> bool:
 
 def _unrecorded(spec: Compiled, *, is_forced: bool) -> Case:
     """Return the case of a spec of generate-cdi without a record."""
-    hooks = spec.edits.get("hooks") or ()
     try:
-        ours = [hook_args.of_hook(hook) for hook in hooks if hook_args.is_ours(hook)]
+        ours = hook_args.own_jobs(spec.edits)
     except GpuhookError as error:
         return Case(spec.path, FAILED, "its hook is not understood", error=error)
     recorded = [job for job in ours if job.fingerprint]

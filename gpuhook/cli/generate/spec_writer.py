@@ -10,7 +10,6 @@ from gpuhook.cdi.hot import compiled_spec
 from gpuhook.errors import fault
 from gpuhook.host import console
 from gpuhook.host.hot import settings
-from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.hot import host_fingerprint, node_json
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import dump_file
@@ -19,6 +18,7 @@ from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, spec_rec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 _SHOWN = 24  # device names: eight GPUs by index and UUID, and `all`
@@ -46,9 +46,9 @@ def write(
     fmt: str,
     found: Described,
     choices: Choices,
-    words: list[str] | None = None,
+    words: list[str] | None,
     *,
-    files_dir: str = site_rules.DIRECTORY,
+    files_dir: str,
 ) -> None:
     """Write the spec to `path` atomically, and its compiled form; raises as spec_file.write().
 
@@ -66,13 +66,12 @@ def write(
     if words is None:
         return
     if found.node is not None:
-        _remember(found, choices, path)
+        _write_node_json(found.node, device_selection.aliases(found.gpus, choices.strategies), path)
     _note(found, choices, path, words, files_dir)
 
 
 def _note(found: Described, choices: Choices, path: str, words: list[str], files_dir: str) -> None:
-    hooks = (found.spec.get("containerEdits") or {}).get("hooks") or []
-    ours = [hook_args.of_hook(hook) for hook in hooks if hook_args.is_ours(hook)]
+    ours = hook_args.own_jobs(found.spec.get("containerEdits") or {})
     node = found.node
     libcuda = driver_edits.libcuda_of(node) if node else ""
     if ours:
@@ -119,13 +118,9 @@ def _prepare(path: str, described: Spec) -> None:
             compiled_spec.store(other_path, os.stat(other_path), described)
 
 
-def _remember(found: Described, choices: Choices, path: str) -> None:
-    if found.node is None:
-        return
+def _write_node_json(node: Node, aliases: dict[str, str], path: str) -> None:
     try:
-        dump_file.write_node_json(
-            found.node, device_selection.aliases(found.gpus, choices.strategies), path
-        )
+        dump_file.write_node_json(node, aliases, path)
     except OSError as error:
         reason = error.strerror or error
         console.warn(f"{node_json.path()} was not written: {reason}")

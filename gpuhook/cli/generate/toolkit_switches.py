@@ -1,21 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of generate-cdi that turn parts of a spec on and off, with the toolkit's names."""
+"""The options of generate-cdi that turn parts of a spec on and off, with the toolkit's names."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, TypeVar
-
-import click
+from typing import Any
 
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.warm import hook_names
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-F = TypeVar("F", bound="Callable[..., Any]")
 
 EXPLICIT_LIBRARIES = "enable-explicit-driver-libraries"
 COHERENT = "enable-coherent-annotations"
@@ -24,6 +16,12 @@ NO_IPC = "disable-ipc-discoverer"
 ONE_CSV_DEVICE = "disable-multiple-csv-devices"
 _NVSANDBOXUTILS = ("disable-nvsandboxutils", "disable-nvsandbox-utils")
 FLAGS = (EXPLICIT_LIBRARIES, COHERENT, NO_GIDS, NO_IPC, ONE_CSV_DEVICE, *_NVSANDBOXUTILS)
+FLAGS_HELP = (
+    f"{EXPLICIT_LIBRARIES}: add the vendor-neutral libraries that ship with the driver; "
+    f"{COHERENT}: mark each GPU as coherent or not, in annotations and in the files "
+    f"NAME.coherent and NAME.noncoherent next to --output; {NO_GIDS}; {NO_IPC}: no sockets of the "
+    f"driver's daemons; {ONE_CSV_DEVICE}; repeatable, or a comma list."
+)
 # The modes in which a flag has an effect; other flags have one in all modes.
 _EFFECTIVE = {
     EXPLICIT_LIBRARIES: ("nvml", "proc", "management"),
@@ -34,96 +32,24 @@ _EFFECTIVE = {
 _HOST_MARK = "@"  # the toolkit's mark of a host path
 
 
-def words(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of a repeatable option whose values may be comma lists."""
-    found = (word.strip() for value in values for word in value.split(","))
-    kept = tuple(dict.fromkeys(word for word in found if word))
-    if values and not kept:
-        raise click.BadParameter("it is empty", ctx, param)
-    return kept
-
-
-def one_of(
-    *known: str,
-) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
-    """Return the callback of a repeatable option whose words must be among `known`."""
-
-    def callback(
-        ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-    ) -> tuple[str, ...]:
-        found = words(ctx, param, values)
-        for word in found:
-            if word not in known:
-                raise click.BadParameter(f"{word!r} is not one of {', '.join(known)}", ctx, param)
-        return found
-
-    return callback
-
-
-_OPTIONS = (
-    click.option(
-        "--feature-flag",
-        metavar="FLAG",
-        multiple=True,
-        callback=one_of(*FLAGS),
-        show_envvar=True,
-        help=f"{EXPLICIT_LIBRARIES}: add the vendor-neutral libraries that ship with the driver; "
-        f"{COHERENT}: mark each GPU as coherent or not, in annotations and in the files "
-        f"NAME.coherent and NAME.noncoherent next to --output; {NO_GIDS}; {NO_IPC}: no sockets of "
-        f"the driver's daemons; {ONE_CSV_DEVICE}; repeatable, or a comma list.",
-    ),
-    click.option(
-        "--disable-hook",
-        metavar="NAME",
-        multiple=True,
-        callback=one_of(*hook_names.NAMES, hook_names.EVERY),
-        show_envvar=True,
-        help="Leave out a job of the hook, also when gpuhook-runtime does it: "
-        f"{', '.join(hook_names.NAMES)}, or {hook_names.EVERY}; repeatable, or a comma list.",
-    ),
-    click.option(
-        "--enable-hook",
-        metavar="NAME",
-        multiple=True,
-        callback=one_of(*hook_names.NAMES),
-        show_envvar=True,
-        help="Do this job of the hook, also if --disable-hook names it; chmod (mode 0755 for "
-        "/dev/dri) is only done if it is named here; repeatable, or a comma list.",
-    ),
-    click.option(
-        "--ldconfig-path",
-        metavar="PATH",
-        show_envvar=True,
-        help="Rebuild containers' loader caches with this ldconfig of the host, sandboxed and "
-        "without privileges. Default: gpuhook merges the driver into the image's cache.",
-    ),
-)
-
-
-def options(command: F) -> F:
-    """Add the options to a click command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (fields of Choices for the options, notes on options without effect).
 
-    Removes the options from `given`. Raises GH1515, GH1517 and GH1520.
+    Raises GH1515, GH1517 and GH1520.
     """
-    flags: tuple[str, ...] = given.pop("feature_flag")
-    disabled: tuple[str, ...] = given.pop("disable_hook")
-    enabled: tuple[str, ...] = given.pop("enable_hook")
-    ldconfig = _ldconfig(given.pop("ldconfig_path"), is_here=is_here)
+    flags: tuple[str, ...] = given["feature_flag"]
+    disabled: tuple[str, ...] = given["disable_hook"]
+    enabled: tuple[str, ...] = given["enable_hook"]
+    ldconfig = _ldconfig(given["ldconfig_path"], is_here=is_here)
     off = hook_names.chosen(disabled, enabled)
     if given["hooks"] == "none" and (disabled or enabled or ldconfig):
         option = "--disable-hook" if disabled else "--enable-hook"
         option = option if disabled or enabled else "--ldconfig-path"
-        raise contradiction(f"{option} and --hooks none", "the spec has no hook then")
+        both = f"{option} and --hooks none"
+        raise fault("GH1520", options=both, reason="the spec has no hook then")
     if ldconfig and hook_names.LOADER in off:
-        what = f"--ldconfig-path and --disable-hook {hook_names.LOADER}"
-        raise contradiction(what, "that hook runs ldconfig")
+        both = f"--ldconfig-path and --disable-hook {hook_names.LOADER}"
+        raise fault("GH1520", options=both, reason="that hook runs ldconfig")
     notes = []
     if any(flag in _NVSANDBOXUTILS for flag in flags):
         notes.append(f"{_NVSANDBOXUTILS[0]}: gpuhook never loads that library")
@@ -142,11 +68,6 @@ def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[st
         "enabled_hooks": frozenset(enabled),
         "ldconfig_path": ldconfig,
     }, notes
-
-
-def contradiction(options: str, reason: str) -> Exception:
-    """Return the fault of options that contradict each other."""
-    return fault("GH1520", options=options, reason=reason)
 
 
 def _ldconfig(path: str | None, *, is_here: bool) -> str:

@@ -15,7 +15,14 @@ from gpuhook.host import console
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.system import device_links, device_nodes, kernel_modules
 from gpuhook.vendors.nvidia.system.expected_nodes import KernelFacts
-from gpuhook.vendors.nvidia.system.system_root import CHANGES, REFUSE, SKIP, Step, SystemRoot
+from gpuhook.vendors.nvidia.system.system_root import (
+    CHANGES,
+    REFUSE,
+    SKIP,
+    Step,
+    SystemRoot,
+    carry_out,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,8 +187,7 @@ class _Run:
 
     def load(self, modules: tuple[str, ...]) -> None:
         """Load kernel modules."""
-        run = kernel_modules.steps if self._is_dry else kernel_modules.load
-        self._steps += run(self._roots.host, self._roots.driver, modules)
+        self._do(kernel_modules.steps(self._roots.host, self._roots.driver, modules))
 
     def make_nodes(self, *, is_control: bool, is_replaced: bool) -> None:
         """Create device nodes."""
@@ -190,8 +196,7 @@ class _Run:
         if not is_control:
             expected += [*kernel.gpus(), *kernel.capabilities()]
         self._nodes = expected
-        run = device_nodes.steps if self._is_dry else device_nodes.make
-        self._steps += run(self._place, expected, is_replaced=is_replaced)
+        self._do(device_nodes.steps(self._place, expected, is_replaced=is_replaced))
 
     def link(self, directory: str, *, is_all: bool, is_replaced: bool) -> None:
         """Create links to device nodes."""
@@ -200,8 +205,12 @@ class _Run:
             kernel = KernelFacts(self._roots.host)
             expected = [*kernel.control(), *kernel.gpus(), *kernel.possible_capabilities()]
             found += device_links.possible(expected)
-        run = device_links.steps if self._is_dry else device_links.make
-        self._steps += run(self._place, found, directory, is_replaced=is_replaced)
+        self._do(device_links.steps(self._place, found, directory, is_replaced=is_replaced))
+
+    def _do(self, steps: list[Step]) -> None:
+        if not self._is_dry:
+            carry_out(steps)
+        self._steps += steps
 
     def report(self) -> None:
         """Print the steps; exit with status 1 if one of them is refused."""

@@ -218,9 +218,13 @@ def load_node(
 
         ask = partial(
             discover.node,
-            discover.roots(driver_root, dev_root, host_root),
-            nvml_library_path=nvml_library,
-            library_search_paths=library_search_path,
+            discover.roots(
+                driver_root,
+                dev_root,
+                host_root,
+                nvml_library=nvml_library,
+                library_search_paths=library_search_path,
+            ),
             require_nodes=require_nodes,
         )
         with console.progress("asking the driver"):

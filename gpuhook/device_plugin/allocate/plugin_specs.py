@@ -17,7 +17,7 @@ from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, HOOKS, Choices

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.node.node_tree import Status
 
 _MODE = 0o666
-CONTROL, UVM, UVM_TOOLS, MODESET = (
-    driver_nodes.CONTROL_NODES[0],
-    *driver_nodes.CONTROL_NODES[2:],
-    (driver_nodes.CONTROL_NODES[1]),
-)
+CONTROL, MODESET, UVM, UVM_TOOLS = driver_nodes.CONTROL_NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +36,8 @@ class RequiredNode:
 
 def control_nodes() -> dict[str, RequiredNode]:
     """Return the control nodes, by path."""
-    found = (
-        RequiredNode(CONTROL, driver_nodes.FRONTEND, 255),
-        RequiredNode(UVM, driver_nodes.UVM, 0),
-        RequiredNode(UVM_TOOLS, driver_nodes.UVM, 1),
-        RequiredNode(MODESET, driver_nodes.MODESET, 254),
-    )
-    return {one.path: one for one in found}
+    paths = (CONTROL, UVM, UVM_TOOLS, MODESET)
+    return {path: RequiredNode(path, *driver_nodes.CONTROL_NODES[path]) for path in paths}
 
 
 def gpu_nodes(node: ExaminedNode) -> list[RequiredNode]:

@@ -92,7 +92,7 @@ def majors(node: ExaminedNode) -> dict[str, int]:
 
 
 def _majors(node: ExaminedNode) -> dict[str, int]:
-    return driver_nodes.parse_majors((node_tree.text(node.tree, DEVICES) or "").splitlines())
+    return mig_capabilities.parse_majors(node_tree.text(node.tree, DEVICES) or "")
 
 
 def params(node: ExaminedNode) -> dict[str, str]:

@@ -153,8 +153,10 @@ def test_what_makes_a_spec_stale(change: Callable[[Here], object], told: str, he
     assert here.states() == {"nvidia.yaml": "unchanged"}
 
 
-@pytest.mark.parametrize("place", ["option", "settings"])
-def test_the_rules_of_the_site_were_changed(place: str, here: Here) -> None:
+@pytest.mark.parametrize(
+    ("place", "name"), [("option", "site.yaml"), ("settings", "site.yaml"), ("option", "site.yml")]
+)
+def test_the_rules_of_the_site_were_changed(place: str, name: str, here: Here) -> None:
     """Wherever the directory was named."""
     rules = here.config.parent / "files.d"
     rules.mkdir()
@@ -164,7 +166,7 @@ def test_the_rules_of_the_site_were_changed(place: str, here: Here) -> None:
     here.generate(*(["--files-dir", str(rules)] if place == "option" else []))
     assert "nvidia-debugdump" in here.spec.read_text()
     assert here.states() == {"nvidia.yaml": "unchanged"}
-    (rules / "site.yaml").write_text("drop: ['*/nvidia-debugdump']\n")
+    (rules / name).write_text("drop: ['*/nvidia-debugdump']\n")
     (one,) = here.refresh()
     assert one["reason"].endswith(f"a file of {rules} was changed")
     assert "nvidia-debugdump" not in here.spec.read_text()

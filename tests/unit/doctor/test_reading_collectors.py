@@ -88,7 +88,7 @@ def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     """Nor does a child that has its output open."""
     path = program(tmp_path / "slow", "sleep 600 & sleep 600")
     with pytest.raises(OSError, match="did not answer within"):
-        node_programs.answer([path], seconds=0.2)
+        node_programs.ProgramOutput([path]).output(0.2)
 
 
 def test_programs_tell_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import pytest
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import mount_requests, parse, policy
-from gpuhook.vendors.nvidia.hot import extra_devices, vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.extras import extra_devices
 
 SWITCHES = {
     "NVIDIA_GDS": "nvidia.com/gds=all",

@@ -17,14 +17,17 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.hot import mig_capabilities
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu
 
-CONTROL_NODES = (
-    "/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
-)  # fmt: skip
-# Control nodes and the names of their majors in /proc/devices. Drivers before 545 call the first
-# "nvidia-frontend". Source: nvidia-modprobe-utils.
+# Names of majors in /proc/devices; drivers before 545 have "nvidia-frontend". Source of names and
+# minors: nvidia-modprobe-utils.
 FRONTEND = ("nvidia", "nvidia-frontend", "nvidiactl")
 UVM = ("nvidia-uvm",)
-MODESET = ("nvidia-modeset", *FRONTEND)
+# Each control node: the names of its major, and its minor.
+CONTROL_NODES = {
+    "/dev/nvidiactl": (FRONTEND, 255),
+    "/dev/nvidia-modeset": (("nvidia-modeset", *FRONTEND), 254),
+    "/dev/nvidia-uvm": (UVM, 0),
+    "/dev/nvidia-uvm-tools": (UVM, 1),
+}
 _ODD = "{name!a} in /proc/driver/nvidia/gpus is not a PCI bus id; left out"
 _TWINS = (
     "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another GPU: the "
@@ -33,9 +36,15 @@ _TWINS = (
 _GPUS = "proc/driver/nvidia/gpus"
 _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,80}")
-_MAX_MAJOR, _MAX_MINOR = (1 << 12) - 1, (1 << 20) - 1  # linux/kdev_t.h
 _MAX_NUMA = (1 << 10) - 1  # linux/numa.h
 _MAKE = "`gpuhook system create-device-nodes --load-kernel-modules`"
+# The warning about each missing control node; None: it is required.
+_ABSENT = {
+    "/dev/nvidiactl": None,
+    "/dev/nvidia-uvm": f"CUDA will not start; run {_MAKE}",
+    "/dev/nvidia-uvm-tools": f"run {_MAKE}",
+    "/dev/nvidia-modeset": "",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +57,7 @@ class NodesFound:
 
 def majors(host_root: str) -> dict[str, int]:
     """Return name -> major of NVIDIA's character devices in <host_root>/proc/devices."""
-    return parse_majors(_lines(os.path.join(host_root, "proc/devices")))
-
-
-def parse_majors(lines: list[str]) -> dict[str, int]:
-    """Return name -> major of NVIDIA's character devices in the lines of /proc/devices."""
-    numbers: dict[str, int] = {}
-    for line in lines:
-        if line.startswith("Block devices"):
-            break
-        number, _, name = line.strip().partition(" ")
-        major = _number(number, _MAX_MAJOR)
-        if name.startswith("nvidia") and major is not None:
-            numbers[name] = major
-    return numbers
-
-
-def _number(text: str, most: int) -> int | None:
-    """Return the number in `text`, None if it is not one or above `most`."""
-    is_short = text.isascii() and text.isdigit() and len(text) <= len(str(most))
-    return int(text) if is_short and int(text) <= most else None
+    return mig_capabilities.parse_majors(mig_capabilities.proc_text(host_root, "/proc/devices"))
 
 
 def find(
@@ -79,10 +69,8 @@ def find(
     does a wrong /dev/nvidia-uvm. A missing optional node is a warning.
     """
     search = _Search(dev_root, numbers, require=require)
-    search.add("/dev/nvidiactl", FRONTEND)
-    search.add("/dev/nvidia-uvm", UVM, absent=f"CUDA will not start; run {_MAKE}")
-    search.add("/dev/nvidia-uvm-tools", UVM, absent=f"run {_MAKE}")
-    search.add("/dev/nvidia-modeset", MODESET, absent="")
+    for path, absent in _ABSENT.items():
+        search.add(path, CONTROL_NODES[path][0], absent=absent)
     for gpu in gpus:
         if gpu.lost is not None:
             continue
@@ -229,7 +217,7 @@ def parse_gpu(name: str, lines: list[str]) -> ProcGpu:
     minor, uuid = facts.get("Device Minor", ""), facts.get("GPU UUID", "")
     return ProcGpu(
         pci_bus_id=f"{domain:0>8}:{rest}".upper(),
-        minor=_number(minor, _MAX_MINOR),
+        minor=mig_capabilities.parse_number(minor, mig_capabilities.MAX_MINOR),
         uuid=uuid if _UUID.fullmatch(uuid) else None,
         model=facts.get("Model") or None,
         is_excluded=facts.get("GPU Excluded", "").lower() == "yes",
@@ -253,7 +241,7 @@ def numa_node(host_root: str, pci_bus_id: str | None) -> int | None:
         return None
     lines = _lines(os.path.join(pci_directory(host_root, pci_bus_id), "numa_node"))
     number = lines[0].strip() if lines else ""
-    return _number(number, _MAX_NUMA)  # "-1": the platform has no NUMA nodes
+    return mig_capabilities.parse_number(number, _MAX_NUMA)  # "-1": the platform has no NUMA nodes
 
 
 def masks_params(host_root: str) -> bool:

@@ -79,9 +79,7 @@ class _Search:
         self._dev_root = dev_root
         self._major = major
         self._create = create
-        self._minors = mig_capabilities.parse_minors(
-            mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
-        )
+        self._minors = mig_capabilities.minors(host_root)
         self._names: dict[int, list[str]] = {}
         for name, minor in self._minors.items():
             self._names.setdefault(minor, []).append(name)
@@ -93,7 +91,12 @@ class _Search:
             return instance  # its GPU has no device node
         first = mig_capabilities.name(gpu.minor, instance.gpu_instance)
         second = mig_capabilities.name(gpu.minor, instance.gpu_instance, instance.compute_instance)
-        known = [self._capability(name) for name in (first, second)]
+        known = [
+            mig_capabilities.capability(
+                self._host_root, mig_capabilities.file(name), self._minors.get(name)
+            )
+            for name in (first, second)
+        ]
         instance = replace(
             instance,
             gpu_instance_minor=None if known[0] is None else known[0].minor,
@@ -108,11 +111,6 @@ class _Search:
                 troubles.append(str(trouble))
         return replace(instance, trouble="; ".join(troubles)) if troubles else instance
 
-    def _capability(self, name: str) -> Capability | None:
-        """Return the capability of that name: the minor from mig-minors, the mode from its file."""
-        text = mig_capabilities.proc_text(self._host_root, mig_capabilities.file(name))
-        return mig_capabilities.capability(self._minors.get(name), text)
-
     def _require_own(self, name: str) -> None:
         """Raise _TroubleError if the minor of a capability may open another one."""
         minor = self._minors.get(name)
@@ -122,11 +120,9 @@ class _Search:
         other = next((one for one in self._names[minor] if one != name), "")
         if other:
             raise _TroubleError(_SHARED.format(other=other, **facts))
-        own = mig_capabilities.parse_file(
-            mig_capabilities.proc_text(self._host_root, mig_capabilities.file(name))
-        )
+        file = mig_capabilities.file(name)
+        own = mig_capabilities.capability(self._host_root, file, None)
         if own is not None and own.minor != minor:
-            file = mig_capabilities.file(name)
             raise _TroubleError(_CONTRADICTED.format(own=own.minor, file=file, **facts))
 
     def _have(self, name: str, capability: Capability | None) -> None:

@@ -11,6 +11,7 @@ necessary.
 from __future__ import annotations
 
 import os
+from glob import escape, glob
 
 from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint
 
@@ -23,21 +24,12 @@ def signature(host_root: str, libcuda: str) -> tuple[str, ...]:
     `libcuda` is the host path of the driver's libcuda file, "" if there is none.
     """
     driver = os.path.join(host_root, _DRIVER)
+    instances = glob(os.path.join(escape(driver), "capabilities/*/mig/gi*"))
     return (
         fingerprint(host_root, libcuda),
         *_entries(os.path.join(driver, "gpus")),
-        *_instances(os.path.join(driver, "capabilities")),
+        *(one for path in sorted(instances) for one in _entries(path)),
     )
-
-
-def _instances(directory: str) -> list[str]:
-    found = []
-    for gpu in _names(directory):
-        mig = os.path.join(directory, gpu, "mig")
-        for gi in _names(mig):
-            if gi.startswith("gi"):
-                found += _entries(os.path.join(mig, gi))
-    return found
 
 
 def _entries(directory: str) -> list[str]:
@@ -51,10 +43,3 @@ def _entries(directory: str) -> list[str]:
 def _identity(entry: os.DirEntry[str]) -> str:
     found = entry.stat(follow_symlinks=False)
     return f"{entry.path}#{found.st_ino}-{found.st_mtime_ns}"
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 
 from gpuhook.vendors.nvidia.devices import driver_nodes
-from gpuhook.vendors.nvidia.driver import cuda_versions
 from gpuhook.vendors.nvidia.hot import mig_capabilities
 from gpuhook.vendors.nvidia.hot.host_fingerprint import mig_state, module_version
 from gpuhook.vendors.nvidia.inventory import discover
@@ -29,6 +28,39 @@ _NO_UUID = "MIG-unknown"
 _NO_GPU_UUID = "the UUID of its GPU is unknown"
 _EXCLUDED = "GPU {bus} is left out of the spec: the driver excludes it (NVreg_ExcludedGpus)"
 
+# The CUDA version of each driver branch. Source: CUDA Toolkit Release Notes, "CUDA Toolkit and
+# Corresponding Driver Versions": a toolkit is released together with a driver, whose branch has a
+# libcuda of that version. A branch without a toolkit (565), or a newer one, has no entry.
+_CUDA_VERSIONS = {
+    384: "9.0",
+    387: "9.1",
+    390: "9.1",
+    396: "9.2",
+    410: "10.0",
+    418: "10.1",
+    440: "10.2",
+    450: "11.0",
+    455: "11.1",
+    460: "11.2",
+    465: "11.3",
+    470: "11.4",
+    495: "11.5",
+    510: "11.6",
+    515: "11.7",
+    520: "11.8",
+    525: "12.0",
+    530: "12.1",
+    535: "12.2",
+    545: "12.3",
+    550: "12.4",
+    555: "12.5",
+    560: "12.6",
+    570: "12.8",
+    575: "12.9",
+    580: "13.0",
+    590: "13.1",
+}
+
 
 def read_proc(where: Roots) -> discover.DriverAnswer:
     """Return the driver and the GPUs of the node at `where`; unknown facts are None.
@@ -38,13 +70,11 @@ def read_proc(where: Roots) -> discover.DriverAnswer:
     version = module_version(where.host) or None
     # Before the GPUs: a change meanwhile makes the spec stale, not wrong.
     state = mig_state(where.host)
-    known = sorted(driver_nodes.proc_gpus(where.host), key=_bus_order)
+    known = sorted(driver_nodes.proc_gpus(where.host), key=lambda one: one.pci_bus_id)
     listed = [one for one in known if not one.is_excluded]
     gpus = tuple(_gpu(where.host, index, one) for index, one in enumerate(listed))
     return discover.DriverAnswer(
-        driver=Driver(
-            version=version, module_version=version, cuda=cuda_versions.of_driver(version)
-        ),
+        driver=Driver(version=version, module_version=version, cuda=cuda_version(version)),
         gpus=gpus,
         mig_state=state,
         warnings=(*driver_nodes.doubts(where.host), *_warnings(known, gpus)),
@@ -56,15 +86,6 @@ def _warnings(known: list[ProcGpu], gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
     if any(gpu.instances for gpu in gpus):
         found.append(_BY_INDEX)
     return tuple(found)
-
-
-def _bus_order(gpu: ProcGpu) -> tuple[int, ...]:
-    """Return domain, bus, device and function as numbers; (-1,) for a malformed bus id."""
-    parts = gpu.pci_bus_id.replace(".", ":").split(":")
-    try:
-        return tuple(int(part, 16) for part in parts)
-    except ValueError:
-        return (-1,)
 
 
 def _gpu(host_root: str, index: int, known: ProcGpu) -> Gpu:
@@ -117,3 +138,9 @@ def _numbers(directory: str, prefix: str) -> list[int]:
         return []
     rests = (name[len(prefix) :] for name in names if name.startswith(prefix))
     return sorted(int(rest) for rest in rests if rest.isascii() and rest.isdigit())
+
+
+def cuda_version(version: str | None) -> str | None:
+    """Return the CUDA version of the driver `version` ("580.95.05"), None if unknown."""
+    branch = (version or "").partition(".")[0]
+    return _CUDA_VERSIONS.get(int(branch)) if branch.isascii() and branch.isdigit() else None

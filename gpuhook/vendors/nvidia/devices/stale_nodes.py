@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 
 from gpuhook.vendors.nvidia.devices import driver_nodes
-from gpuhook.vendors.nvidia.hot import mig_capabilities
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_GPU, _CAPABILITY = "/dev/nvidia", "/dev/nvidia-caps/nvidia-cap"
 
 
 def of_paths(paths: Iterable[str], host_root: str) -> list[str]:
@@ -28,12 +26,12 @@ def of_paths(paths: Iterable[str], host_root: str) -> list[str]:
     minors = {gpu.minor for gpu in gpus}
     has_gpus = os.path.isdir(os.path.join(host_root, "proc/driver/nvidia/gpus"))
     is_complete = has_gpus and None not in minors
-    known = {f"{_GPU}{minor}" for minor in minors}
+    known = {f"/dev/nvidia{minor}" for minor in minors}
     instances = _instances(host_root)
     found = []
     for path in paths:
-        is_gpu = path[len(_GPU) :].isdigit() and path.startswith(_GPU)
-        if (is_gpu and is_complete and path not in known) or instances.get(path) is False:
+        is_gone = vocabulary.is_whole_gpu(path) and is_complete and path not in known
+        if is_gone or instances.get(path) is False:
             found.append(path)
     return found
 
@@ -43,12 +41,9 @@ def _instances(host_root: str) -> dict[str, bool]:
 
     mig-minors lists all possible ones; the directories of capabilities are the existing ones.
     """
-    root = host_root.rstrip("/")
-    minors = mig_capabilities.parse_minors(
-        mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
-    )
-    return {
-        f"{_CAPABILITY}{minor}": os.path.isdir(os.path.dirname(root + mig_capabilities.file(name)))
-        for name, minor in minors.items()
-        if "/gi" in name
-    }
+    found = {}
+    for name, minor in mig_capabilities.minors(host_root).items():
+        if "/gi" in name:
+            directory = os.path.dirname(host_root.rstrip("/") + mig_capabilities.file(name))
+            found[vocabulary.capability_node(minor)] = os.path.isdir(directory)
+    return found

@@ -7,7 +7,7 @@ import os
 import posixpath
 import stat
 
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
 
 TYPE_CHECKING = False

@@ -15,12 +15,11 @@ from gpuhook.vendors.nvidia.driver import (
     site_files,
     site_rules,
 )
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
     from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Link
 
 
@@ -37,39 +36,31 @@ class DriverFileFacts:
 
 
 def find(
-    driver_root: str,
-    version: str | None = None,
-    *,
-    library_search_paths: Sequence[str] = (),
-    config_search_paths: Sequence[str] = (),
-    host_root: str = "/",
-    with_explicit_libraries: bool = False,
-    files_dir: str = site_rules.DIRECTORY,
+    where: Roots, version: str | None = None, *, explicit_libraries: bool = False
 ) -> DriverFileFacts:
-    """Return the files of the driver below `driver_root`, links followed inside that root.
+    """Return the files of the driver below its root, links followed inside that root.
 
-    Without `version` it is the only driver there, or the one that libcuda.so.1 points to. Search
-    paths are directories inside the root, searched first. The site's rules in `files_dir` add and
-    drop files. A single broken file is a warning; faults are GH1230 to GH1235 (no driver, two
-    versions, another version, broken libcuda), GH1515 (a relative path), and GH1243 to GH1245
-    (broken rules).
+    Without `version` it is the only driver there, or the one that libcuda.so.1 points to.
+    The site's rules add and drop files. A single broken file is a warning; faults are GH1230 to
+    GH1235 (no driver, two versions, another version, broken libcuda), GH1515 (a relative path), and
+    GH1243 to GH1245 (broken rules).
     """
-    if not os.path.isdir(driver_root):
-        raise fault("GH1235", root=driver_root)
-    root = DriverRoot(os.path.abspath(driver_root))
-    rules = site_rules.read(files_dir)
-    located = libcuda.locate(root, version, library_search_paths)
+    if not os.path.isdir(where.driver):
+        raise fault("GH1235", root=where.driver)
+    root = DriverRoot(os.path.abspath(where.driver))
+    rules = site_rules.read(where.files_dir)
+    located = libcuda.locate(root, version, where.library_search_paths)
     found = _libraries(root, located)
-    if with_explicit_libraries:
+    if explicit_libraries:
         driver_libraries.add_explicit(found, root, located)
-    for path in config_search_paths:
+    for path in where.config_search_paths:
         if not path.startswith("/"):
             raise fault("GH1515", what="the search path", path=path)
     others = companion_files.companions(
         root,
         located.version,
-        config_search_paths=config_search_paths,
-        host_root=host_root,
+        config_search_paths=where.config_search_paths,
+        host_root=where.host,
     )
     files, links, warnings = site_files.changed(rules, root, [*found.files, *others], found.links)
     libraries_of = [file for file in files if file.kind == "library"]

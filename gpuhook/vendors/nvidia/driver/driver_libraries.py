@@ -20,7 +20,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN, DriverFile,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.driver.libcuda import Libcuda
-    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+    from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 # Libraries of the driver with another version number.
 _OWN_VERSION = re.compile(
@@ -96,6 +96,15 @@ def libraries(root: DriverRoot, libcuda: Libcuda) -> Libraries:
         _take_xorg(found, root, libcuda)
     _link_always(found, libcuda.version)
     return found
+
+
+def soname_of(path: str) -> str | None:
+    """Return the SONAME of a 64-bit library, None for a file that is not one, or not readable."""
+    try:
+        found = elf.read(path)
+    except OSError:
+        return None
+    return found.soname if found is not None and found.bits == 64 else None
 
 
 def _names(root: DriverRoot, directory: str, version: str) -> list[str]:

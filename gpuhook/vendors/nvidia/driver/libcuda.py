@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+    from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 _PLAIN = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 _ROOTED = ("/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu")

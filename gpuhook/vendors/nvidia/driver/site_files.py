@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gpuhook.loader.elf import Elf
     from gpuhook.vendors.nvidia.driver.site_rules import Added, Rules
-    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+    from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 _NO_LIBRARY = "{where}: {path} is not a shared library; left out"
 _ABSENT = "{where}: {path} does not exist; left out"

@@ -55,14 +55,19 @@ def read(directory: str = DIRECTORY) -> Rules:
     Raises GH1243 (not YAML), GH1244 (not valid by the schema), GH1245 (a forbidden path), GH1310
     (not a file) and OSError.
     """
-    try:
-        names = sorted(os.listdir(directory))
-    except FileNotFoundError:
-        return Rules()
-    read = [_read(os.path.join(directory, n)) for n in names if n.endswith((".yaml", ".yml"))]
+    read = list(map(_read, rule_files(directory)))
     add = [one for rules in read for one in rules.add]
     drop = [one for rules in read for one in rules.drop]
     return Rules(tuple(add), tuple(drop))
+
+
+def rule_files(directory: str) -> list[str]:
+    """Return the paths of the files with rules, in order; raises OSError."""
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+    return [os.path.join(directory, name) for name in names if name.endswith((".yaml", ".yml"))]
 
 
 def _read(file: str) -> Rules:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from gpuhook.vendors.nvidia.devices.driver_nodes import pci_directory
+
 MACHINE_FILE = "/sys/class/dmi/id/product_name"
 
 # Of the PCI configuration space: PCI Local Bus Specification 3.0, chapter 6.
@@ -90,13 +92,11 @@ def machine(host_root: str, path: str = MACHINE_FILE) -> str | None:
 
 
 def _read(host_root: str, pci_bus_id: str | None, name: str) -> bytes | None:
-    """Return the first bytes of a file of the PCI device; sysfs has a domain of four digits."""
+    """Return the first bytes of a file of the PCI device."""
     if pci_bus_id is None:
         return None
-    domain, _, rest = pci_bus_id.lower().partition(":")
-    device = f"{int(domain, 16):04x}:{rest}"
     try:
-        with open(os.path.join(host_root, "sys/bus/pci/devices", device, name), "rb") as stream:
+        with open(os.path.join(pci_directory(host_root, pci_bus_id), name), "rb") as stream:
             return stream.read(_SIZE)
     except OSError:
         return None

@@ -115,9 +115,8 @@ _COMPUTE = {
     "number of units",
 }
 _TIME = {
-    TIME_SLICING: "time: less with more busy containers",
+    **dict.fromkeys((TIME_SLICING, MEMORY_UNITS), "time: less with more busy containers"),
     MPS: "threads: at most the percentage, less if other containers are busy",
-    MEMORY_UNITS: "time: less with more busy containers",
 }
 _KEPT = {
     BY_DRIVER: "memory: the limit does not change, and the guaranteed part is free",
@@ -129,12 +128,13 @@ _KEPT = {
 _OVERSUBSCRIBED = (
     "memory: the limits add up to more than the GPU has, so others may have taken a fair share"
 )
+_OWN_CONTEXT = (
+    "mostly none, each process has its own context; a fault that needs a reset of the GPU ends all "
+    "of its users"
+)
 _CRASH = {
-    TIME_SLICING: "mostly none, each process has its own context; a fault that needs a "
-    "reset of the GPU ends all of its users",
+    **dict.fromkeys((TIME_SLICING, MEMORY_UNITS), _OWN_CONTEXT),
     MPS: "a fatal fault of one client ends all clients on the GPU, and new ones wait until those "
     "are gone",
-    MEMORY_UNITS: "mostly none, each process has its own context; a fault that needs a "
-    "reset of the GPU ends all of its users",
 }
 _WITHIN = "; other instances continue, except for faults of the whole GPU"

@@ -43,8 +43,6 @@ def chooser(
 
     `needs` are the capabilities of files whose names do not imply them.
     """
-    if not needs:
-        return vocabulary.chooser(capabilities)
 
     def is_wanted(path: str) -> bool:
         own = needs.get(path)

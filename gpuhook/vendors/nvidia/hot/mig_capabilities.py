@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG's access capabilities: their names, and the device nodes that open them.
+"""MIG's access capabilities and the driver's numbers, by the kernel's files.
 
 A process may use a MIG device if it can open the capability nodes of its GPU instance and of its
 compute instance. Source: NVIDIA MIG User Guide, "Device Nodes and Capabilities".
@@ -13,7 +13,7 @@ from gpuhook.host.hot import files
 MAJOR_NAME = "nvidia-caps"  # in /proc/devices
 MINORS = "/proc/driver/nvidia-caps/mig-minors"
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
-_MAX_MINOR = 1 << 20
+_MAX_MAJOR, MAX_MINOR = (1 << 12) - 1, (1 << 20) - 1  # linux/kdev_t.h
 _MAX_SIZE = 4 << 20
 
 
@@ -58,29 +58,53 @@ def parse_minors(text: str) -> dict[str, int]:
     found = {}
     for line in text.splitlines():
         words = line.split()
-        if len(words) == 2 and _is_minor(words[1]):
-            found[words[0]] = int(words[1])
+        minor = parse_number(words[1], MAX_MINOR) if len(words) == 2 else None
+        if minor is not None:
+            found[words[0]] = minor
     return found
+
+
+def minors(host_root: str) -> dict[str, int]:
+    """Return the minor of each capability by mig-minors."""
+    return parse_minors(proc_text(host_root, MINORS))
 
 
 def parse_file(text: str) -> Capability | None:
     """Return the capability in the content of its file, None without a minor."""
     pairs = (line.partition(":") for line in text.splitlines())
     facts = {key.strip(): value.strip() for key, _, value in pairs}
-    minor, mode = facts.get("DeviceFileMinor", ""), facts.get("DeviceFileMode", "")
-    if not _is_minor(minor):
-        return None
-    is_mode = mode.isascii() and mode.isdigit() and int(mode) <= 0o777
-    return Capability(int(minor), int(mode) if is_mode else None)
+    minor = parse_number(facts.get("DeviceFileMinor", ""), MAX_MINOR)
+    mode = parse_number(facts.get("DeviceFileMode", ""), 0o777)
+    return None if minor is None else Capability(minor, mode)
 
 
-def capability(minor: int | None, text: str) -> Capability | None:
-    """Return the capability with the minor in mig-minors, else with that in its file's `text`."""
-    described = parse_file(text)
+def capability(host_root: str, path: str, minor: int | None) -> Capability | None:
+    """Return the capability with the minor in mig-minors, else with that in its file `path`."""
+    described = parse_file(proc_text(host_root, path))
     if minor is None:
         return described
     return Capability(minor, None if described is None else described.mode)
 
 
-def _is_minor(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 7 and int(text) < _MAX_MINOR
+def device_major(name: str, host_root: str) -> int | None:
+    """Return the major of a character device in /proc/devices, None if it is not there."""
+    return parse_majors(proc_text(host_root, "/proc/devices")).get(name)
+
+
+def parse_majors(text: str) -> dict[str, int]:
+    """Return name -> major of NVIDIA's character devices in the text of /proc/devices."""
+    numbers: dict[str, int] = {}
+    for line in text.splitlines():
+        if line.startswith("Block devices"):
+            break
+        number, _, name = line.strip().partition(" ")
+        major = parse_number(number, _MAX_MAJOR)
+        if name.startswith("nvidia") and major is not None:
+            numbers[name] = major
+    return numbers
+
+
+def parse_number(text: str, most: int) -> int | None:
+    """Return the number in `text`, None if it is not one or above `most`."""
+    is_short = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return int(text) if is_short and int(text) <= most else None

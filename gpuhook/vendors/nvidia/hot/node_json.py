@@ -43,9 +43,7 @@ def uuids() -> dict[str, str]:
     path itself as its value.
     """
     found = {}
-    for gpu in _section("gpus", list):
-        if not isinstance(gpu, dict):
-            continue
+    for gpu in _gpus():
         instances = gpu.get("instances")
         if isinstance(instances, list) and instances:
             found.update(_instances(instances))
@@ -59,8 +57,8 @@ def memory() -> dict[str, int]:
     """Return the bytes of each GPU by its UUID, without unknown ones."""
     return {
         str(gpu.get("uuid")): gpu["memory_bytes"]
-        for gpu in _section("gpus", list)
-        if isinstance(gpu, dict) and isinstance(gpu.get("memory_bytes"), int)
+        for gpu in _gpus()
+        if isinstance(gpu.get("memory_bytes"), int)
     }
 
 
@@ -70,32 +68,24 @@ def nvml() -> str:
     return found if isinstance(found, str) and os.path.isfile(found) else ""
 
 
-def versions_and_kinds() -> tuple[str, str, str, list[tuple[str, str, str]]]:
-    """Return the CUDA version, the driver's, its module's, and (minor, capability, brand) of GPUs.
+def versions_and_kinds() -> tuple[str, str, str, list[tuple[str, str, str, str]]]:
+    """Return the versions of CUDA, driver, module, and (minor, UUID, capability, brand) of GPUs.
 
     "" means unknown.
     """
     driver = _section("driver", dict)
     cuda, version, module = (_text(driver, key) for key in ("cuda", "version", "module_version"))
     gpus = [
-        (str(gpu["minor"]), _text(gpu, "compute_capability"), _text(gpu, "brand"))
-        for gpu in _section("gpus", list)
-        if isinstance(gpu, dict) and isinstance(gpu.get("minor"), int)
+        (
+            str(gpu["minor"]),
+            _text(gpu, "uuid"),
+            _text(gpu, "compute_capability"),
+            _text(gpu, "brand"),
+        )
+        for gpu in _gpus()
+        if isinstance(gpu.get("minor"), int)
     ]
     return cuda, version, module, gpus
-
-
-def sorts() -> tuple[str, dict[str, tuple[str, str]]]:
-    """Return the kernel module's version, and (capability, brand) of each GPU by its UUID.
-
-    "" means unknown.
-    """
-    found = {
-        str(gpu.get("uuid")): (_text(gpu, "compute_capability"), _text(gpu, "brand"))
-        for gpu in _section("gpus", list)
-        if isinstance(gpu, dict)
-    }
-    return _text(_section("driver", dict), "module_version"), found
 
 
 def _text(section: dict[str, Any], key: str) -> str:
@@ -108,9 +98,12 @@ def turns() -> dict[str, dict[str, str]]:
     keys = ("time_slice", "compute_mode")
     return {
         str(gpu.get("uuid")): {key: gpu[key] for key in keys if _is_known(gpu.get(key))}
-        for gpu in _section("gpus", list)
-        if isinstance(gpu, dict)
+        for gpu in _gpus()
     }
+
+
+def _gpus() -> list[dict[str, Any]]:
+    return [gpu for gpu in _section("gpus", list) if isinstance(gpu, dict)]
 
 
 def _is_known(value: object) -> bool:

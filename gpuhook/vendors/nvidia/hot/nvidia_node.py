@@ -13,6 +13,7 @@ from gpuhook.host.hot import bundle, state
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import capability_filter, host_fingerprint
 from gpuhook.vendors.nvidia.hot import vocabulary as words
+from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
-_NAMES = "gpuhook.vendors.nvidia.hot.node_devices"
-_EXTRAS = "gpuhook.vendors.nvidia.hot.extra_devices"
+_NAMES = "gpuhook.vendors.nvidia.hot.device_names.node_devices"
+_EXTRAS = "gpuhook.vendors.nvidia.hot.extras.extra_devices"
 _REQUIREMENTS = "gpuhook.vendors.nvidia.hot.requirement_check"
 
 
@@ -66,7 +67,7 @@ class NvidiaNode:
         if not self.is_here or not any(map(words.is_extra, names)):
             return found
         bundle.load(_EXTRAS)
-        from gpuhook.vendors.nvidia.hot import extra_devices
+        from gpuhook.vendors.nvidia.hot.extras import extra_devices
 
         roots = extra_devices.find_roots(found, self.kind, *self._roots)
         return extra_devices.extended_registry(found, names, roots)
@@ -77,44 +78,42 @@ class NvidiaNode:
         The name in node.json applies; without one, specs and kernel are searched.
         """
         bundle.load(_NAMES)
-        from gpuhook.vendors.nvidia.hot import node_devices
+        from gpuhook.vendors.nvidia.hot.device_names import node_devices
 
         return node_devices.alias(name, self.registry, self.kind)
 
     def other_names(self) -> list[str]:
         """Return other names of the devices that alias() knows, at least the UUIDs."""
         bundle.load(_NAMES)
-        from gpuhook.vendors.nvidia.hot import node_devices
+        from gpuhook.vendors.nvidia.hot.device_names import node_devices
 
         return node_devices.other_names()
 
     def full_names(self, name: str) -> list[str]:
         """Return the full names of a short form, [] for another name; raises GH1060."""
         bundle.load(_NAMES)
-        from gpuhook.vendors.nvidia.hot import node_devices
+        from gpuhook.vendors.nvidia.hot.device_names import node_devices
 
-        return node_devices.full_names(name, self.other_names, self.registry, self.kind)
+        return node_devices.full_names(name, self)
 
     def refusal(self, name: str, error: GpuhookError, source: Source | None) -> GpuhookError:
         """Return the fault of a requested name in place of the registry's fault."""
         bundle.load(_NAMES)
-        from gpuhook.vendors.nvidia.hot import node_devices
+        from gpuhook.vendors.nvidia.hot.device_names import node_devices
 
-        return node_devices.refusal(
-            name, error, source, others=self.other_names, registry=self.registry, kind=self.kind
-        )
+        return node_devices.refusal(name, error, source, self)
 
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
         """Return the names of the devices that have nodes, and all of them among `nodes`."""
         bundle.load(_NAMES)
-        from gpuhook.vendors.nvidia.hot import node_devices
+        from gpuhook.vendors.nvidia.hot.device_names import node_devices
 
         return node_devices.covered(nodes, self.registry(), self.kind)
 
     def nvml(self) -> str:
         """Return the host path of the NVML library that this node's specs mount, "" for none."""
         bundle.load(_NAMES)
-        from gpuhook.vendors.nvidia.hot import node_devices
+        from gpuhook.vendors.nvidia.hot.device_names import node_devices
 
         return node_devices.nvml(self.registry(), self.kind)
 
@@ -143,7 +142,7 @@ class NvidiaNode:
     def extra_requests(self, spec: dict[str, Any], settings: Settings) -> list[Extra]:
         """Return the devices that a container requests in addition to GPUs, judged by policy."""
         bundle.load(_EXTRAS)
-        from gpuhook.vendors.nvidia.hot import extra_devices
+        from gpuhook.vendors.nvidia.hot.extras import extra_devices
 
         return extra_devices.extra_requests(spec, settings)
 
@@ -153,9 +152,7 @@ class NvidiaNode:
 
     def is_stale(self, spec: Compiled) -> bool:
         """Return whether a spec is gpuhook's and describes another state of this host."""
-        from gpuhook.vendors.nvidia.hot import staleness  # rarely needed
-
-        return staleness.is_stale(spec)
+        return any(map(host_fingerprint.changes, hook_args.own_jobs(spec.edits)[:1]))
 
     def forget(self) -> None:
         """Do nothing: specs are read at each call of registry()."""

@@ -77,7 +77,8 @@ def noted_facts() -> KnownGpu:
     cuda, driver, noted_module, gpus = node_json.versions_and_kinds()
     if module and module != noted_module:
         return KnownGpu(None, module)
-    return KnownGpu(cuda, driver or module, gpus)
+    known = [(minor, capability, brand) for minor, _, capability, brand in gpus]
+    return KnownGpu(cuda, driver or module, known)
 
 
 def requirement_facts(

@@ -14,7 +14,7 @@ from gpuhook.request.parse import Vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 VENDOR = "nvidia.com"
 PLUGIN_VENDOR = "k8s.device-plugin.nvidia.com"  # of the CDI specs that a device plugin writes
@@ -82,92 +82,44 @@ _NGX = frozenset(("ngx",))
 # Library names without "lib" and everything from ".so" on. Every container gets a library that is
 # not listed: new drivers have new ones, and one too many is better than one missing.
 _LIBRARIES = {
-    "cuda": _COMPUTE,
-    "cuda_loader": _COMPUTE,
-    "cudadebugger": _COMPUTE,
-    "nvidia-allocator": _COMPUTE | _GRAPHICS,
-    "nvidia-compiler": _COMPUTE,
-    "nvidia-compiler-next": _COMPUTE,
-    "nvidia-fatbinaryloader": _COMPUTE,
-    "nvidia-gpucomp": _COMPUTE | _GRAPHICS,
-    "nvidia-nvvm": _COMPUTE,
-    "nvidia-nvvm70": _COMPUTE,
-    "nvidia-opencl": _COMPUTE,
-    "nvidia-pkcs11": _COMPUTE,
-    "nvidia-pkcs11-openssl3": _COMPUTE,
-    "nvidia-ptxjitcompiler": _COMPUTE,
-    "nvidia-sandboxutils": _UTILITY,
-    "nvidia-tileiras": _COMPUTE,
-    "OpenCL": _COMPUTE,
-    "nvidia-cfg": _UTILITY,
-    "nvidia-ml": _UTILITY,
-    "nvidia-ml_loader": _UTILITY,
-    "nvidia-nscq": _UTILITY,
-    "nvcuvid": _VIDEO,
-    "nvidia-encode": _VIDEO,
-    "nvidia-opticalflow": _VIDEO,
-    "vdpau_nvidia": _VIDEO,
-    "EGL": _GRAPHICS,
-    "GL": _GRAPHICS,
-    "GLESv1_CM": _GRAPHICS,
-    "GLESv2": _GRAPHICS,
-    "GLX": _GRAPHICS,
-    "GLdispatch": _GRAPHICS,
-    "OpenGL": _GRAPHICS,
-    "nvidia-api": _GRAPHICS,
-    "EGL_nvidia": _GRAPHICS,
-    "GLESv1_CM_nvidia": _GRAPHICS,
-    "GLESv2_nvidia": _GRAPHICS,
-    "GLX_indirect": _GRAPHICS,
-    "GLX_nvidia": _GRAPHICS,
-    "glxserver_nvidia": _GRAPHICS,
-    "nvidia-eglcore": _GRAPHICS,
-    "nvidia-cbl": _GRAPHICS,
-    "nvidia-egl-gbm": _GRAPHICS,
-    "nvidia-egl-wayland": _GRAPHICS,
-    "nvidia-egl-wayland2": _GRAPHICS,
-    "nvidia-egl-xcb": _GRAPHICS,
-    "nvidia-egl-xlib": _GRAPHICS,
-    "nvidia-fbc": _GRAPHICS,
-    "nvidia-glcore": _GRAPHICS,
-    "nvidia-glsi": _GRAPHICS,
-    "nvidia-glvkspirv": _GRAPHICS,
-    "nvidia-gtk2": _GRAPHICS,
-    "nvidia-gtk3": _GRAPHICS,
-    "nvidia-ifr": _GRAPHICS,
-    "nvidia-present": _GRAPHICS,
-    "nvidia-rtcore": _GRAPHICS,
-    "nvidia-tls": _GRAPHICS,
-    "nvidia-vksc-core": _GRAPHICS,
-    "nvidia-vulkan-producer": _GRAPHICS,
-    "nvidia-wayland-client": _GRAPHICS,
-    "nvoptix": _GRAPHICS,
+    **dict.fromkeys((
+        "cuda", "cuda_loader", "cudadebugger", "nvidia-compiler", "nvidia-compiler-next",
+        "nvidia-fatbinaryloader", "nvidia-nvvm", "nvidia-nvvm70", "nvidia-opencl",
+        "nvidia-pkcs11", "nvidia-pkcs11-openssl3", "nvidia-ptxjitcompiler", "nvidia-tileiras",
+        "OpenCL",
+    ), _COMPUTE),
+    **dict.fromkeys(("nvidia-allocator", "nvidia-gpucomp"), _COMPUTE | _GRAPHICS),
+    **dict.fromkeys((
+        "nvidia-sandboxutils", "nvidia-cfg", "nvidia-ml", "nvidia-ml_loader", "nvidia-nscq",
+    ), _UTILITY),
+    **dict.fromkeys(("nvcuvid", "nvidia-encode", "nvidia-opticalflow", "vdpau_nvidia"), _VIDEO),
+    **dict.fromkeys((
+        "EGL", "GL", "GLESv1_CM", "GLESv2", "GLX", "GLdispatch", "OpenGL", "nvidia-api",
+        "EGL_nvidia", "GLESv1_CM_nvidia", "GLESv2_nvidia", "GLX_indirect", "GLX_nvidia",
+        "glxserver_nvidia", "nvidia-eglcore", "nvidia-cbl", "nvidia-egl-gbm",
+        "nvidia-egl-wayland", "nvidia-egl-wayland2", "nvidia-egl-xcb", "nvidia-egl-xlib",
+        "nvidia-fbc", "nvidia-glcore", "nvidia-glsi", "nvidia-glvkspirv", "nvidia-gtk2",
+        "nvidia-gtk3", "nvidia-ifr", "nvidia-present", "nvidia-rtcore", "nvidia-tls",
+        "nvidia-vksc-core", "nvidia-vulkan-producer", "nvidia-wayland-client", "nvoptix",
+    ), _GRAPHICS),
     "nvidia-ngx": _NGX,
-}
+}  # fmt: skip
 # Binaries, sockets' directories, configuration files and device nodes, by their last component.
 _FILES = {
-    "nvidia-smi": _UTILITY,
-    "nvidia-debugdump": _UTILITY,
-    "nvidia-persistenced": _UTILITY,
-    "nv-fabricmanager": _UTILITY,
-    "nvidia-fabricmanager": _UTILITY,
-    "nvidia-imex": _UTILITY,
-    "nvidia-imex-ctl": _UTILITY,
-    "nvidia-cuda-mps-control": _COMPUTE,
-    "nvidia-cuda-mps-server": _COMPUTE,
-    "nvidia-mps": _COMPUTE,
+    **dict.fromkeys((
+        "nvidia-smi", "nvidia-debugdump", "nvidia-persistenced", "nv-fabricmanager",
+        "nvidia-fabricmanager", "nvidia-imex", "nvidia-imex-ctl",
+    ), _UTILITY),
+    **dict.fromkeys((
+        "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-mps", "nvidia.icd",
+        "nvidia-uvm", "nvidia-uvm-tools",
+    ), _COMPUTE),
     "nvidia-ngx-updater": _NGX,
-    "nvidia-xconfig": _GRAPHICS,
-    "nvidia.icd": _COMPUTE,
-    "nvoptix.bin": _GRAPHICS,
-    "nvidia_drv.so": _GRAPHICS,
-    "nvidia-drm_gbm.so": _GRAPHICS,
-    "nvidia-drm-outputclass.conf": _GRAPHICS,
-    "10-nvidia.conf": _GRAPHICS,
-    "nvidia-uvm": _COMPUTE,
-    "nvidia-uvm-tools": _COMPUTE,
-    "nvidia-modeset": _GRAPHICS,
-}
+    **dict.fromkeys((
+        "nvidia-xconfig", "nvoptix.bin", "nvidia_drv.so", "nvidia-drm_gbm.so",
+        "nvidia-drm-outputclass.conf", "10-nvidia.conf", "nvidia-modeset",
+    ), _GRAPHICS),
+}  # fmt: skip
 # The nodes of MIG's configuration and monitoring; they have these minors with every driver.
 _MANAGEMENT_NODES = ("/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia-cap2")
 # Where 32-bit libraries are bound without a hook, and the Vulkan ICD that names them.
@@ -234,20 +186,10 @@ def is_wanted(path: str, capabilities: frozenset[str]) -> bool:
     gets them even if it may have none of the capabilities that it requests. A file for 32-bit
     programs needs compat32 in addition to its own capability.
     """
-    return chooser(capabilities)(path)
-
-
-def chooser(capabilities: frozenset[str]) -> Callable[[str], bool]:
-    """Return is_wanted() for many paths."""
-    has_narrow = "compat32" in capabilities
-
-    def is_wanted(path: str) -> bool:
-        needed = capabilities_of(path)
-        if needed is not EVERY and capabilities.isdisjoint(needed):
-            return False
-        return has_narrow or not is_32_bit(path)
-
-    return is_wanted
+    needed = capabilities_of(path)
+    if needed is not EVERY and capabilities.isdisjoint(needed):
+        return False
+    return "compat32" in capabilities or not is_32_bit(path)
 
 
 def requires(environment: Mapping[str, str]) -> bool:

@@ -22,11 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The roots of a node's driver files, of its /dev, and of its /proc and /sys."""
+    """The roots of a node's driver files, of its /dev, and of its /proc and /sys.
+
+    Search paths are directories inside the driver root; they are searched first. `files_dir` has
+    the site's rules for the driver's files.
+    """
 
     driver: str = "/"
     dev: str = "/"
     host: str = "/"
+    nvml_library: str | None = None
+    library_search_paths: tuple[str, ...] = ()
+    config_search_paths: tuple[str, ...] = ()
+    files_dir: str = site_rules.DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,83 +51,48 @@ class DriverAnswer:
     warnings: tuple[str, ...] = ()
 
 
-def roots(driver_root: str = "/", dev_root: str | None = None, host_root: str = "/") -> Roots:
-    """Return absolute roots; without a dev root, the driver root if it has a /dev/nvidiactl."""
+def roots(
+    driver_root: str = "/", dev_root: str | None = None, host_root: str = "/", **others: Any
+) -> Roots:
+    """Return absolute roots, and the other fields of Roots.
+
+    Without a dev root, it is the driver root if that has a /dev/nvidiactl.
+    """
     driver, host = os.path.abspath(driver_root), os.path.abspath(host_root)
-    if dev_root is not None:
-        return Roots(driver, os.path.abspath(dev_root), host)
-    has_nodes = os.path.exists(os.path.join(driver, "dev/nvidiactl"))
-    return Roots(driver, driver if has_nodes else host, host)
+    if dev_root is None:
+        dev = driver if os.path.exists(os.path.join(driver, "dev/nvidiactl")) else host
+    else:
+        dev = os.path.abspath(dev_root)
+    return Roots(driver, dev, host, **others)
 
 
 def node(
     where: Roots,
+    answer: DriverAnswer | None = None,
     *,
-    nvml_library_path: str | None = None,
-    library_search_paths: tuple[str, ...] = (),
-    config_search_paths: tuple[str, ...] = (),
     require_nodes: bool = True,
     require_files: bool = True,
     create_nodes: bool = False,
     explicit_libraries: bool = False,
-    files_dir: str = site_rules.DIRECTORY,
 ) -> Node:
-    """Return the inventory of the node. Raises GH1200 to GH1210, and faults of the driver's files.
+    """Return the inventory of the node: `answer`, by default NVML's, its device nodes and files.
 
-    Without `require_nodes`, missing and wrong device nodes are warnings: enough for reports, not
-    for containers. Without `require_files`, a driver with incomplete files is a node without files
-    and with `files_trouble`. With `create_nodes`, missing capability nodes of MIG instances are
-    made; without, or if that fails, such an instance has a trouble. `explicit_libraries` are those
-    of glvnd and the like, `files_dir` has the site's rules.
+    Without `require_nodes`, missing and wrong device nodes are warnings; without `require_files`,
+    broken files of the driver are a `files_trouble`: enough for reports, not for containers.
+    `create_nodes` makes missing MIG nodes. Raises GH1200 to GH1210, and faults of driver files.
     """
-    answer = _ask_nvml(where, nvml_library_path, library_search_paths)
-    return assembled(
-        where,
-        answer,
-        library_search_paths=library_search_paths,
-        config_search_paths=config_search_paths,
-        require_nodes=require_nodes,
-        require_files=require_files,
-        explicit_libraries=explicit_libraries,
-        files_dir=files_dir,
-        create_nodes=create_nodes,
-    )
-
-
-def assembled(
-    where: Roots,
-    answer: DriverAnswer,
-    *,
-    library_search_paths: tuple[str, ...] = (),
-    config_search_paths: tuple[str, ...] = (),
-    require_nodes: bool = True,
-    require_files: bool = True,
-    explicit_libraries: bool = False,
-    files_dir: str = "",
-    create_nodes: bool = False,
-) -> Node:
-    """Return the node with the facts `answer`, its device nodes and the driver's files.
-
-    Parameters and faults are those of node(), without the faults of NVML.
-    """
-    driver = answer.driver
-    gpus, warnings = _completed(answer.gpus, where.host)
+    answer = answer or ask_nvml(where)
+    gpus = _completed(answer.gpus, where.host)
     found, trouble = _files(
-        where,
-        driver.version,
-        library_search_paths=library_search_paths,
-        config_search_paths=config_search_paths,
-        with_explicit_libraries=explicit_libraries,
-        files_dir=files_dir,
+        where, answer.driver, require=require_files, explicit_libraries=explicit_libraries
     )
-    if trouble is not None and require_files:
-        raise trouble
+    losses = tuple(gpu.loss for gpu in gpus if gpu.loss)
     numbers = driver_nodes.majors(where.host)
     devices = driver_nodes.find(where.dev, numbers, gpus, require=require_nodes)
     mig = mig_nodes.find(where.host, where.dev, numbers, gpus, create=create_nodes)
     graphics = drm.find(where.host, where.dev, gpus)
     return Node(
-        driver=replace(driver, version=found.version or driver.version),
+        driver=replace(answer.driver, version=found.version or answer.driver.version),
         gpus=mig.gpus,
         device_nodes=devices.nodes + mig.nodes + graphics.nodes,
         files=found.files,
@@ -130,39 +103,34 @@ def assembled(
         dev_root=where.dev,
         masks_params=driver_nodes.masks_params(where.host),
         fingerprint=fingerprint(where.host, found.libcuda, answer.mig_state),
-        files_trouble=trouble.message if trouble else "",
-        warnings=(
-            *answer.warnings,
-            *warnings,
-            *found.warnings,
-            *devices.warnings,
-            *graphics.warnings,
-        ),
+        files_trouble=trouble,
+        warnings=answer.warnings + losses + found.warnings + devices.warnings + graphics.warnings,
     )
 
 
 def _files(
-    where: Roots, version: str | None, **choices: Any
-) -> tuple[DriverFileFacts, GpuhookError | None]:
-    """Return the driver's files, or no files and the fault.
-
-    `choices` are those of driver_files.find().
-    """
+    where: Roots, driver: Driver, *, require: bool, explicit_libraries: bool
+) -> tuple[DriverFileFacts, str]:
+    """Return the driver's files and "", or, without `require`, no files and the fault's message."""
     from gpuhook.vendors.nvidia.driver import driver_files
 
     try:
-        found = driver_files.find(where.driver, version, host_root=where.host, **choices)
-        if version is not None and found.version != version:
-            raise fault("GH1207", nvml=version, root=where.driver, tree=found.version)
+        found = driver_files.find(where, driver.version, explicit_libraries=explicit_libraries)
+        if driver.version is not None and found.version != driver.version:
+            raise fault("GH1207", nvml=driver.version, root=where.driver, tree=found.version)
     except GpuhookError as trouble:
-        return driver_files.DriverFileFacts(
-            files=(), links=(), library_dirs=(), libcuda="", version=""
-        ), trouble
-    return found, None
+        if require:
+            raise
+        none = driver_files.DriverFileFacts((), (), (), libcuda="", version="")
+        return none, trouble.message
+    return found, ""
 
 
-def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) -> DriverAnswer:
-    path = nvml_library.find(where.driver, library=library, search_paths=search_paths)
+def ask_nvml(where: Roots) -> DriverAnswer:
+    """Return the driver and its GPUs as NVML reports them; raises GH1200 to GH1206."""
+    path = nvml_library.find(
+        where.driver, library=where.nvml_library, search_paths=where.library_search_paths
+    )
     loaded = module_version(where.host) or None
     with nvml_inventory.opened(path, loaded) as answering:
         # Before the GPUs: a change meanwhile makes the spec stale, not wrong.
@@ -176,7 +144,7 @@ def _ask_nvml(where: Roots, library: str | None, search_paths: tuple[str, ...]) 
         return DriverAnswer(driver, answering.gpus(), state)
 
 
-def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[Gpu, ...]:
     """Add the kernel's facts: NUMA nodes, DRM nodes, minors that an old NVML does not report."""
     by_bus = {gpu.pci_bus_id: gpu for gpu in driver_nodes.proc_gpus(host_root)}
     unseen = [known for bus, known in by_bus.items() if bus not in {g.pci_bus_id for g in gpus}]
@@ -197,5 +165,4 @@ def _completed(gpus: tuple[Gpu, ...], host_root: str) -> tuple[tuple[Gpu, ...], 
         bus = gpu.pci_bus_id
         numa_node, drm_names = driver_nodes.numa_node(host_root, bus), drm.names(host_root, bus)
         whole.append(replace(gpu, numa_node=numa_node, drm=drm_names))
-    warnings = tuple(gpu.loss for gpu in whole if gpu.loss)
-    return tuple(whole), warnings
+    return tuple(whole)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modes gds, mofed, gdrcopy, nvswitch, imex and mig: devices of a node other than its GPUs.
 
-Their specs describe the devices that a create finds without a spec, too (hot/live_devices.py).
+hot/extras/live_devices.py finds the same devices for a create without a spec.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.devices import mig_nodes
-from gpuhook.vendors.nvidia.hot import live_devices, mig_capabilities, vocabulary
-from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
+from gpuhook.vendors.nvidia.hot.extras import live_devices
+from gpuhook.vendors.nvidia.hot.extras.live_devices import DeviceRoots
 from gpuhook.vendors.nvidia.spec import device_selection, gpu_spec
 from gpuhook.vendors.nvidia.spec.generate_options import Described
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices, ModeRoots
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 IMEX, MIG = "imex", "mig"
 # Channels have no UUID.
@@ -33,37 +35,37 @@ _MAKE_NODES = (
 )
 
 
-def describe_kind(mode: str, place: ModeRoots, choices: Choices) -> Described:
+def describe_kind(mode: str, where: Roots, choices: Choices) -> Described:
     """Return the spec of `mode`.
 
     Raises GH1213 if this node has none of its devices, GH1512 for a --device-id of another name,
     and in mode mig GH1210 or GH1216.
     """
     if mode == IMEX:
-        return _imex(place, choices)
+        return _imex(where, choices)
     if mode == MIG:
-        return _mig(place, choices)
+        return _mig(where, choices)
     kind = next(kind for kind, known in vocabulary.EXTRA_KINDS.items() if known == mode)
-    return _whole(mode, kind, place, choices)
+    return _whole(mode, kind, where, choices)
 
 
-def _whole(mode: str, kind: str, place: ModeRoots, choices: Choices) -> Described:
+def _whole(mode: str, kind: str, where: Roots, choices: Choices) -> Described:
     """Return the spec of a kind whose one device is `all`."""
     if not choices.with_all:
         reason = "its one device, `all`, is to be left out"
         raise fault("GH1213", mode=mode, reason=reason, way="leave out --no-all-device")
     _selected(mode, (device_selection.EVERY,), choices)
     try:
-        edits = live_devices.whole(kind, _roots(place))
+        edits = live_devices.whole(kind, _roots(where))
     except GpuhookError as error:
         reason = f"there is no device node {live_devices.looked_for(kind)}"
         raise fault("GH1213", mode=mode, reason=reason, way=_MAKE_NODES) from error
     return _described({device_selection.EVERY: edits}, choices)
 
 
-def _imex(place: ModeRoots, choices: Choices) -> Described:
+def _imex(where: Roots, choices: Choices) -> Described:
     """Return the spec of the channels of the Internode Memory Exchange that this node has."""
-    roots = _roots(place)
+    roots = _roots(where)
     numbers = live_devices.channel_numbers(roots)
     if not numbers:
         reason = f"there is no channel {live_devices.looked_for(vocabulary.IMEX_KIND)}"
@@ -89,19 +91,19 @@ def _imex(place: ModeRoots, choices: Choices) -> Described:
     return _described(devices, choices)
 
 
-def _mig(place: ModeRoots, choices: Choices) -> Described:
+def _mig(where: Roots, choices: Choices) -> Described:
     """Return the spec of `config` and `monitor`, the access to the administration of MIG.
 
     They are for privileged containers; MIG instances are devices of mode nvml. A fault of one of
     the two is a warning, unless --device-id names it.
     """
-    roots = _roots(place)
+    roots = _roots(where)
     devices: dict[str, ContainerEdits] = {}
     troubles: list[GpuhookError] = []
     for name in _selected(MIG, live_devices.MANAGEMENT_NAMES, choices):
         try:
-            if place.create_nodes:
-                _make_management_node(name, place)
+            if choices.create_nodes:
+                _make_management_node(name, where)
             devices[name] = live_devices.management(name, roots) or {}
         except GpuhookError as trouble:
             if name in choices.device_ids:
@@ -112,14 +114,14 @@ def _mig(place: ModeRoots, choices: Choices) -> Described:
     return _described(devices, choices, tuple(trouble.message for trouble in troubles))
 
 
-def _make_management_node(name: str, place: ModeRoots) -> None:
+def _make_management_node(name: str, where: Roots) -> None:
     """Make the node of `config` or `monitor` if it is missing; raises GH1210 if that fails."""
-    host = place.roots.host
+    host = where.host
     capability = live_devices.management_capability(name, host)
-    major = live_devices.device_major(mig_capabilities.MAJOR_NAME, host)
+    major = mig_capabilities.device_major(mig_capabilities.MAJOR_NAME, host)
     if capability is None or major is None:
         return  # live_devices.management() reports what is missing
-    path = place.roots.dev.rstrip("/") + vocabulary.capability_node(capability.minor)
+    path = where.dev.rstrip("/") + vocabulary.capability_node(capability.minor)
     if os.path.lexists(path):
         return
     mode = _MODE_BITS if capability.mode is None else capability.mode
@@ -130,8 +132,8 @@ def _make_management_node(name: str, place: ModeRoots) -> None:
         raise live_devices.unusable_management_node(name, path, reason) from error
 
 
-def _roots(place: ModeRoots) -> DeviceRoots:
-    return DeviceRoots(place.roots.dev, place.roots.driver, place.roots.host)
+def _roots(where: Roots) -> DeviceRoots:
+    return DeviceRoots(where.dev, where.driver, where.host)
 
 
 def _selected(mode: str, names: Collection[str], choices: Choices) -> list[str]:

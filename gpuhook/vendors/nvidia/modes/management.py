@@ -17,13 +17,14 @@ from gpuhook.vendors.nvidia.driver import driver_files
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint, module_version
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, Node
-from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, gpu_spec, node_edits
+from gpuhook.vendors.nvidia.spec import driver_edits, gpu_spec
 from gpuhook.vendors.nvidia.spec.generate_options import Described
 from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices, ModeRoots
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 _PREFIXES = {
     "/dev": "nvidia",
@@ -36,26 +37,23 @@ _CAPABILITIES = frozenset(vocabulary.CAPABILITIES) - {"graphics", "display"}
 _LEFT_OUT = frozenset((hook_names.PARAMS, hook_names.PROFILE))
 
 
-def describe(place: ModeRoots, choices: Choices) -> Described:
-    """Return the spec of all nodes and the driver's files below the roots of `place`.
+def describe(where: Roots, choices: Choices) -> Described:
+    """Return the spec of all nodes and the driver's files below the roots of `where`.
 
     Raises GH1519 without a node, and the faults of driver_files.find().
     """
-    found = device_nodes(place.roots.dev)
+    found = device_nodes(where.dev)
     if not found:
-        raise fault("GH1519", directory=os.path.join(place.roots.dev, "dev"))
+        raise fault("GH1519", directory=os.path.join(where.dev, "dev"))
     choices = replace(
         choices, disabled_hooks=choices.disabled_hooks | (_LEFT_OUT - choices.enabled_hooks)
     )
-    node, warnings = _node(place, found, choices)
+    node, warnings = _node(where, found, choices)
     # By default, capabilities limit files only, not nodes.
     for_files = replace(choices, capabilities=choices.capabilities or _CAPABILITIES)
     common, missing = driver_edits.common(node, for_files)
     given = driver_edits.limited(node, choices).device_nodes
-    edits = node_edits.node_edits([*given], additional_gids=choices.additional_gids)
-    whole = gpu_spec.of_parts(
-        choices.kind, [{"name": device_selection.EVERY, "containerEdits": edits}], common
-    )
+    whole = gpu_spec.of_parts(choices.kind, [gpu_spec.whole_device(given, choices)], common)
     return Described(whole, (), (*warnings, *_absent(found), *missing))
 
 
@@ -85,28 +83,20 @@ def _node_at(path: str, host_path: str) -> list[DeviceNode]:
 
 
 def _node(
-    place: ModeRoots, devices: tuple[DeviceNode, ...], choices: Choices
+    where: Roots, devices: tuple[DeviceNode, ...], choices: Choices
 ) -> tuple[Node, tuple[str, ...]]:
-    roots = place.roots
-    found = driver_files.find(
-        roots.driver,
-        module_version(roots.host) or None,
-        library_search_paths=place.library_search_paths,
-        config_search_paths=place.config_search_paths,
-        host_root=roots.host,
-        with_explicit_libraries=choices.explicit_libraries,
-        files_dir=place.files_dir,
-    )
+    version = module_version(where.host) or None
+    found = driver_files.find(where, version, explicit_libraries=choices.explicit_libraries)
     node = Node(
         driver=Driver(version=found.version),
         device_nodes=devices,
         files=found.files,
         links=found.links,
         library_dirs=found.library_dirs,
-        driver_root=roots.driver,
-        dev_root=roots.dev,
-        masks_params=driver_nodes.masks_params(roots.host),
-        fingerprint=fingerprint(roots.host, found.libcuda),
+        driver_root=where.driver,
+        dev_root=where.dev,
+        masks_params=driver_nodes.masks_params(where.host),
+        fingerprint=fingerprint(where.host, found.libcuda),
     )
     return node, found.warnings
 

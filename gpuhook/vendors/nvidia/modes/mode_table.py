@@ -14,7 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 AUTO, NVML, PROC, WSL, CSV = "auto", "nvml", "proc", "wsl", "csv"
 MANAGEMENT = "management"
@@ -34,45 +35,45 @@ _UNLOADABLE = ("GH1200", "GH1202")  # NVML is missing, or cannot be loaded
 _WITHOUT_NVML = "{code}: {message}; the GPUs are described by /proc alone, as --mode proc does"
 
 
-def chosen(mode: str, place: ModeRoots) -> str:
-    """Return the mode that `mode` means at `place`: `auto` detects the platform.
+def chosen(mode: str, where: Roots) -> str:
+    """Return the mode that `mode` means at `where`: `auto` detects the platform.
 
     WSL is checked first, then Tegra; on all other platforms it is mode nvml.
     """
     if mode != AUTO:
         return mode
-    if platform.is_wsl(place):
+    if platform.is_wsl(where):
         return WSL
-    if platform.is_tegra(place):
+    if platform.is_tegra(where):
         return CSV
     return NVML
 
 
-def described(mode: str, place: ModeRoots, choices: Choices) -> Described:
-    """Return the result of the mode `mode` at `place`.
+def described(mode: str, where: Roots, choices: Choices) -> Described:
+    """Return the result of the mode `mode` at `where`.
 
     With `auto`, GPUs whose NVML cannot be loaded are described without it, with a warning.
     """
-    meant = chosen(mode, place)
+    meant = chosen(mode, where)
     try:
-        return describe(meant, place, choices)
+        return describe(meant, where, choices)
     except GpuhookError as error:
         if mode != AUTO or meant != NVML or error.code not in _UNLOADABLE:
             raise
         try:
-            found = describe(PROC, place, choices)
+            found = describe(PROC, where, choices)
         except GpuhookError:
             raise error from None  # no driver either: the first fault is more precise
         reason = _WITHOUT_NVML.format(code=error.code, message=error.message)
         return replace(found, warnings=(reason, *found.warnings))
 
 
-def describe(mode: str, place: ModeRoots, choices: Choices) -> Described:
-    """Return the result of the mode `mode` (not `auto`) at `place`."""
+def describe(mode: str, where: Roots, choices: Choices) -> Described:
+    """Return the result of the mode `mode` (not `auto`) at `where`."""
     if mode in vocabulary.EXTRA_KINDS.values():
         from gpuhook.vendors.nvidia.modes import extra_kinds
 
-        return extra_kinds.describe_kind(mode, place, choices)
+        return extra_kinds.describe_kind(mode, where, choices)
     module = import_module(f"gpuhook.vendors.nvidia.modes.{mode}")
-    of_mode: Callable[[ModeRoots, Choices], Described] = module.describe
-    return of_mode(place, choices)
+    of_mode: Callable[[Roots, Choices], Described] = module.describe
+    return of_mode(where, choices)

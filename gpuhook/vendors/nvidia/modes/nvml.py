@@ -11,26 +11,15 @@ from gpuhook.vendors.nvidia.spec import gpu_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 
-def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
-    """Return the node at `place`; raises the faults of discover.node()."""
-    return discover.node(
-        place.roots,
-        nvml_library_path=place.nvml_library,
-        library_search_paths=place.library_search_paths,
-        config_search_paths=place.config_search_paths,
-        create_nodes=place.create_nodes,
-        explicit_libraries=explicit_libraries,
-        files_dir=place.files_dir,
+def describe(where: Roots, choices: Choices) -> Described:
+    """Return the spec of the node at `where`; raises as discover.node() and gpu_spec.describe()."""
+    found = discover.node(
+        where, create_nodes=choices.create_nodes, explicit_libraries=choices.explicit_libraries
     )
-
-
-def describe(place: ModeRoots, choices: Choices) -> Described:
-    """Return the spec of the node at `place`; raises as discover.node() and gpu_spec.describe()."""
-    found = node(place, explicit_libraries=choices.explicit_libraries)
     if choices.coherent and found.driver.nvml:
         found = replace(found, gpus=coherence.with_coherence(found.gpus, found.driver.nvml))
     return gpu_spec.describe(found, choices)

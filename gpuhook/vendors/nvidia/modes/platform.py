@@ -8,43 +8,41 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.spec.generate_options import ModeRoots
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
 
 DXG = "/dev/dxg"
 DXCORE = "/usr/lib/wsl/lib/libdxcore.so"
 _FAMILY = "sys/devices/soc0/family"
 
 
-def is_wsl(place: ModeRoots) -> bool:
+def is_wsl(where: Roots) -> bool:
     """Return whether the GPUs are those of Windows: WSL's device or library exists."""
-    device = os.path.exists(place.roots.dev.rstrip("/") + DXG)
-    return device or DriverRoot(place.roots.driver).real(DXCORE) is not None
+    device = os.path.exists(where.dev.rstrip("/") + DXG)
+    return device or DriverRoot(where.driver).real(DXCORE) is not None
 
 
-def is_tegra(place: ModeRoots) -> bool:
+def is_tegra(where: Roots) -> bool:
     """Return whether the GPU of a system on a chip is the only one.
 
     If NVML cannot be loaded (it came with JetPack 6), a Tegra has no other GPU.
     """
-    if not _is_tegra_system(place):
+    if not _is_tegra_system(where):
         return False
     from gpuhook.vendors.nvidia.modes.tegra import soc
 
-    return all(soc.is_integrated(gpu) for gpu in soc.ask(place).gpus)
+    return all(soc.is_integrated(gpu) for gpu in soc.ask(where).gpus)
 
 
-def _is_tegra_system(place: ModeRoots) -> bool:
-    if DriverRoot(place.roots.driver).real(TEGRA_RELEASE) or DriverRoot(place.roots.host).real(
-        TEGRA_RELEASE
-    ):
+def _is_tegra_system(where: Roots) -> bool:
+    if DriverRoot(where.driver).real(TEGRA_RELEASE) or DriverRoot(where.host).real(TEGRA_RELEASE):
         return True
     try:
-        with open(os.path.join(place.roots.host, _FAMILY), "rb") as file:
+        with open(os.path.join(where.host, _FAMILY), "rb") as file:
             return file.read(64).lower().startswith(b"tegra")
     except OSError:
         return False

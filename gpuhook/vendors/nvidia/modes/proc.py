@@ -18,29 +18,25 @@ from gpuhook.vendors.nvidia.spec import gpu_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 
-def node(place: ModeRoots, *, explicit_libraries: bool = False) -> Node:
-    """Return the node at `place`; GH1121 without a loaded driver, else as discover.assembled()."""
-    answer = proc_gpus.read_proc(place.roots)
+def describe(where: Roots, choices: Choices) -> Described:
+    """Return the spec of the node at `where`.
+
+    Raises GH1121 without a loaded driver, else as discover.node() and gpu_spec.describe() do.
+    """
+    answer = proc_gpus.read_proc(where)
     if answer.driver.module_version is None:
-        raise fault("GH1121", root=place.roots.host)
-    return discover.assembled(
-        place.roots,
+        raise fault("GH1121", root=where.host)
+    found = discover.node(
+        where,
         answer,
-        library_search_paths=place.library_search_paths,
-        config_search_paths=place.config_search_paths,
-        create_nodes=place.create_nodes,
-        explicit_libraries=explicit_libraries,
-        files_dir=place.files_dir,
+        create_nodes=choices.create_nodes,
+        explicit_libraries=choices.explicit_libraries,
     )
-
-
-def describe(place: ModeRoots, choices: Choices) -> Described:
-    """Return the spec of the node at `place`; raises as node() and gpu_spec.describe() do."""
-    found = node(place, explicit_libraries=choices.explicit_libraries)
     return gpu_spec.describe(replace(found, gpus=_with_sorts(found)), choices)
 
 
@@ -49,7 +45,8 @@ def _with_sorts(found: Node) -> tuple[Gpu, ...]:
 
     A chip keeps its compute capability; the driver defines the brand.
     """
-    module, sorts = node_json.sorts()
+    _, _, module, known = node_json.versions_and_kinds()
+    sorts = {uuid: (capability, brand) for _, uuid, capability, brand in known if uuid}
     is_same_driver = bool(module) and module == found.driver.module_version
     whole = []
     for gpu in found.gpus:

@@ -12,23 +12,24 @@ from dataclasses import replace
 
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.driver import site_files, site_rules
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint
-from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Driver, Node
 from gpuhook.vendors.nvidia.modes import wsl_store
 from gpuhook.vendors.nvidia.modes.platform import DXG
-from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, gpu_spec, node_edits
+from gpuhook.vendors.nvidia.spec import device_selection, driver_edits, gpu_spec
 from gpuhook.vendors.nvidia.spec.generate_options import Described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.cdi.hot.container_edits import ContainerEdits, Hook
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
     from gpuhook.vendors.nvidia.modes.wsl_store import DriverStore
-    from gpuhook.vendors.nvidia.spec.generate_options import Choices, ModeRoots
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 
-def describe(place: ModeRoots, choices: Choices) -> Described:
+def describe(where: Roots, choices: Choices) -> Described:
     """Return the spec of a WSL system.
 
     Raises GH1217 without /dev/dxg, GH1218 without a driver, GH1219 if single GPUs are requested,
@@ -37,20 +38,17 @@ def describe(place: ModeRoots, choices: Choices) -> Described:
     others = [name for name in choices.device_ids if name != device_selection.EVERY]
     if others or not choices.with_all:
         raise fault("GH1219", what=", ".join(others) or "no device `all`")
-    device = _device(place.roots.dev)
-    store = _store(place)
-    common, missing = _common(place, choices, store)
-    edits = node_edits.node_edits([device], additional_gids=choices.additional_gids)
-    devices = gpu_spec.of_parts(
-        choices.kind, [{"name": device_selection.EVERY, "containerEdits": edits}], common
-    )
-    return Described(devices, (), (*store.warnings, *missing))
+    device = _device(where.dev)
+    store = _store(where)
+    common, missing = _common(where, choices, store)
+    spec = gpu_spec.of_parts(choices.kind, [gpu_spec.whole_device([device], choices)], common)
+    return Described(spec, (), (*store.warnings, *missing))
 
 
-def _store(place: ModeRoots) -> DriverStore:
-    root = DriverRoot(place.roots.driver)
-    rules = site_rules.read(place.files_dir)
-    store = wsl_store.find(root, place.library_search_paths)
+def _store(where: Roots) -> DriverStore:
+    root = DriverRoot(where.driver)
+    rules = site_rules.read(where.files_dir)
+    store = wsl_store.find(root, where.library_search_paths)
     files, links, warnings = site_files.changed(rules, root, store.files, store.links)
     messages = (*store.warnings, *warnings)
     return replace(store, files=tuple(files), links=tuple(links), warnings=messages)
@@ -67,28 +65,21 @@ def _device(dev_root: str) -> DeviceNode:
     return DeviceNode.of_status(DXG, path, status)
 
 
-def _common(
-    place: ModeRoots, choices: Choices, store: DriverStore
-) -> tuple[ContainerEdits, list[str]]:
+def _common(where: Roots, choices: Choices, store: DriverStore) -> tuple[ContainerEdits, list[str]]:
     node = Node(
         driver=Driver(),
         files=store.files,
         links=store.links,
-        fingerprint=fingerprint(place.roots.host, store.witness),
+        fingerprint=fingerprint(where.host, store.witness),
     )
-    found, missing = driver_edits.common(node, choices)
+
+    def adjust(job: Jobs) -> None:
+        job.cuda_compat, job.libcuda = "", store.witness
+
+    found, missing = driver_edits.common(node, choices, adjust=adjust)
     if choices.hooks == "none":
         _keep_in_place(found, store)
-    elif "hooks" in found:
-        found["hooks"] = [_hook(hook, store) for hook in found["hooks"]]
     return found, missing
-
-
-def _hook(hook: Hook, store: DriverStore) -> Hook:
-    """Return the hook with WSL's differences: no CUDA compatibility, another witness."""
-    job = hook_args.of_hook(hook)
-    job.cuda_compat, job.libcuda = "", store.witness
-    return job.hook()
 
 
 def _keep_in_place(edits: ContainerEdits, store: DriverStore) -> None:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gpuhook.errors import fault
-from gpuhook.loader import elf
+from gpuhook.vendors.nvidia.driver.driver_libraries import soname_of
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+    from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 LIBRARIES = "/usr/lib/wsl/lib"
 PACKAGES = "/usr/lib/wsl/drivers"
@@ -139,7 +139,7 @@ def _is_file(root: DriverRoot, real: str | None) -> bool:
 
 
 def _files(root: DriverRoot, paths: dict[str, str | None]) -> list[DriverFile]:
-    sonames = {path: _soname(root.host(real)) for path, real in paths.items() if real}
+    sonames = {path: soname_of(root.host(real)) for path, real in paths.items() if real}
     fronts: dict[str, str] = {}
     for path, soname in sonames.items():
         if soname and _rank(path, soname) > _rank(fronts.get(soname, ""), soname):
@@ -158,11 +158,3 @@ def _rank(path: str, soname: str) -> int:
     if path.endswith("/" + soname):
         return 3
     return 2 if path.endswith(_LOADER) else 1 if path else 0
-
-
-def _soname(path: str) -> str | None:
-    try:
-        found = elf.read(path)
-    except OSError:
-        return None
-    return found.soname if found is not None and found.bits == 64 else None

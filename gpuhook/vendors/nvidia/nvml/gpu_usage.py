@@ -16,10 +16,9 @@ from typing import Any
 import pynvml
 
 from gpuhook.vendors.nvidia.nvml import nvml_sessions
-from gpuhook.vendors.nvidia.nvml.nvml_device import ask_device
+from gpuhook.vendors.nvidia.nvml.nvml_device import NO_INSTANCE, ask_device, instance_id
 
 _MEMORY_V2 = 0x02000028  # NVML_STRUCT_VERSION(Memory, 2)
-_NO_INSTANCE = 0xFFFFFFFF
 _NO_MEMORY = 0xFFFFFFFFFFFFFFFF
 _TRIES = 4  # the list of processes may grow between the call for its length and the next one
 _SAMPLE_AGE = 3.0  # seconds: older samples of utilization are left out
@@ -131,20 +130,16 @@ def _process(
     kind: str,
     pid: int,
     used: int,
-    gpu_instance: int = _NO_INSTANCE,
-    compute_instance: int = _NO_INSTANCE,
+    gpu_instance: int = NO_INSTANCE,
+    compute_instance: int = NO_INSTANCE,
 ) -> ProcessUse:
     return ProcessUse(
         pid=pid,
         memory_bytes=None if used == _NO_MEMORY else used,
-        gpu_instance=_instance(gpu_instance),
-        compute_instance=_instance(compute_instance),
+        gpu_instance=instance_id(gpu_instance),
+        compute_instance=instance_id(compute_instance),
         kind=kind,
     )
-
-
-def _instance(number: int) -> int | None:
-    return None if number == _NO_INSTANCE else number
 
 
 def gpu_percent(uuid: str) -> int | None:

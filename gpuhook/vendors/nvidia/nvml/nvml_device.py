@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+NO_INSTANCE = 0xFFFFFFFF
 _RECOVERY_FIELD = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which older pynvml has no name for
 # nvmlDeviceGpuRecoveryAction_t.
 _RECOVERY_ACTIONS = (
@@ -48,6 +49,11 @@ def answered(question: Callable[[], T]) -> T | None:
         return question()
     except (pynvml.NVMLError, UnicodeDecodeError):
         return None
+
+
+def instance_id(number: int) -> int | None:
+    """Return the id of a GPU or compute instance, None for NVML's number of no instance."""
+    return None if number == NO_INSTANCE else number
 
 
 def loss(uuid: str) -> str | None:

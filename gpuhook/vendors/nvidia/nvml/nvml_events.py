@@ -16,6 +16,7 @@ import pynvml
 
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_inventory, nvml_sessions
+from gpuhook.vendors.nvidia.nvml.nvml_device import NO_INSTANCE, instance_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 # Only XIDs: a relevant bit error is an XID, too, and others would wake the thread for nothing.
 _XID = pynvml.nvmlEventTypeXidCriticalError
-_NO_INSTANCE = 0xFFFFFFFF
 _NO_EVENTS = "the GPU has no events"
 
 
@@ -95,7 +95,7 @@ class NvmlEventWatch:
         fail at once, so the caller pauses in between.
         """
         # An old library does not set the instances.
-        data = pynvml.c_nvmlEventData_t(gpuInstanceId=_NO_INSTANCE, computeInstanceId=_NO_INSTANCE)
+        data = pynvml.c_nvmlEventData_t(gpuInstanceId=NO_INSTANCE, computeInstanceId=NO_INSTANCE)
         with nvml_sessions.used(self._library):
             try:
                 wait = nvml_sessions.function("nvmlEventSetWait_v2")
@@ -111,8 +111,8 @@ class NvmlEventWatch:
             return NvmlXidEvent(
                 uuid=self._uuid(data.device),
                 xid=int(data.eventData),
-                gpu_instance=_instance(data.gpuInstanceId),
-                compute_instance=_instance(data.computeInstanceId),
+                gpu_instance=instance_id(data.gpuInstanceId),
+                compute_instance=instance_id(data.computeInstanceId),
             )
 
     def lost(self) -> dict[str, str]:
@@ -140,7 +140,3 @@ def _unwatched(error: Any) -> UnwatchedDevices:
 
 def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
-
-
-def _instance(number: int) -> int | None:
-    return None if number == _NO_INSTANCE else int(number)

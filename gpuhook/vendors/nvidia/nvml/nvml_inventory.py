@@ -9,13 +9,13 @@ report is None; a GPU that is lost meanwhile is listed with the reason. Source: 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pynvml
 
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.inventory.inventory import FactRule, Gpu, fact_rules
-from gpuhook.vendors.nvidia.nvml import nvml_mig, nvml_sessions
+from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_mig, nvml_sessions
 from gpuhook.vendors.nvidia.warm import nvml_constants
 from gpuhook.vendors.nvidia.warm.nvml_library import version_of
 
@@ -27,19 +27,6 @@ T = TypeVar("T")
 
 # Errors after which no answer of the GPU is reliable.
 _LOST = nvml_constants.LOSSES
-
-
-class Nvml(Protocol):
-    """The facts that gpuhook reads from NVML."""
-
-    def driver_version(self) -> str | None:
-        """Return the version of the driver, "580.95.05"."""
-
-    def cuda_version(self) -> str | None:
-        """Return the highest CUDA version that the driver supports, "13.0"."""
-
-    def gpus(self) -> tuple[Gpu, ...]:
-        """Return all GPUs by index, including lost ones."""
 
 
 @contextmanager
@@ -60,16 +47,9 @@ def opened(path: str, module_version: str | None = None) -> Iterator[Nvml]:
         except pynvml.NVMLError as error:
             raise _start_fault(error, path, module_version) from error
         try:
-            yield Library(path)
+            yield Nvml(path)
         finally:
-            _shut_down()
-
-
-def _shut_down() -> None:
-    try:
-        pynvml.nvmlShutdown()
-    except pynvml.NVMLError:
-        return  # the library is not used any more
+            nvml_device.answered(pynvml.nvmlShutdown)
 
 
 def _start_fault(error: Any, path: str, module_version: str | None) -> Exception:
@@ -90,7 +70,7 @@ def _start_fault(error: Any, path: str, module_version: str | None) -> Exception
     return fault("GH1206", path=path, reason=error)
 
 
-class Library:
+class Nvml:
     """The started NVML that pynvml calls."""
 
     def __init__(self, path: str) -> None:
@@ -98,11 +78,11 @@ class Library:
 
     def driver_version(self) -> str | None:
         """Return the version of the driver, "580.95.05"."""
-        return _field(pynvml.nvmlSystemGetDriverVersion)
+        return nvml_device.answered(pynvml.nvmlSystemGetDriverVersion)
 
     def cuda_version(self) -> str | None:
         """Return the highest CUDA version that the driver supports, "13.0"."""
-        number = _field(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        number = nvml_device.answered(pynvml.nvmlSystemGetCudaDriverVersion_v2)
         return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
 
     def gpus(self) -> tuple[Gpu, ...]:
@@ -145,13 +125,6 @@ def _call(call: Callable[..., T], *arguments: object) -> T | None:
             raise _LostError(_LOST[code]) from error
         return None
     except UnicodeDecodeError:  # garbage of a library must not end the program
-        return None
-
-
-def _field(call: Callable[..., T]) -> T | None:
-    try:
-        return _call(call)
-    except _LostError:
         return None
 
 

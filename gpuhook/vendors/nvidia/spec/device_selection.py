@@ -69,11 +69,14 @@ def is_divided(gpu: Gpu) -> bool:
 
 def trouble(node: Node, gpu: Gpu) -> str:
     """Return why no container can get `gpu`, or any part of it, "" if one can."""
+    return gpu_trouble(gpu) or _missing(node, [node_path(gpu)])
+
+
+def gpu_trouble(gpu: Gpu) -> str:
+    """Return why `gpu` has no device node, "" if it may have one."""
     if gpu.lost is not None:
         return f"it is lost ({gpu.lost})"
-    if gpu.minor is None:
-        return "its minor number is unknown"
-    return _missing(node, [node_path(gpu)])
+    return "its minor number is unknown" if gpu.minor is None else ""
 
 
 def instance_trouble(node: Node, gpu: Gpu, instance: MigInstance) -> str:
@@ -222,7 +225,7 @@ def _named(node: Node, ids: tuple[str, ...]) -> tuple[Gpu, ...]:
     whole: set[int] = set()
     parts: dict[int, set[int]] = {}
     for identifier in ids:
-        gpu, instance = _found(node, identifier)
+        gpu, instance = device(node.gpus, identifier)
         reason = _refusal(node, gpu, instance)
         if reason:
             raise fault("GH1512", value=identifier, reason=reason)
@@ -238,14 +241,15 @@ def _named(node: Node, ids: tuple[str, ...]) -> tuple[Gpu, ...]:
     return tuple(gpus)
 
 
-def _found(node: Node, identifier: str) -> tuple[Gpu, MigInstance | None]:
+def device(gpus: tuple[Gpu, ...], identifier: str) -> tuple[Gpu, MigInstance | None]:
+    """Return the GPU, or the instance, with any of its names; raises GH1511."""
     forms = {identifier.lower(), bus_id(identifier)} - {""}
-    for gpu in node.gpus:
+    for gpu in gpus:
         for some in (None, *gpu.instances):
             if not forms.isdisjoint(every_name(gpu, some)):
                 return gpu, some
-    have = [f"{gpu.index} ({gpu.uuid or 'no UUID'})" for gpu in node.gpus]
-    have += [f"{gpu.index}:{one.index}" for gpu in node.gpus for one in gpu.instances]
+    have = [f"{gpu.index} ({gpu.uuid or 'no UUID'})" for gpu in gpus]
+    have += [f"{gpu.index}:{one.index}" for gpu in gpus for one in gpu.instances]
     raise fault("GH1511", value=identifier, have=", ".join(have) or "none")
 
 

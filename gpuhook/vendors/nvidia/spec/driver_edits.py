@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's edits for every container of a node: control nodes, files, links, and our hook."""
+"""The driver's edits for every container: control nodes, files, links, hook; and nodes as edits."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from dataclasses import replace
 
 from gpuhook.errors import printable
 from gpuhook.loader import library_directory
-from gpuhook.vendors.nvidia.devices import driver_nodes
+from gpuhook.vendors.nvidia.devices import driver_nodes, drm
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import requirement_check, vocabulary
+from gpuhook.vendors.nvidia.hot.extras import live_devices
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 from gpuhook.vendors.nvidia.inventory.inventory import VDPAU_PLUGIN, DriverFile, Gpu, Link, Node
-from gpuhook.vendors.nvidia.spec import node_edits
 from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Mount
+    from gpuhook.cdi.hot.container_edits import DeviceNode as DeviceNodeEdit
+    from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 COMPAT_DIRECTORY = "/usr/local/cuda/compat"
 DRI_DIRECTORY = "/dev/dri"
 _DRI_MODE = 0o755
+_EVERYBODY = 0o666
 # No mounts are below files, so `bind`: a recursive one costs crun 0.1 ms each.
 _FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
 _SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
@@ -40,17 +45,45 @@ _HOOKLESS = (
 
 
 def common(
-    node: Node, choices: Choices, gpus: tuple[Gpu, ...] = ()
+    node: Node,
+    choices: Choices,
+    gpus: tuple[Gpu, ...] = (),
+    adjust: Callable[[Jobs], None] | None = None,
 ) -> tuple[ContainerEdits, list[str]]:
     """Return (the edits for every container of `node`, sentences about missing parts).
 
     The edits are its control nodes, its files and links, and our one hook, which has the facts of
-    `gpus` for requirements.
+    `gpus` for requirements. `adjust` sets what differs in the jobs of the hook.
     """
     node, odd = _sayable(node)
     given = limited(node, choices)
-    edits, missing = _edits(given, choices, _jobs(given, gpus, choices, libcuda_of(node)))
+    todo = _jobs(given, gpus, choices, libcuda_of(node))
+    if adjust is not None:
+        adjust(todo)
+    edits, missing = _edits(given, choices, todo)
     return edits, [*odd, *missing]
+
+
+def node_edits(nodes: Iterable[DeviceNode], choices: Choices) -> ContainerEdits:
+    """Return the edits that give a container `nodes`, and the groups that it needs to open them.
+
+    A node that everybody may open needs no group, and its spec no version newer than 0.5.0. So the
+    nodes of /dev/dri, which the host restricts to the groups video and render, get the driver's own
+    mode: everybody in the container may open them. Without `additional_gids` no group is added, and
+    every node has the host's mode.
+    """
+    entries = []
+    for node in sorted(nodes, key=lambda node: live_devices.numeric_order(node.path)):
+        entry: DeviceNodeEdit = {"path": node.path}
+        if node.host_path != node.path:
+            entry["hostPath"] = node.host_path
+        is_opened = choices.additional_gids and node.path.startswith(drm.DIRECTORY)
+        entry["fileMode"] = node.mode | _EVERYBODY if is_opened else node.mode
+        entry["permissions"] = "rw"
+        if node.gid:
+            entry["gid"] = node.gid
+        entries.append(entry)
+    return live_devices.edits(entries) if choices.additional_gids else {"deviceNodes": entries}
 
 
 def _sayable(node: Node) -> tuple[Node, list[str]]:
@@ -107,7 +140,7 @@ def _edits(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, li
     if where:
         found["env"].insert(0, f"{vocabulary.LIBCUDA_DIRECTORY_ENV}={where}")
     if control:
-        found.update(node_edits.node_edits(control, additional_gids=choices.additional_gids))
+        found.update(node_edits(control, choices))
     missing = []
     if choices.hooks == "none":
         found["env"].append(hookless_mounts.ENV)
@@ -123,7 +156,7 @@ def _edits(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, li
     options = {file.host_path: _OPTIONS.get(file.kind, _FILE_OPTIONS) for file in node.files}
     found["mounts"] = _mounts(bindings, options)
     if choices.hooks != "none":
-        if hook_names.is_any_on(choices):
+        if hook_names.enabled_hooks(choices):
             found["hooks"] = [todo.hook()]
         else:
             missing.append(_HOOKLESS)
@@ -158,24 +191,25 @@ def _libcuda_directory(node: Node, choices: Choices) -> str:
 
 
 def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> Jobs:
+    enabled = hook_names.enabled_hooks(choices)
     jobs = Jobs(choices.hook_path)
     libraries = [file for file in node.files if _is_loaded_by_name(file)]
     jobs.libraries = sorted((file.container_path, _soname(file)) for file in libraries)
     jobs.gpus = requirement_check.gpu_groups(gpus)
     jobs.cuda_version = node.driver.cuda or ""
     jobs.needs = {f.container_path: frozenset(f.capabilities) for f in node.files if f.capabilities}
-    jobs.skipped = hook_names.skipped(choices)
+    jobs.skipped = hook_names.skipped(enabled)
     jobs.ldconfig = choices.ldconfig_path
-    if hook_names.is_on(hook_names.LINKS, choices):
+    if hook_names.LINKS in enabled:
         own = {_soname_link(file) for file in libraries}
         jobs.links = sorted((link.target, link.path) for link in node.links if link not in own)
     jobs.driver_version = node.driver.version or ""
     has_libcuda = any(_is_libcuda(file) for file in libraries)
-    if has_libcuda and hook_names.is_on(hook_names.CUDA_COMPAT, choices):
+    if has_libcuda and hook_names.CUDA_COMPAT in enabled:
         jobs.cuda_compat = COMPAT_DIRECTORY
     jobs.libcuda = libcuda
-    jobs.driver_params = node.masks_params and hook_names.is_on(hook_names.PARAMS, choices)
-    if hook_names.is_on(hook_names.CHMOD, choices):
+    jobs.driver_params = node.masks_params and hook_names.PARAMS in enabled
+    if hook_names.CHMOD in enabled:
         jobs.chmod = [(_DRI_MODE, DRI_DIRECTORY)]
     jobs.fingerprint = node.fingerprint
     jobs.host_root = choices.host_root

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of generate-cdi, the roots of the node that it describes, and its result."""
+"""The options of generate-cdi, and its result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.vendors.nvidia.driver import site_rules
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 
 DEFAULT_HOOK_PATH = "/usr/bin/gpuhook-hook"
@@ -24,7 +21,8 @@ class Choices:
 
     `explicit_libraries` adds libraries that are not of the driver's version, `ipc` the sockets of
     its daemons, `additional_gids` the groups of device nodes; `coherent` adds annotations and
-    separate specs for coherent GPUs; without `multiple_csv_devices` a Tegra has one device.
+    separate specs for coherent GPUs; `create_nodes` makes the missing nodes of MIG instances;
+    without `multiple_csv_devices` a Tegra has one device.
     `disabled_hooks` and `enabled_hooks` are names of hook_names; `ldconfig_path` is the program
     that makes containers' loader caches, "" if gpuhook merges them itself.
     """
@@ -45,31 +43,17 @@ class Choices:
     ldconfig_path: str = ""
     enabled_hooks: frozenset[str] = frozenset()  # of the hooks that are off by default
     coherent: bool = False
+    create_nodes: bool = False
+    # For mode csv: host paths of its files, patterns of links, and a directory in containers.
+    csv_files: tuple[str, ...] = ()
+    csv_ignore_patterns: tuple[str, ...] = ()
+    csv_compat_root: str = ""
     multiple_csv_devices: bool = True
 
     @property
     def kind(self) -> str:
         """The kind of the devices, such as nvidia.com/gpu."""
         return f"{self.vendor}/{self.device_class}"
-
-
-@dataclass(frozen=True, slots=True)
-class ModeRoots:
-    """The node that a mode describes: its roots, search paths, and whether nodes may be made.
-
-    Search paths are directories inside the driver root; they are searched first.
-    """
-
-    roots: Roots
-    nvml_library: str | None = None
-    library_search_paths: tuple[str, ...] = ()
-    config_search_paths: tuple[str, ...] = ()
-    files_dir: str = site_rules.DIRECTORY  # rules of the site for the driver's files
-    create_nodes: bool = False  # missing ones of MIG instances in /dev/nvidia-caps
-    # For mode csv: host paths of its files, patterns of links, and a directory in containers.
-    csv_files: tuple[str, ...] = ()
-    csv_ignore_patterns: tuple[str, ...] = ()
-    csv_compat_root: str = ""
 
 
 @dataclass(frozen=True, slots=True)

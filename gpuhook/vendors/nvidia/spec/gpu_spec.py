@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from gpuhook.cdi.hot import spec_versions
 from gpuhook.vendors.nvidia.nvml import coherence
-from gpuhook.vendors.nvidia.spec import device_selection, node_edits
-from gpuhook.vendors.nvidia.spec.driver_edits import common, limited
+from gpuhook.vendors.nvidia.spec import device_selection
+from gpuhook.vendors.nvidia.spec.driver_edits import common, limited, node_edits
 from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterable
+    from typing import Any, TypeAlias
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, Spec
-    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
+    from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu, MigInstance, Node
+
+    OwnNodes: TypeAlias = tuple[Gpu, MigInstance | None, list[DeviceNode]]
 
 # podman 4 reads nothing newer; in older versions no device name is a number.
 _LOWEST_VERSION = "0.5.0"
@@ -28,15 +31,15 @@ _PARTS = ("env", "deviceNodes", "mounts", "hooks")
 def describe(node: Node, choices: Choices) -> Described:
     """Return the CDI spec of `node`; raises GH1511 to GH1513 as device_selection.chosen does."""
     gpus, warnings = device_selection.chosen(node, choices.device_ids)
-    given = limited(node, choices)
+    own = _own_nodes(limited(node, choices), gpus)
     edits, missing = common(node, choices, gpus)
-    spec = of_parts(choices.kind, _devices(given, gpus, choices), edits)
+    spec = of_parts(choices.kind, devices(own, choices), edits)
     further = []
     if choices.coherent:
         missing += coherence.unknown(gpus)
         for infix, some in coherence.groups(gpus):
-            kind = choices.kind + infix
-            further.append((infix, of_parts(kind, _devices(given, some, choices), edits)))
+            mine = [one for one in own if one[0] in some]
+            further.append((infix, of_parts(choices.kind + infix, devices(mine, choices), edits)))
     nameless = device_selection.nameless(gpus, choices.strategies)
     return Described(spec, gpus, (*warnings, *nameless, *missing), node, tuple(further))
 
@@ -76,19 +79,22 @@ def without_common(device: Device, common: ContainerEdits) -> Device:
     return {**device, "containerEdits": left}  # type: ignore[typeddict-item] # the keys are its own
 
 
-def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device]:
+def _own_nodes(node: Node, gpus: tuple[Gpu, ...]) -> list[OwnNodes]:
     nodes = {device.path: device for device in node.device_nodes}
-    gids = choices.additional_gids
-    own = [
+    return [
         (gpu, instance, [nodes[path] for path in _paths(gpu, instance) if path in nodes])
         for gpu in gpus
         for instance in device_selection.offered(gpu)
     ]
-    devices: list[Device] = [
+
+
+def devices(own: list[OwnNodes], choices: Choices) -> list[Device]:
+    """Return the devices of GPUs and MIG instances with these nodes, under all of their names."""
+    found: list[Device] = [
         {
             "name": name,
             **_annotations(gpu, choices),
-            "containerEdits": node_edits.node_edits(mine, additional_gids=gids),
+            "containerEdits": node_edits(mine, choices),
         }
         for strategy in dict.fromkeys(choices.strategies)
         for gpu, instance, mine in own
@@ -97,9 +103,13 @@ def _devices(node: Node, gpus: tuple[Gpu, ...], choices: Choices) -> list[Device
     if choices.with_all:
         # Instances of one GPU have its node in common.
         every = {device.path: device for *_, mine in own for device in mine}
-        whole = node_edits.node_edits([*every.values()], additional_gids=gids)
-        devices.append({"name": device_selection.EVERY, "containerEdits": whole})
-    return devices
+        found.append(whole_device(every.values(), choices))
+    return found
+
+
+def whole_device(nodes: Iterable[DeviceNode], choices: Choices) -> Device:
+    """Return the device `all` with these nodes."""
+    return {"name": device_selection.EVERY, "containerEdits": node_edits(nodes, choices)}
 
 
 def _paths(gpu: Gpu, instance: MigInstance | None) -> list[str]:

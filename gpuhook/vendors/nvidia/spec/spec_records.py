@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from binascii import crc32
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 
 from gpuhook import __version__
@@ -88,16 +89,10 @@ def identity(path: str) -> str:
 
 def inputs(files_dir: str) -> str:
     """Return the identity of the node's files that determine a spec."""
-    paths = (settings.path(), driver_locations.installed_file(), *_rules(files_dir))
-    return "+".join(identity(path) for path in paths)
-
-
-def _rules(files_dir: str) -> list[str]:
-    try:
-        names = sorted(os.listdir(files_dir))
-    except OSError:
-        return []
-    return [os.path.join(files_dir, name) for name in names if name.endswith(".yaml")]
+    paths = [settings.path(), driver_locations.installed_file()]
+    with suppress(OSError):
+        paths += site_rules.rule_files(files_dir)
+    return "+".join(map(identity, paths))
 
 
 def changes(made: Generated) -> list[str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
+from functools import partial
 
-from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.system.system_root import KEEP, MAKE, REFUSE, REPLACE, Step, described
+from gpuhook.vendors.nvidia.system import system_root
+from gpuhook.vendors.nvidia.system.system_root import Step, described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,27 +42,7 @@ def possible(expected: Iterable[ExpectedNode]) -> list[Node]:
 def steps(
     place: SystemRoot, found: Iterable[Node], directory: str = DEV_CHAR, *, is_replaced: bool
 ) -> list[Step]:
-    """Return the step for the link of each node; nothing is changed."""
-    return [step for step, _, _ in _plan(place, found, directory, is_replaced=is_replaced)]
-
-
-def make(
-    place: SystemRoot, found: Iterable[Node], directory: str = DEV_CHAR, *, is_replaced: bool
-) -> list[Step]:
-    """Make the links; raises GH1535 before any change if a step is refused, and OSError."""
-    planned = _plan(place, found, directory, is_replaced=is_replaced)
-    for step, _, _ in planned:
-        if step.action == REFUSE:
-            raise fault("GH1535", path=step.what, reason=step.says)
-    for step, link, target in planned:
-        if step.action in (MAKE, REPLACE):
-            place.make_link(link, target)
-    return [step for step, _, _ in planned]
-
-
-def _plan(
-    place: SystemRoot, found: Iterable[Node], directory: str, *, is_replaced: bool
-) -> list[tuple[Step, str, str]]:
+    """Return the step for the link of each node; with `is_replaced`, wrong ones are replaced."""
     nodes: dict[tuple[int, int], str] = {}
     for path, major, minor in found:
         nodes.setdefault((major, minor), path)
@@ -69,8 +50,7 @@ def _plan(
     for (major, minor), path in sorted(nodes.items()):
         link = posixpath.join(directory, f"{major}:{minor}")
         target = posixpath.relpath(path, directory)
-        step = _step(place, link, target, (major, minor), is_replaced=is_replaced)
-        plan.append((step, link, target))
+        plan.append(_step(place, link, target, (major, minor), is_replaced=is_replaced))
     return plan
 
 
@@ -78,21 +58,22 @@ def _step(
     place: SystemRoot, link: str, target: str, numbers: tuple[int, int], *, is_replaced: bool
 ) -> Step:
     path = place.host(link)
+    make = partial(place.make_link, link, target)
     status = place.status(link, is_followed=False)
     if status is None:
-        return Step(MAKE, path, f"link to {target}")
+        return Step(system_root.MAKE, path, f"link to {target}", make)
     if stat.S_ISLNK(status.st_mode):
         leads = place.status(link, is_followed=True)
         if place.target(link) == target or _is_device(leads, numbers):
-            return Step(KEEP, path, f"it is a link to {place.target(link)}")
+            return Step(system_root.KEEP, path, f"it is a link to {place.target(link)}")
         wrong = f"it is a link to {place.target(link)}, and should lead to {target}"
     elif _is_device(status, numbers):
-        return Step(KEEP, path, f"it is {described(status)}")
+        return Step(system_root.KEEP, path, f"it is {described(status)}")
     else:
         wrong = f"it is {described(status)}, and should be a link to {target}"
     if is_replaced and not stat.S_ISDIR(status.st_mode):
-        return Step(REPLACE, path, f"link to {target}; {wrong}")
-    return Step(REFUSE, path, wrong)
+        return Step(system_root.REPLACE, path, f"link to {target}; {wrong}", make)
+    return Step(system_root.REFUSE, path, wrong)
 
 
 def _nodes(place: SystemRoot, paths: Iterable[str]) -> Iterator[Node]:

@@ -7,8 +7,8 @@ Capabilities".
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from glob import glob
 
 from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
@@ -16,7 +16,10 @@ from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
 _PARAMS = "proc/driver/nvidia/params"
 _MODE = 0o666
 _WIDE = ("config", "monitor")  # for all GPUs, not for an instance
-_ACCESS = "access"
+# Below the directory of capabilities.
+_CAPABILITY_FILES = (
+    *(f"mig/{name}" for name in _WIDE), "gpu*/mig/gi*/access", "gpu*/mig/gi*/ci*/access",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,39 +45,26 @@ class KernelFacts:
         self._mode, self._uid, self._gid = _owner(
             mig_capabilities.proc_text(host_root, "/" + _PARAMS)
         )
-        self._minors = mig_capabilities.parse_minors(
-            mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
-        )
+        self._minors = mig_capabilities.minors(host_root)
 
     def control(self) -> list[ExpectedNode]:
         """Return the four nodes that containers with a GPU use."""
-        found = (
-            ("/dev/nvidiactl", driver_nodes.FRONTEND, 255),
-            ("/dev/nvidia-modeset", driver_nodes.MODESET, 254),
-            ("/dev/nvidia-uvm", driver_nodes.UVM, 0),
-            ("/dev/nvidia-uvm-tools", driver_nodes.UVM, 1),
-        )
-        return [self._node(*one) for one in found]
+        return [self._node(path, *one) for path, one in driver_nodes.CONTROL_NODES.items()]
 
     def gpus(self) -> list[ExpectedNode]:
         """Return the nodes of the GPUs that the kernel module drives."""
-        minors = {gpu.minor for gpu in driver_nodes.proc_gpus(self._root)} - {None}
+        gpus = driver_nodes.proc_gpus(self._root)
         return [
             self._node(f"/dev/nvidia{minor}", driver_nodes.FRONTEND, minor)
-            for minor in sorted(minor for minor in minors if minor is not None)
+            for minor in sorted({gpu.minor for gpu in gpus if gpu.minor is not None})
         ]
 
     def capabilities(self) -> list[ExpectedNode]:
         """Return the nodes of MIG's config and monitor, and of the existing instances."""
-        described = [f"mig/{name}" for name in _WIDE]
-        for gpu in _names(self._at(mig_capabilities.CAPABILITIES)):
-            above = f"{gpu}/mig"
-            for first in _names(self._at(f"{mig_capabilities.CAPABILITIES}/{above}")):
-                described.append(f"{above}/{first}/{_ACCESS}")
-                inner = _names(self._at(f"{mig_capabilities.CAPABILITIES}/{above}/{first}"))
-                described += [f"{above}/{first}/{one}/{_ACCESS}" for one in inner]
-        found = [self._capability(path) for path in described]
-        return sorted((one for one in found if one is not None), key=lambda one: one.minor)
+        top = self._root.rstrip("/") + mig_capabilities.CAPABILITIES
+        paths = [path for pattern in _CAPABILITY_FILES for path in glob(pattern, root_dir=top)]
+        found = [one for one in map(self._capability, paths) if one is not None]
+        return sorted(found, key=lambda one: one.minor)
 
     def possible_capabilities(self) -> list[ExpectedNode]:
         """Return the nodes of all capabilities that the existing GPUs can have."""
@@ -88,9 +78,8 @@ class KernelFacts:
 
     def _capability(self, path: str) -> ExpectedNode | None:
         """Return the node of a file below CAPABILITIES; the minor in mig-minors wins."""
-        described = mig_capabilities.parse_file(
-            mig_capabilities.proc_text(self._root, f"{mig_capabilities.CAPABILITIES}/{path}")
-        )
+        file = f"{mig_capabilities.CAPABILITIES}/{path}"
+        described = mig_capabilities.capability(self._root, file, None)
         if described is None:
             return None
         name = path.removeprefix("mig/").replace("/mig/", "/")
@@ -108,19 +97,6 @@ class KernelFacts:
             return ExpectedNode(path, names, major, minor)
         return ExpectedNode(path, names, major, minor, self._mode, self._uid, self._gid)
 
-    def _at(self, path: str) -> str:
-        return self._root.rstrip("/") + path
-
-
-def _names(directory: str) -> list[str]:
-    """Return the directories in a directory of /proc, by name: gpu0, gi1, ci0."""
-    try:
-        with os.scandir(directory) as entries:
-            found = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-    return sorted(name for name in found if name.startswith(("gpu", "gi", "ci")))
-
 
 def _owner(params: str) -> tuple[int, int, int]:
     """Return mode, user and group of the driver's nodes, by the module's parameters."""
@@ -128,9 +104,8 @@ def _owner(params: str) -> tuple[int, int, int]:
     facts = {name.strip(): value.strip() for name, _, value in pairs}
 
     def number(name: str, default: int, most: int) -> int:
-        text = facts.get(name, "")
-        is_one = text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= most
-        return int(text) if is_one else default
+        found = mig_capabilities.parse_number(facts.get(name, ""), most)
+        return default if found is None else found
 
     most = (1 << 32) - 2
     return (

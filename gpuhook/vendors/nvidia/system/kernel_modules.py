@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from functools import partial
 
 from gpuhook.errors import fault, printable
 from gpuhook.vendors.nvidia.system.system_root import KEEP, LOAD, Step
@@ -20,34 +21,19 @@ _SECONDS = 120  # initialising the GPUs of a large machine takes long
 
 
 def steps(host_root: str, driver_root: str, modules: Iterable[str]) -> list[Step]:
-    """Return the step for each module; nothing is loaded."""
-    return [_step(host_root, driver_root, module) for module in modules]
-
-
-def load(host_root: str, driver_root: str, modules: Iterable[str]) -> list[Step]:
-    """Load missing modules in order; return the steps; raises GH1536.
+    """Return the step for each module; their changes raise GH1536.
 
     With a driver root, the modules are those below it; no program of that tree runs.
     """
-    done = []
-    for module in modules:
-        step = _step(host_root, driver_root, module)
-        if step.action == LOAD:
-            _run(module, _command(driver_root, module))
-        done.append(step)
-    return done
+    return [_step(host_root, driver_root, module) for module in modules]
 
 
 def _step(host_root: str, driver_root: str, module: str) -> Step:
-    place = os.path.join(host_root, "sys/module", module.replace("-", "_"))
-    if os.path.isdir(place):
+    if os.path.isdir(os.path.join(host_root, "sys/module", module.replace("-", "_"))):
         return Step(KEEP, module, "it is loaded")
-    return Step(LOAD, module, " ".join(_command(driver_root, module)))
-
-
-def _command(driver_root: str, module: str) -> list[str]:
     place = [] if driver_root == "/" else ["-d", driver_root]
-    return ["modprobe", *place, "--", module]
+    command = ["modprobe", *place, "--", module]
+    return Step(LOAD, module, " ".join(command), partial(_run, module, command))
 
 
 def _run(module: str, command: list[str]) -> None:

@@ -13,6 +13,7 @@ import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from gpuhook.errors import fault
 from gpuhook.host.hot import files
 from gpuhook.kernel.mknod import mknod
 from gpuhook.kernel.openat2 import openat2
@@ -35,6 +36,17 @@ class Step:
     action: str
     what: str
     says: str
+    change: Callable[[], None] | None = None
+
+
+def carry_out(steps: list[Step]) -> None:
+    """Make the changes of the steps; raises OSError, and GH1535 before any if one is refused."""
+    for step in steps:
+        if step.action == REFUSE:
+            raise fault("GH1535", path=step.what, reason=step.says)
+    for step in steps:
+        if step.change is not None:
+            step.change()
 
 
 class SystemRoot:

@@ -31,21 +31,14 @@ def chosen(disabled: tuple[str, ...], enabled: tuple[str, ...]) -> frozenset[str
     return frozenset(named) - frozenset(enabled)
 
 
-def is_on(name: str, choices: Choices) -> bool:
-    """Return whether the hook of that name is enabled."""
-    if name in choices.disabled_hooks:
-        return False
-    return name in _ON or name in choices.enabled_hooks
+def enabled_hooks(choices: Choices) -> frozenset[str]:
+    """Return the names of the enabled hooks."""
+    return choices.enabled_hooks.union(_ON) - choices.disabled_hooks
 
 
-def is_any_on(choices: Choices) -> bool:
-    """Return whether any hook is enabled."""
-    return any(is_on(name, choices) for name in NAMES)
-
-
-def skipped(choices: Choices) -> list[str]:
+def skipped(enabled: frozenset[str]) -> list[str]:
     """Return the values of `--skip`: disabled jobs that follow from the driver's libraries."""
-    return [word for name, word in _SKIPPED.items() if not is_on(name, choices)]
+    return [word for name, word in _SKIPPED.items() if name not in enabled]
 
 
 def chosen_hooks(job: Jobs) -> tuple[frozenset[str], frozenset[str]]:

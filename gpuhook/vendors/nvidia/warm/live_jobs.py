@@ -71,10 +71,13 @@ def _index(root: LiveRoot, ldconfig: str) -> Index:
 
 def _is_recorded(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> bool:
     try:
-        recorded = ld_so_conf.recorded(root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
+        return set(_plain(own)).issubset(_plain(_recorded(root)))
     except OSError:
         return False
-    return set(_plain(own)).issubset(_plain(recorded))
+
+
+def _recorded(root: LiveRoot) -> list[tuple[bytes, bytes]]:
+    return ld_so_conf.recorded(root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
 
 
 def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -83,7 +86,7 @@ def _with_others(root: LiveRoot, own: list[tuple[bytes, bytes]]) -> list[tuple[b
     Recorded entries keep their order: nothing changes if all of `own` are among them.
     """
     try:
-        recorded = ld_so_conf.recorded(root.read(ld_so_conf.FIRST, ld_so_conf.MAX_BYTES) or b"")
+        recorded = _recorded(root)
         ours = _plain(own)
         kept = [
             entry

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 SONAME = "libnvidia-ml.so.1"
 
@@ -48,30 +48,20 @@ def find(
             raise fault("GH1201", path=library)
         return named
     directories = (*search_paths, *DIRECTORIES)
-    found = _first(driver_root, [os.path.join(directory, SONAME) for directory in directories])
-    found = found or _first(driver_root, _from_cache(driver_root))
+    root = DriverRoot(os.path.abspath(driver_root))
+    found = _first(root, [os.path.join(directory, SONAME) for directory in directories])
+    found = found or _first(root, _from_cache(root))
     if found is not None:
         return found
     raise fault("GH1200", root=driver_root, looked=", ".join((*directories, _CACHE)))
 
 
-def _first(root: str, candidates: list[str]) -> str | None:
+def _first(root: DriverRoot, candidates: list[str]) -> str | None:
     for candidate in candidates:
-        path = inside(root, candidate)
-        if path is not None and os.path.isfile(path):
-            return path
+        real = root.real(candidate)
+        if real is not None and os.path.isfile(root.host(real)):
+            return root.host(real)
     return None
-
-
-def inside(root: str, path: str) -> str | None:
-    """Return the host path of `path`, links followed inside `root`; None if it does not exist.
-
-    The result is for reading a driver tree, which is trusted like the host; paths of an image are
-    opened by descriptor instead.
-    """
-    where = DriverRoot(os.path.abspath(root))
-    real = where.real(path)
-    return where.host(real) if real is not None else None
 
 
 def version_of(path: str) -> str | None:
@@ -81,15 +71,15 @@ def version_of(path: str) -> str | None:
     return version if len(parts) > 1 and all(part.isdigit() for part in parts) else None
 
 
-def _from_cache(root: str) -> list[str]:
+def _from_cache(root: DriverRoot) -> list[str]:
     """Return the paths of SONAME in the root's ld.so.cache, which may have unusual directories."""
-    path = inside(root, _CACHE)
-    if path is None:
+    real = root.real(_CACHE)
+    if real is None:
         return []
     from gpuhook.loader import ld_cache, ld_cache_entries
 
     try:
-        with open(path, "rb") as stream:
+        with open(root.host(real), "rb") as stream:
             data = stream.read(_CACHE_LIMIT)
         entries = ld_cache_entries.parse(data)
         flags = ld_cache.flags_for(os.uname().machine)  # not the 32-bit library of the same name

@@ -10,7 +10,7 @@ from __future__ import annotations
 from os.path import basename
 
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs, parse
+from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs, hook_arguments, parse
 from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
@@ -104,17 +104,8 @@ def jobs_of(made: Call) -> Jobs:
 
 def calls_in(spec: Mapping[str, Any]) -> list[Call]:
     """Return the calls of a config.json's createContainer hooks, without malformed ones."""
-    hooks = spec.get("hooks")
-    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
-    found = []
-    for hook in stage if isinstance(stage, list) else ():
-        args = hook.get("args") if isinstance(hook, dict) else None
-        if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
-            continue
-        words = _behind_program(args)
-        if words:
-            found.append(call(words))
-    return found
+    arguments = [args for args in hook_arguments(spec) if all(isinstance(one, str) for one in args)]
+    return [call(words) for words in map(_behind_program, arguments) if words]
 
 
 def _behind_program(args: list[str]) -> list[str]:

@@ -145,11 +145,14 @@ def is_whole(edits: ContainerEdits) -> bool:
     return any(is_ours(hook) and "--whole" in hook["args"] for hook in edits.get("hooks") or ())
 
 
+def own_jobs(edits: ContainerEdits) -> list[Jobs]:
+    """Return the jobs of our hooks in the edits of a spec, [] for a spec of another program."""
+    return [of_hook(hook) for hook in edits.get("hooks") or () if is_ours(hook)]
+
+
 def hooks_in(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return our `apply` hooks in a config.json: an engine that applied our CDI spec added them."""
-    hooks = spec.get("hooks")
-    stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
-    return [hook for hook in stage if is_ours(hook)] if isinstance(stage, list) else []
+    return [hook for hook in _create_container_hooks(spec) if is_ours(hook)]
 
 
 def is_beside_toolkit(spec: Mapping[str, Any]) -> bool:
@@ -158,12 +161,19 @@ def is_beside_toolkit(spec: Mapping[str, Any]) -> bool:
     gpuhook's hook under NVIDIA's name is such a hook, too. Hooks see each other only in
     config.json.
     """
+    return any(_LDCACHE in args for args in hook_arguments(spec))
+
+
+def hook_arguments(spec: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the arguments of a config.json's createContainer hooks, without malformed ones."""
+    hooks = [hook for hook in _create_container_hooks(spec) if isinstance(hook, dict)]
+    return [hook["args"] for hook in hooks if isinstance(hook.get("args"), list)]
+
+
+def _create_container_hooks(spec: Mapping[str, Any]) -> list[Any]:
     hooks = spec.get("hooks")
     stage = hooks.get("createContainer") if isinstance(hooks, dict) else None
-    return any(
-        isinstance(hook, dict) and isinstance(hook.get("args"), list) and _LDCACHE in hook["args"]
-        for hook in (stage if isinstance(stage, list) else ())
-    )
+    return stage if isinstance(stage, list) else []
 
 
 def of_hook(hook: Mapping[str, object]) -> Jobs:

@@ -65,16 +65,11 @@ def do(
         require_writable(root)
         foreign = [path for path in _destinations(spec) if path not in ours]
         if not _is_done(root, spec, foreign, todo, engine, outcome=outcome):
-            return _left_to_hooks(todo)
+            outcome.hooks += [_python_hook(job) for job in todo]
+            return outcome
         for job in todo:
             hooks = [*_params_hook(root, spec, job, work), *_chmod_hook(job)]
             outcome.hooks += [hook for hook in hooks if hook not in outcome.hooks]
-    return outcome
-
-
-def _left_to_hooks(todo: list[Jobs]) -> JobsOutcome:
-    outcome = JobsOutcome()
-    outcome.hooks += [_python_hook(job) for job in todo]
     return outcome
 
 

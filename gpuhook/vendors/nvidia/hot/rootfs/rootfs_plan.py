@@ -8,7 +8,7 @@ from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from gpuhook.apply.rootfs.root_directory import Root
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
@@ -17,14 +17,10 @@ if TYPE_CHECKING:
 _EGL = "libEGL_nvidia.so.0"
 
 
-def needs_profile(libraries: Iterable[tuple[str, str]]) -> bool:
-    """Return whether libraries include EGL, which reads the application profile."""
-    return any(soname == _EGL for _, soname in libraries)
-
-
 def needs_profile_of(job: Jobs) -> bool:
-    """Return whether a job has EGL, and its application profile is not skipped."""
-    return hook_args.PROFILE not in job.skipped and needs_profile(job.libraries)
+    """Return whether a job has EGL, which reads the application profile, and does not skip that."""
+    has_egl = any(soname == _EGL for _, soname in job.libraries)
+    return has_egl and hook_args.PROFILE not in job.skipped
 
 
 def rootfs_plan(

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+    from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 _MAGIC = frozenset("*?[")
 _MAX_MATCHES = 4096

@@ -7,16 +7,17 @@ NVML came with JetPack 6. Without it there is one GPU with unknown facts.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot.host_fingerprint import module_version, tegra_release
+from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
-from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.spec.generate_options import ModeRoots
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
 
 _COMPATIBLE = "proc/device-tree/compatible"
 _ORIN = b"nvidia,tegra234"
@@ -42,28 +43,19 @@ class Soc:
     is_orin: bool = False
 
 
-def ask(place: ModeRoots) -> Soc:
-    """Return the facts of the system at `place`; never raises: missing facts are unknown."""
-    roots = place.roots
-    release = tegra_release(roots.driver) or tegra_release(roots.host)
-    loaded = module_version(roots.host)
+def ask(where: Roots) -> Soc:
+    """Return the facts of the system at `where`; never raises: missing facts are unknown."""
+    release = tegra_release(where.driver) or tegra_release(where.host)
+    driver = module_version(where.host)
     cuda = next((version for name, version in _CUDA if _is_of(release, name)), "")
     gpus: tuple[Gpu, ...] = ()
-    driver = loaded
-    try:
-        path = nvml_library.find(
-            roots.driver, library=place.nvml_library, search_paths=place.library_search_paths
-        )
-        from gpuhook.vendors.nvidia.nvml import nvml_inventory
-
-        with nvml_inventory.opened(path, loaded or None) as answering:
-            driver = answering.driver_version() or loaded
-            cuda = answering.cuda_version() or cuda
-            gpus = answering.gpus()
-    except GpuhookError:
-        gpus = ()
+    with suppress(GpuhookError):
+        answer = discover.ask_nvml(where)
+        driver = answer.driver.version or driver
+        cuda = answer.driver.cuda or cuda
+        gpus = answer.gpus
     gpus = gpus or (Gpu(index=0),)
-    is_orin = _ORIN in _compatible(roots.host) or any("Orin" in (g.name or "") for g in gpus)
+    is_orin = _ORIN in _compatible(where.host) or any("Orin" in (g.name or "") for g in gpus)
     return Soc(gpus, driver, cuda, is_orin)
 
 

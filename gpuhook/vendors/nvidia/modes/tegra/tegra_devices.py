@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.devices.driver_nodes import CONTROL_NODES
 from gpuhook.vendors.nvidia.modes.tegra.csv_files import Line
 from gpuhook.vendors.nvidia.modes.tegra.soc import is_integrated
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu
     from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
     from gpuhook.vendors.nvidia.modes.tegra.tegra_files import Search
+    from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 _OF_A_GPU = re.compile(r"/dev/nvidia[0-9]+")
 _SHARED, _INSTEAD = "/dev/nvidia1", "/dev/nvidia2"
@@ -28,13 +28,18 @@ _SHARED, _INSTEAD = "/dev/nvidia1", "/dev/nvidia2"
 Own = list[tuple["Gpu", list["DeviceNode"]]]
 
 
-def tegra_devices(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tuple[Own, list[str]]:
+def tegra_devices(
+    soc: Soc, named: dict[str, DeviceNode], search: Search, choices: Choices
+) -> tuple[Own, list[str]]:
     """Return ([(GPU, its nodes), ...], why others are left out).
 
-    `named` are the nodes that the CSV files name.
+    `named` are the nodes that the CSV files name. Without `multiple_csv_devices`, the first GPU has
+    all of them.
     """
+    if not choices.multiple_csv_devices:
+        return [(soc.gpus[0], list(named.values()))] if named else [], []
     cards = [gpu for gpu in soc.gpus if not is_integrated(gpu)]
-    taken = {_node(gpu) for gpu in cards}
+    taken = {device_selection.node_path(gpu) for gpu in cards}
     own = {path: node for path, node in named.items() if path not in taken}
     if _SHARED in taken:
         own.update(search.of([Line("dev", _INSTEAD)]).nodes)
@@ -44,11 +49,13 @@ def tegra_devices(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tup
         reason, nodes = "", own
         if gpu in cards:
             reason = _trouble(gpu)
-            nodes = search.of([Line("dev", path) for path in (_node(gpu), *CONTROL_NODES)]).nodes
+            nodes = search.of(
+                [Line("dev", path) for path in (device_selection.node_path(gpu), *CONTROL_NODES)]
+            ).nodes
         if not reason and not nodes:
             reason = "no device node in the system's files exists"
         if not reason and gpu in cards and not any(map(_OF_A_GPU.fullmatch, nodes)):
-            reason = f"{_node(gpu)}: no such device node"
+            reason = f"{device_selection.node_path(gpu)}: no such device node"
         if reason:
             left_out.append(f"GPU {gpu.index} is left out of the spec: {reason}")
         else:
@@ -56,35 +63,17 @@ def tegra_devices(soc: Soc, named: dict[str, DeviceNode], search: Search) -> tup
     return found, left_out
 
 
-def only(soc: Soc, named: dict[str, DeviceNode]) -> Own:
-    """Return the system's first GPU with all nodes of the CSV files, [] without nodes."""
-    return [(soc.gpus[0], list(named.values()))] if named else []
-
-
 def chosen(found: Own, ids: tuple[str, ...]) -> Own:
     """Return those GPUs that `ids` name, all without ids; raises GH1511 for an unknown id."""
     if not ids or device_selection.EVERY in ids:
         return found
-    known = {name: gpu.index for gpu, _ in found for name in device_selection.every_name(gpu)}
-    have = ", ".join(f"{gpu.index} ({gpu.uuid or 'no UUID'})" for gpu, _ in found)
-    indices = set()
-    for identifier in ids:
-        index = known.get(identifier.lower(), known.get(device_selection.bus_id(identifier) or "-"))
-        if index is None:
-            raise fault("GH1511", value=identifier, have=have)
-        indices.add(index)
+    gpus = tuple(gpu for gpu, _ in found)
+    indices = {device_selection.device(gpus, one)[0].index for one in ids}
     return [(gpu, nodes) for gpu, nodes in found if gpu.index in indices]
 
 
 def _trouble(gpu: Gpu) -> str:
-    if gpu.lost is not None:
-        return f"it is lost ({gpu.lost})"
-    if gpu.minor is None:
-        return "its minor number is unknown"
-    if device_selection.is_divided(gpu):
-        return "it is in MIG mode; only --mode nvml describes MIG instances"
-    return ""
-
-
-def _node(gpu: Gpu) -> str:
-    return f"/dev/nvidia{gpu.minor}"
+    reason = device_selection.gpu_trouble(gpu)
+    if not reason and device_selection.is_divided(gpu):
+        reason = "it is in MIG mode; only --mode nvml describes MIG instances"
+    return reason

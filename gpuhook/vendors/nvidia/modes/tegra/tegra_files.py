@@ -8,8 +8,8 @@ import posixpath
 import stat
 from dataclasses import dataclass, field
 
-from gpuhook.loader import elf
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.driver.driver_libraries import soname_of
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, DriverFile, Link
 from gpuhook.vendors.nvidia.modes.tegra import csv_files
 from gpuhook.vendors.nvidia.modes.tegra import link_patterns as chains
@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpuhook.vendors.nvidia.inventory.discover import Roots
     from gpuhook.vendors.nvidia.modes.tegra.csv_files import Line
 
 # Links that programs expect without an entry: of a library -> (name, its target or None).
@@ -59,17 +60,10 @@ class TegraFiles:
 class Search:
     """A driver root and a dev root, in which lines are looked up."""
 
-    def __init__(
-        self,
-        driver_root: str,
-        dev_root: str,
-        *,
-        search_paths: tuple[str, ...] = (),
-        ignored: tuple[str, ...] = (),
-    ) -> None:
-        self._root = DriverRoot(driver_root)
-        self._dev = DriverRoot(dev_root)
-        self._directories = (*map(self._root.inside, search_paths), "/")
+    def __init__(self, where: Roots, ignored: tuple[str, ...] = ()) -> None:
+        self._root = DriverRoot(where.driver)
+        self._dev = DriverRoot(where.dev)
+        self._directories = (*map(self._root.inside, where.library_search_paths), "/")
         self._ignored = ignored
 
     def of(self, lines: Iterable[Line]) -> TegraFiles:
@@ -123,7 +117,7 @@ class Search:
             return self._directory(found, real)
         if not os.path.isfile(host) or csv_files.misplaced("lib", real):
             return False
-        soname = _soname(host)
+        soname = soname_of(host)
         found.files[real] = DriverFile("library" if soname else "config", host, real, soname)
         if soname:
             self._link_names(found, real, soname)
@@ -155,11 +149,3 @@ def _tidy(found: TegraFiles) -> None:
     for path in list(found.links):
         if path in found.files or path.startswith(whole):
             del found.links[path]
-
-
-def _soname(path: str) -> str | None:
-    try:
-        binary = elf.read(path)
-    except OSError:
-        return None
-    return binary.soname if binary is not None and binary.bits == 64 else None

@@ -81,14 +81,14 @@ def test_an_instance_that_comes_while_the_node_is_asked(
     made: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Instances that NVML lacks are not in the fingerprint: the next comparison finds it stale."""
-    answers = nvml_inventory.Library.gpus
+    answers = nvml_inventory.Nvml.gpus
 
-    def late(library: nvml_inventory.Library) -> tuple[Gpu, ...]:
+    def late(library: nvml_inventory.Nvml) -> tuple[Gpu, ...]:
         gpus = answers(library)
         proc(made, "nvidia/capabilities/gpu1/mig/gi1/ci0").mkdir(parents=True)
         return gpus
 
-    monkeypatch.setattr(nvml_inventory.Library, "gpus", late)
+    monkeypatch.setattr(nvml_inventory.Nvml, "gpus", late)
     node = asked(made)
     libcuda = next(file.host_path for file in node.files if file.soname == "libcuda.so.1")
     assert host_fingerprint.fingerprint(made.host_root, libcuda) != node.fingerprint

@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cli import main
 from gpuhook.vendors.nvidia.devices import proc_gpus
-from gpuhook.vendors.nvidia.driver import cuda_versions
 from gpuhook.vendors.nvidia.inventory import discover
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -227,4 +226,4 @@ def test_without_a_driver(tmp_path: Path) -> None:
     ],
 )
 def test_cuda_of_a_driver(version: str | None, cuda: str | None) -> None:
-    assert cuda_versions.of_driver(version) == cuda
+    assert proc_gpus.cuda_version(version) == cuda

@@ -12,6 +12,7 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.driver import driver_files
+from gpuhook.vendors.nvidia.inventory.discover import Roots
 
 V = "580.95.05"
 MULTIARCH = "/usr/lib/x86_64-linux-gnu"
@@ -68,14 +69,16 @@ def links(found: driver_files.DriverFileFacts) -> dict[str, str]:
 
 def code_of(root: Path, libraries: tuple[str, ...] = (), configs: tuple[str, ...] = ()) -> str:
     with pytest.raises(GpuhookError) as caught:
-        driver_files.find(str(root), library_search_paths=libraries, config_search_paths=configs)
+        driver_files.find(
+            Roots(str(root), library_search_paths=libraries, config_search_paths=configs)
+        )
     return caught.value.code
 
 
 @pytest.mark.parametrize("directory", [MULTIARCH, ARM, "/usr/lib64", "/usr/lib"])
 def test_flat_directory(directory: str, tmp_path: Path) -> None:
     """Libraries of a flat directory keep it in the container, and have their SONAMEs."""
-    found = driver_files.find(str(tree(tmp_path, directory)))
+    found = driver_files.find(Roots(str(tree(tmp_path, directory))))
     assert found.version == V
     assert found.libcuda == f"{tmp_path}{directory}/libcuda.so.{V}"
     assert found.library_dirs == (directory,)
@@ -88,7 +91,7 @@ def test_flat_directory(directory: str, tmp_path: Path) -> None:
 
 def test_links_that_always_are(tmp_path: Path) -> None:
     """Programs find the links they expect, even if the host has none."""
-    found = driver_files.find(str(tree(tmp_path, "/usr/lib64")))
+    found = driver_files.find(Roots(str(tree(tmp_path, "/usr/lib64"))))
     assert links(found) == {
         "/usr/lib64/libcuda.so": "libcuda.so.1",
         "/usr/lib64/libGLX_indirect.so.0": f"libGLX_nvidia.so.{V}",
@@ -103,7 +106,7 @@ def test_development_links_of_the_host(tmp_path: Path) -> None:
     link(tmp_path, "/usr/lib64/libnvidia-ml.so", "libnvidia-ml.so.1")
     library(tmp_path / "usr/lib64/other.so", "other.so")
     link(tmp_path, "/usr/lib64/libnvidia-allocator.so", "other.so")
-    found = links(driver_files.find(str(tmp_path)))
+    found = links(driver_files.find(Roots(str(tmp_path))))
     assert found["/usr/lib64/libnvidia-ml.so"] == "libnvidia-ml.so.1"
     assert "/usr/lib64/libnvidia-allocator.so" not in found
 
@@ -124,7 +127,7 @@ def test_debian_alternatives(tmp_path: Path) -> None:
     smi.chmod(0o755)
     link(tmp_path, "/usr/bin/nvidia-smi", "/etc/alternatives/nvidia--nvidia-smi")
     link(tmp_path, "/etc/alternatives/nvidia--nvidia-smi", "/usr/lib/nvidia/current/nvidia-smi")
-    found = driver_files.find(str(tmp_path))
+    found = driver_files.find(Roots(str(tmp_path)))
     assert found.library_dirs == (current, MULTIARCH)
     paths = by_path(found)
     assert paths[f"{current}/libcuda.so.{V}"][1] == f"{tmp_path}{current}/libcuda.so.{V}"
@@ -151,7 +154,7 @@ def test_links_never_leave_the_root(tmp_path: Path) -> None:
         (f"libnvidia-fbc.so.{V}", f"libnvidia-fbc.so.{V}"),
     ):
         link(root, f"/usr/lib64/{name}", target)
-    found = driver_files.find(str(root))
+    found = driver_files.find(Roots(str(root)))
     assert all(f.host_path.startswith(f"{root}/") for f in found.files)
     assert sorted(w.rpartition("/")[2] for w in found.warnings) == [
         f"libnvidia-{name}.so.{V} is a dangling link; left out" for name in ("cfg", "fbc", "tls")
@@ -167,7 +170,7 @@ def test_gke_prefix(tmp_path: Path) -> None:
         (root / path).chmod(0o755)
     (root / f"firmware/nvidia/{V}").mkdir(parents=True)
     (root / f"firmware/nvidia/{V}/gsp_tu10x.bin").write_text("#")
-    found = driver_files.find(str(root))
+    found = driver_files.find(Roots(str(root)))
     assert found.library_dirs == ("/usr/local/nvidia/lib64",)
     paths = by_path(found)
     assert paths["/usr/local/nvidia/bin/nvidia-smi"][1] == f"{root}/bin/nvidia-smi"
@@ -180,7 +183,7 @@ def test_lib64_of_a_system_is_no_prefix(tmp_path: Path) -> None:
     """A root whose real /lib64 holds the dynamic loader keeps its paths."""
     tree(tmp_path, "/lib64")
     (tmp_path / "lib64/ld-linux-x86-64.so.2").write_text("#")
-    assert driver_files.find(str(tmp_path)).library_dirs == ("/lib64",)
+    assert driver_files.find(Roots(str(tmp_path))).library_dirs == ("/lib64",)
 
 
 def test_companions(tmp_path: Path) -> None:
@@ -209,7 +212,7 @@ def test_companions(tmp_path: Path) -> None:
         os.chdir(tmp_path / "run/nvidia-persistenced")  # the path is too long for an address
         listening.bind("socket")
         os.chdir(back)
-        found = driver_files.find(str(tmp_path), host_root=str(tmp_path))
+        found = driver_files.find(Roots(str(tmp_path), host=str(tmp_path)))
     others = {path: kind for path, (kind, _, _) in by_path(found).items() if kind != "library"}
     assert others == {
         f"/opt/firmware/nvidia/{V}/gsp_tu10x.bin": "firmware",
@@ -231,7 +234,7 @@ def test_broken_files_are_warnings(tmp_path: Path) -> None:
     (tmp_path / f"usr/lib64/libnvidia-tls.so.{V}").write_text("GROUP ( libtls )")
     (tmp_path / f"usr/lib64/libnvidia-cfg.so.{V}").write_text("")
     link(tmp_path, f"/usr/lib64/libnvcuvid.so.{V}", "gone")
-    found = driver_files.find(str(tmp_path))
+    found = driver_files.find(Roots(str(tmp_path)))
     assert len(found.warnings) == 3
     assert not {"libnvidia-tls", "libnvidia-cfg", "libnvcuvid"} & {
         Path(path).name.partition(".")[0] for path in by_path(found)
@@ -245,7 +248,7 @@ def test_32_bit_libraries_are_left_out(tmp_path: Path) -> None:
     narrow[4] = 1
     narrow[28:52] = bytes(24)
     (tmp_path / f"usr/lib64/libnvidia-tls.so.{V}").write_bytes(narrow)
-    found = driver_files.find(str(tmp_path))
+    found = driver_files.find(Roots(str(tmp_path)))
     assert found.warnings == ()
     assert f"/usr/lib64/libnvidia-tls.so.{V}" not in by_path(found)
 
@@ -256,8 +259,8 @@ def test_two_drivers(tmp_path: Path) -> None:
     old = {f"{name}.so.535.261.03": f"{name}.so.1" for name in ("libcuda", "libnvidia-ml")}
     for name, soname in old.items():
         library(tmp_path / MULTIARCH[1:] / name, soname)
-    assert driver_files.find(str(tmp_path)).version == V
-    found = driver_files.find(str(tmp_path), "535.261.03")
+    assert driver_files.find(Roots(str(tmp_path))).version == V
+    found = driver_files.find(Roots(str(tmp_path)), "535.261.03")
     assert sorted(Path(path).name for path in by_path(found) if "egl" not in path) == [
         "libcuda.so.535.261.03",
         "libnvidia-ml.so.535.261.03",
@@ -271,7 +274,7 @@ def test_other_version_than_asked(tmp_path: Path) -> None:
     """A kernel module of another version than the libraries is a fault that names both."""
     tree(tmp_path, MULTIARCH)
     with pytest.raises(GpuhookError) as caught:
-        driver_files.find(str(tmp_path), "570.1.2")
+        driver_files.find(Roots(str(tmp_path)), "570.1.2")
     assert caught.value.code == "GH1232"
     assert "570.1.2" in caught.value.message
     assert V in caught.value.message
@@ -280,7 +283,7 @@ def test_other_version_than_asked(tmp_path: Path) -> None:
 def test_libcuda_and_nvml_of_two_versions(tmp_path: Path) -> None:
     """A half-finished upgrade is a fault; a missing libnvidia-ml only a warning."""
     library(tmp_path / f"usr/lib64/libcuda.so.{V}", "libcuda.so.1")
-    assert "libnvidia-ml" in driver_files.find(str(tmp_path)).warnings[0]
+    assert "libnvidia-ml" in driver_files.find(Roots(str(tmp_path))).warnings[0]
     library(tmp_path / "usr/lib64/libnvidia-ml.so.570.1.2", "libnvidia-ml.so.1")
     assert code_of(tmp_path) == "GH1231"
 
@@ -288,7 +291,7 @@ def test_libcuda_and_nvml_of_two_versions(tmp_path: Path) -> None:
 def test_no_driver(tmp_path: Path) -> None:
     """Without a driver the fault lists the searched directories."""
     with pytest.raises(GpuhookError) as caught:
-        driver_files.find(str(tmp_path), library_search_paths=("/opt/none",))
+        driver_files.find(Roots(str(tmp_path), library_search_paths=("/opt/none",)))
     assert caught.value.code == "GH1230"
     for place in ("/opt/none", MULTIARCH, "/usr/lib64", "/etc/ld.so.cache"):
         assert place in caught.value.message
@@ -313,7 +316,7 @@ def test_search_path(tmp_path: Path) -> None:
     """A named search path is searched first, with the root or without."""
     tree(tmp_path, "/opt/gpu/lib")
     for path in ("/opt/gpu/lib", f"{tmp_path}/opt/gpu/lib"):
-        found = driver_files.find(str(tmp_path), library_search_paths=(path,))
+        found = driver_files.find(Roots(str(tmp_path), library_search_paths=(path,)))
         assert found.library_dirs == ("/opt/gpu/lib",)
 
 
@@ -323,4 +326,4 @@ def test_the_hosts_loader_cache(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/ld.so.conf").write_text("/opt/gpu/lib\n")
     subprocess.run(["ldconfig", "-r", str(tmp_path)], check=True)
-    assert driver_files.find(str(tmp_path)).library_dirs == ("/opt/gpu/lib",)
+    assert driver_files.find(Roots(str(tmp_path))).library_dirs == ("/opt/gpu/lib",)

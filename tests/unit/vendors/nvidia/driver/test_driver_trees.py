@@ -13,6 +13,7 @@ import pytest
 from gpuhook.vendors.nvidia.driver import companion_files, driver_files
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.discover import Roots
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
@@ -41,7 +42,7 @@ def put(root: Path, *paths: str, mode: int = 0o644) -> None:
 
 def others(root: Path, **choices: object) -> dict[str, DriverFile]:
     """Return the files other than libraries, by their paths in containers."""
-    found = driver_files.find(str(root), host_root=str(root), **choices)  # type: ignore[arg-type]
+    found = driver_files.find(Roots(str(root), host=str(root), **choices))  # type: ignore[arg-type]
     return {file.container_path: file for file in found.files if file.kind != "library"}
 
 
@@ -70,7 +71,7 @@ def test_nixos(tmp_path: Path) -> None:
         ("run/current-system/sw/bin/nvidia-smi", "/nix/store/ghi-nvidia-x11/bin/nvidia-smi"),
     ):
         (tmp_path / path).symlink_to(target)
-    assert driver_files.find(str(tmp_path)).library_dirs == (f"/{store}/lib",)
+    assert driver_files.find(Roots(str(tmp_path))).library_dirs == (f"/{store}/lib",)
     found = others(tmp_path)
     assert set(found) == {
         "/etc/vulkan/icd.d/nvidia_icd.x86_64.json",
@@ -168,9 +169,9 @@ def test_explicit_libraries(tmp_path: Path) -> None:
     tree(tmp_path, "/usr/lib64", "libGL.so.1.7.0", "libOpenCL.so.1.0.0", "libEGLX.so.1")
     for link, target in (("libGL.so.1", "libGL.so.1.7.0"), ("libGL.so", "libGL.so.1")):
         (tmp_path / "usr/lib64" / link).symlink_to(target)
-    plain = driver_files.find(str(tmp_path))
+    plain = driver_files.find(Roots(str(tmp_path)))
     assert not any("libGL" in file.container_path for file in plain.files)
-    found = driver_files.find(str(tmp_path), with_explicit_libraries=True)
+    found = driver_files.find(Roots(str(tmp_path)), explicit_libraries=True)
     more = [file for file in found.files if file not in plain.files]
     assert [(file.container_path, file.soname) for file in more] == [
         ("/usr/lib64/libGL.so.1.7.0", "libGL.so.1"),

@@ -10,6 +10,7 @@ import pytest
 
 from gpuhook.vendors.nvidia.driver import companion_files, driver_files
 from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.inventory.discover import Roots
 from tests.simulated import elf_maker
 from tests.unit.vendors.nvidia.driver.test_driver_trees import put
 
@@ -130,7 +131,7 @@ def test_nothing_of_a_driver_is_missed(places: tuple[str, str, str], tmp_path: P
     pipes = tmp_path / companion_files.MPS_DIRECTORY[1:]
     pipes.mkdir(parents=True)
     os.mkfifo(pipes / "control")
-    found = driver_files.find(str(tmp_path), host_root=str(tmp_path), with_explicit_libraries=True)
+    found = driver_files.find(Roots(str(tmp_path), host=str(tmp_path)), explicit_libraries=True)
     expected = {*shared, *programs, *others, companion_files.MPS_DIRECTORY}
     assert {file.container_path for file in found.files} == expected
     assert all(file.host_path == f"{tmp_path}{file.container_path}" for file in found.files)

@@ -17,6 +17,7 @@ from gpuhook.vendors.nvidia.driver import driver_files, hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.inventory.discover import Roots
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.simulated import elf_maker, elf_maker_32
@@ -58,7 +59,7 @@ def test_where_distributions_have_them(wide: str, narrows: str, place: str, tmp_
         (tmp_path / "run").mkdir()
         for name, target in (("opengl-driver", wide), ("opengl-driver-32", narrows)):
             (tmp_path / "run" / name).symlink_to(target.rpartition("/")[0])
-    found = driver_files.find(str(tmp_path))
+    found = driver_files.find(Roots(str(tmp_path)))
     assert found.warnings == ()
     expected = {f"{place}/{stem}.so.{V}": f"{tmp_path}{narrows}/{stem}.so.{V}" for stem in NAMES}
     paths = {f.container_path: f.host_path for f in found.files}
@@ -73,7 +74,7 @@ def test_a_directory_of_both_widths_warns_once(tmp_path: Path) -> None:
     """A broken file in a directory of both searches has one warning."""
     write(tmp_path, "/usr/lib", bits=64)
     (tmp_path / f"usr/lib/libnvidia-tls.so.{V}").write_text("GROUP ( libtls )")
-    found = driver_files.find(str(tmp_path))
+    found = driver_files.find(Roots(str(tmp_path)))
     assert len(found.warnings) == 1
     assert not any(vocabulary.is_32_bit(file.container_path) for file in found.files)
 
@@ -82,7 +83,9 @@ def test_another_driver_s_libraries_are_not_mixed_in(tmp_path: Path) -> None:
     """32-bit packages of another version, left behind by an upgrade, are not this driver's."""
     write(tmp_path, "/usr/lib/x86_64-linux-gnu", bits=64)
     elf_maker_32.write(tmp_path / "usr/lib/libcuda.so.535.1.2", "libcuda.so.1")
-    assert not any("535" in file.host_path for file in driver_files.find(str(tmp_path)).files)
+    assert not any(
+        "535" in file.host_path for file in driver_files.find(Roots(str(tmp_path))).files
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from gpuhook.vendors.nvidia.driver import driver_files, site_rules
 from gpuhook.vendors.nvidia.hot import capability_filter, vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import discover, dump_file
+from gpuhook.vendors.nvidia.inventory.discover import Roots
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
@@ -47,7 +48,7 @@ def rules(root: Path, text: str, name: str = "site.yaml") -> str:
 
 def found(root: Path, text: str) -> driver_files.DriverFileFacts:
     """Return the driver's files with these rules."""
-    return driver_files.find(str(root), files_dir=rules(root, text))
+    return driver_files.find(Roots(str(root), files_dir=rules(root, text)))
 
 
 def by_path(all_of_them: driver_files.DriverFileFacts) -> dict[str, DriverFile]:
@@ -57,7 +58,7 @@ def by_path(all_of_them: driver_files.DriverFileFacts) -> dict[str, DriverFile]:
 
 def test_without_rules_nothing_changes(root: Path) -> None:
     """No directory, an empty one, and files of comments or of another kind add nothing."""
-    plain = driver_files.find(str(root), files_dir=str(root / "none"))
+    plain = driver_files.find(Roots(str(root), files_dir=str(root / "none")))
     rules(root, "not: yaml: at all", "README")
     assert found(root, "# nothing yet\n") == plain
 
@@ -186,8 +187,8 @@ def test_capabilities_of_an_added_file_hold_where_the_spec_is_applied(tmp_path: 
     elf_maker.write(made.driver_root + place, "libsite.so.1")
     text = f"add:\n- path: {place}\n  capabilities: [video]\n"
     directory = rules(Path(made.driver_root), text)
-    where = discover.Roots(made.driver_root, made.dev_root, made.host_root)
-    node = discover.node(where, files_dir=directory)
+    where = discover.Roots(made.driver_root, made.dev_root, made.host_root, files_dir=directory)
+    node = discover.node(where)
     assert dump_file.parse(dump_file.text(node, "yaml").encode(), "node").files == node.files
     spec = describe(node, Choices()).spec
     compiled = compiled_spec.of_spec("nvidia.yaml", spec)

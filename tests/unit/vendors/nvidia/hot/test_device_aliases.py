@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia.hot import device_aliases, vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.device_names import device_aliases
 from gpuhook.vendors.nvidia.spec import device_selection
 from tests.simulated.node import SimulatedNode, make_node
 

@@ -15,9 +15,10 @@ from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cdi.hot.registry import Registry
 from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot import extra_devices, live_devices, mig_capabilities, vocabulary
-from gpuhook.vendors.nvidia.hot.extra_devices import LiveSpec
-from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
+from gpuhook.vendors.nvidia.hot.extras import extra_devices, live_devices
+from gpuhook.vendors.nvidia.hot.extras.extra_devices import LiveSpec
+from gpuhook.vendors.nvidia.hot.extras.live_devices import DeviceRoots
 from tests.simulated import extra_nodes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")

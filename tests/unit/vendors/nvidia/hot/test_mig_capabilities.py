@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gpuhook.vendors.nvidia.devices import mig_profile
@@ -40,11 +42,14 @@ def test_names_and_files_of_capabilities() -> None:
         ("", None),
     ],
 )
-def test_a_capability_by_its_file(text: str, capability: tuple[int, int | None] | None) -> None:
+def test_a_capability_by_its_file(
+    tmp_path: Path, text: str, capability: tuple[int, int | None] | None
+) -> None:
     """The file names the minor, and the mode as a decimal number; mig-minors wins over it."""
     found = mig_capabilities.parse_file(text)
     assert (found and (found.minor, found.mode)) == capability
-    listed = mig_capabilities.capability(7, text)
+    (tmp_path / "access").write_text(text)
+    listed = mig_capabilities.capability(str(tmp_path), "/access", 7)
     assert listed is not None
     assert (listed.minor, listed.mode) == (7, capability and capability[1])
 

@@ -13,7 +13,7 @@ from gpuhook.cdi.hot.registry import Registry
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot.settings import Settings
 from gpuhook.request import extra_requests, parse
-from gpuhook.vendors.nvidia.hot import extra_devices
+from gpuhook.vendors.nvidia.hot.extras import extra_devices
 from tests.plans import described, planned, this_node
 
 KIND = "nvidia.com/gpu"

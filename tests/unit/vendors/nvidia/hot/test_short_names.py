@@ -13,7 +13,8 @@ from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError
 from gpuhook.node.spec_node import SpecNode
 from gpuhook.request.resolve import resolve_names
-from gpuhook.vendors.nvidia.hot import short_names, vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.device_names import short_names
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.plans import PlainNode, chosen, described, planned

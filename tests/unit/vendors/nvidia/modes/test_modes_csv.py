@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc
 from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
-from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 from tests.simulated import tegra_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -31,9 +32,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def describe(root: Path, choices: Choices | None = None, **place: object) -> Described:
+def describe(root: Path, choices: Choices | None = None, **options: object) -> Described:
     roots = discover.roots(str(root), None, str(root))
-    return mode_table.describe(mode_table.CSV, ModeRoots(roots, **place), choices or Choices())  # type: ignore[arg-type]
+    chosen = replace(choices or Choices(), **options)  # type: ignore[arg-type]
+    return mode_table.describe(mode_table.CSV, roots, chosen)
 
 
 def names(found: Described) -> list[str]:
@@ -178,7 +180,7 @@ def test_a_root_apart_from_dev(root: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (root / "dev").rename(tmp_path / "other/dev")
     roots = discover.roots(str(root), str(tmp_path / "other"), str(root))
-    found = mode_table.describe(mode_table.CSV, ModeRoots(roots), Choices())
+    found = mode_table.describe(mode_table.CSV, roots, Choices())
     (device, *_) = found.spec["devices"]
     paths = [node["hostPath"] for node in device["containerEdits"]["deviceNodes"]]
     assert all(path.startswith(f"{tmp_path}/other/dev/") for path in paths)

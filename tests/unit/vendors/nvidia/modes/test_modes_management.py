@@ -11,7 +11,7 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table
-from gpuhook.vendors.nvidia.spec.generate_options import Choices, ModeRoots
+from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from tests.simulated.node import SimulatedNode, make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -25,9 +25,7 @@ def node(tmp_path: Path) -> SimulatedNode:
 
 def mounted(node: SimulatedNode, rules: Path, choices: Choices = CHOICES) -> list[str]:
     """Return the names of the files that a spec of mode management mounts."""
-    place = ModeRoots(
-        discover.roots(node.driver_root, node.dev_root, node.host_root), files_dir=str(rules)
-    )
+    place = discover.roots(node.driver_root, node.dev_root, node.host_root, files_dir=str(rules))
     found = mode_table.describe(mode_table.MANAGEMENT, place, choices)
     mounts = found.spec["containerEdits"]["mounts"]
     return [mount["containerPath"].rpartition("/")[2] for mount in mounts]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table, wsl_store
-from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described, ModeRoots
+from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 from gpuhook.vendors.nvidia.warm import hook_names
 from tests.simulated import wsl_node
 
@@ -30,8 +30,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def place(root: Path, *search_paths: str) -> ModeRoots:
-    return ModeRoots(discover.roots(str(root), None, str(root)), library_search_paths=search_paths)
+def place(root: Path, *search_paths: str) -> discover.Roots:
+    return discover.roots(str(root), None, str(root), library_search_paths=search_paths)
 
 
 def described(root: Path, choices: Choices | None = None) -> Described:

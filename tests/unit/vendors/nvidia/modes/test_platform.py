@@ -15,7 +15,6 @@ from gpuhook.cli import main
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table
-from gpuhook.vendors.nvidia.spec.generate_options import ModeRoots
 from tests.simulated import nvml_profile, tegra_node, wsl_node
 from tests.simulated.node import make_node
 
@@ -24,7 +23,7 @@ RELEASE = "# R36 (release), REVISION: 4.3, GCID: 38968081\n"
 
 
 def chosen(root: Path, mode: str = mode_table.AUTO) -> str:
-    return mode_table.chosen(mode, ModeRoots(discover.roots(str(root), None, str(root))))
+    return mode_table.chosen(mode, discover.roots(str(root), None, str(root)))
 
 
 def write(root: Path, path: str, text: str = "") -> None:

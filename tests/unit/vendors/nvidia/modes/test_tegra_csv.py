@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
+from gpuhook.vendors.nvidia.inventory.discover import Roots
 from gpuhook.vendors.nvidia.inventory.inventory import Link
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, link_patterns
 from gpuhook.vendors.nvidia.modes.tegra.csv_files import KINDS, Line
@@ -191,10 +192,12 @@ def test_ignored_links(pattern: str, is_ignored: bool) -> None:
     assert link_patterns.is_ignored("/usr/lib/liba.so", ("/other", pattern)) == is_ignored
 
 
-def search(root: Path, *texts: str, **options: tuple[str, ...]) -> tuple[Search, list[Line]]:
+def search(
+    root: Path, *texts: str, ignored: tuple[str, ...] = (), paths: tuple[str, ...] = ()
+) -> tuple[Search, list[Line]]:
     lines, wrong = csv_files.parse("\n".join(texts).encode(), "x")
     assert not wrong
-    return Search(str(root), str(root), **options), lines
+    return Search(Roots(str(root), str(root), library_search_paths=paths), ignored), lines
 
 
 def test_what_lines_mean(tmp_path: Path) -> None:
@@ -244,7 +247,7 @@ def test_names_of_libraries_are_looked_up(tmp_path: Path) -> None:
     """A name without a directory is looked for in the search paths, then at the root's top."""
     elf_maker.write(_below(tmp_path, "/a/libx.so"), "libx.so")
     elf_maker.write(_below(tmp_path, "/b/libx.so"), "libx.so")
-    where, lines = search(tmp_path, "lib, libx.so", search_paths=("/c", "/b", "/a"))
+    where, lines = search(tmp_path, "lib, libx.so", paths=("/c", "/b", "/a"))
     assert list(where.of(lines).files) == ["/b/libx.so"]
     where, lines = search(tmp_path, "lib, a/libx.so")
     assert list(where.of(lines).files) == ["/a/libx.so"]
@@ -292,7 +295,7 @@ def test_no_pattern_and_no_link_leads_to_what_is_the_containers_own(tmp_path: Pa
     (tmp_path / "opt/all").symlink_to("/proc")
     (tmp_path / "opt/lib.so").symlink_to("/proc/1/environ")
     (tmp_path / "opt/file").write_text("x")
-    search = Search(str(tmp_path), str(tmp_path))
+    search = Search(Roots(str(tmp_path), str(tmp_path)))
     lines = [("dir", "/*"), ("lib", "/opt/*"), ("sym", "/opt/*"), ("lib", "/p*/*/*")]
     found = search.of(Line(kind, path) for kind, path in lines)
     assert sorted(file.host_path for file in found.files.values()) == [

@@ -14,7 +14,8 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
 from gpuhook.request import extra_requests as extras
 from gpuhook.request import parse, policy
-from gpuhook.vendors.nvidia.hot import live_devices, vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.hot.extras import live_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.registry import Registry
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
-    from gpuhook.vendors.nvidia.hot.live_devices import DeviceRoots
+    from gpuhook.vendors.nvidia.hot.extras.live_devices import DeviceRoots
 
 _NO_FILE = "the node itself"  # in the place of a spec file's path
 
@@ -132,12 +133,12 @@ def find_roots(
         specs = []  # no spec of GPUs
     for spec in specs:
         nodes, mounts = spec.edits.get("deviceNodes") or (), spec.edits.get("mounts") or ()
-        dev = dev or _root_of((one["path"], one.get("hostPath")) for one in nodes)
-        driver = driver or _root_of((one["containerPath"], one["hostPath"]) for one in mounts)
+        dev = dev or root_of((one["path"], one.get("hostPath")) for one in nodes)
+        driver = driver or root_of((one["containerPath"], one["hostPath"]) for one in mounts)
     return live_devices.DeviceRoots(dev or "/", driver or "/", state.host_root())
 
 
-def _root_of(pairs: Iterable[tuple[str, str | None]]) -> str:
+def root_of(pairs: Iterable[tuple[str, str | None]]) -> str:
     """Return the root below which the host has the files of containers, "" if none is known."""
     for path, source in pairs:
         if source and source != path and source.endswith(path):

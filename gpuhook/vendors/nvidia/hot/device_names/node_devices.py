@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.cdi.hot.registry import Registry
     from gpuhook.request.parse import Source
+    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 
 def alias(name: str, registry: Callable[[], Registry], kind: str) -> str | None:
@@ -32,7 +33,9 @@ def alias(name: str, registry: Callable[[], Registry], kind: str) -> str | None:
 
 
 def _derived(name: str, found: Registry, kind: str) -> str | None:
-    from gpuhook.vendors.nvidia.hot import device_aliases  # node.json exists nearly always
+    from gpuhook.vendors.nvidia.hot.device_names import (
+        device_aliases,  # node.json exists nearly always
+    )
 
     def nodes_of(device: str) -> list[str]:
         edits = found.device(f"{kind}={device}")[1]
@@ -49,45 +52,35 @@ def other_names() -> list[str]:
     recorded = node_json.other_names()
     if recorded:
         return recorded
-    from gpuhook.vendors.nvidia.hot import device_aliases
+    from gpuhook.vendors.nvidia.hot.device_names import device_aliases
 
     return device_aliases.uuids(state.host_root())
 
 
-def full_names(
-    name: str, others: Callable[[], list[str]], registry: Callable[[], Registry], kind: str
-) -> list[str]:
-    """Return the full names of a short form, [] for another name; raises GH1060.
+def full_names(name: str, node: NvidiaNode) -> list[str]:
+    """Return the full names of a short form, [] for another name; raises GH1060."""
+    from gpuhook.vendors.nvidia.hot.device_names import short_names  # most names are full
 
-    `others` returns the node's other_names().
-    """
-    from gpuhook.vendors.nvidia.hot import short_names  # most names are full
-
-    return short_names.full_names(name, lambda: [*others(), *_described(registry(), kind)])
+    return short_names.full_names(
+        name, lambda: [*node.other_names(), *_described(node.registry(), node.kind)]
+    )
 
 
 def refusal(
-    name: str,
-    error: GpuhookError,
-    source: Source | None,
-    *,
-    others: Callable[[], list[str]],
-    registry: Callable[[], Registry],
-    kind: str,
+    name: str, error: GpuhookError, source: Source | None, node: NvidiaNode
 ) -> GpuhookError:
     """Return the fault of a requested name: GH1101 and GH1102 also name the source and the devices.
 
-    GH1060 also names the source. Another fault is returned unchanged. `others` as for full_names().
+    GH1060 also names the source. Another fault is returned unchanged.
     """
     if error.code not in ("GH1060", "GH1101", "GH1102"):
         return error
     from gpuhook.cdi.hot import unknown_device
-    from gpuhook.vendors.nvidia.hot import short_names
+    from gpuhook.vendors.nvidia.hot.device_names import short_names
 
-    described = _described(registry(), kind)
+    described = _described(node.registry(), node.kind)
     where = source.where if source is not None and name in source.names else ""
-    known = [*others(), *described]
-    advice = short_names.advice(name, where, known)
+    advice = short_names.advice(name, where, [*node.other_names(), *described])
     return unknown_device.requested(error, name, where, described, advice)
 
 

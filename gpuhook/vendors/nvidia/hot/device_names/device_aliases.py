@@ -97,11 +97,8 @@ def _instance_node(old: str, host_root: str, gpus: list[_Gpu]) -> str:
     if gpu is None or not (first.isdigit() and second.isdigit()):
         return ""
     name = f"gpu{gpu.minor}/gi{first}/ci{second}/access"
-    minors = mig_capabilities.parse_minors(
-        mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
-    )
-    text = mig_capabilities.proc_text(host_root, mig_capabilities.file(name))
-    capability = mig_capabilities.capability(minors.get(name), text)
+    minor = mig_capabilities.minors(host_root).get(name)
+    capability = mig_capabilities.capability(host_root, mig_capabilities.file(name), minor)
     return "" if capability is None else vocabulary.capability_node(capability.minor)
 
 

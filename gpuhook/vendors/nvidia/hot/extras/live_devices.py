@@ -13,7 +13,8 @@ import os
 import stat
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.hot import driver_root, mig_capabilities, vocabulary
+from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
+from gpuhook.vendors.nvidia.hot.extras import driver_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ IMEX_DIRECTORY = "/dev/nvidia-caps-imex-channels"
 IMEX_CHANNEL = "channel"
 MANAGEMENT_NAMES = ("config", "monitor")
 MANAGEMENT_FILES = mig_capabilities.CAPABILITIES + "/mig"
-_MAX_DIGITS = 7
 _IMEX_MAJOR = "nvidia-caps-imex-channels"  # in /proc/devices
 _IMEX_CHANNELS = 1 << 20
 _MOUNT_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
@@ -101,7 +101,7 @@ def channel(name: str, roots: DeviceRoots) -> ContainerEdits | None:
         return None
     path = f"{IMEX_DIRECTORY}/{IMEX_CHANNEL}{number}"
     status = _stat(roots.dev, path)
-    major = device_major(_IMEX_MAJOR, roots.host)
+    major = mig_capabilities.device_major(_IMEX_MAJOR, roots.host)
     if status is None or not _is_of(status, major, int(number)):
         why = "" if status is None else f"; the existing node is not {major}:{number}"
         raise fault("GH1037", name=f"{vocabulary.IMEX_KIND}={name}", looked=path, why=why)
@@ -112,7 +112,7 @@ def channel_numbers(roots: DeviceRoots) -> list[str]:
     """Return the numbers of this node's IMEX channels, in order."""
     names = _listed(roots.dev, IMEX_DIRECTORY)
     numbers = [name[len(IMEX_CHANNEL) :] for name in names if name.startswith(IMEX_CHANNEL)]
-    major = device_major(_IMEX_MAJOR, roots.host)
+    major = mig_capabilities.device_major(_IMEX_MAJOR, roots.host)
     found = []
     for number in filter(_is_channel, numbers):
         status = _stat(roots.dev, f"{IMEX_DIRECTORY}/{IMEX_CHANNEL}{number}")
@@ -135,13 +135,10 @@ def management(name: str, roots: DeviceRoots) -> ContainerEdits | None:
 
     Raises GH1210 or GH1216 if the node for that is missing.
     """
-    if name == EVERY:
-        parts = [management_node(one, roots.dev, roots.host) for one in MANAGEMENT_NAMES]
-        return edits([_entry(path, status, roots) for path, status in parts])
-    if name not in MANAGEMENT_NAMES:
+    if name not in (EVERY, *MANAGEMENT_NAMES):
         return None
-    path, status = management_node(name, roots.dev, roots.host)
-    return edits([_entry(path, status, roots)])
+    names = MANAGEMENT_NAMES if name == EVERY else (name,)
+    return edits([_entry(*_management_node(one, roots), roots) for one in names])
 
 
 def edits(nodes: list[DeviceNode]) -> ContainerEdits:
@@ -158,14 +155,14 @@ def edits(nodes: list[DeviceNode]) -> ContainerEdits:
 
 
 def _nodes(paths: list[str], roots: DeviceRoots) -> list[DeviceNode]:
-    found = ((path, _stat(roots.dev, path)) for path in sorted(paths, key=_order))
+    found = ((path, _stat(roots.dev, path)) for path in sorted(paths, key=numeric_order))
     return [_entry(path, status, roots) for path, status in found if status is not None]
 
 
 def _entry(path: str, status: os.stat_result, roots: DeviceRoots) -> DeviceNode:
     entry: DeviceNode = {"path": path}
     if roots.dev.rstrip("/"):
-        entry["hostPath"] = driver_root.place(roots.dev, path) or _host(roots.dev, path)
+        entry["hostPath"] = _host(roots.dev, path)
     entry["fileMode"] = stat.S_IMODE(status.st_mode)
     entry["permissions"] = "rw"
     if status.st_gid:
@@ -200,39 +197,40 @@ def _is_of(status: os.stat_result, major: int | None, minor: int) -> bool:
 
 def _listed(root: str, directory: str) -> list[str]:
     try:
-        return os.listdir(driver_root.place(root, directory) or _host(root, directory))
+        return os.listdir(_host(root, directory))
     except OSError:
         return []
 
 
 def _host(root: str, path: str) -> str:
-    return root.rstrip("/") + path
+    """Return the host path of `path` in `root`, links followed inside if it exists."""
+    return driver_root.place(root, path) or root.rstrip("/") + path
 
 
-def _order(path: str) -> tuple[str, int]:
+def numeric_order(path: str) -> tuple[str, int]:
     """Return the sort key of a node: uverbs2 comes before uverbs10."""
     stem = path.rstrip("0123456789")
     return stem, int(path[len(stem) :] or -1)
 
 
-def management_node(name: str, dev_root: str, host_root: str) -> tuple[str, os.stat_result]:
+def _management_node(name: str, roots: DeviceRoots) -> tuple[str, os.stat_result]:
     """Return the path and the status of the node of `config` or `monitor`.
 
     Raises GH1216 if the driver does not support it, GH1210 if the node is missing or wrong.
     """
-    capability = management_capability(name, host_root)
+    capability = management_capability(name, roots.host)
     if capability is None:
         minors, file = mig_capabilities.MINORS, f"{MANAGEMENT_FILES}/{name}"
         raise fault("GH1216", name=name, minors=minors, file=file)
     number = capability.minor
     path = vocabulary.capability_node(number)
-    place = driver_root.place(dev_root, path) or dev_root.rstrip("/") + path
+    place = _host(roots.dev, path)
     try:
-        status = os.stat(place, follow_symlinks=not dev_root.rstrip("/"))
+        status = os.stat(place, follow_symlinks=not roots.dev.rstrip("/"))
     except OSError as error:
         reason = error.strerror or str(error)
         raise unusable_management_node(name, place, reason) from error
-    known = device_major(mig_capabilities.MAJOR_NAME, host_root)
+    known = mig_capabilities.device_major(mig_capabilities.MAJOR_NAME, roots.host)
     is_right = known is None or status.st_rdev == os.makedev(known, number)
     if not (stat.S_ISCHR(status.st_mode) and is_right):
         reason = f"it is not the character device {'?' if known is None else known}:{number}"
@@ -248,17 +246,5 @@ def unusable_management_node(name: str, path: str, reason: str) -> GpuhookError:
 
 def management_capability(name: str, host_root: str) -> Capability | None:
     """Return the capability of `config` or `monitor`, None if the driver does not support it."""
-    minors = mig_capabilities.proc_text(host_root, mig_capabilities.MINORS)
-    text = mig_capabilities.proc_text(host_root, f"{MANAGEMENT_FILES}/{name}")
-    return mig_capabilities.capability(mig_capabilities.parse_minors(minors).get(name), text)
-
-
-def device_major(name: str, host_root: str) -> int | None:
-    """Return the major of a character device in /proc/devices, None if it is not there."""
-    for line in mig_capabilities.proc_text(host_root, "/proc/devices").splitlines():
-        if line.startswith("Block"):
-            break
-        number, _, found = line.strip().partition(" ")
-        if found == name and number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS:
-            return int(number)
-    return None
+    minor = mig_capabilities.minors(host_root).get(name)
+    return mig_capabilities.capability(host_root, f"{MANAGEMENT_FILES}/{name}", minor)
