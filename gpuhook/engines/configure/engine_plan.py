@@ -46,6 +46,11 @@ class EngineOptions:
     takes_over: bool = False
     enables_cri: bool = False
 
+    @property
+    def default(self) -> str:
+        """The name of the default runtime that the engine must have, "" for any."""
+        return self.name if self.is_default else ""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineNode:

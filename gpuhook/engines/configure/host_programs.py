@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpuhook.engines.read import engine_config
+from gpuhook.host.hot.state import PROGRAM_DIRS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.read.engine_config import Version
 
-PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _TIME = 60.0  # seconds
 _KEPT = ("HOME", "LANG", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DBUS_SESSION_BUS_ADDRESS")
 _DAEMONS = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "podman": "podman"}
@@ -63,7 +63,7 @@ class HostPrograms:
         given = self._paths.get(name)
         if given == "":
             return None
-        for path in [given] if given else [f"{place}/{name}" for place in PATH]:
+        for path in [given] if given else [f"{place}/{name}" for place in PROGRAM_DIRS]:
             found = self._host.status(path)
             if found and stat.S_ISREG(found.st_mode) and found.st_mode & 0o111:
                 return path
@@ -76,7 +76,7 @@ class HostPrograms:
             return None
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         # systemctl does nothing in a chroot; the host's root is not one.
-        environment |= {"PATH": ":".join(PATH), "SYSTEMD_IGNORE_CHROOT": "1"}
+        environment |= {"PATH": ":".join(PROGRAM_DIRS), "SYSTEMD_IGNORE_CHROOT": "1"}
         command = " ".join((self._paths.get(words[0], words[0]), *words[1:]))
         try:
             done = subprocess.run(

@@ -147,7 +147,7 @@ def podman(files: ConfigFiles) -> EngineState:
 
 
 def _unread(trouble: Sequence[Trouble]) -> tuple[str, ...]:
-    return tuple(f"{one.where} {one.said}" for one in trouble if one.is_fatal or one.is_unread)
+    return tuple(f"{one.where} {one.said}" for one in trouble)
 
 
 def shim_directories(directory: str) -> Iterator[StateDirectory]:

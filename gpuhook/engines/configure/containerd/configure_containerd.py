@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.engines.configure import toml_edit, toml_text
+from gpuhook.engines.configure import plan_checks, toml_edit, toml_text
 from gpuhook.engines.configure.containerd import (
     base_spec,
     containerd_locations,
@@ -151,24 +151,16 @@ def _without_handler(path: str, content: bytes, options: EngineOptions, before: 
 def _check(
     read: Containerd, node: EngineNode, options: EngineOptions, place: ContainerdLocation
 ) -> None:
-    for one in read.configuration.fatal:
-        if one.is_unread:
-            raise fault("GH2027", where=one.where, said=one.said)
-        raise fault("GH2003", where=one.where, said=one.said, engine="containerd")
+    plan_checks.require_readable(read.configuration)
     if not read.has_cri and not options.enables_cri:
         raise fault("GH2020", where=read.root)
     registered = _registered(read, node, options, place)
     is_template = place.kind == "template" and not containerd_templates.drop_ins(place, read)
     if registered and not is_ours(registered, options) and not (options.takes_over or is_template):
-        raise fault(
-            "GH2000",
-            where=registered.where,
-            name=options.name,
-            engine="containerd",
-            program=registered.path or registered.type or "containerd's own",
-        )
+        program = registered.type or "containerd's own"
+        raise plan_checks.name_in_use("containerd", registered, program)
     if options.route == "cdi" and place.daemon and place.daemon < reader.HAS_CDI:
-        version = ".".join(map(str, place.daemon))
+        version = plan_checks.dotted(place.daemon)
         reason = f"is read by containerd {version}, which does not support CDI"
         raise fault("GH2029", where=read.root, said=reason)
     if options.is_default and toml_document.table(read.cri, "containerd", "default_runtime").get(
@@ -244,9 +236,8 @@ def _expected(
     """Return the expected configuration; of a file that is generated at the next start, nothing."""
     if place.kind != "file":
         return ExpectedConfig({})
-    default = options.name if options.is_default else ""
     has_cdi = after.has_cdi(place.daemon)
-    return ExpectedConfig({options.name: handler.program}, default, has_cdi)
+    return ExpectedConfig({options.name: handler.program}, options.default, has_cdi)
 
 
 def _notes(

@@ -182,7 +182,7 @@ def check_result(
 def _problems(
     before: Containerd, after: Containerd, options: EngineOptions, handler: Handler
 ) -> list[str]:
-    problems = [f"{one.where} {one.said}" for one in after.configuration.fatal]
+    problems = [f"{one.where} {one.said}" for one in after.configuration.trouble]
     runtimes = after.configuration.runtimes
     runtime = runtimes.get(options.name)
     if runtime is None or runtime.path != handler.program:

@@ -7,6 +7,7 @@ import json
 import posixpath
 import re
 
+from gpuhook.engines.configure import plan_checks
 from gpuhook.engines.configure.docker import docker_hook, json_text
 from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.read import docker_config, unit_flags
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.docker_config import Docker
 
-HAS_CDI = (25,)  # moby/moby#45134
+HAS_CDI = (25, 0)  # moby/moby#45134
 _SNAP = "/var/snap/docker/current"
 _DESKTOP = "/mnt/wsl/docker-desktop"
 _UNITS = ("docker.service",)
@@ -59,7 +60,7 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
         changes=tuple(changes),
         expected=ExpectedConfig(
             runtimes={options.name: options.program} if options.route == "wrapper" else {},
-            default=options.name if options.is_default else "",
+            default=options.default,
             has_cdi=found.configuration.cdi_enabled is True or _CDI in [keys for keys, _ in edits],
         ),
         service=Service(
@@ -112,9 +113,8 @@ def _check(node: EngineNode, options: EngineOptions) -> None:
         raise fault("GH2042", engine="docker", route=options.route)
     if options.name == docker_config.BUILT_IN or options.name.startswith("io.containerd."):
         raise fault("GH2041", engine="docker", name=options.name)
-    if options.route == "cdi" and node.version is not None and node.version < HAS_CDI:
-        version = ".".join(map(str, node.version))
-        raise fault("GH2045", engine="docker", version=version, needed="25.0")
+    if options.route == "cdi":
+        plan_checks.require_cdi("docker", node, HAS_CDI)
 
 
 def _path(node: EngineNode, flags: Sequence[unit_flags.Flag]) -> str:
@@ -131,8 +131,7 @@ def _path(node: EngineNode, flags: Sequence[unit_flags.Flag]) -> str:
 
 def _text(found: Docker) -> tuple[str, str]:
     """Return the file's byte order mark and its text; "{}" for none."""
-    for trouble in found.configuration.fatal:
-        raise fault("GH2003", where=str(trouble.where), said=trouble.said, engine="docker")
+    plan_checks.require_readable(found.configuration)
     if not found.content.strip():
         return "", "{}\n"
     try:
@@ -165,15 +164,8 @@ def _runtime_edits(found: Docker, options: EngineOptions) -> list[tuple[list[str
     if runtime is None:
         edits.append((["runtimes", options.name], {"path": options.program}))
     elif not is_ours(runtime, options):
-        program = runtime.path or runtime.type or "not named"
         if not options.takes_over:
-            raise fault(
-                "GH2000",
-                where=str(runtime.where),
-                name=options.name,
-                engine="docker",
-                program=program,
-            )
+            raise plan_checks.name_in_use("docker", runtime, runtime.type or "not named")
         edits.append((["runtimes", options.name], {"path": options.program}))
     elif runtime.path != options.program:
         edits.append((["runtimes", options.name, "path"], options.program))
