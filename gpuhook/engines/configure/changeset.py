@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gpuhook.engines.configure.configure_record import ConfigureRecord, Original, digest
+from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.transaction import unwritable
 from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.errors import GpuhookError
@@ -18,28 +19,16 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.configure_record import RecordStore
     from gpuhook.engines.configure.engine_plan import (
-        ConfigChange,
         Engine,
         EngineNode,
         EngineOptions,
         EnginePlan,
         Service,
     )
-    from gpuhook.engines.configure.host_files import Host, Kept
+    from gpuhook.engines.configure.host_files import Host
 
 
 RESTART_NOTE = "a restart of {program} stops its containers"
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """A file that changes. `kept` is its new mode and owner, None to leave them."""
-
-    path: str
-    before: bytes | None
-    after: bytes | None
-    kept: Kept | None
-    mode: int = 0o644
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +43,7 @@ class Changeset:
     meanwhile: ConfigureRecord
     backups: tuple[bytes, ...]
     made: tuple[str, ...]
-    writes: tuple[Write, ...]
+    writes: tuple[ConfigChange, ...]
     removed: tuple[str, ...]
     record: ConfigureRecord | None
     old: ConfigureRecord | None
@@ -81,7 +70,7 @@ class _FileStep:
     base: bytes | None
     meanwhile: Original
     final: Original | None
-    write: Write | None
+    write: ConfigChange | None
 
 
 def original_files(
@@ -151,7 +140,7 @@ def _file_step(
     write = None
     if now != after:
         kept = original.kept if change is None or now is None else None
-        write = Write(path, now, after, kept, change.mode if change else 0o644)
+        write = replace(change or ConfigChange(path, now, after), before=now, kept=kept)
     return _FileStep(
         base,
         _with_states(original, base, now, after),
@@ -171,9 +160,9 @@ def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine
             notes.append(_edited(path, one))
         if one.now != one.base:
             kept = None if one.is_edited else original.kept
-            writes.append(Write(path, one.now, one.base, kept))
+            writes.append(ConfigChange(path, one.now, one.base, kept=kept))
         elif one.now is not None and not one.is_edited and host.kept(path) != original.kept:
-            writes.append(Write(path, one.now, one.base, original.kept))
+            writes.append(ConfigChange(path, one.now, one.base, kept=original.kept))
     return Changeset(
         engine=old.engine,
         meanwhile=replace(old, files=tuple(meanwhile), is_taken_up=False),
@@ -240,7 +229,7 @@ def _edited(path: str, one: _RecordedFile) -> str:
     return f"{path} was edited since: only the settings of gpuhook are removed"
 
 
-def _new_directories(host: Host, writes: list[Write]) -> tuple[str, ...]:
+def _new_directories(host: Host, writes: list[ConfigChange]) -> tuple[str, ...]:
     """Return the directories that must be created, the outer before the inner.
 
     Raises GH2001 if a file cannot be created; so does a dry run.
@@ -265,12 +254,12 @@ def _inner_first(directories: Iterable[str]) -> tuple[str, ...]:
 _NO_END = "\\ No newline at end of file"
 
 
-def diff_text(writes: Iterable[Write]) -> str:
+def diff_text(writes: Iterable[ConfigChange]) -> str:
     """Return the unified diff of all files, for patch(1); "" if no content changes."""
     return "".join(file_diff(one) for one in writes)
 
 
-def file_diff(write: Write) -> str:
+def file_diff(write: ConfigChange) -> str:
     """Return the diff of one file, "" if its content does not change."""
     before, after = _lines(write.before), _lines(write.after)
     old = "/dev/null" if write.before is None else f"a{write.path}"

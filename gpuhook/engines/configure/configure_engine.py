@@ -18,9 +18,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.engines.configure.changeset import Changeset, Write
+    from gpuhook.engines.configure.changeset import Changeset
     from gpuhook.engines.configure.configure_record import ConfigureRecord
-    from gpuhook.engines.configure.engine_plan import Engine, EngineOptions, EnginePlan, Service
+    from gpuhook.engines.configure.engine_plan import (
+        ConfigChange,
+        Engine,
+        EngineOptions,
+        EnginePlan,
+        Service,
+    )
     from gpuhook.engines.configure.engine_restart import How, Way
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.configure.transaction import Applied
@@ -53,7 +59,7 @@ class EngineResult:
     """
 
     engine: str
-    writes: tuple[Write, ...]
+    writes: tuple[ConfigChange, ...]
     notes: tuple[str, ...]
     verified: str = ""
     restarted: str = ""

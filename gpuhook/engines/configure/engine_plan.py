@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpuhook.engines.configure.host_files import Kept
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import Version
 
@@ -74,13 +75,15 @@ class EngineNode:
 class ConfigChange:
     """A file that changes. A content of None is a file that does not exist.
 
-    `mode` is that of a new file; an existing file keeps its mode and owner.
+    `mode` is that of a new file; an existing file keeps its mode and owner, or gets those of
+    `kept`.
     """
 
     path: str
     before: bytes | None
     after: bytes | None
     mode: int = 0o644
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)
