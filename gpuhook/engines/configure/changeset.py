@@ -15,7 +15,7 @@ from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from gpuhook.engines.configure.configure_record import RecordStore
     from gpuhook.engines.configure.engine_plan import (
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         EngineNode,
         EngineOptions,
         EnginePlan,
-        Service,
     )
     from gpuhook.engines.configure.host_files import Host
 
@@ -39,7 +38,6 @@ class Changeset:
     left to undo. `backups` are the contents that the records name.
     """
 
-    engine: str
     meanwhile: ConfigureRecord
     backups: tuple[bytes, ...]
     made: tuple[str, ...]
@@ -98,8 +96,7 @@ def to_configure(
         _file_step(host, path, changes.get(path), recorded.get(path))
         for path in dict.fromkeys((*recorded, *changes))
     ]
-    originals = [one.final for one in steps if one.final]
-    writes = [one.write for one in steps if one.write]
+    writes = tuple(one.write for one in steps if one.write)
     made = _new_directories(host, writes)
     directories = tuple(dict.fromkeys((*(old.directories if old else ()), *made)))
     needed = tuple(one for one in directories if _has_file(one, changes))
@@ -108,23 +105,22 @@ def to_configure(
         wanted=options,
         config=node.config,
         drop_in=node.drop_in,
-        files=tuple(originals),
+        files=tuple(one.final for one in steps if one.final),
         directories=needed,
         service=plan.service,
         is_taken_up=old is not None and old.is_taken_up and not writes,
     )
     return Changeset(
-        engine=plan.engine,
         meanwhile=replace(
             record, files=tuple(one.meanwhile for one in steps), directories=directories
         ),
         backups=tuple(one.base for one in steps if one.base is not None),
         made=made,
-        writes=tuple(writes),
+        writes=writes,
         removed=_inner_first(one for one in directories if one not in needed),
-        record=record if originals else None,
+        record=record if record.files else None,
         old=old,
-        notes=(*plan.notes, *((*plan.on_restart, *_restart_notes(plan.service)) if writes else ())),
+        notes=(*plan.notes, *(plan.on_restart if writes else ()), *_restart_notes(plan, writes)),
     )
 
 
@@ -164,7 +160,6 @@ def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine
         elif one.now is not None and not one.is_edited and host.kept(path) != original.kept:
             writes.append(ConfigChange(path, one.now, one.base, kept=original.kept))
     return Changeset(
-        engine=old.engine,
         meanwhile=replace(old, files=tuple(meanwhile), is_taken_up=False),
         backups=(),
         made=_new_directories(host, writes),
@@ -172,13 +167,16 @@ def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine
         removed=_inner_first(old.directories),
         record=None,
         old=old,
-        notes=(*notes, *(_restart_notes(old.service) if writes else ())),
+        notes=(*notes, *_restart_notes(old, writes)),
     )
 
 
-def _restart_notes(service: Service) -> tuple[str, ...]:
-    """Return a note if a restart is needed and stops containers."""
-    if service.reloads or not service.ends_containers:
+def _restart_notes(
+    configured: EnginePlan | ConfigureRecord, writes: Sequence[ConfigChange]
+) -> tuple[str, ...]:
+    """Return a note if the writes need a restart that stops containers."""
+    service = configured.service
+    if not writes or service.reloads or not service.ends_containers:
         return ()
     return (RESTART_NOTE.format(program=service.processes[0]),)
 
@@ -229,7 +227,7 @@ def _edited(path: str, one: _RecordedFile) -> str:
     return f"{path} was edited since: only the settings of gpuhook are removed"
 
 
-def _new_directories(host: Host, writes: list[ConfigChange]) -> tuple[str, ...]:
+def _new_directories(host: Host, writes: Sequence[ConfigChange]) -> tuple[str, ...]:
     """Return the directories that must be created, the outer before the inner.
 
     Raises GH2001 if a file cannot be created; so does a dry run.

@@ -70,7 +70,11 @@ class Applied:
         except OSError as error:
             where, place = error.filename, self._store.place
             raise fault(
-                "GH2002", path=where, reason=error.strerror, place=place, engine=work.engine
+                "GH2002",
+                path=where,
+                reason=error.strerror,
+                place=place,
+                engine=work.meanwhile.engine,
             ) from error
 
     def finish(self, record: ConfigureRecord | None) -> tuple[str, ...]:
