@@ -17,12 +17,10 @@ from gpuhook.install import installation
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
 
+    from gpuhook.cli.options.parameters import F
     from gpuhook.engines.configure.configure_engine import EngineResult
     from gpuhook.install.installation import InstallOutcome
-
-    F = TypeVar("F", bound="Callable[..., Any]")
 
 SCHEMA = "gpuhook/install/v1"
 _MAX_LINE = 4096

@@ -31,12 +31,10 @@ from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
 
+    from gpuhook.cli.options.parameters import F
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.findings import ConfigFinding
-
-    F = TypeVar("F", bound="Callable[..., Any]")
 
 SCHEMA = "gpuhook/labels/v1"
 # Variables of GPU Feature Discovery, and the plugin's variables for the same options.
