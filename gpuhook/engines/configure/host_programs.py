@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.read.engine_config import Version
 
+NO_CHROOT = 126  # the status if chroot(2) is not permitted
 _TIME = 60.0  # seconds
 _KEPT = ("HOME", "LANG", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DBUS_SESSION_BUS_ADDRESS")
 _DAEMONS = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "podman": "podman"}
@@ -90,7 +91,9 @@ class HostPrograms:
             )
         except subprocess.TimeoutExpired:
             return Ran(command, 124, "", f"it did not end within {_TIME:.0f} s")
-        except (OSError, subprocess.SubprocessError) as error:  # the latter from _enter
+        except subprocess.SubprocessError as error:
+            return Ran(command, NO_CHROOT, "", str(error), is_started=False)
+        except OSError as error:
             return Ran(command, 127, "", str(error), is_started=False)
         output, errors = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
         return Ran(command, done.returncode, output, errors)

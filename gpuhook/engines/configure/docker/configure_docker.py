@@ -8,12 +8,13 @@ import posixpath
 import re
 
 from gpuhook.engines.configure import plan_checks
-from gpuhook.engines.configure.docker import docker_hook, json_text
+from gpuhook.engines.configure.docker import json_text
 from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.read import docker_config, unit_flags
 from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, Runtime
 from gpuhook.errors import fault
+from gpuhook.host.hot.state import PROGRAM_DIRS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ _RELOADED = frozenset({"runtimes", "default-runtime"})
 _BOM = "\ufeff"
 _CDI = ["features", "cdi"]
 _HOOK_IS_NEW = "dockerd looks up the hook of --gpus only when it starts: restart it"
+# The program that dockerd runs for --gpus, by a search of its PATH (moby/daemon/nvidia_linux.go):
+# systemd's PATH for services, which is PROGRAM_DIRS (systemd.exec(5), DEFAULT_PATH).
+_HOOK = "nvidia-container-runtime-hook"
+_HOOK_MARK = b"gpuhook"
 _LIVES_ON = re.compile(rb"\"live-restore\"\s*:\s*true")
 
 
@@ -53,7 +58,7 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
         text = json_text.with_member(text, keys, value)
     changes = [ConfigChange(path, node.files.read(path), (mark + text).encode())] if edits else []
     if options.route == "hook":
-        changes += docker_hook.changes(node, options)
+        changes += _hook_changes(node, options)
     is_reloaded = {keys[0] for keys, _ in edits} <= _RELOADED and options.route != "hook"
     return EnginePlan(
         engine="docker",
@@ -82,8 +87,8 @@ def without(
 
     Replaced members get their values from `before`. Raises GH2003 for an invalid daemon.json.
     """
-    if posixpath.basename(path) == docker_hook.NAME:
-        return None if docker_hook.is_ours(content) else content
+    if posixpath.basename(path) == _HOOK:
+        return None if _HOOK_MARK in content else content
     found = docker_config.read(ReplacedFiles({path: content}), path)
     was = docker_config.read(ReplacedFiles({path: before}), path)
     mark, text = _text(found)
@@ -186,6 +191,24 @@ def _cdi_edits(
     is_unset = enabled is None and options.route == "wrapper"
     is_needed = node.version is None or HAS_CDI <= node.version < docker_config.CDI_BY_DEFAULT
     return [(_CDI, True)] if is_unset and is_needed else []
+
+
+def _hook_changes(node: EngineNode, options: EngineOptions) -> list[ConfigChange]:
+    """Return the change that adds a script of the hook's name; none if the name runs gpuhook.
+
+    Another program of that name, such as a package's, is not replaced: the script is before it in
+    the PATH. Raises GH2048 without `takes_over`, and OSError.
+    """
+    found = [where for where in PROGRAM_DIRS if _HOOK in node.files.names(where)]
+    content = node.files.read(f"{found[0]}/{_HOOK}") if found else None
+    if found and content and _HOOK_MARK in content:
+        return []
+    if found and not options.takes_over:
+        raise fault("GH2048", where=f"{found[0]}/{_HOOK}")
+    directory = PROGRAM_DIRS[0] if found[:1] == [PROGRAM_DIRS[0]] else PROGRAM_DIRS[1]
+    path = f"{directory}/{_HOOK}"
+    text = f'#!/bin/sh\n# gpuhook: for docker run --gpus\nexec "{options.hook}" "$@"\n'
+    return [ConfigChange(path, node.files.read(path), text.encode(), 0o755)]
 
 
 def _as_before(text: str, keys: list[str], before: bytes | None) -> str:
