@@ -149,8 +149,7 @@ class _Search:
         try:
             options = {}
             if engine in _UNITS:
-                flags = unit_flags.unit_flags(self._host, unit=_UNITS[engine])
-                options = {one.name: one.value for one in flags}
+                options = unit_flags.unit_options(self._host, _UNITS[engine])
         except (OSError, GpuhookError) as error:
             self._note(engine, _reason(error), is_strict=is_strict)
             return

@@ -132,8 +132,7 @@ def read(files: ConfigFiles, root: str = PATH, daemon: Version | None = None) ->
 
 def configuration_file(argv: Sequence[str]) -> str:
     """Return the file in a containerd's command line, "" without such an option."""
-    options = unit_flags.command_options(argv)
-    return options.get("config") or options.get("c", "")
+    return unit_flags.main_file(unit_flags.command_options(argv))
 
 
 def covers(pattern: str, key: str) -> bool:

@@ -141,11 +141,8 @@ def _without_handler(path: str, content: bytes, options: EngineOptions, before: 
             name = "default_runtime_name"
             settings.append(Setting((*names, name), old.get(name)))
     removed = [one.path for one in settings if one.value is None]
-    try:
-        left = toml_edit.without_keys(content, removed) if removed else content
-        return toml_text.without_marks(toml_edit.edited(left, settings))
-    except toml_edit.CannotError as error:
-        raise fault("GH2027", where=path, said=str(error)) from error
+    left = toml_edit.without_keys(path, content, removed) if removed else content
+    return toml_text.without_marks(toml_edit.edited(path, left, settings))
 
 
 def _check(

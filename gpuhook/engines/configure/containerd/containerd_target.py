@@ -197,9 +197,7 @@ def _edit(node: EngineNode, path: str, settings: Sequence[Setting]) -> tuple[Con
         version = [one for one in settings if one.path == ("version",)]
         content = f"{HEADING}\nversion = {version[0].value}\n".encode() if version else b""
     try:
-        after = toml_edit.edited(content or b"", settings)
-    except toml_edit.CannotError as error:
-        raise fault("GH2027", where=path, said=str(error)) from error
+        after = toml_edit.edited(path, content or b"", settings)
     except toml_document.UnreadableTomlError as error:
         reason = f"is not TOML: {error.reason}"
         raise fault("GH2003", where=path, said=reason, engine="containerd") from error
@@ -226,8 +224,8 @@ def _drop_in(
     carried = [Setting(("plugins", key), whole)] if whole else []
     keyed = [*carried, *(Setting(("plugins", key, *one.path), one.value) for one in settings)]
     try:
-        after = toml_edit.edited(content or b"", _combined(keyed))
-    except (toml_edit.CannotError, toml_document.UnreadableTomlError) as error:
+        after = toml_edit.edited(path, content or b"", _combined(keyed))
+    except toml_document.UnreadableTomlError as error:
         raise fault("GH2027", where=path, said=str(error)) from error
     return () if after == before else (ConfigChange(path, before, after),)
 

@@ -127,7 +127,11 @@ class DropIn:
         overriding = None
         for path in self.possible:
             old = base.read(path)
-            content = text(self.engine, document) if old is None else _added(path, old, document)
+            content = (
+                text(self.engine, document)
+                if old is None
+                else toml_edit.edited(path, old, list(_settings(document)))
+            )
             overriding = conflict(ReplacedFiles({path: content}, base))
             if overriding is None:
                 own = {one: None for one in self.possible if is_ours(files.read(one))}
@@ -143,14 +147,6 @@ class DropIn:
             if line:
                 return ConfigPlace(path, line)
         return ConfigPlace(self.main)
-
-
-def _added(path: str, content: bytes, document: Mapping[str, Any]) -> bytes:
-    """Return another program's file with the document in it, marked. Raises GH2027."""
-    try:
-        return toml_edit.edited(content, list(_settings(document)))
-    except toml_edit.CannotError as error:
-        raise fault("GH2027", where=path, said=str(error)) from error
 
 
 def _settings(document: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[Setting]:
@@ -183,12 +179,10 @@ def without(
         left = toml_text.without_marked_lines(own)
         now = toml_document.parsed(left)
         removed = [tuple(one) for one in keys if _has(now, one) and not _has(was, one)]
-        left = toml_edit.without_keys(left, removed) if removed else left
+        left = toml_edit.without_keys(path, left, removed) if removed else left
     except toml_document.UnreadableTomlError as error:
         where, reason = f"{path}:{error.line}", f"is not TOML: {error.reason}"
         raise fault("GH2003", where=where, said=reason, engine="the engine") from error
-    except toml_edit.CannotError as error:
-        raise fault("GH2027", where=path, said=str(error)) from error
     return left if left.strip() else None
 
 
