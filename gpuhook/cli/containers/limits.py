@@ -199,18 +199,13 @@ def show(
     See `gpuhook attach --help` for the names of a CONTAINER.
     """
     library = partial(node_options.library, **nvml)
-
-    def look(one: Target) -> tuple[limit_report.View, str, GpuhookError | None]:
-        with limit_report.asking(library) as own:
-            return limit_report.of_target(one, own), own.library, own.trouble
-
     with console.progress("asking the driver"), limit_report.asking(library) as asked:
         if container is None:
             visibility.missing()  # raises a fault for a state directory that is not one
             shown = [limit_report.of_entry(entry, asked) for entry in _limited(asked)]
         else:
             view, asked.library, asked.trouble = container_worker.work_on(
-                container, state_roots, look
+                container, state_roots, partial(_view, library)
             )
             shown = [view]
     limit_tables.show(shown, asked, output, no_headers=no_headers)
@@ -221,6 +216,13 @@ def show(
         raise click.exceptions.Exit(1)
     if not (container or shown) and output in ("table", "wide"):
         console.say("no container has a memory limit")
+
+
+def _view(
+    library: Callable[[], str], one: Target
+) -> tuple[limit_report.View, str, GpuhookError | None]:
+    with limit_report.asking(library) as own:
+        return limit_report.of_target(one, own), own.library, own.trouble
 
 
 def _changed(
