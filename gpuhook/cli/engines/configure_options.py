@@ -13,7 +13,7 @@ import stat
 import click
 
 from gpuhook.cli.options import parameters
-from gpuhook.engines.configure import engine_restart
+from gpuhook.engines.configure import engine_plan, engine_restart
 from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
@@ -211,7 +211,7 @@ def engine_options(
     **flags: bool,
 ) -> tuple[EngineOptions, list[str]]:
     """Return the options of the engine, and warnings; raises GH2010, GH2011 and OSError."""
-    chosen = route or ("hook" if engine == "podman" else "wrapper")
+    chosen = route or engine_plan.default_route(engine)
     if not _NAME.fullmatch(runtime_name):
         raise click.BadParameter(
             "it is not a valid name of a runtime", param_hint="'--runtime-name'"

@@ -136,6 +136,11 @@ class EnginePlan:
     on_restart: tuple[str, ...] = ()
 
 
+def default_route(engine: str) -> Route:
+    """Return the route by which an engine gives GPUs unless another one is chosen."""
+    return "hook" if engine == "podman" else "wrapper"
+
+
 class Engine(Protocol):
     """The functions of each engine's module."""
 
