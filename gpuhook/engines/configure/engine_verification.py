@@ -57,7 +57,7 @@ def read_engine(engine: str, node: EngineNode) -> EngineReading:
     if engine == "containerd":
         root, version = _containerd_root(node)
         containerd = containerd_config.read(node.files, root, version)
-        return EngineReading(containerd.configuration, containerd.has_cdi(version))
+        return EngineReading(containerd.configuration, containerd.has_cdi)
     if engine == "docker":
         docker = docker_config.read(node.files, node.config or docker_path(node))
         return EngineReading(docker.configuration, docker.has_cdi(node.version))

@@ -29,7 +29,7 @@ from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import ReplacedFiles
-from gpuhook.engines.read.containerd_files import CRI_KEYS, is_of_1
+from gpuhook.engines.read.containerd_files import CRI_KEYS
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -156,8 +156,8 @@ def _check(
     if registered and not is_ours(registered, options) and not (options.takes_over or is_template):
         program = registered.type or "containerd's own"
         raise plan_checks.name_in_use("containerd", registered, program)
-    if options.route == "cdi" and place.daemon and place.daemon < reader.HAS_CDI:
-        version = plan_checks.dotted(place.daemon)
+    if options.route == "cdi" and not read.knows_cdi:
+        version = plan_checks.dotted(read.daemon or ())
         reason = f"is read by containerd {version}, which does not support CDI"
         raise fault("GH2029", where=read.root, said=reason)
     if options.is_default and toml_document.table(read.cri, "containerd", "default_runtime").get(
@@ -193,17 +193,16 @@ def _settings(
 
     A generated file may contain gpuhook's settings already: they are written all the same.
     """
-    daemon, name, is_read = place.daemon, options.name, place.kind == "file"
+    name, is_read = options.name, place.kind == "file"
     if not read.has_cri:
         kept = [one for one in read.disabled if one not in CRI_KEYS]
         yield Setting(("disabled_plugins",), kept)
-    knows_cdi = not (daemon and daemon < reader.HAS_CDI)
-    if knows_cdi and (not read.has_cdi(daemon) or not (is_read or read.version >= 3)):
+    if read.knows_cdi and (not read.has_cdi or not (is_read or read.version >= 3)):
         yield Setting(("enable_cdi",), True)
     if options.is_default and not (is_read and read.configuration.default == name):
         yield Setting(("containerd", "default_runtime_name"), name)
     written = runtimes_of(read)
-    if is_read and is_of_1(daemon, read.version) and not written:
+    if is_read and read.is_of_1 and not written:
         # A table of handlers replaces the built-in one of a containerd 1.x.
         yield Setting(("containerd", "runtimes", "runc"), {"runtime_type": reader.RUNC})
     existing = written.get(name) if is_read else None
@@ -233,8 +232,7 @@ def _expected(
     """Return the expected configuration; of a file that is generated at the next start, nothing."""
     if place.kind != "file":
         return ExpectedConfig({})
-    has_cdi = after.has_cdi(place.daemon)
-    return ExpectedConfig({options.name: handler.program}, options.default, has_cdi)
+    return ExpectedConfig({options.name: handler.program}, options.default, after.has_cdi)
 
 
 def _notes(

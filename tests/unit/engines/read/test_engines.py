@@ -124,7 +124,7 @@ def test_cdi_is_on_by_default_from_2_0(
     daemon: engine_config.Version | None, said: str, is_on: bool
 ) -> None:
     line = f"enable_cdi = {said}\n" if said else ""
-    assert read(daemon, config=f"version = 2\n[{OLD}]\n{line}").has_cdi(daemon) is is_on
+    assert read(daemon, config=f"version = 2\n[{OLD}]\n{line}").has_cdi is is_on
 
 
 @pytest.mark.parametrize(
