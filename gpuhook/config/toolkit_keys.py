@@ -57,10 +57,18 @@ _REMARKS = {
         f" no modes to detect: {_NOTHING}"
     ),
     "nvidia-ctk.path": _NO_PROGRAM,
-    "features.allow-cuda-compat-libs-from-container": f"gpuhook uses an image's compatibility libraries if they are newer: {_NOTHING}",
-    "features.allow-ldconfig-from-container": f"gpuhook runs no program of an image, not even ldconfig: {_NOTHING}",
-    "features.allow-unknown-oci-spec-fields": f"gpuhook keeps all fields of config.json, known or not: {_NOTHING}",
-    "features.disable-imex-channel-creation": f"gpuhook creates no IMEX channel on the host when a container starts: {_NOTHING}",
+    "features.allow-cuda-compat-libs-from-container": (
+        f"gpuhook uses an image's compatibility libraries if they are newer: {_NOTHING}"
+    ),
+    "features.allow-ldconfig-from-container": (
+        f"gpuhook runs no program of an image, not even ldconfig: {_NOTHING}"
+    ),
+    "features.allow-unknown-oci-spec-fields": (
+        f"gpuhook keeps all fields of config.json, known or not: {_NOTHING}"
+    ),
+    "features.disable-imex-channel-creation": (
+        f"gpuhook creates no IMEX channel on the host when a container starts: {_NOTHING}"
+    ),
     # False is the toolkit's default; True is imported.
     "features.no-additional-gids-for-device-nodes": "",
     "features.disable-cuda-compat-lib-hook": "",

@@ -95,6 +95,8 @@ class Seconds(click.FloatRange):
         return seconds
 
 
+# Settings of click.option() for a boolean that may have a value, as the device plugin's have.
+boolean_with_value: dict[str, Any] = {"is_flag": False, "flag_value": "true"}
 dry_run = click.option(
     "--dry-run", "is_dry", is_flag=True, help="Print what would be done, and change nothing."
 )
