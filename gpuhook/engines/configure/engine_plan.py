@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import importlib
+import posixpath
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +54,10 @@ class EngineOptions:
     def default(self) -> str:
         """The name of the default runtime that the engine must have, "" for any."""
         return self.name if self.is_default else ""
+
+    def is_own(self, program: str) -> bool:
+        """Return whether a runtime's program is gpuhook's, by its name or by these options."""
+        return program == self.program or posixpath.basename(program) == GPUHOOK_RUNTIME
 
 
 @dataclass(frozen=True, slots=True)

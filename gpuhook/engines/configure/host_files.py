@@ -42,10 +42,6 @@ class Host:
         """Take an existing directory."""
         self.root = root
 
-    def outside(self, path: str) -> str:
-        """Return the path as seen from this process."""
-        return posixpath.normpath(self.root.rstrip("/") + path)
-
     def read(self, path: str) -> bytes | None:
         """Return the content of a file, None if it does not exist."""
         with self._found(path, os.O_RDONLY | os.O_NONBLOCK) as fd:

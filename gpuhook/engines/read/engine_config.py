@@ -65,10 +65,9 @@ class Runtime:
     @property
     def gives_gpus(self) -> bool:
         """Whether its program is NVIDIA's or gpuhook's runtime."""
-        program = posixpath.basename(self.path)
-        return program == GPUHOOK_RUNTIME or (
-            program == NVIDIA_RUNTIME or program.startswith(f"{NVIDIA_RUNTIME}.")
-        )
+        name = posixpath.basename(self.path)
+        is_nvidias = name == NVIDIA_RUNTIME or name.startswith(f"{NVIDIA_RUNTIME}.")
+        return is_nvidias or name == GPUHOOK_RUNTIME
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,13 +96,9 @@ def gpu_handler(read: Containerd, options: EngineOptions) -> Handler:
 
 def is_ours(runtime: Runtime, options: EngineOptions) -> bool:
     """Return whether a handler may be changed: it is gpuhook's, or plain runc or crun."""
-    if runtime.path == options.program:
-        return True
-    program = runtime.path.rpartition("/")[2]
-    if program == GPUHOOK_RUNTIME:
-        return True
-    is_plain = program in ("", "runc", "crun") and runtime.type.startswith(_SHIM)
-    return is_plain and options.route != "wrapper"
+    name = runtime.path.rpartition("/")[2]
+    is_plain = name in ("", "runc", "crun") and runtime.type.startswith(_SHIM)
+    return options.is_own(runtime.path) or (is_plain and options.route != "wrapper")
 
 
 def _model(read: Containerd, written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

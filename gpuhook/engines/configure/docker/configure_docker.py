@@ -12,7 +12,6 @@ from gpuhook.engines.configure.docker import json_text
 from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.read import docker_config, unit_flags
 from gpuhook.engines.read.config_files import ReplacedFiles
-from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, Runtime
 from gpuhook.errors import fault
 from gpuhook.host.hot.state import PROGRAM_DIRS
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.docker_config import Docker
+    from gpuhook.engines.read.engine_config import Runtime
 
 HAS_CDI = (25, 0)  # moby/moby#45134
 _SNAP = "/var/snap/docker/current"
@@ -107,8 +107,7 @@ def is_ours(runtime: Runtime, options: EngineOptions) -> bool:
     """Return whether a runtime's program is gpuhook's, by its name or as the options name it."""
     shim = runtime.options.get("options")
     binary = shim.get("BinaryName") if isinstance(shim, dict) else None
-    program = runtime.path or binary or ""
-    return program == options.program or posixpath.basename(program) == GPUHOOK_RUNTIME
+    return options.is_own(runtime.path or binary or "")
 
 
 def _check(node: EngineNode, options: EngineOptions) -> None:

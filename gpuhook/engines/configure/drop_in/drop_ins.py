@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import ReplacedFiles
-from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, ConfigPlace
+from gpuhook.engines.read.engine_config import ConfigPlace
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -58,9 +57,7 @@ def check_runtime(
     engine: str, runtime: Runtime | None, options: EngineOptions, default_program: str
 ) -> None:
     """Raise GH2000 if a runtime of another program has the name and must not be replaced."""
-    if runtime is None or options.takes_over or runtime.path == options.program:
-        return
-    if posixpath.basename(runtime.path) != GPUHOOK_RUNTIME:
+    if runtime and not options.takes_over and not options.is_own(runtime.path):
         raise plan_checks.name_in_use(engine, runtime, default_program)
 
 
