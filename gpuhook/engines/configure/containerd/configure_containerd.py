@@ -81,11 +81,7 @@ def without(
     options: EngineOptions,
     before: bytes | None = None,
 ) -> bytes | None:
-    """Return an edited file without the settings of gpuhook; None if nothing else is left.
-
-    A replaced handler gets its settings from `before`. Raises GH2003 if the file is not TOML,
-    GH2027 if only the result is not.
-    """
+    """Do what `Engine.without` says. Raises GH2003 for a file, GH2027 for a result not of TOML."""
     if path == BASE_SPEC:
         return base_spec.without(content, options.hook)
     if containerd_templates.is_template(path):

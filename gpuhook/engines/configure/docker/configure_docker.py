@@ -83,10 +83,7 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
 def without(
     path: str, content: bytes, options: EngineOptions, before: bytes | None = None
 ) -> bytes | None:
-    """Return an edited file without the settings of gpuhook; None if nothing else is left.
-
-    Replaced members get their values from `before`. Raises GH2003 for an invalid daemon.json.
-    """
+    """Do what `Engine.without` says. Raises GH2003 for an invalid daemon.json."""
     if posixpath.basename(path) == _HOOK:
         return None if _HOOK_MARK in content else content
     found = docker_config.read(ReplacedFiles({path: content}), path)

@@ -58,10 +58,7 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
 def without(
     path: str, content: bytes, options: EngineOptions, before: bytes | None = None
 ) -> bytes | None:
-    """Return an edited file without the settings of gpuhook; None if nothing else is left.
-
-    Raises GH2003 and GH2027.
-    """
+    """Do what `Engine.without` says. Raises GH2003 and GH2027."""
     if path.endswith(".json"):
         return None if hooks_d.is_ours(path, content) else content
     if options.route == "hook":
