@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from gpuhook.engines.read.engine_config import ConfigPlace
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_plan import EngineNode
     from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime, Version
+    from gpuhook.engines.read.toml_document import UnreadableTomlError
     from gpuhook.errors import GpuhookError
 
 
@@ -19,6 +21,12 @@ def require_readable(configuration: EngineConfiguration) -> None:
             raise fault("GH2027", where=trouble.where, said=trouble.said)
         engine = configuration.engine
         raise fault("GH2003", where=trouble.where, said=trouble.said, engine=engine)
+
+
+def not_toml(engine: str, path: str, error: UnreadableTomlError) -> GpuhookError:
+    """Return GH2003 for a file that is not TOML."""
+    reason = f"is not TOML: {error.reason}"
+    return fault("GH2003", where=ConfigPlace(path, error.line), said=reason, engine=engine)
 
 
 def name_in_use(engine: str, runtime: Runtime, default_program: str) -> GpuhookError:

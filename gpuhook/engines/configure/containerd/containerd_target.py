@@ -7,7 +7,7 @@ import copy
 import posixpath
 from typing import Any
 
-from gpuhook.engines.configure import toml_edit
+from gpuhook.engines.configure import plan_checks, toml_edit
 from gpuhook.engines.configure.containerd import containerd_templates
 from gpuhook.engines.configure.containerd.containerd_handler import runtimes_of
 from gpuhook.engines.configure.containerd.containerd_locations import K0S_DROP_INS
@@ -174,8 +174,7 @@ def _edit(node: EngineNode, path: str, settings: Sequence[Setting]) -> tuple[Con
     try:
         after = toml_edit.edited(path, content or b"", settings)
     except toml_document.UnreadableTomlError as error:
-        reason = f"is not TOML: {error.reason}"
-        raise fault("GH2003", where=path, said=reason, engine="containerd") from error
+        raise plan_checks.not_toml("containerd", path, error) from error
     return () if after == before else (ConfigChange(path, before, after),)
 
 

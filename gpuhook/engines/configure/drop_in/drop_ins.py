@@ -178,8 +178,7 @@ def without(
         removed = [tuple(one) for one in keys if _has(now, one) and not _has(was, one)]
         left = toml_edit.without_keys(path, left, removed) if removed else left
     except toml_document.UnreadableTomlError as error:
-        where, reason = f"{path}:{error.line}", f"is not TOML: {error.reason}"
-        raise fault("GH2003", where=where, said=reason, engine="the engine") from error
+        raise plan_checks.not_toml("the engine", path, error) from error
     return left if left.strip() else None
 
 
