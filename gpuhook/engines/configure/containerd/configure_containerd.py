@@ -54,7 +54,7 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
     if options.route == "hook":
         made = base_spec.change(node, options.hook, handler.base_spec)
         base = [made] if made else []
-    if place.kind == "template" and not containerd_templates.drop_ins(place, read):
+    if containerd_templates.is_needed(place, read):
         made_of = containerd_templates.plan(node, place, read, options, handler)
         return replace(made_of, changes=(*base, *made_of.changes))
     settings = list(_settings(place, read, options, handler))
@@ -138,8 +138,8 @@ def _check(
     if not read.has_cri and not options.enables_cri:
         raise fault("GH2020", where=read.root)
     registered = _registered(read, node, options, place)
-    is_template = place.kind == "template" and not containerd_templates.drop_ins(place, read)
-    if registered and not is_ours(registered, options) and not (options.takes_over or is_template):
+    is_replaceable = options.takes_over or containerd_templates.is_needed(place, read)
+    if registered and not is_ours(registered, options) and not is_replaceable:
         program = registered.type or "containerd's own"
         raise plan_checks.name_in_use("containerd", registered, program)
     if options.route == "cdi" and not read.knows_cdi:
