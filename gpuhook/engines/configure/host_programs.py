@@ -94,7 +94,7 @@ class HostPrograms:
         except subprocess.SubprocessError as error:
             return Ran(command, NO_CHROOT, "", str(error), is_started=False)
         except OSError as error:
-            return Ran(command, 127, "", str(error), is_started=False)
+            return Ran(command, 127, "", error.strerror or str(error), is_started=False)
         output, errors = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
         return Ran(command, done.returncode, output, errors)
 
