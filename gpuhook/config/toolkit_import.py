@@ -159,8 +159,8 @@ class _Import:
             self._remark(key, f"gpuhook generate-cdi has {what}: leave it out")
             return
         self._sources[section, own] = key
-        if isinstance(value, list):
-            value = list(dict.fromkeys(value)) if _are_texts(value) else value
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            value = list(dict.fromkeys(value))
         self.document.setdefault(section, {})[own] = value
 
     def _remark(self, key: str, remark: str) -> None:
@@ -181,7 +181,3 @@ def _listed(key: str, value: str) -> list[str]:
     found = list(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
     is_all = "all" in found or set(found) == set(vocabulary.CAPABILITIES)
     return [] if key == "supported-driver-capabilities" and is_all else found
-
-
-def _are_texts(value: list[Any]) -> bool:
-    return all(isinstance(one, str) for one in value)

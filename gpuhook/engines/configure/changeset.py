@@ -99,7 +99,9 @@ def to_configure(
     writes = tuple(one.write for one in steps if one.write)
     made = _new_directories(host, writes)
     directories = tuple(dict.fromkeys((*(old.directories if old else ()), *made)))
-    needed = tuple(one for one in directories if _has_file(one, changes))
+    needed = tuple(
+        one for one in directories if any(path.startswith(f"{one}/") for path in changes)
+    )
     record = ConfigureRecord(
         engine=plan.engine,
         wanted=options,
@@ -239,10 +241,6 @@ def _new_directories(host: Host, writes: Sequence[ConfigChange]) -> tuple[str, .
             raise unwritable(error) from error
     found = [made for one in writes if one.after is not None for made in host.missing(one.path)]
     return tuple(dict.fromkeys(found))
-
-
-def _has_file(directory: str, paths: Iterable[str]) -> bool:
-    return any(path.startswith(directory + "/") for path in paths)
 
 
 def _inner_first(directories: Iterable[str]) -> tuple[str, ...]:
