@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 )
 @limit_options.new_limit
 @limit_options.new_request
-@options.state_root
-@options.dry_run
-@options.output
+@options.change_options
 def attach(
     *,
     container: str,

@@ -61,9 +61,7 @@ def limits() -> None:
 @limit_options.limit
 @limit_options.request
 @limit_options.gpu
-@options.state_root
-@options.dry_run
-@options.output
+@options.change_options
 @node_options.library_options
 def set_(
     *,
@@ -117,9 +115,7 @@ def set_(
     help="Also lift the granted limit: the container then has no limit. If this node cannot "
     "enforce limits, only the ledger is changed.",
 )
-@options.state_root
-@options.dry_run
-@options.output
+@options.change_options
 @node_options.library_options
 def clear(
     *,

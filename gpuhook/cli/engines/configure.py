@@ -126,4 +126,5 @@ def _print(result: EngineResult, command: str, output: str, *, is_dry: bool) -> 
     if is_dry:
         click.echo(configure_text.difference_text(result.writes), nl=False)
     for sentence in configure_text.sentences(result, command, is_dry=is_dry):
-        console.say(sentence)
+        for line in sentence.split("\n"):  # nodeadm's NodeConfig has several
+            console.say(line)
