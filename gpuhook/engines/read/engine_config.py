@@ -65,9 +65,7 @@ class Runtime:
     @property
     def gives_gpus(self) -> bool:
         """Whether its program is NVIDIA's or gpuhook's runtime."""
-        name = posixpath.basename(self.path)
-        is_nvidias = name == NVIDIA_RUNTIME or name.startswith(f"{NVIDIA_RUNTIME}.")
-        return is_nvidias or name == GPUHOOK_RUNTIME
+        return gives_gpus(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +88,12 @@ class EngineConfiguration:
     def gpu_runtimes(self) -> tuple[Runtime, ...]:
         """The registered runtimes that give containers GPUs."""
         return tuple(one for one in self.runtimes.values() if one.gives_gpus)
+
+
+def gives_gpus(program: str) -> bool:
+    """Return whether a program is NVIDIA's or gpuhook's runtime."""
+    name = posixpath.basename(program)
+    return name in (GPUHOOK_RUNTIME, NVIDIA_RUNTIME) or name.startswith(f"{NVIDIA_RUNTIME}.")
 
 
 Version = tuple[int, ...]
