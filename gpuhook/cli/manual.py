@@ -12,6 +12,7 @@ import sys
 import click
 
 from gpuhook.cli import main
+from gpuhook.cli.options.command_sections import listed_commands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,12 +40,8 @@ def pages() -> dict[str, str]:
 def _commands(ctx: click.Context) -> Iterator[tuple[list[str], click.Context]]:
     """Yield the path of each command that --help lists, as words, and its context."""
     yield ctx.command_path.split(), ctx
-    if not isinstance(ctx.command, click.Group):
-        return
-    for name in ctx.command.list_commands(ctx):
-        command = ctx.command.get_command(ctx, name)
-        if command is not None and not command.hidden:
-            yield from _commands(click.Context(command, info_name=name, parent=ctx))
+    for name, command in listed_commands(ctx.command, ctx):
+        yield from _commands(click.Context(command, info_name=name, parent=ctx))
 
 
 def _page(names: list[str], ctx: click.Context) -> str:
@@ -93,13 +90,11 @@ def _options(ctx: click.Context) -> Iterator[str]:
 
 
 def _subcommands(ctx: click.Context) -> Iterator[str]:
-    if not isinstance(ctx.command, click.Group):
-        return
-    yield ".SH COMMANDS"
-    for name in ctx.command.list_commands(ctx):
-        command = ctx.command.get_command(ctx, name)
-        if command is not None and not command.hidden:
-            yield from _terms([(name, command.get_short_help_str(200))])
+    found = listed_commands(ctx.command, ctx)
+    rows = [(name, command.get_short_help_str(200)) for name, command in found]
+    if rows:
+        yield ".SH COMMANDS"
+        yield from _terms(rows)
 
 
 def _example(epilog: str) -> Iterator[str]:
@@ -119,9 +114,7 @@ def _terms(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 def _see_also(names: list[str], ctx: click.Context) -> str:
     others = ["gpuhook"] if len(names) > 1 else []
-    if isinstance(ctx.command, click.Group):
-        own = "-".join(names)
-        others += [f"{own}-{name}" for name in ctx.command.list_commands(ctx)]
+    others += [f"{'-'.join(names)}-{name}" for name, _ in listed_commands(ctx.command, ctx)]
     return ", ".join(f"{_escaped(name)}({SECTION})" for name in others) or "runc(8)"
 
 

@@ -127,24 +127,21 @@ def _without_flags(argv: list[str], environment: Mapping[str, str]) -> tuple[lis
     return sorted(flags), words
 
 
-def _generate(words: list[str], _environment: Mapping[str, str]) -> list[str]:
-    return ["generate-cdi", *words]  # generate-cdi knows the toolkit's options and variables
-
-
 def _list(words: list[str], environment: Mapping[str, str]) -> list[str]:
-    directories = [value for name, value in _pairs(words, {"--spec-dir"}) if name == "--spec-dir"]
+    pairs = _pairs(words, {"--spec-dir"})
+    directories = [value or "" for name, value in pairs if name == "--spec-dir"]
     if not directories:
         directories = [environment.get("NVIDIA_CTK_CDI_SPEC_DIRS", "")]
-    each = [one for value in directories for one in (value or "").split(",") if one]
-    others = [name for name, _ in _pairs(words, {"--spec-dir"}) if name != "--spec-dir"]
+    each = [one for value in directories for one in value.split(",") if one]
+    others = [name for name, _ in pairs if name != "--spec-dir"]
     return ["cdi", "list", *others, *(f"--spec-dir={one}" for one in each), "-o", "name"]
 
 
 def _transform(words: list[str], _environment: Mapping[str, str]) -> list[str]:
-    return ["cdi", "transform", "root", *words]
+    return ["cdi", "transform", "root", *words[words[:1] == ["root"] :]]
 
 
-def _configure(words: list[str], environment: Mapping[str, str]) -> list[str]:
+def _configure(words: list[str], _environment: Mapping[str, str]) -> list[str]:
     engine = "docker"
     made: list[str] = []
     valued = {name for name, own in _CONFIGURE.items() if own.endswith("=")} | {"--runtime"}
@@ -165,7 +162,6 @@ def _configure(words: list[str], environment: Mapping[str, str]) -> list[str]:
             made += _valued(own, value or "")
         elif own.startswith("-") and (value is None or value in _TRUE):
             made.append(own)
-    del environment
     return ["configure", engine, *made]
 
 
@@ -214,29 +210,22 @@ def _options_of_variables(
     return made
 
 
-def _config(words: list[str], _environment: Mapping[str, str]) -> list[str]:
-    if words:
-        raise _settings(f"config {words[0].partition('=')[0]}")
-    return ["config", "show"]
+def _settings(*command: str) -> Callable[[list[str], Mapping[str, str]], list[str]]:
+    """Return the translation of a command on settings; its options edit the toolkit's file."""
 
+    def words_of(words: list[str], _environment: Mapping[str, str]) -> list[str]:
+        if not words:
+            return [*command]
+        toolkit = " ".join(one for one in command if one != "show")
+        raise fault(
+            "GH2142",
+            command=f"{PROGRAM} {toolkit} {words[0].partition('=')[0]}",
+            reason="it edits the toolkit's config.toml, which gpuhook does not read",
+            instead="edit /etc/gpuhook/config.yaml, or convert the file with "
+            "`gpuhook config import`",
+        )
 
-def _config_default(words: list[str], _environment: Mapping[str, str]) -> list[str]:
-    if words:
-        raise _settings(f"config default {words[0].partition('=')[0]}")
-    return ["config", "default"]
-
-
-def _settings(command: str) -> GpuhookError:
-    return fault(
-        "GH2142",
-        command=f"{PROGRAM} {command}",
-        reason="it edits the toolkit's config.toml, which gpuhook does not read",
-        instead="edit /etc/gpuhook/config.yaml, or convert the file with `gpuhook config import`",
-    )
-
-
-def _info(words: list[str], _environment: Mapping[str, str]) -> list[str]:
-    return ["inventory", *words]
+    return words_of
 
 
 def _pairs(words: list[str], valued: set[str]) -> list[tuple[str, str | None]]:
@@ -256,14 +245,15 @@ def _pairs(words: list[str], valued: set[str]) -> list[tuple[str, str | None]]:
 
 _GROUPS = ("cdi", "runtime", "system")
 _COMMANDS: dict[str, Callable[[list[str], Mapping[str, str]], list[str]]] = {
-    "cdi generate": _generate,
+    # generate-cdi knows the toolkit's options and variables.
+    "cdi generate": lambda words, _: ["generate-cdi", *words],
     "cdi list": _list,
-    "cdi transform": lambda words, env: _transform(words[words[:1] == ["root"] :], env),
-    "config": _config,
-    "config default": _config_default,
-    "config create-default": _config_default,
-    "config generate-default": _config_default,
-    "info": _info,
+    "cdi transform": _transform,
+    "config": _settings("config", "show"),
+    "config default": _settings("config", "default"),
+    "config create-default": _settings("config", "default"),
+    "config generate-default": _settings("config", "default"),
+    "info": lambda words, _: ["inventory", *words],
     "runtime configure": _configure,
     "system create-dev-char-symlinks": _links,
     "system create-device-nodes": _nodes,

@@ -24,46 +24,34 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 _CLI, _RUNTIME = "nvidia-container-cli", "nvidia-container-runtime"
 # Keys with the same values in both files: key of the toolkit -> section and key of gpuhook.
 _SAME = {
-    "disable-require": ("request", "disableRequirements"),
-    "accept-nvidia-visible-devices-envvar-when-unprivileged": (
-        "request",
-        "acceptEnvWhenUnprivileged",
-    ),
-    "accept-nvidia-visible-devices-as-volume-mounts": ("request", "acceptVolumeMounts"),
-    f"{_CLI}.root": ("driver", "root"),
-    f"{_RUNTIME}.runtimes": ("runtime", "lowLevelRuntimes"),
-    f"{_RUNTIME}.modes.cdi.spec-dirs": ("cdi", "specDirs"),
-    f"{_RUNTIME}.modes.cdi.default-kind": ("cdi", "defaultKind"),
-    f"{_RUNTIME}.modes.cdi.annotation-prefixes": ("cdi", "annotationPrefixes"),
-    f"{_RUNTIME}.modes.csv.compat-container-root": ("generate", "csvCompatContainerRoot"),
-    f"{_RUNTIME}.modes.jit-cdi.nvcdi-feature-flags": ("generate", "featureFlags"),
-    f"{_RUNTIME}.modes.jit-cdi.nvcdi-disable-hooks": ("generate", "disableHooks"),
-    "features.ignore-imex-channel-requests": ("request", "ignoreImexChannels"),
+    "disable-require": "request.disableRequirements",
+    "accept-nvidia-visible-devices-envvar-when-unprivileged": "request.acceptEnvWhenUnprivileged",
+    "accept-nvidia-visible-devices-as-volume-mounts": "request.acceptVolumeMounts",
+    f"{_CLI}.root": "driver.root",
+    f"{_RUNTIME}.runtimes": "runtime.lowLevelRuntimes",
+    f"{_RUNTIME}.modes.cdi.spec-dirs": "cdi.specDirs",
+    f"{_RUNTIME}.modes.cdi.default-kind": "cdi.defaultKind",
+    f"{_RUNTIME}.modes.cdi.annotation-prefixes": "cdi.annotationPrefixes",
+    f"{_RUNTIME}.modes.csv.compat-container-root": "generate.csvCompatContainerRoot",
+    f"{_RUNTIME}.modes.jit-cdi.nvcdi-feature-flags": "generate.featureFlags",
+    f"{_RUNTIME}.modes.jit-cdi.nvcdi-disable-hooks": "generate.disableHooks",
+    "features.ignore-imex-channel-requests": "request.ignoreImexChannels",
 }
+# Keys whose value is a comma-separated list.
 _LISTS = {
-    "swarm-resource": ("request", "swarmResources"),
-    "supported-driver-capabilities": ("request", "driverCapabilities"),
+    "swarm-resource": "request.swarmResources",
+    "supported-driver-capabilities": "request.driverCapabilities",
 }
-# A key with a value -> an entry of a list of gpuhook.
+# A key with a value -> a list of gpuhook, and the entry that it gets.
+_NO_GIDS, _NO_COMPAT = "no-additional-gids-for-device-nodes", "enable-cuda-compat"
 _ENTRIES = {
-    ("features.no-additional-gids-for-device-nodes", True): (
-        "generate",
-        "featureFlags",
-        "no-additional-gids-for-device-nodes",
-    ),
-    ("features.disable-cuda-compat-lib-hook", True): (
-        "generate",
-        "disableHooks",
-        "enable-cuda-compat",
-    ),
+    (f"features.{_NO_GIDS}", True): ("generate.featureFlags", _NO_GIDS),
+    ("features.disable-cuda-compat-lib-hook", True): ("generate.disableHooks", _NO_COMPAT),
     (f"{_RUNTIME}.modes.legacy.cuda-compat-mode", "disabled"): (
-        "generate",
-        "disableHooks",
-        "enable-cuda-compat",
+        "generate.disableHooks",
+        _NO_COMPAT,
     ),
 }
-
-
 _MAX_SIZE = 1 << 20
 
 
@@ -135,14 +123,17 @@ class _Import:
         elif key in self._wrong:
             self._remark(key, f"it {self._wrong[key]}, and is {shown(value)}: correct it")
         elif (key, value if isinstance(value, (bool, str)) else None) in _ENTRIES:
-            section, own, entry = _ENTRIES[key, value]
-            self._add(key, section, own, entry)
+            own, entry = _ENTRIES[key, value]
+            section, name = own.split(".")
+            held = self.document.get(section, {}).get(name, [])
+            if entry not in held:
+                self._set(key, own, [*held, entry])
         elif key in _SAME:
-            self._set(key, *_SAME[key], value)
+            self._set(key, _SAME[key], value)
         elif key in _LISTS:
-            self._set(key, *_LISTS[key], _listed(key, value))
+            self._set(key, _LISTS[key], _listed(key, value))
         elif key == f"{_RUNTIME}.mode" and value == "csv":
-            self._set(key, "generate", "mode", value)
+            self._set(key, "generate.mode", value)
         else:
             why = without_counterpart(key, value)
             if why:
@@ -158,7 +149,8 @@ class _Import:
                 del self.document[section][key]
         self.document = {name: keys for name, keys in self.document.items() if keys}
 
-    def _set(self, key: str, section: str, own: str, value: Any) -> None:
+    def _set(self, key: str, path: str, value: Any) -> None:
+        section, own = path.split(".")
         if value in ("", []) or value == _default(section, own):
             return
         known = self._properties.get(section, {}).get("properties", {}).get(own)
@@ -167,14 +159,9 @@ class _Import:
             self._remark(key, f"gpuhook generate-cdi has {what}: leave it out")
             return
         self._sources[section, own] = key
-        if isinstance(value, list):
-            value = list(dict.fromkeys(value)) if _are_texts(value) else value
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            value = list(dict.fromkeys(value))
         self.document.setdefault(section, {})[own] = value
-
-    def _add(self, key: str, section: str, own: str, entry: str) -> None:
-        held = self.document.get(section, {}).get(own, [])
-        if entry not in held:
-            self._set(key, section, own, [*held, entry])
 
     def _remark(self, key: str, remark: str) -> None:
         line = toml_document.line_of(self._found.content, key.split("."))
@@ -194,7 +181,3 @@ def _listed(key: str, value: str) -> list[str]:
     found = list(dict.fromkeys(word.strip() for word in value.split(",") if word.strip()))
     is_all = "all" in found or set(found) == set(vocabulary.CAPABILITIES)
     return [] if key == "supported-driver-capabilities" and is_all else found
-
-
-def _are_texts(value: list[Any]) -> bool:
-    return all(isinstance(one, str) for one in value)

@@ -15,97 +15,76 @@ _LOG = (
 )
 _NO_PROGRAM = f"gpuhook runs no program of the toolkit: {_NOTHING}"
 
-# Key -> the values without a remark (the toolkit's defaults), and the remark on others.
-_UNMATCHED: dict[str, tuple[tuple[Any, ...], str]] = {
-    f"{_CLI}.path": (("",), _NO_PROGRAM),
-    f"{_CLI}.environment": (
-        ([],),
-        f"gpuhook does not run nvidia-container-cli: {_NOTHING}",
-    ),
-    f"{_CLI}.debug": (("", "/dev/null"), _LOG),
+# Key -> the remark on a value that is not a default of the toolkit.
+_REMARKS = {
+    f"{_CLI}.path": _NO_PROGRAM,
+    f"{_CLI}.environment": f"gpuhook does not run nvidia-container-cli: {_NOTHING}",
+    f"{_CLI}.debug": _LOG,
     f"{_CLI}.ldcache": (
-        ("",),
-        (
-            "gpuhook finds libraries in the loader cache and the directories of the driver root:"
-            " add others with generate.librarySearchPaths"
-        ),
+        "gpuhook finds libraries in the loader cache and the directories of the driver root:"
+        " add others with generate.librarySearchPaths"
     ),
     f"{_CLI}.user": (
-        ("",),
-        (
-            "gpuhook runs as the user of the engine, and does not change to another: if device"
-            " nodes belong to a group, set the module parameter NVreg_DeviceFileMode"
-        ),
+        "gpuhook runs as the user of the engine, and does not change to another: if device"
+        " nodes belong to a group, set the module parameter NVreg_DeviceFileMode"
     ),
     f"{_CLI}.load-kmods": (
-        (False,),
-        (
-            "gpuhook loads no kernel module when a container starts: run `gpuhook system"
-            " load-kernel-modules` and `gpuhook system create-device-nodes` at boot"
-        ),
+        "gpuhook loads no kernel module when a container starts: run `gpuhook system"
+        " load-kernel-modules` and `gpuhook system create-device-nodes` at boot"
     ),
     f"{_CLI}.no-cgroups": (
-        (False,),
-        (
-            "gpuhook writes device rules into config.json and changes no cgroup: a rootless engine"
-            f" ignores them, and {_NOTHING}"
-        ),
+        "gpuhook writes device rules into config.json and changes no cgroup: a rootless engine"
+        f" ignores them, and {_NOTHING}"
     ),
-    f"{_CLI}.no-pivot": (
-        (False,),
-        "the engine sets it (runc --no-pivot), and gpuhook passes it on",
-    ),
+    f"{_CLI}.no-pivot": "the engine sets it (runc --no-pivot), and gpuhook passes it on",
     f"{_CLI}.ldconfig": (
-        ("@/sbin/ldconfig", "@/sbin/ldconfig.real"),
-        (
-            "gpuhook writes the container's loader cache itself, and runs no ldconfig; if you need"
-            " one, name it with generate.ldconfigPath"
-        ),
+        "gpuhook writes the container's loader cache itself, and runs no ldconfig; if you need"
+        " one, name it with generate.ldconfigPath"
     ),
-    f"{_RUNTIME}.debug": (("", "/dev/null"), _LOG),
-    f"{_RUNTIME}.log-level": (("info",), _LOG),
+    f"{_RUNTIME}.debug": _LOG,
+    f"{_RUNTIME}.log-level": _LOG,
     f"{_RUNTIME}.modes.csv.mount-spec-path": (
-        ("/etc/nvidia-container-runtime/host-files-for-container.d",),
-        (
-            "gpuhook reads the CSV files when it generates the spec: pass them to gpuhook"
-            " generate-cdi --mode csv"
-        ),
+        "gpuhook reads the CSV files when it generates the spec: pass them to gpuhook"
+        " generate-cdi --mode csv"
     ),
     f"{_RUNTIME}.modes.legacy.cuda-compat-mode": (
-        ("ldconfig", "hook"),
-        (
-            "gpuhook adds the image's CUDA compatibility libraries to its loader cache if they are"
-            f" newer than the driver's, as the mode ldconfig does: {_NOTHING}"
-        ),
+        "gpuhook adds the image's CUDA compatibility libraries to its loader cache if they are"
+        f" newer than the driver's, as the mode ldconfig does: {_NOTHING}"
     ),
-    f"{_RUNTIME}-hook.path": ((f"{_RUNTIME}-hook",), _NO_PROGRAM),
+    f"{_RUNTIME}-hook.path": _NO_PROGRAM,
     f"{_RUNTIME}-hook.skip-mode-detection": (
-        (False,),
-        (
-            "gpuhook's prestart hook does not repeat the work of the wrapper or the engine, and has"
-            f" no modes to detect: {_NOTHING}"
-        ),
+        "gpuhook's prestart hook does not repeat the work of the wrapper or the engine, and has"
+        f" no modes to detect: {_NOTHING}"
     ),
-    "nvidia-ctk.path": (("nvidia-ctk",), _NO_PROGRAM),
+    "nvidia-ctk.path": _NO_PROGRAM,
     "features.allow-cuda-compat-libs-from-container": (
-        (False,),
-        f"gpuhook uses an image's compatibility libraries if they are newer: {_NOTHING}",
+        f"gpuhook uses an image's compatibility libraries if they are newer: {_NOTHING}"
     ),
     "features.allow-ldconfig-from-container": (
-        (False,),
-        f"gpuhook runs no program of an image, not even ldconfig: {_NOTHING}",
+        f"gpuhook runs no program of an image, not even ldconfig: {_NOTHING}"
     ),
     "features.allow-unknown-oci-spec-fields": (
-        (False,),
-        f"gpuhook keeps all fields of config.json, known or not: {_NOTHING}",
+        f"gpuhook keeps all fields of config.json, known or not: {_NOTHING}"
     ),
     "features.disable-imex-channel-creation": (
-        (False,),
-        f"gpuhook creates no IMEX channel on the host when a container starts: {_NOTHING}",
+        f"gpuhook creates no IMEX channel on the host when a container starts: {_NOTHING}"
     ),
     # False is the toolkit's default; True is imported.
-    "features.no-additional-gids-for-device-nodes": ((False,), ""),
-    "features.disable-cuda-compat-lib-hook": ((False,), ""),
+    "features.no-additional-gids-for-device-nodes": "",
+    "features.disable-cuda-compat-lib-hook": "",
+}
+# The defaults of keys that have others than an empty value.
+_DEFAULTS = {
+    f"{_CLI}.debug": ("", "/dev/null"),
+    f"{_CLI}.ldconfig": ("@/sbin/ldconfig", "@/sbin/ldconfig.real"),
+    f"{_RUNTIME}.debug": ("", "/dev/null"),
+    f"{_RUNTIME}.log-level": ("info",),
+    f"{_RUNTIME}.modes.csv.mount-spec-path": (
+        "/etc/nvidia-container-runtime/host-files-for-container.d",
+    ),
+    f"{_RUNTIME}.modes.legacy.cuda-compat-mode": ("ldconfig", "hook"),
+    f"{_RUNTIME}-hook.path": (f"{_RUNTIME}-hook",),
+    "nvidia-ctk.path": ("nvidia-ctk",),
 }
 _MODES = {
     "legacy": (
@@ -127,5 +106,5 @@ def without_counterpart(key: str, value: Any) -> str:
     """Return why a key of the toolkit is not imported and what to do, "" for a default value."""
     if key == f"{_RUNTIME}.mode":
         return _MODES.get(value, "")
-    defaults, remark = _UNMATCHED[key]
-    return "" if value in defaults else remark
+    is_default = value in _DEFAULTS[key] if key in _DEFAULTS else not value
+    return "" if is_default else _REMARKS[key]

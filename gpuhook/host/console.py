@@ -84,6 +84,11 @@ def warn(text: str) -> None:
     click.echo(f"warning: {printable(text, _MAX_LINE)}", err=True)
 
 
+def note(text: str) -> None:
+    """Print a note on standard error."""
+    click.echo(f"note: {printable(text, _MAX_LINE)}", err=True)
+
+
 def is_quiet() -> bool:
     """Return whether the user passed --quiet."""
     context = click.get_current_context(silent=True)

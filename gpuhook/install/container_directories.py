@@ -25,7 +25,7 @@ from gpuhook.install.mounted_host import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from gpuhook.engines.configure.host_files import Host
 
@@ -136,27 +136,28 @@ class _Search:
                 )
                 named = [options[name] for name in _CONFIGS if options.get(name)]
                 self.running.add((engine, named[0] if named else ""))
-                self._take(engine, options, is_running=True)
+                self._report(engine, self._take(engine, options, lambda one: one.is_required))
             elif process.program == _MONITOR:
                 self.commands.append(" ".join(process.arguments))
             elif process.program.startswith(_SHIM):
                 for one in state_directories.shim_directories(process.directory):
-                    self._require(_SHIM, one)
+                    self._report(_SHIM, self._unreadable(one))
                     self.directories.append(one)
 
     def add(self, engine: str, config: str, *, is_strict: bool) -> None:
         """Add the directories in the configuration of an engine."""
         try:
-            options = {}
-            if engine in _UNITS:
-                flags = unit_flags.unit_flags(self._host, unit=_UNITS[engine])
-                options = {one.name: one.value for one in flags}
+            options = (
+                unit_flags.unit_options(self._host, _UNITS[engine]) if engine in _UNITS else {}
+            )
         except (OSError, GpuhookError) as error:
-            self._note(engine, _reason(error), is_strict=is_strict)
-            return
-        if config:
-            options["config-file" if engine == "docker" else "config"] = config
-        self._take(engine, options, is_strict=is_strict)
+            reasons = [_reason(error)]
+        else:
+            if config:
+                options["config-file" if engine == "docker" else "config"] = config
+            reasons = self._take(engine, options, lambda one: is_strict and bool(one.source))
+        if is_strict:
+            self._report(engine, reasons)
 
     def add_ledger(self) -> None:
         """Add the state roots of the containers that were assigned GPUs."""
@@ -191,24 +192,21 @@ class _Search:
         self,
         engine: str,
         options: Mapping[str, str],
-        *,
-        is_running: bool = False,
-        is_strict: bool = False,
-    ) -> None:
+        must_exist: Callable[[StateDirectory], bool],
+    ) -> list[str]:
+        """Add the directories of an engine; return why some of them are not known."""
         try:
             found = _state(self._host, engine, self._without_undone(options))
         except (OSError, GpuhookError) as error:
-            self._note(engine, _reason(error), is_strict=is_running or is_strict)
-            return
-        for reason in found.unread:
-            self._note(engine, reason, is_strict=is_running or is_strict)
+            return [_reason(error)]
+        reasons = [*found.unread]
         for one in found.directories:
-            if not files.is_path(one.path):
-                self._note(engine, f"{one.path!r} is not a path", is_strict=is_running or is_strict)
-                continue
-            if (is_running and one.is_required) or (is_strict and one.source):
-                self._require(engine, one)
-            self.directories.append(one)
+            if files.is_path(one.path):
+                reasons += self._unreadable(one) if must_exist(one) else []
+                self.directories.append(one)
+            else:
+                reasons.append(f"{one.path!r} is not a path")
+        return reasons
 
     def _without_undone(self, options: Mapping[str, str]) -> dict[str, str]:
         """Return the flags without a file that undo removed; its directories are in the list."""
@@ -218,28 +216,26 @@ class _Search:
             if not (name in _CONFIGS and value in self.undone and self._host.status(value) is None)
         }
 
-    def _require(self, engine: str, directory: StateDirectory) -> None:
+    def _unreadable(self, directory: StateDirectory) -> list[str]:
+        """Return why a directory cannot be read, [] if it can."""
         try:
             os.listdir(inside(self._host.root, directory.path))
         except OSError as error:
             source = f" ({directory.source})" if directory.source else ""
-            self._note(engine, f"{directory.path}{source}: {error.strerror}", is_strict=True)
+            return [f"{directory.path}{source}: {error.strerror}"]
+        return []
 
-    def _note(self, engine: str, reason: str, *, is_strict: bool) -> None:
-        if is_strict:
-            self.unknown.append(f"the state directory of {engine} is not known: {reason}")
+    def _report(self, engine: str, reasons: Iterable[str]) -> None:
+        self.unknown += [f"the state directory of {engine} is not known: {one}" for one in reasons]
 
 
 def _state(host: Host, engine: str, options: Mapping[str, str]) -> EngineState:
     if engine == "containerd":
         return state_directories.containerd(host, options, containerd_locations.started_with(host))
-    if engine == "docker":
-        return state_directories.docker(host, options)
-    return (
-        state_directories.crio(host, options)
-        if engine == "crio"
-        else state_directories.podman(host)
-    )
+    if engine == "podman":
+        return state_directories.podman(host)
+    read = state_directories.docker if engine == "docker" else state_directories.crio
+    return read(host, options)
 
 
 def _absolute(options: Mapping[str, str], directory: str) -> dict[str, str]:

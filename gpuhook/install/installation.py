@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import os
 import posixpath
-import subprocess
 from dataclasses import dataclass
-from functools import partial
 
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_record import RecordStore, directory
 from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.configure.host_programs import NO_CHROOT, HostPrograms, last_words
 from gpuhook.errors import fault
 from gpuhook.install import (
     container_directories,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 DIRECTORY = "/opt/gpuhook"
 RUNTIME, HOOK, PRESTART = "gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"
-_TEST_TIME = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,31 +239,13 @@ def _require_running(where: InstallPlace, version: str) -> None:
 
     Without the permission for chroot(2), the hook is not tested.
     """
-    if os.path.samestat(os.stat(where.root), os.stat("/")) or os.geteuid() != 0:
-        return
     program = f"{where.directory}/{tree_copy.VERSIONS}/{version}/bin/{HOOK}"
-    try:
-        done = subprocess.run(
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env={},
-            timeout=_TEST_TIME,
-            check=False,
-            preexec_fn=partial(_enter, where.root),
-        )
-    except subprocess.SubprocessError as error:
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise fault("GH2105", program=program, reason="it does not end") from error
-        return  # chroot(2) is not permitted
-    except OSError as error:
-        raise fault("GH2105", program=program, reason=error.strerror) from error
-    if done.returncode != 0:
-        reason = done.stderr.strip() or f"it ends with {done.returncode}"
-        raise fault("GH2105", program=program, reason=reason)
-
-
-def _enter(root: str) -> None:
-    os.chroot(root)
-    os.chdir("/")
+    programs = HostPrograms(Host(where.root), {HOOK: program})
+    if not programs.is_elsewhere or os.geteuid() != 0:
+        return
+    ran = programs.run((HOOK, "--version"))
+    if ran is None:
+        raise fault("GH2105", program=program, reason="it is not an executable file")
+    is_tested = ran.is_started or ran.status != NO_CHROOT
+    if is_tested and ran.status:
+        raise fault("GH2105", program=program, reason=last_words(ran))

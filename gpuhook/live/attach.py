@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from gpuhook.apply.live import hotplug_plan, interrupted_attach
@@ -17,11 +18,13 @@ from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from gpuhook.apply.live.hotplug_plan import DesiredState, HotplugPlan
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.memory_limits.limit_changes import Wish
+    from gpuhook.memory_limits.limit_plan import Limits
     from gpuhook.request.plan import Injection
     from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
@@ -48,18 +51,14 @@ def attach(
     """
     policy.require_privilege(names, "attach", target.spec, vocabulary.VOCABULARY)
 
-    injection = _planned(names, capabilities, context)
-    grant, todo = injection.grant, injection.hook_jobs
-    given = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+    def planned() -> Injection:
+        return plan.plan_names(names, capabilities, context.node)
+
+    injection = plan_context.with_fresh_specs(planned, context)
+    grant, todo, held = injection.grant, injection.hook_jobs, target.held
     required = plan.requirements(target.spec, context.settings, context.node)
-    plan_context.enforce_requirements(required, todo, given, context)
-    held = target.held
-    wanted, reasons = nvidia_live.desired_state(held.root, grant.edits, todo, is_running=True)
-    nvidia_live.add_profile(wanted, held.root, todo, target.withdrawn)
-    wanted.owner = oci_spec.owner(target.spec)
-    wanted.denied = target.denied
-    hotplug = hotplug_plan.plan(held, wanted)
-    hotplug.skipped += reasons
+    plan_context.enforce_requirements(required, todo, _nodes(grant.edits), context)
+    wanted, hotplug = _hotplug(target, grant, todo)
     intended = target.record(
         wanted.edits, todo, interrupted_attach.planned_items(held, wanted, hotplug)
     )
@@ -67,45 +66,63 @@ def attach(
     with attach_limits.limits_to_set(target, context, grant, names, wish) as limits:
         # First the limits: the device is never without them.
         hotplug.operations = [*limits.operations, *hotplug.operations]
-        report = Report(target, hotplug, is_dry=is_dry)
         has_steps = bool(hotplug.operations)
+        report = Report(target, hotplug, is_dry=is_dry)
         if not is_dry:
-
-            def intend(entry: dict[str, Any]) -> None:
-                _intend(entry, grant, whole, intended)
-                limits.enter(entry)
-
-            def enter(entry: dict[str, Any]) -> None:
-                _enter(entry, target, wanted.edits, todo)
-                limits.enter(entry)
-
-            hotplug.operations = [
-                ContainerNote(target, intend),
-                *hotplug.operations,
-                ContainerNote(target, enter),
-            ]
-            hotplug.execute(held)
+            intend = partial(_intend, grant=grant, whole=whole, record=intended)
+            enter = partial(_enter, target=target, edits=wanted.edits, todo=todo)
+            _execute(target, hotplug, limits, intend, enter)
             report.notes += held.rules.notes
         report.notes += limits.notes
-    if is_dry:
-        return report
-    if grant.replicas:
-        report.notes.append(f"recorded in the ledger: {', '.join(grant.replicas)}")
-    if has_steps:
-        report.notes.append(_ENV)
-        known = {node["path"] for node in target.by_config.get("deviceNodes") or ()}
-        if not known.issuperset(node["path"] for node in wanted.edits.get("deviceNodes") or ()):
-            report.notes.append(_RESTART)
+    if not is_dry:
+        report.notes += _notes(target, grant, wanted.edits if has_steps else None)
     return report
 
 
-def _planned(names: Sequence[str], capabilities: frozenset[str], context: PlanContext) -> Injection:
-    """Return the injection, by specs that are fresh."""
+def _hotplug(target: Target, grant: Grant, todo: list[Jobs]) -> tuple[DesiredState, HotplugPlan]:
+    """Return what the container is to have, and the plan that adds what it lacks."""
+    held = target.held
+    wanted, reasons = nvidia_live.desired_state(held.root, grant.edits, todo, is_running=True)
+    nvidia_live.add_profile(wanted, held.root, todo, target.withdrawn)
+    wanted.owner = oci_spec.owner(target.spec)
+    wanted.denied = target.denied
+    hotplug = hotplug_plan.plan(held, wanted)
+    hotplug.skipped += reasons
+    return wanted, hotplug
 
-    def work() -> Injection:
-        return plan.plan_names(names, capabilities, context.node)
 
-    return plan_context.with_fresh_specs(work, context)
+def _execute(
+    target: Target,
+    hotplug: HotplugPlan,
+    limits: Limits,
+    intend: Callable[[dict[str, Any]], None],
+    enter: Callable[[dict[str, Any]], None],
+) -> None:
+    """Execute the plan between the two changes of the ledger's entry."""
+
+    def note(change: Callable[[dict[str, Any]], None]) -> ContainerNote:
+        def changed(entry: dict[str, Any]) -> None:
+            change(entry)
+            limits.enter(entry)
+
+        return ContainerNote(target, changed)
+
+    hotplug.operations = [note(intend), *hotplug.operations, note(enter)]
+    hotplug.execute(target.held)
+
+
+def _notes(target: Target, grant: Grant, added: ContainerEdits | None) -> Iterator[str]:
+    """Yield notes on an attach; `added` has what the container got, None for nothing."""
+    if grant.replicas:
+        yield f"recorded in the ledger: {', '.join(grant.replicas)}"
+    if added is not None:
+        yield _ENV
+        if not set(_nodes(target.by_config)).issuperset(_nodes(added)):
+            yield _RESTART
+
+
+def _nodes(edits: ContainerEdits) -> list[str]:
+    return [node["path"] for node in edits.get("deviceNodes") or ()]
 
 
 def _whole(context: PlanContext, names: Sequence[str], capabilities: frozenset[str]) -> list[str]:
@@ -116,7 +133,7 @@ def _whole(context: PlanContext, names: Sequence[str], capabilities: frozenset[s
 
 def _intend(entry: dict[str, Any], grant: Grant, whole: list[str], record: dict[str, Any]) -> None:
     """Record the planned injection in the ledger: from now on the container may have it."""
-    nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
+    nodes = _nodes(grant.edits)
     for key, new in (
         ("devices", grant.devices),
         ("nodes", nodes),

@@ -27,7 +27,7 @@ from gpuhook.vendors.nvidia.warm import spec_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gpuhook.apply.live.hotplug_steps import Operation
     from gpuhook.cdi.hot.container_edits import DeviceNode
@@ -101,8 +101,10 @@ class _Detach:
         """Return the plan: first the rules, so that no process opens the nodes meanwhile."""
         plan, target = HotplugPlan(), self.target
         binds = _binds(target)
-        rules = [(node["path"], hotplug_plan.rule_of(node)) for node in self.taken.nodes]
-        taken = [(path, os.makedev(*rule.device[1:])) for path, rule in rules if rule is not None]
+        taken = [
+            (node["path"], os.makedev(*rule.device[1:]))
+            for node, rule in _with_rules(self.taken.nodes)
+        ]
         forbidden = self._rules()
         if forbidden is not None:
             plan.operations.append(forbidden)
@@ -165,10 +167,7 @@ class _Detach:
         others: list[Rule] = []
         nodes: dict[Rule, str] = {}
         hosts: dict[Rule, str] = {}
-        for node in self.taken.nodes:
-            rule = hotplug_plan.rule_of(node)
-            if rule is None:
-                continue
+        for node, rule in _with_rules(self.taken.nodes):
             nodes[rule] = node["path"]
             hosts[rule] = node.get("hostPath") or node["path"]
             if rule_record(rule) in self.target.made.rules:
@@ -204,13 +203,15 @@ class _Detach:
             entry["live"] = target.record({})
 
 
+def _with_rules(nodes: Iterable[DeviceNode]) -> list[tuple[DeviceNode, Rule]]:
+    """Return the nodes that a device rule can mean, each with its rule."""
+    rules = ((node, hotplug_plan.rule_of(node)) for node in nodes)
+    return [(node, rule) for node, rule in rules if rule is not None]
+
+
 def _holders(target: Target, nodes: list[DeviceNode]) -> list[str]:
     """Return the processes that have one of the nodes open."""
-    numbers = set()
-    for node in nodes:
-        rule = hotplug_plan.rule_of(node)
-        if rule is not None:
-            numbers.add(rule.device[1:])
+    numbers = {rule.device[1:] for _, rule in _with_rules(nodes)}
     found = open_devices.processes_with(target.held.process, numbers)
     return [f"process {pid} ({command}, {how})" for pid, command, how in found]
 

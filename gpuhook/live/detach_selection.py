@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
-EVERY = vocabulary.parse_capabilities("all")
+_EVERY = vocabulary.parse_capabilities("all")
 
 
 class Taken:
@@ -102,7 +102,7 @@ class Taken:
     def _shared(self, held: dict[str, DeviceNode]) -> set[str]:
         """Return the nodes that belong to no single device: the control nodes."""
         try:
-            common = resolve_names(["none"], EVERY, self._node).edits.get("deviceNodes") or []
+            common = resolve_names(["none"], _EVERY, self._node).edits.get("deviceNodes") or []
         except GpuhookError:  # no spec on this node: by their names
             return {path for path in held if not vocabulary.is_gpu_node(path)}
         return {node["path"] for node in common}
@@ -129,7 +129,7 @@ class Taken:
 
     def _nodes_by_name(self, names: list[str]) -> list[DeviceNode]:
         try:
-            grant = resolve_names(names, EVERY, self._node)
+            grant = resolve_names(names, _EVERY, self._node)
         except GpuhookError as error:
             held = {n["path"]: n for n in self._target.granted.get("deviceNodes") or ()}
             if error.code == "GH1102":
@@ -192,9 +192,6 @@ def _unknown(what: str, held: dict[str, DeviceNode]) -> GpuhookError:
 def _node_of(held: dict[str, DeviceNode]) -> str:
     """Return a node that may be named, for an example."""
     return next(filter(vocabulary.is_gpu_node, held), "/dev/nvidia0")
-
-
-_EVERY = vocabulary.parse_capabilities("all")
 
 
 class Shares:

@@ -8,6 +8,7 @@ does not know rules that other programs have added.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 from gpuhook.apply.live import hotplug_plan
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 _EVERY = vocabulary.parse_capabilities("all")
 
@@ -96,11 +96,11 @@ def _credible(edits: ContainerEdits, target: Target, context: PlanContext | None
     A volume may have the name of a driver's file, and a source that a tenant can change.
     """
     given = target.given.get("mounts") or []
-    try:
-        known = _driver_mounts(context.node) if context else []
-    except GpuhookError:
-        known = []  # no description of this node: device nodes can be restored all the same
-    sources = {mount["hostPath"] for mount in known}
+    driver: ContainerEdits = {}
+    # Without a description of this node, its device nodes can be restored all the same.
+    with suppress(GpuhookError):
+        driver = resolve_names(["none"], _EVERY, context.node).edits if context else {}
+    sources = {mount["hostPath"] for mount in driver.get("mounts") or ()}
     kept = edits.copy()
     kept["mounts"] = [
         mount
@@ -138,10 +138,6 @@ def _requested(spec: dict[str, Any], context: PlanContext) -> Grant | None:
     finally:
         plan_context.log_warnings(warnings, context.log)
     return None if found is None else found[0]
-
-
-def _driver_mounts(node: NvidiaNode) -> list[Mount]:
-    return resolve_names(["none"], _EVERY, node).edits.get("mounts") or []
 
 
 def _has_mount(target: Target, mount: Mount) -> bool:

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -46,14 +47,18 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def config(newer: Path, tmp_path: Path) -> Path:
-    """Return its default configuration, with directories and sockets below tmp_path."""
+def config(newer: Path, tmp_path: Path) -> Iterator[Path]:
+    """Yield its default configuration, with directories and sockets of the test's own.
+
+    The path of a socket has at most 106 characters, which `tmp_path` can exceed.
+    """
     said = subprocess.run([newer, "config", "default"], check=True, capture_output=True, text=True)
-    text = re.sub(r"'(/(?:var|run|opt|etc)/[^']*)'", rf"'{tmp_path}\1'", said.stdout)
-    assert text.startswith("version = 3\n")
-    file = tmp_path / "config.toml"
-    file.write_text(text)
-    return file
+    with TemporaryDirectory() as place:
+        text = re.sub(r"'(/(?:var|run|opt|etc)/[^']*)'", rf"'{place}\1'", said.stdout)
+        assert text.startswith("version = 3\n")
+        file = tmp_path / "config.toml"
+        file.write_text(text)
+        yield file
 
 
 @pytest.fixture
@@ -68,6 +73,7 @@ def running(newer: Path, config: Path) -> Iterator[Path]:
                 assert time.monotonic() < end
                 time.sleep(0.01)
             yield config
+            assert daemon.poll() is None, (config.parent / "log").read_text()
         finally:
             daemon.terminate()
             daemon.wait(SECONDS)

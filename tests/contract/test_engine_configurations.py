@@ -107,7 +107,7 @@ def test_containerd_has_the_runtimes_that_are_read(files: dict[str, str], tmp_pa
     assert dumped.returncode == 0, dumped.stderr
     document = toml_document.parsed(dumped.stdout.encode())
     read = containerd_config.read(DirectoryTree("/"), path, _daemon())
-    assert read.configuration.fatal == ()
+    assert read.configuration.trouble == ()
     assert set(read.configuration.files) == set(document["imports"])
     if read.version == 1 and files is FILES["version 1"]:
         # What it prints of an old file is its default of version 2, not what it goes by.
@@ -125,7 +125,7 @@ def test_containerd_has_the_runtimes_that_are_read(files: dict[str, str], tmp_pa
 def test_what_containerd_refuses_is_called_fatal(files: dict[str, str], tmp_path: Path) -> None:
     path = _write(tmp_path, files)
     assert _dump(path).returncode != 0
-    assert containerd_config.read(DirectoryTree("/"), path, _daemon()).configuration.fatal != ()
+    assert containerd_config.read(DirectoryTree("/"), path, _daemon()).configuration.trouble != ()
 
 
 PODMAN = {
@@ -169,5 +169,5 @@ def test_what_podman_refuses_is_called_fatal(tmp_path: Path) -> None:
     words = ["unshare", "--mount", "sh", "-c", script]
     said = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
     assert said.returncode != 0
-    fatal = podman_config.read(DirectoryTree(str(tmp_path))).configuration.fatal
+    fatal = podman_config.read(DirectoryTree(str(tmp_path))).configuration.trouble
     assert [str(one.where) for one in fatal] == [f"{podman_config.PATH}:2"]

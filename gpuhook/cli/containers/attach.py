@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 )
 @limit_options.new_limit
 @limit_options.new_request
-@options.state_root
-@options.dry_run
-@options.output
+@options.change_options
 def attach(
     *,
     container: str,
@@ -59,11 +57,7 @@ def attach(
     The processes keep their environment. The config.json is not changed: after a restart the
     container does not have the GPU.
     """
-    names, wish = options.names_of(devices), limit_options.wish(limit, request)
-    paths = [name for name in names if name.startswith("/")]
-    if paths:
-        what = f"{paths[0]} is a path, which only detach accepts; pass the GPU's index or UUID"
-        raise click.BadParameter(what, param_hint="--device")
+    names, wish = _names(devices), limit_options.wish(limit, request)
 
     def attached(found: Target) -> Report:
         context = options.context(may_refresh=not dry_run)
@@ -77,3 +71,12 @@ def attach(
     if limit is not None:
         report.notes += limit_options.warnings(limit)
     options.show([report.document()], "attach", output)
+
+
+def _names(devices: tuple[str, ...]) -> list[str]:
+    names = options.names_of(devices)
+    for name in names:
+        if name.startswith("/"):
+            what = f"{name} is a path, which only detach accepts; pass the GPU's index or UUID"
+            raise click.BadParameter(what, param_hint="--device")
+    return names

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     help="Remove the device even if a process of the container has it open: the open file works "
     "until it is closed, new opens fail.",
 )
-@options.state_root
-@options.dry_run
-@options.output
+@options.change_options
 def detach(
     *,
     container: str,

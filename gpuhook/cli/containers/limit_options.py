@@ -15,7 +15,9 @@ from gpuhook.request.memory_request import MIB, amount
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from gpuhook.cli.options.parameters import F
 
 
 class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
@@ -23,7 +25,7 @@ class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 
     name = "quantity"
 
-    def __init__(self, least: int = MIB) -> None:
+    def __init__(self, least: int) -> None:
         self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -41,41 +43,42 @@ class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
         return number // MIB * MIB
 
 
-limit = click.option(
+def _amount(option: str, text: str, least: int = MIB, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator for an option that is an amount of memory."""
+    return click.option(
+        option,
+        option.rpartition("-")[2],
+        metavar="QUANTITY",
+        type=Amount(least),
+        show_envvar=True,
+        help=text,
+        **settings,
+    )
+
+
+limit = _amount(
     "--limit",
-    required=True,
-    metavar="QUANTITY",
-    type=Amount(),
-    show_envvar=True,
-    help="The memory limit for each of the GPUs: 4Gi, 4096Mi, 1.5G; rounded down to whole MiB "
+    "The memory limit for each of the GPUs: 4Gi, 4096Mi, 1.5G; rounded down to whole MiB "
     "(1.5G is 1430Mi). An allocation above it fails, in this container only.",
+    required=True,
 )
-request = click.option(
+request = _amount(
     "--request",
-    metavar="QUANTITY",
-    type=Amount(least=0),
-    show_envvar=True,
-    help="The guaranteed part of the limit: an MPS server may end the container for others if it "
+    "The guaranteed part of the limit: an MPS server may end the container for others if it "
     "uses more; 0 for none. On kernels with the dmem controller, the guarantee remains reserved "
     "after the container has ended, unless it is cleared. Default: the current guarantee, at most "
     "the limit.",
+    least=0,
 )
-new_limit = click.option(
+new_limit = _amount(
     "--memory-limit",
-    "limit",
-    metavar="QUANTITY",
-    type=Amount(),
-    show_envvar=True,
-    help="The memory limit of the container for each of these GPUs: 4Gi, 4096Mi. Default: the "
+    "The memory limit of the container for each of these GPUs: 4Gi, 4096Mi. Default: the "
     "limit that was granted when the container was created, if any.",
 )
-new_request = click.option(
+new_request = _amount(
     "--memory-request",
-    "request",
-    metavar="QUANTITY",
-    type=Amount(least=0),
-    show_envvar=True,
-    help="The guaranteed part of --memory-limit, as in `gpuhook limits set --request`.",
+    "The guaranteed part of --memory-limit, as in `gpuhook limits set --request`.",
+    least=0,
 )
 gpu = click.option(
     "--gpu",

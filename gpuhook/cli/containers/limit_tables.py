@@ -66,7 +66,7 @@ def show(
     for what in (*_unknown(shown), *_above(shown)):
         console.warn(what)
     for what in _left_out(shown):
-        click.echo(f"note: {printable(what, _MAX_LINE)}", err=True)
+        console.note(what)
     for _, error in wrong:
         console.warn(f"{error.code}: {error.message}")
         click.echo(f"hint: {error.hint}", err=True)

@@ -61,9 +61,7 @@ def limits() -> None:
 @limit_options.limit
 @limit_options.request
 @limit_options.gpu
-@options.state_root
-@options.dry_run
-@options.output
+@options.change_options
 @node_options.library_options
 def set_(
     *,
@@ -117,9 +115,7 @@ def set_(
     help="Also lift the granted limit: the container then has no limit. If this node cannot "
     "enforce limits, only the ledger is changed.",
 )
-@options.state_root
-@options.dry_run
-@options.output
+@options.change_options
 @node_options.library_options
 def clear(
     *,
@@ -199,18 +195,13 @@ def show(
     See `gpuhook attach --help` for the names of a CONTAINER.
     """
     library = partial(node_options.library, **nvml)
-
-    def look(one: Target) -> tuple[limit_report.ContainerLimits, str, GpuhookError | None]:
-        with limit_report.LimitReader(library) as own:
-            return limit_report.container_limits(one, own), own.library, own.trouble
-
     with console.progress("asking the driver"), limit_report.LimitReader(library) as asked:
         if container is None:
             visibility.missing()  # raises a fault for a state directory that is not one
             shown = [limit_report.entry_limits(entry, asked) for entry in _limited(asked)]
         else:
             view, asked.library, asked.trouble = container_worker.work_on(
-                container, state_roots, look
+                container, state_roots, partial(_view, library)
             )
             shown = [view]
     limit_tables.show(shown, asked, output, no_headers=no_headers)
@@ -221,6 +212,13 @@ def show(
         raise click.exceptions.Exit(1)
     if not (container or shown) and output in ("table", "wide"):
         console.say("no container has a memory limit")
+
+
+def _view(
+    library: Callable[[], str], one: Target
+) -> tuple[limit_report.ContainerLimits, str, GpuhookError | None]:
+    with limit_report.LimitReader(library) as own:
+        return limit_report.container_limits(one, own), own.library, own.trouble
 
 
 def _changed(

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 @click.command(cls=command_sections.SectionedCommand)
 @options.container_or_none
 @options.everything
-@options.state_root
-@options.dry_run
-@options.output
+@options.change_options
 @node_options.library_options
 def repair(
     *,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -32,34 +33,6 @@ def configure() -> None:
     """  # noqa: D301 # click keeps the lines after this mark
 
 
-@configure_options.engine_command("containerd")
-def containerd(**options: Any) -> None:
-    """Register the runtime with containerd, or enable CDI; also on Kubernetes, k3s and RKE2."""
-    _configure("containerd", **options)
-
-
-@configure_options.engine_command("crio")
-def crio(**options: Any) -> None:
-    """Register the runtime with CRI-O, in a drop-in file."""
-    _configure("crio", **options)
-
-
-@configure_options.engine_command("docker")
-def docker(**options: Any) -> None:
-    """Register the runtime in Docker's daemon.json; for a user, in that of rootless Docker."""
-    _configure("docker", **options)
-
-
-@configure_options.engine_command("podman")
-def podman(**options: Any) -> None:
-    """Register the hook or the runtime with Podman; for a user, with rootless Podman."""
-    _configure("podman", **options)
-
-
-for _command in (containerd, crio, docker, podman, configure_users.users):
-    configure.add_command(_command)
-
-
 def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **options: Any) -> None:
     from gpuhook.engines.configure import configure_engine
     from gpuhook.engines.configure.host_files import Host
@@ -74,6 +47,11 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
         console.warn(sentence)
     result = configure_engine.configure(host, where, options_of_engine, how=how, is_dry=is_dry)
     _print(result, "configure", output, is_dry=is_dry)
+
+
+for _name in engine_plan.ENGINES:
+    configure.add_command(configure_options.engine_command(_name, partial(_configure, _name)))
+configure.add_command(configure_users.users)
 
 
 @configure.command(cls=configure_options.ConfigureCommand)
@@ -148,4 +126,5 @@ def _print(result: EngineResult, command: str, output: str, *, is_dry: bool) -> 
     if is_dry:
         click.echo(configure_text.difference_text(result.writes), nl=False)
     for sentence in configure_text.sentences(result, command, is_dry=is_dry):
-        console.say(sentence)
+        for line in sentence.split("\n"):  # nodeadm's NodeConfig has several
+            console.say(line)

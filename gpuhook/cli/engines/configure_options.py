@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Any
 
 import click
 
 from gpuhook.cli.options import parameters
-from gpuhook.engines.configure import engine_restart
+from gpuhook.engines.configure import engine_plan, engine_restart
 from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
 from gpuhook.errors import fault
 from gpuhook.host.hot import state
@@ -22,12 +21,10 @@ from gpuhook.host.hot import state
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
 
+    from gpuhook.cli.options.parameters import F
     from gpuhook.engines.configure.configure_engine import Where
     from gpuhook.engines.configure.host_files import Host
-
-    F = TypeVar("F", bound="Callable[..., Any]")
 
 RUNTIME, HOOK = "gpuhook-runtime", "gpuhook-prestart"
 ALIASES = {
@@ -140,24 +137,6 @@ _OPTIONS = (
     parameters.output("text", "json", "yaml"),
 )
 
-_RUNTIME_OPTIONS = 4  # the first options are about the runtime
-
-_EXAMPLES = {
-    "containerd": (
-        "containerd --dry-run",
-        "containerd --runtime-name gpuhook --restart",
-        "containerd --config /var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-        "undo containerd --restart",
-    ),
-    "crio": ("crio --dry-run", "crio --set-as-default --restart", "undo crio --restart"),
-    "docker": (
-        "docker --dry-run",
-        "docker --take-over --restart",
-        "docker --route cdi",
-        "undo docker --restart",
-    ),
-    "podman": ("podman --dry-run", "podman --route wrapper", "undo podman"),
-}
 _ENABLE_CRI = click.option(
     "--enable-cri",
     "enables_cri",
@@ -165,21 +144,48 @@ _ENABLE_CRI = click.option(
     show_envvar=True,
     help="Remove cri from disabled_plugins, where Docker's package adds it; a kubelet needs it.",
 )
+# The help and the examples of each engine's command.
+_TEXTS = {
+    "containerd": (
+        "Register the runtime with containerd, or enable CDI; also on Kubernetes, k3s and RKE2.",
+        "containerd --dry-run",
+        "containerd --runtime-name gpuhook --restart",
+        "containerd --config /var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+        "undo containerd --restart",
+    ),
+    "crio": (
+        "Register the runtime with CRI-O, in a drop-in file.",
+        "crio --dry-run",
+        "crio --set-as-default --restart",
+        "undo crio --restart",
+    ),
+    "docker": (
+        "Register the runtime in Docker's daemon.json; for a user, in that of rootless Docker.",
+        "docker --dry-run",
+        "docker --take-over --restart",
+        "docker --route cdi",
+        "undo docker --restart",
+    ),
+    "podman": (
+        "Register the hook or the runtime with Podman; for a user, with rootless Podman.",
+        "podman --dry-run",
+        "podman --route wrapper",
+        "undo podman",
+    ),
+}
 
 
-def engine_command(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Return the decorator for the command that configures an engine."""
-
-    def decorated(function: Callable[..., None]) -> click.Command:
-        more = (_ENABLE_CRI,) if name == "containerd" else ()
-        for option in reversed((*_OPTIONS[:_RUNTIME_OPTIONS], *more, *_OPTIONS[_RUNTIME_OPTIONS:])):
-            function = option(function)
-        lines = "".join(f"\n  gpuhook configure {words}" for words in _EXAMPLES[name])
-        return click.command(name=name, cls=ConfigureCommand, epilog=f"\b\nExamples:{lines}")(
-            function
-        )
-
-    return decorated
+def engine_command(name: str, function: Callable[..., None]) -> click.Command:
+    """Return the command that configures an engine by `function`."""
+    options = list(_OPTIONS)
+    if name == "containerd":
+        options.insert(4, _ENABLE_CRI)  # below the options of the runtime
+    text, *examples = _TEXTS[name]
+    lines = "".join(f"\n  gpuhook configure {words}" for words in examples)
+    command = click.command(
+        name=name, cls=ConfigureCommand, help=text, epilog=f"\b\nExamples:{lines}"
+    )
+    return command(parameters.with_options(function, options))
 
 
 def where(engine: str, root: str, config: str = "", drop_in: str = "") -> Where:
@@ -205,7 +211,7 @@ def engine_options(
     **flags: bool,
 ) -> tuple[EngineOptions, list[str]]:
     """Return the options of the engine, and warnings; raises GH2010, GH2011 and OSError."""
-    chosen = route or ("hook" if engine == "podman" else "wrapper")
+    chosen = route or engine_plan.default_route(engine)
     if not _NAME.fullmatch(runtime_name):
         raise click.BadParameter(
             "it is not a valid name of a runtime", param_hint="'--runtime-name'"

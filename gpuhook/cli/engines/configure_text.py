@@ -11,8 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpuhook.engines.configure.changeset import Write
     from gpuhook.engines.configure.configure_engine import EngineResult
+    from gpuhook.engines.configure.engine_plan import ConfigChange
     from gpuhook.engines.configure.engine_status import EngineStatus
 
 SCHEMA = "gpuhook/configure/v1"
@@ -22,7 +22,7 @@ _MOST_NAMES = 5  # of containers
 _BY_US, _BY_OTHERS = "by gpuhook", "by others"
 
 
-def difference_text(writes: Iterable[Write]) -> str:
+def difference_text(writes: Iterable[ConfigChange]) -> str:
     """Return the diff as text; bytes that are not UTF-8 are replaced."""
     found = changeset.diff_text(writes)
     return found.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -57,7 +57,7 @@ def sentences(result: EngineResult, command: str, *, is_dry: bool) -> Iterator[s
 _PAST = {"write": "wrote", "change": "changed", "remove": "removed"}
 
 
-def _action(write: Write) -> str:
+def _action(write: ConfigChange) -> str:
     if write.before is None:
         return "write"
     return "remove" if write.after is None else "change"

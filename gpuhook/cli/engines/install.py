@@ -12,7 +12,7 @@ import click
 
 from gpuhook.cli.engines import install_options
 from gpuhook.cli.options import parameters
-from gpuhook.engines.configure import configure_engine
+from gpuhook.engines.configure import configure_engine, engine_plan
 from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
 from gpuhook.install import (
     engine_choice,
@@ -25,6 +25,7 @@ from gpuhook.install import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_plan import Route
+    from gpuhook.install.runtime_tree import RuntimeTree
 
 _EXAMPLES = """
 \b
@@ -118,41 +119,27 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **values: Any) 
         pod_wait.block_signals()
     where = installation.place(values["host_root"], values["install_dir"])
     found = engine_choice.engines(where.root, values["engine"], values["config"])
-    route: Route = values["route"] or ("hook" if found == ("podman",) else "wrapper")
-    engine_options = _engine_options(where, route, values)
+    route: Route = values["route"] or engine_plan.default_route("".join(found))
     driver = runtime_tree.driver_text(values["driver_root"], values["dev_root"])
     if driver and route == "cdi":
-        raise click.UsageError(
-            "--driver-root and --dev-root are for the copied programs, and --route cdi copies no "
-            "programs",
-            ctx,
-        )
-    copied = (
-        None
-        if route == "cdi"
-        else runtime_tree.read_tree(values["tree_path"] or runtime_tree.own_tree())
-    )
-    engines = tuple(
-        configure_engine.Where(one, values["config"], values["drop_in"]) for one in found
-    )
+        what = "--driver-root and --dev-root are for the copied programs, and --route cdi copies no"
+        raise click.UsageError(f"{what} programs", ctx)
+    tree = None
+    if route != "cdi":
+        tree = runtime_tree.read_tree(values["tree_path"] or runtime_tree.own_tree())
     done = installation.install(
         where,
-        copied,
-        engines,
-        engine_options,
+        tree,
+        tuple(configure_engine.Where(one, values["config"], values["drop_in"]) for one in found),
+        _engine_options(where, route, values),
         driver=driver,
         how=values["restart"],
         is_dry=is_dry,
     )
     done = replace(done, notes=_absent_roots(where.root, values))
     install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
-    if not values["stays"] or is_dry:
-        return
-    signal = pod_wait.wait().name
-    if values["undo_on_exit"] and installation.is_replaced(where, copied):
-        click.echo(f"{signal}: ending; another version is in use, and remains", err=True)
-        return
-    _end(signal, where, values)
+    if values["stays"] and not is_dry:
+        _stay(where, tree, values)
 
 
 def _engine_options(
@@ -178,9 +165,17 @@ def _absent_roots(root: str, values: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _end(signal: str, where: installation.InstallPlace, values: dict[str, Any]) -> None:
-    click.echo(f"{signal}: {'uninstalling' if values['undo_on_exit'] else 'ending'}", err=True)
-    if values["undo_on_exit"]:
+def _stay(
+    where: installation.InstallPlace, tree: RuntimeTree | None, values: dict[str, Any]
+) -> None:
+    """Wait for the end of the pod, and uninstall then with --undo-on-exit."""
+    signal = pod_wait.wait().name
+    if not values["undo_on_exit"]:
+        click.echo(f"{signal}: ending", err=True)
+    elif installation.is_replaced(where, tree):
+        click.echo(f"{signal}: ending; another version is in use, and remains", err=True)
+    else:
+        click.echo(f"{signal}: uninstalling", err=True)
         done = installation.uninstall(where, how=values["restart"])
         install_options.show(done, "text", where.directory, is_dry=False, is_taken_away=True)
 

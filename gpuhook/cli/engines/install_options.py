@@ -10,22 +10,18 @@ import click
 
 from gpuhook.cli.options import parameters
 from gpuhook.engines.configure import engine_restart
-from gpuhook.errors import printable
 from gpuhook.host import console
 from gpuhook.install import installation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
 
+    from gpuhook.cli.options.parameters import F
     from gpuhook.engines.configure.configure_engine import EngineResult
     from gpuhook.install.installation import InstallOutcome
 
-    F = TypeVar("F", bound="Callable[..., Any]")
-
 SCHEMA = "gpuhook/install/v1"
-_MAX_LINE = 4096
 
 
 def host_root(**default: Any) -> Callable[[F], F]:
@@ -75,7 +71,7 @@ def show(
     for path in done.removed:
         click.echo(f"{path}: {would}removed")
     for note in done.notes:
-        click.echo(f"note: {printable(note, _MAX_LINE)}", err=True)
+        console.note(note)
     if is_taken_away and not (done.is_new or done.engines or done.removed):
         click.echo(f"nothing to do: gpuhook is not installed in {directory}")
 
@@ -89,7 +85,7 @@ def _show_engine(one: EngineResult, would: str) -> None:
     if one.restarted:
         click.echo(f"{one.engine}: {one.restarted}")
     for note in one.notes:
-        click.echo(f"note: {one.engine}: {note}", err=True)
+        click.echo(f"note: {one.engine}: {note}", err=True)  # it may have several lines
 
 
 def _show_kept(done: InstallOutcome, directory: str, *, is_taken_away: bool) -> None:
@@ -98,13 +94,12 @@ def _show_kept(done: InstallOutcome, directory: str, *, is_taken_away: bool) -> 
         why = "a container may need it" if done.unknown else why
         click.echo(f"{os.path.join(directory, 'versions', name)}: kept: {why}")
     for reason in done.unknown:
-        shown = printable(reason, _MAX_LINE)
-        click.echo(f"note: every version is kept: {shown}", err=True)
+        console.note(f"every version is kept: {reason}")
     if is_taken_away and done.kept:
         then = "after these containers have ended"
         if done.unknown:
             then = "when the cause is fixed, or with --force if no container needs them"
-        click.echo(f"note: run `gpuhook uninstall` again {then}", err=True)
+        console.note(f"run `gpuhook uninstall` again {then}")
 
 
 def _document(done: InstallOutcome, directory: str, *, is_dry: bool) -> dict[str, object]:

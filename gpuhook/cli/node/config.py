@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import click
 
@@ -53,13 +52,11 @@ def show(is_with_origin: bool, output: str) -> None:
     """
     from gpuhook.cli.node import settings_origins
 
-    document = _read(settings.path())
-    found = settings_origins.values(document)
+    found = settings_origins.values(_read(settings.path()))
     _warn_of_variables()
-    shown: dict[str, Any] = settings_origins.plain(found)
-    if is_with_origin:
-        shown = {"schema": SCHEMA, **settings_origins.with_origins(found)}
-    console.document(shown, output)
+    head = {"schema": SCHEMA} if is_with_origin else {}
+    shown = settings_origins.document(found, with_origins=is_with_origin)
+    console.document(head | shown, output)
 
 
 @config.command()

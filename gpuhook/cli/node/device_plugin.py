@@ -97,9 +97,7 @@ class _PluginCommand(command_sections.SectionedCommand):
 def _decorator(option: Option) -> Callable[[Any], Any]:
     """Return the decorator for one option of the table; a boolean needs no value."""
     names = [f"--{name}" for name in (option.name, *option.aliases)]
-    alone: dict[str, Any] = {}
-    if isinstance(option.kind, Boolean):
-        alone = {"is_flag": False, "flag_value": "true"}
+    alone = parameters.boolean_with_value if isinstance(option.kind, Boolean) else {}
     if option.field == "host_root":
         alone = {"callback": parameters.export_host_root}
     return click.option(
@@ -116,9 +114,7 @@ def _decorator(option: Option) -> Callable[[Any], Any]:
 
 
 def _plugin_options(command: Any) -> Any:
-    for option in reversed(OPTIONS):
-        command = _decorator(option)(command)
-    return command
+    return parameters.with_options(command, [_decorator(option) for option in OPTIONS])
 
 
 @click.command(name="device-plugin", cls=_PluginCommand)

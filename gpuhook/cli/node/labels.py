@@ -31,12 +31,11 @@ from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TypeVar
 
+    from gpuhook.cli.options.parameters import F
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.findings import ConfigFinding
-
-    F = TypeVar("F", bound="Callable[..., Any]")
+    from gpuhook.device_plugin.config.grammar.grammar import Option
 
 SCHEMA = "gpuhook/labels/v1"
 # Variables of GPU Feature Discovery, and the plugin's variables for the same options.
@@ -56,22 +55,23 @@ _INTERVAL, _ONESHOT, _FILE = (
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def _decorator(option: Option) -> Callable[[F], F]:
+    """Return the decorator for an option of the plugin, with the variables of both programs."""
+    variables = [of for of, name in _OWN_VARIABLES.items() if name in option.variables]
+    shown = ", ".join((*variables, *option.variables))
+    return click.option(
+        f"--{option.name}",
+        multiple=True,
+        metavar=option.kind.metavar,
+        help=f"{option.help}  [env var: {shown}]",
+        **(parameters.boolean_with_value if isinstance(option.kind, Boolean) else {}),
+    )
+
+
 def _plugin_options(command: F) -> F:
-    """Add the plugin's options that apply to labels, with their variables."""
-    for option in reversed([one for one in OPTIONS if one.name in _OPTIONS]):
-        alone: dict[str, Any] = {}
-        if isinstance(option.kind, Boolean):
-            alone = {"is_flag": False, "flag_value": "true"}
-        variables = [of for of, name in _OWN_VARIABLES.items() if name in option.variables]
-        shown = ", ".join((*variables, *option.variables))
-        command = click.option(
-            f"--{option.name}",
-            multiple=True,
-            metavar=option.kind.metavar,
-            help=f"{option.help}  [env var: {shown}]",
-            **alone,
-        )(command)
-    return command
+    return parameters.with_options(
+        command, [_decorator(option) for option in OPTIONS if option.name in _OPTIONS]
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,20 +55,13 @@ def values(document: Mapping[str, object]) -> list[ShownSetting]:
     return [*found, *_generate(document, lines)]
 
 
-def plain(found: list[ShownSetting]) -> dict[str, Any]:
-    """Return the settings as a settings file has them."""
-    document: dict[str, Any] = {}
+def document(found: list[ShownSetting], *, with_origins: bool) -> dict[str, Any]:
+    """Return the settings as a settings file has them, or each with `value` and `origin`."""
+    sections: dict[str, Any] = {}
     for one in found:
-        document.setdefault(one.section, {})[one.key] = one.value
-    return document
-
-
-def with_origins(found: list[ShownSetting]) -> dict[str, Any]:
-    """Return the settings, each with `value` and `origin`."""
-    document: dict[str, Any] = {}
-    for one in found:
-        document.setdefault(one.section, {})[one.key] = {"value": one.value, "origin": one.origin}
-    return document
+        shown = {"value": one.value, "origin": one.origin} if with_origins else one.value
+        sections.setdefault(one.section, {})[one.key] = shown
+    return sections
 
 
 def unknown_variables() -> Iterator[str]:

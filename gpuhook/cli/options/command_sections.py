@@ -10,7 +10,7 @@ import click
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import ClassVar
 
 SECTIONS = {
@@ -36,17 +36,24 @@ _WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
 LONGEST = 200  # characters: no sentence is longer
 
 
+def listed_commands(
+    command: click.Command, ctx: click.Context
+) -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands of a group that its --help lists, none of a command."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            one = command.get_command(ctx, name)
+            if one is not None and not one.hidden:
+                yield name, one
+
+
 class Sentences(click.Group):
     """A group whose --help has the whole first sentence of each command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, wrapped."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [
-            (name, command.get_short_help_str(LONGEST))
-            for name, command in found
-            if command is not None and not command.hidden
-        ]
+        found = listed_commands(self, ctx)
+        rows = [(name, command.get_short_help_str(LONGEST)) for name, command in found]
         write(formatter, "Commands", rows)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.cdi.hot.registry import Registry
+    from gpuhook.cli.options.parameters import F
 
 _MAX_LINE = 4096
 
@@ -84,6 +85,11 @@ device = click.option(
     "it), PCI bus id, replica id or CDI name, `all`, or `none` for the driver's files only; "
     "repeatable, or a comma list.",
 )
+
+
+def change_options(command: F) -> F:
+    """Add the options of a command that changes containers: --state-root, --dry-run, --output."""
+    return parameters.with_options(command, (state_root, dry_run, output))
 
 
 def require_choice(container: str | None, *, everything: bool) -> None:
@@ -177,7 +183,7 @@ def show(
             click.echo(_printable(line))
         without = "" if verb == "detach" else "without "
         for note in [*(without + what for what in report["skipped"]), *report["notes"]]:
-            click.echo(f"note: {_printable(note)}", err=True)
+            console.note(note)
         for what in report["left"]:
             click.echo(f"left over: {_printable(what)}", err=True)
 

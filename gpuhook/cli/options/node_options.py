@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from functools import partial, wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -17,13 +17,12 @@ from gpuhook.host import console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from click.shell_completion import CompletionItem
 
+    from gpuhook.cli.options.parameters import F
     from gpuhook.vendors.nvidia.inventory.inventory import Node
-
-F = TypeVar("F", bound="Callable[..., Any]")
 
 _DIRECTORY = click.Path(file_okay=False)
 
@@ -103,33 +102,27 @@ inventory = _OPTIONS[0]
 
 def node_options(command: F) -> F:
     """Add the node options to a click command; they are the arguments of load_node by name."""
-    return _with_options(_placed(command, is_looking=True), _OPTIONS)
+    return parameters.with_options(_placed(command, is_looking=True), _OPTIONS)
 
 
 def spec_options(command: F) -> F:
     """Add the node options to a command that writes paths of the host."""
-    return _with_options(_placed(command), _OPTIONS)
+    return parameters.with_options(_placed(command), _OPTIONS)
 
 
 def place_options(command: F) -> F:
     """Add all node options but --inventory."""
-    return _with_options(_placed(command, is_looking=True), _OPTIONS[1:])
-
-
-def _with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return parameters.with_options(_placed(command, is_looking=True), _OPTIONS[1:])
 
 
 def root_options(command: F) -> F:
     """Add --driver-root, --dev-root and --host-root to a click command."""
-    return _with_options(_placed(command), _OPTIONS[1:4])
+    return parameters.with_options(_placed(command), _OPTIONS[1:4])
 
 
 def module_root_options(command: F) -> F:
     """Add --driver-root and --host-root, which is where kernel modules are and are loaded."""
-    return _with_options(_placed(command), (_OPTIONS[1], _OPTIONS[3]))
+    return parameters.with_options(_placed(command), (_OPTIONS[1], _OPTIONS[3]))
 
 
 def _placed(command: F, *, is_looking: bool = False) -> F:
@@ -163,9 +156,7 @@ def _placed(command: F, *, is_looking: bool = False) -> F:
 
 def library_options(command: F) -> F:
     """Add the options that find the NVML library to a click command: the arguments of library()."""
-    for option in reversed(_LIBRARY_OPTIONS):
-        command = option(command)
-    return command
+    return parameters.with_options(command, _LIBRARY_OPTIONS)
 
 
 def library(

@@ -16,10 +16,17 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import TypeVar
 
     F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
+    """Add options to a click command, in their order in --help."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def output(*kinds: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A002 # click's word
@@ -88,6 +95,8 @@ class Seconds(click.FloatRange):
         return seconds
 
 
+# Settings of click.option() for a boolean that may have a value, as the device plugin's have.
+boolean_with_value: dict[str, Any] = {"is_flag": False, "flag_value": "true"}
 dry_run = click.option(
     "--dry-run", "is_dry", is_flag=True, help="Print what would be done, and change nothing."
 )

@@ -8,38 +8,26 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gpuhook.engines.configure.configure_record import ConfigureRecord, Original, digest
+from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.transaction import unwritable
 from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from gpuhook.engines.configure.configure_record import RecordStore
     from gpuhook.engines.configure.engine_plan import (
-        ConfigChange,
         Engine,
         EngineNode,
         EngineOptions,
         EnginePlan,
-        Service,
     )
-    from gpuhook.engines.configure.host_files import Host, Kept
+    from gpuhook.engines.configure.host_files import Host
 
 
 RESTART_NOTE = "a restart of {program} stops its containers"
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """A file that changes. `kept` is its new mode and owner, None to leave them."""
-
-    path: str
-    before: bytes | None
-    after: bytes | None
-    kept: Kept | None
-    mode: int = 0o644
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +38,10 @@ class Changeset:
     left to undo. `backups` are the contents that the records name.
     """
 
-    engine: str
     meanwhile: ConfigureRecord
     backups: tuple[bytes, ...]
     made: tuple[str, ...]
-    writes: tuple[Write, ...]
+    writes: tuple[ConfigChange, ...]
     removed: tuple[str, ...]
     record: ConfigureRecord | None
     old: ConfigureRecord | None
@@ -81,7 +68,7 @@ class _FileStep:
     base: bytes | None
     meanwhile: Original
     final: Original | None
-    write: Write | None
+    write: ConfigChange | None
 
 
 def original_files(
@@ -109,33 +96,33 @@ def to_configure(
         _file_step(host, path, changes.get(path), recorded.get(path))
         for path in dict.fromkeys((*recorded, *changes))
     ]
-    originals = [one.final for one in steps if one.final]
-    writes = [one.write for one in steps if one.write]
+    writes = tuple(one.write for one in steps if one.write)
     made = _new_directories(host, writes)
     directories = tuple(dict.fromkeys((*(old.directories if old else ()), *made)))
-    needed = tuple(one for one in directories if _has_file(one, changes))
+    needed = tuple(
+        one for one in directories if any(path.startswith(f"{one}/") for path in changes)
+    )
     record = ConfigureRecord(
         engine=plan.engine,
         wanted=options,
         config=node.config,
         drop_in=node.drop_in,
-        files=tuple(originals),
+        files=tuple(one.final for one in steps if one.final),
         directories=needed,
         service=plan.service,
         is_taken_up=old is not None and old.is_taken_up and not writes,
     )
     return Changeset(
-        engine=plan.engine,
         meanwhile=replace(
             record, files=tuple(one.meanwhile for one in steps), directories=directories
         ),
         backups=tuple(one.base for one in steps if one.base is not None),
         made=made,
-        writes=tuple(writes),
+        writes=writes,
         removed=_inner_first(one for one in directories if one not in needed),
-        record=record if originals else None,
+        record=record if record.files else None,
         old=old,
-        notes=(*plan.notes, *((*plan.on_restart, *_restart_notes(plan.service)) if writes else ())),
+        notes=(*plan.notes, *(plan.on_restart if writes else ()), *_restart_notes(plan, writes)),
     )
 
 
@@ -151,7 +138,7 @@ def _file_step(
     write = None
     if now != after:
         kept = original.kept if change is None or now is None else None
-        write = Write(path, now, after, kept, change.mode if change else 0o644)
+        write = replace(change or ConfigChange(path, now, after), before=now, kept=kept)
     return _FileStep(
         base,
         _with_states(original, base, now, after),
@@ -171,11 +158,10 @@ def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine
             notes.append(_edited(path, one))
         if one.now != one.base:
             kept = None if one.is_edited else original.kept
-            writes.append(Write(path, one.now, one.base, kept))
+            writes.append(ConfigChange(path, one.now, one.base, kept=kept))
         elif one.now is not None and not one.is_edited and host.kept(path) != original.kept:
-            writes.append(Write(path, one.now, one.base, original.kept))
+            writes.append(ConfigChange(path, one.now, one.base, kept=original.kept))
     return Changeset(
-        engine=old.engine,
         meanwhile=replace(old, files=tuple(meanwhile), is_taken_up=False),
         backups=(),
         made=_new_directories(host, writes),
@@ -183,13 +169,16 @@ def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine
         removed=_inner_first(old.directories),
         record=None,
         old=old,
-        notes=(*notes, *(_restart_notes(old.service) if writes else ())),
+        notes=(*notes, *_restart_notes(old, writes)),
     )
 
 
-def _restart_notes(service: Service) -> tuple[str, ...]:
-    """Return a note if a restart is needed and stops containers."""
-    if service.reloads or not service.ends_containers:
+def _restart_notes(
+    configured: EnginePlan | ConfigureRecord, writes: Sequence[ConfigChange]
+) -> tuple[str, ...]:
+    """Return a note if the writes need a restart that stops containers."""
+    service = configured.service
+    if not writes or service.reloads or not service.ends_containers:
         return ()
     return (RESTART_NOTE.format(program=service.processes[0]),)
 
@@ -240,7 +229,7 @@ def _edited(path: str, one: _RecordedFile) -> str:
     return f"{path} was edited since: only the settings of gpuhook are removed"
 
 
-def _new_directories(host: Host, writes: list[Write]) -> tuple[str, ...]:
+def _new_directories(host: Host, writes: Sequence[ConfigChange]) -> tuple[str, ...]:
     """Return the directories that must be created, the outer before the inner.
 
     Raises GH2001 if a file cannot be created; so does a dry run.
@@ -254,10 +243,6 @@ def _new_directories(host: Host, writes: list[Write]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _has_file(directory: str, paths: Iterable[str]) -> bool:
-    return any(path.startswith(directory + "/") for path in paths)
-
-
 def _inner_first(directories: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(directories, key=lambda one: one.count("/"), reverse=True))
 
@@ -265,12 +250,12 @@ def _inner_first(directories: Iterable[str]) -> tuple[str, ...]:
 _NO_END = "\\ No newline at end of file"
 
 
-def diff_text(writes: Iterable[Write]) -> str:
+def diff_text(writes: Iterable[ConfigChange]) -> str:
     """Return the unified diff of all files, for patch(1); "" if no content changes."""
     return "".join(file_diff(one) for one in writes)
 
 
-def file_diff(write: Write) -> str:
+def file_diff(write: ConfigChange) -> str:
     """Return the diff of one file, "" if its content does not change."""
     before, after = _lines(write.before), _lines(write.after)
     old = "/dev/null" if write.before is None else f"a{write.path}"

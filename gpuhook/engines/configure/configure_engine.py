@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from gpuhook.engines.configure import changeset, engine_restart, engine_verification, transaction
@@ -11,16 +11,23 @@ from gpuhook.engines.configure.configure_record import RecordStore, directory
 from gpuhook.engines.configure.containerd import containerd_process
 from gpuhook.engines.configure.engine_plan import EngineNode
 from gpuhook.engines.configure.engine_plan import engine as module_of
+from gpuhook.engines.configure.engine_verification import Verified
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from gpuhook.engines.configure.changeset import Changeset, Write
+    from gpuhook.engines.configure.changeset import Changeset
     from gpuhook.engines.configure.configure_record import ConfigureRecord
-    from gpuhook.engines.configure.engine_plan import Engine, EngineOptions, EnginePlan, Service
+    from gpuhook.engines.configure.engine_plan import (
+        ConfigChange,
+        Engine,
+        EngineOptions,
+        EnginePlan,
+        Service,
+    )
     from gpuhook.engines.configure.engine_restart import How, Way
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.configure.transaction import Applied
@@ -53,7 +60,7 @@ class EngineResult:
     """
 
     engine: str
-    writes: tuple[Write, ...]
+    writes: tuple[ConfigChange, ...]
     notes: tuple[str, ...]
     verified: str = ""
     restarted: str = ""
@@ -82,8 +89,8 @@ def configure(
     since. A failure after the first write restores the files.
     """
     programs = containerd_process.host_programs(host, where.engine, where.config)
-    job = replace(_job(host, where, how), programs=programs)
-    version = job.programs.version(where.engine)
+    job = _job(host, where, how, programs)
+    version = programs.version(where.engine)
     if is_dry:
         changes = _planned(job, options, version)[2]
         return EngineResult(where.engine, changes.writes, changes.notes)
@@ -92,59 +99,62 @@ def configure(
         way = _restart_way(job, plan.service, changes)
         if not changes.writes and changes.record == changes.old and not (way and way.text):
             return EngineResult(where.engine, (), changes.notes)
-        done = transaction.Applied(host, job.store, changes)
-        with _rolled_back(done):
-            verified = engine_verification.verify(job.programs, plan, node)
-        _restart(job, way, done)
-        record = changes.record
-        if record and (way is not None or not plan.service.units + plan.service.processes):
-            record = replace(record, is_taken_up=True)
-        left = done.finish(record)
-    unverified = (verified.reason,) if verified.reason else ()
-    notes = (
-        *unverified,
-        *changes.notes,
-        *_restart_notes(job, plan.service, changes, way),
-        *_remaining_notes(left),
-    )
-    return EngineResult(
-        where.engine, changes.writes, notes, verified.command, way.text if way else ""
-    )
+        return _applied(
+            job,
+            plan.service,
+            changes,
+            way,
+            lambda: engine_verification.verify(programs, plan, node),
+        )
 
 
 def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -> EngineResult:
     """Undo `configure`, if the engine is configured. Raises the same faults."""
-    job = _job(host, where, how)
-    old = _recorded(job)
-    if old is None or is_dry:
-        changes = changeset.to_undo(host, job.store, old, job.engine) if old else None
-        writes, notes = (changes.writes, changes.notes) if changes else ((), ())
-        stored = _stored(job) if changes else ()
-        return EngineResult(
-            where.engine, writes, notes, was_configured=old is not None, stored=stored
-        )
-    with job.store.locked():
+    job = _job(host, where, how, HostPrograms(host))
+    nothing = EngineResult(where.engine, (), (), was_configured=False)
+    if _recorded(job) is None:
+        return nothing
+    with nullcontext() if is_dry else job.store.locked():
         old = _recorded(job)
         if old is None:  # another run undid it meanwhile
-            return EngineResult(where.engine, (), (), was_configured=False)
+            return nothing
         changes = changeset.to_undo(host, job.store, old, job.engine)
         stored = _stored(job)
+        if is_dry:
+            return EngineResult(where.engine, changes.writes, changes.notes, stored=stored)
         way = _restart_way(job, old.service, changes)
-        done = transaction.Applied(host, job.store, changes)
-        _restart(job, way, done)
-        left = done.finish(None)
+        return replace(_applied(job, old.service, changes, way), stored=stored)
+
+
+def _applied(
+    job: _Job,
+    service: Service,
+    changes: Changeset,
+    way: Way | None,
+    verify: Callable[[], Verified] = Verified,
+) -> EngineResult:
+    """Write the files, verify them and restart the engine; a failure restores the files."""
+    done = transaction.Applied(job.host, job.store, changes)
+    with _rolled_back(done):
+        verified = verify()
+    _restart(job, way, done)
+    record = changes.record
+    if record and (way is not None or not service.units + service.processes):
+        record = replace(record, is_taken_up=True)
+    left = done.finish(record)
     notes = (
+        *((verified.reason,) if verified.reason else ()),
         *changes.notes,
-        *_restart_notes(job, old.service, changes, way),
-        *_remaining_notes(left),
+        *_restart_notes(job, service, changes, way),
+        *(f"{path} remains: it is not empty" for path in left),
     )
     restarted = way.text if way else ""
-    return EngineResult(where.engine, changes.writes, notes, restarted=restarted, stored=stored)
+    return EngineResult(job.where.engine, changes.writes, notes, verified.command, restarted)
 
 
-def _job(host: Host, where: Where, how: How) -> _Job:
+def _job(host: Host, where: Where, how: How, programs: HostPrograms) -> _Job:
     store = RecordStore(host, directory(where.engine, where.home))
-    return _Job(host, where, how, HostPrograms(host), store, module_of(where.engine))
+    return _Job(host, where, how, programs, store, module_of(where.engine))
 
 
 def _planned(
@@ -161,16 +171,16 @@ def _planned(
     changes = changeset.to_configure(
         job.host, job.store, old, engine=job.engine, plan=plan, node=node, options=options
     )
-    if where.config and any(
-        one.path == where.config and one.before is None for one in changes.writes
-    ):
-        note = NEW_FILE.format(path=where.config, engine=where.engine)
-        changes = replace(changes, notes=(*changes.notes, note))
+    notes = [
+        NEW_FILE.format(path=one.path, engine=where.engine)
+        for one in changes.writes
+        if one.path == where.config and one.before is None
+    ]
     if old is not None and where.config != old.config:
         changed = {one.path for one in plan.changes}
         restored = [one.path for one in changes.writes if one.path not in changed]
-        notes = [RESTORED.format(path=path, engine=where.engine) for path in restored]
-        changes = replace(changes, notes=(*changes.notes, *notes))
+        notes += [RESTORED.format(path=path, engine=where.engine) for path in restored]
+    changes = replace(changes, notes=(*changes.notes, *notes))
     return plan, replace(node, files=job.host), changes
 
 
@@ -246,8 +256,3 @@ def _restart_notes(
         yield NOT_RUNNING.format(engine=engine)
     elif way is None and changes.writes and (service.units or service.processes):
         yield NOT_RESTARTED.format(engine=engine)
-
-
-def _remaining_notes(directories: tuple[str, ...]) -> Iterator[str]:
-    for path in directories:
-        yield f"{path} remains: it is not empty"

@@ -109,16 +109,12 @@ class RecordStore:
         """Return the original content of a file, None if it did not exist. Raises GH2009."""
         if not original.digest:
             return None
-        path = self.backup_path(original)
+        path = f"{self.place}/{original.digest}"
         content = self._host.read(path)
         if content is None or digest(content) != original.digest:
             reason = "does not exist" if content is None else "has another content"
             raise fault("GH2009", path=path, reason=f"the backup of {original.path} {reason}")
         return content
-
-    def backup_path(self, original: Original) -> str:
-        """Return the path of the backup of a file."""
-        return f"{self.place}/{original.digest}"
 
     def save(self, record: ConfigureRecord, contents: Iterable[bytes] = ()) -> None:
         """Write the backups, then the record that names them."""

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import importlib
+import posixpath
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpuhook.engines.configure.host_files import Kept
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import Version
 
@@ -46,6 +50,15 @@ class EngineOptions:
     takes_over: bool = False
     enables_cri: bool = False
 
+    @property
+    def default(self) -> str:
+        """The name of the default runtime that the engine must have, "" for any."""
+        return self.name if self.is_default else ""
+
+    def is_own(self, program: str) -> bool:
+        """Return whether a runtime's program is gpuhook's, by its name or by these options."""
+        return program == self.program or posixpath.basename(program) == GPUHOOK_RUNTIME
+
 
 @dataclass(frozen=True, slots=True)
 class EngineNode:
@@ -69,13 +82,15 @@ class EngineNode:
 class ConfigChange:
     """A file that changes. A content of None is a file that does not exist.
 
-    `mode` is that of a new file; an existing file keeps its mode and owner.
+    `mode` is that of a new file; an existing file keeps its mode and owner, or gets those of
+    `kept`.
     """
 
     path: str
     before: bytes | None
     after: bytes | None
     mode: int = 0o644
+    kept: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +141,11 @@ class EnginePlan:
     notes: tuple[str, ...] = ()
     config: str | None = ""
     on_restart: tuple[str, ...] = ()
+
+
+def default_route(engine: str) -> Route:
+    """Return the route by which an engine gives GPUs unless another one is chosen."""
+    return "hook" if engine == "podman" else "wrapper"
 
 
 class Engine(Protocol):

@@ -21,7 +21,7 @@ from gpuhook.host.hot import procfs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_plan import Service
-    from gpuhook.engines.configure.host_programs import HostPrograms
+    from gpuhook.engines.configure.host_programs import HostPrograms, Ran
 
 # auto: systemd if a unit of the engine is active, else SIGHUP if that is enough.
 How = Literal["none", "auto", "systemd", "signal"]
@@ -54,21 +54,22 @@ def chosen(
     if how == "none" or not (service.units or service.processes):
         return None
     if how in ("auto", "systemd"):
-        unit = _active(programs, service, is_of_user=is_of_user)
-        if unit:
-            return Way(unit=unit, reloads=service.reloads, is_of_user=is_of_user)
+        for unit in service.units:
+            if _state(programs, unit, is_of_user=is_of_user) == "active":
+                return Way(unit=unit, reloads=service.reloads, is_of_user=is_of_user)
     pids = processes(programs.root, service.processes)
     if not pids:
         return Way()
+    reason = ""
     if how == "systemd":
         reason = "it runs, but not as a known active unit of systemd"
-        raise fault("GH2007", engine=engine, how=how, reason=reason)
-    if not service.reloads:
+    elif not service.reloads:
         reason = "it reads its configuration only when it starts"
-        raise fault("GH2007", engine=engine, how="signal", reason=reason)
-    if len(pids) > 1:
+    elif len(pids) > 1:
         reason = f"several run: processes {', '.join(map(str, pids))}"
-        raise fault("GH2007", engine=engine, how="signal", reason=reason)
+    if reason:
+        how = "systemd" if how == "systemd" else "signal"
+        raise fault("GH2007", engine=engine, how=how, reason=reason)
     return Way(pid=pids[0], reloads=True)
 
 
@@ -76,7 +77,7 @@ def carry_out(programs: HostPrograms, engine: str, way: Way) -> None:
     """Restart the engine, and wait until it runs. Raises GH2006."""
     if way.unit:
         verb = "reload-or-restart" if way.reloads else "restart"
-        ran = programs.run(_systemctl(verb, way.unit, is_of_user=way.is_of_user))
+        ran = _systemctl(programs, verb, way.unit, is_of_user=way.is_of_user)
         if ran is None or ran.status:
             reason = last_words(ran) if ran else "systemctl does not exist"
             raise fault("GH2006", engine=engine, unit=way.unit, said=reason)
@@ -88,31 +89,19 @@ def carry_out(programs: HostPrograms, engine: str, way: Way) -> None:
 def processes(root: str, names: tuple[str, ...]) -> list[int]:
     """Return the processes of the host at `root` whose programs have these names.
 
-    Processes of containers, which have another root directory, are left out.
+    Processes of containers, which have another root directory, and children of such processes are
+    left out.
     """
-    return _without_children(
-        [one.pid for one in host_processes.running(root) if one.program in names]
-    )
-
-
-def _without_children(pids: list[int]) -> list[int]:
-    """Return the processes without those whose parent is in the list."""
+    pids = [one.pid for one in host_processes.running(root) if one.program in names]
     return sorted(pid for pid in pids if procfs.parent(pid) not in pids)
 
 
-def _systemctl(*words: str, is_of_user: bool) -> tuple[str, ...]:
-    return ("systemctl", *(("--user",) if is_of_user else ()), *words)
-
-
-def _active(programs: HostPrograms, service: Service, *, is_of_user: bool) -> str:
-    for unit in service.units:
-        if _state(programs, unit, is_of_user=is_of_user) == "active":
-            return unit
-    return ""
+def _systemctl(programs: HostPrograms, *words: str, is_of_user: bool) -> Ran | None:
+    return programs.run(("systemctl", *(("--user",) if is_of_user else ()), *words))
 
 
 def _state(programs: HostPrograms, unit: str, *, is_of_user: bool) -> str:
-    ran = programs.run(_systemctl("is-active", unit, is_of_user=is_of_user))
+    ran = _systemctl(programs, "is-active", unit, is_of_user=is_of_user)
     return ran.output.strip() if ran else ""
 
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpuhook.engines.configure import engine_verification
 from gpuhook.engines.configure.configure_record import (
@@ -13,9 +12,8 @@ from gpuhook.engines.configure.configure_record import (
     digest,
     directory,
 )
-from gpuhook.engines.configure.containerd import containerd_locations, containerd_process
+from gpuhook.engines.configure.containerd import containerd_process
 from gpuhook.engines.configure.engine_plan import EngineNode
-from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,9 +56,6 @@ def engine_status(host: Host, where: Where) -> EngineStatus:
     config = where.config or (record.config if record else "")
     version = containerd_process.host_programs(host, where.engine, config).version(where.engine)
     node = EngineNode(host, version, config, where.drop_in, where.home)
-    if where.engine == "containerd" and not config:
-        with suppress(GpuhookError):  # several containerds: the usual file is shown
-            node = replace(node, config=containerd_locations.containerd_location(node).root)
     reading = engine_verification.read_engine(where.engine, node)
     return EngineStatus(where.engine, reading, record, files_since(host, record), is_readable)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gpuhook.engines.configure import plan_checks
 from gpuhook.engines.configure.containerd import containerd_locations
 from gpuhook.engines.configure.host_programs import last_words
 from gpuhook.engines.read import (
@@ -56,7 +57,7 @@ def read_engine(engine: str, node: EngineNode) -> EngineReading:
     if engine == "containerd":
         root, version = _containerd_root(node)
         containerd = containerd_config.read(node.files, root, version)
-        return EngineReading(containerd.configuration, containerd.has_cdi(version))
+        return EngineReading(containerd.configuration, containerd.has_cdi)
     if engine == "docker":
         docker = docker_config.read(node.files, node.config or docker_path(node))
         return EngineReading(docker.configuration, docker.has_cdi(node.version))
@@ -96,8 +97,7 @@ def require_effect(plan: EnginePlan, node: EngineNode) -> None:
     if not is_read(plan, after):
         return
     reading = read_engine(plan.engine, after)
-    for trouble in reading.configuration.fatal:
-        raise fault("GH2003", where=trouble.where, said=trouble.said, engine=plan.engine)
+    plan_checks.require_readable(reading.configuration)
     for lack in lacks(plan.expected, reading, files):
         paths = ", ".join(one.path for one in plan.changes) or "its files"
         raise fault("GH2004", engine=plan.engine, lack=lack, paths=paths)

@@ -42,46 +42,24 @@ class Host:
         """Take an existing directory."""
         self.root = root
 
-    def outside(self, path: str) -> str:
-        """Return the path as seen from this process."""
-        return posixpath.normpath(self.root.rstrip("/") + path)
-
     def read(self, path: str) -> bytes | None:
         """Return the content of a file, None if it does not exist."""
-        with self._named(path), self._opened() as root:
-            try:
-                fd = openat2(root, path, os.O_RDONLY | os.O_NONBLOCK)
-            except _NOTHING:
+        with self._found(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
+            if fd is None:
                 return None
-            try:
-                files.require_file(os.fstat(fd).st_mode, path)
-                return files.read_descriptor(fd, path, _LIMIT)
-            finally:
-                os.close(fd)
+            files.require_file(os.fstat(fd).st_mode, path)
+            return files.read_descriptor(fd, path, _LIMIT)
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a directory, [] if it does not exist."""
-        with self._named(path), self._opened() as root:
-            try:
-                fd = openat2(root, path, _DIRECTORY)
-            except _NOTHING:
-                return []
-            try:
-                return sorted(one for one in os.listdir(fd) if not files.is_temporary(one))
-            finally:
-                os.close(fd)
+        with self._found(path, _DIRECTORY) as fd:
+            names = [] if fd is None else os.listdir(fd)
+            return sorted(one for one in names if not files.is_temporary(one))
 
     def status(self, path: str) -> os.stat_result | None:
         """Return the status of a path, links followed; None if it does not exist."""
-        with self._named(path), self._opened() as root:
-            try:
-                fd = openat2(root, path, os.O_PATH)
-            except _NOTHING:
-                return None
-            try:
-                return os.fstat(fd)
-            finally:
-                os.close(fd)
+        with self._found(path, os.O_PATH) as fd:
+            return None if fd is None else os.fstat(fd)
 
     def kept(self, path: str) -> Kept | None:
         """Return the mode and owner of a path, None if it does not exist."""
@@ -185,6 +163,19 @@ class Host:
                 yield fd
             finally:
                 os.close(fd)
+
+    @contextmanager
+    def _found(self, path: str, flags: int) -> Iterator[int | None]:
+        """Yield a descriptor of a path, None if it does not exist."""
+        with self._named(path), self._opened() as root:
+            fd = None
+            with suppress(*_NOTHING):
+                fd = openat2(root, path, flags)
+            try:
+                yield fd
+            finally:
+                if fd is not None:
+                    os.close(fd)
 
     @contextmanager
     def _leaf(self, path: str) -> Iterator[tuple[int, str]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpuhook.engines.read import engine_config
+from gpuhook.host.hot.state import PROGRAM_DIRS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.read.engine_config import Version
 
-PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+NO_CHROOT = 126  # the status if chroot(2) is not permitted
 _TIME = 60.0  # seconds
 _KEPT = ("HOME", "LANG", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DBUS_SESSION_BUS_ADDRESS")
 _DAEMONS = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "podman": "podman"}
@@ -63,7 +64,7 @@ class HostPrograms:
         given = self._paths.get(name)
         if given == "":
             return None
-        for path in [given] if given else [f"{place}/{name}" for place in PATH]:
+        for path in [given] if given else [f"{place}/{name}" for place in PROGRAM_DIRS]:
             found = self._host.status(path)
             if found and stat.S_ISREG(found.st_mode) and found.st_mode & 0o111:
                 return path
@@ -76,7 +77,7 @@ class HostPrograms:
             return None
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         # systemctl does nothing in a chroot; the host's root is not one.
-        environment |= {"PATH": ":".join(PATH), "SYSTEMD_IGNORE_CHROOT": "1"}
+        environment |= {"PATH": ":".join(PROGRAM_DIRS), "SYSTEMD_IGNORE_CHROOT": "1"}
         command = " ".join((self._paths.get(words[0], words[0]), *words[1:]))
         try:
             done = subprocess.run(
@@ -90,8 +91,10 @@ class HostPrograms:
             )
         except subprocess.TimeoutExpired:
             return Ran(command, 124, "", f"it did not end within {_TIME:.0f} s")
-        except (OSError, subprocess.SubprocessError) as error:  # the latter from _enter
-            return Ran(command, 127, "", str(error), is_started=False)
+        except subprocess.SubprocessError as error:
+            return Ran(command, NO_CHROOT, "", str(error), is_started=False)
+        except OSError as error:
+            return Ran(command, 127, "", error.strerror or str(error), is_started=False)
         output, errors = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
         return Ran(command, done.returncode, output, errors)
 

@@ -17,6 +17,7 @@ from typing import Any
 from gpuhook.engines.configure import toml_text
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.toml_document import TomlLine, written_lines
+from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,28 +35,31 @@ class Setting:
     value: object
 
 
-class CannotError(Exception):
-    """The file cannot be edited; the message is the reason."""
+def edited(path: str, content: bytes, settings: Sequence[Setting]) -> bytes:
+    """Return the file at `path` with all settings.
 
-
-def edited(content: bytes, settings: Sequence[Setting]) -> bytes:
-    """Return the file with all settings. Raises CannotError, and UnreadableTomlError."""
+    Raises GH2027 if it cannot be edited, and UnreadableTomlError.
+    """
     document = toml_document.parsed(content)
     expected = copy.deepcopy(document)
     for one in settings:
-        apply_setting(expected, one)
+        try:
+            apply_setting(expected, one)
+        except TypeError as error:
+            raise fault("GH2027", where=path, said=str(error)) from error
     if expected == document:
         return content
     after = _edited_lines(content, document, settings)
     if not _contains(after, expected):
-        raise CannotError("it is written in a way that cannot be changed without touching the rest")
+        reason = "it is written in a way that cannot be changed without touching the rest"
+        raise fault("GH2027", where=path, said=reason)
     return after
 
 
-def without_keys(content: bytes, keys: Sequence[tuple[str, ...]]) -> bytes:
-    """Return the file without the lines of keys, and without headers that this leaves empty.
+def without_keys(path: str, content: bytes, keys: Sequence[tuple[str, ...]]) -> bytes:
+    """Return the file at `path` without the lines of keys, and headers that this leaves empty.
 
-    Comments remain. Raises CannotError, and UnreadableTomlError.
+    Comments remain. Raises GH2027 if it cannot be edited, and UnreadableTomlError.
     """
     expected = toml_document.parsed(content)
     for key in keys:
@@ -72,7 +76,7 @@ def without_keys(content: bytes, keys: Sequence[tuple[str, ...]]) -> bytes:
     left = "".join(line for number, line in enumerate(lines) if number not in numbers).encode()
     if _contains(left, expected):
         return left
-    return toml_text.without_marks(edited(content, [Setting(key, None) for key in keys]))
+    return toml_text.without_marks(edited(path, content, [Setting(key, None) for key in keys]))
 
 
 def _contains(content: bytes, expected: dict[str, Any]) -> bool:
@@ -83,14 +87,14 @@ def _contains(content: bytes, expected: dict[str, Any]) -> bool:
 
 
 def apply_setting(document: dict[str, Any], setting: Setting) -> None:
-    """Apply a setting to a parsed document. Raises CannotError if a parent is not a table."""
+    """Apply a setting to a parsed document. Raises TypeError if a parent is not a table."""
     table: Any = document
     for depth, name in enumerate(setting.path[:-1], 1):
         if setting.value is None and name not in table:
             return
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise CannotError(f"{toml_text.dotted(setting.path[:depth])} is not a table")
+            raise TypeError(f"{toml_text.dotted(setting.path[:depth])} is not a table")
     if setting.value is None:
         table.pop(setting.path[-1], None)
     else:

@@ -10,8 +10,9 @@ from gpuhook.errors import GpuhookError, fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.engines.configure.changeset import Changeset, Write
+    from gpuhook.engines.configure.changeset import Changeset
     from gpuhook.engines.configure.configure_record import ConfigureRecord, RecordStore
+    from gpuhook.engines.configure.engine_plan import ConfigChange
     from gpuhook.engines.configure.host_files import Host, Kept
 
 
@@ -23,7 +24,7 @@ class Applied:
         self._host = host
         self._store = store
         self._work = work
-        self._done: list[tuple[Write, Kept | None]] = []
+        self._done: list[tuple[ConfigChange, Kept | None]] = []
         try:
             store.save(work.meanwhile, work.backups)
             for directory in work.made:
@@ -36,7 +37,7 @@ class Applied:
                 raise unwritable(error) from error
             raise
 
-    def _write(self, write: Write) -> None:
+    def _write(self, write: ConfigChange) -> None:
         if self._host.read(write.path) != write.before:
             raise fault("GH2012", path=write.path)
         kept = self._host.kept(write.path)
@@ -69,7 +70,11 @@ class Applied:
         except OSError as error:
             where, place = error.filename, self._store.place
             raise fault(
-                "GH2002", path=where, reason=error.strerror, place=place, engine=work.engine
+                "GH2002",
+                path=where,
+                reason=error.strerror,
+                place=place,
+                engine=work.meanwhile.engine,
             ) from error
 
     def finish(self, record: ConfigureRecord | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuhook.engines.read import toml_document, unit_flags
@@ -66,29 +66,61 @@ class Ignored:
 class Containerd:
     """A containerd's configuration. `root` is the file in its command line.
 
-    `version` is that file's. `key` is the plugin's key that containerd reads, `cri` its table.
+    `daemon` is its version, None if unknown. `files` are that file and its imports. `key` is the
+    plugin's key that containerd reads, `cri` its table.
     """
 
     root: str
-    version: int
+    daemon: Version | None
+    files: tuple[File, ...]
     configuration: EngineConfiguration
     key: str
     cri: Mapping[str, Any]
-    disabled: tuple[str, ...]
     ignored: tuple[Ignored, ...]
-    imports: tuple[str, ...]
+
+    @property
+    def version(self) -> int:
+        """The version of the file in the command line."""
+        return self.files[0].version if self.files else 1
+
+    @property
+    def is_of_1(self) -> bool:
+        """Whether it is a containerd 1.x."""
+        return is_of_1(self.daemon, self.version)
+
+    @property
+    def disabled(self) -> tuple[str, ...]:
+        """The plugins that any file disables."""
+        return tuple(
+            name
+            for file in self.files
+            for name in toml_document.texts(file.document.get("disabled_plugins"))
+        )
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The patterns that the files import."""
+        return tuple(pattern for file in self.files for pattern in file.imports)
 
     @property
     def has_cri(self) -> bool:
         """Whether the CRI plugin is enabled, which a kubelet needs."""
         return not set(CRI_KEYS).intersection(self.disabled)
 
-    def has_cdi(self, daemon: Version | None) -> bool:
-        """Return whether it applies CDI devices: by enable_cdi, else by its version."""
-        if daemon and daemon < HAS_CDI:
-            return False
+    @property
+    def knows_cdi(self) -> bool:
+        """Whether its version has CDI; True for an unknown version."""
+        return self.daemon is None or self.daemon >= HAS_CDI
+
+    @property
+    def has_cdi(self) -> bool:
+        """Whether it applies CDI devices: by enable_cdi, else by its version."""
         enabled = self.configuration.cdi_enabled
-        return (not is_of_1(daemon, self.version)) if enabled is None else enabled
+        return self.knows_cdi and (not self.is_of_1 if enabled is None else enabled)
+
+    def keys_in(self, file: File) -> tuple[str, ...]:
+        """Return the plugin's keys that containerd reads in a file; the first has precedence."""
+        return (self.key,) if self.is_of_1 else _keys_of_2(file)
 
 
 def read(files: ConfigFiles, root: str = PATH, daemon: Version | None = None) -> Containerd:
@@ -97,8 +129,7 @@ def read(files: ConfigFiles, root: str = PATH, daemon: Version | None = None) ->
     Without `daemon`, the version of the files decides. Raises OSError.
     """
     found, trouble = read_all(files, root, daemon)
-    version = found[0].version if found else 1
-    of_1 = is_of_1(daemon, version)
+    of_1 = is_of_1(daemon, found[0].version if found else 1)
     merged_version = max((file.version for file in found if "version" in file.document), default=1)
     key = (CRI_OF_1 if merged_version == 1 else CRI_OF_2) if of_1 else CRI_OF_3
     merges = daemon >= MERGES_PLUGINS if daemon else not of_1
@@ -106,34 +137,23 @@ def read(files: ConfigFiles, root: str = PATH, daemon: Version | None = None) ->
     cri = plugins.get(key, {})
     runtimes = _runtimes(found, cri, plugins, keeps_default=not of_1)
     engine = toml_document.table(cri, "containerd")
-    return Containerd(
-        root=root,
-        version=version,
-        configuration=EngineConfiguration(
-            engine="containerd",
-            files=tuple(file.path for file in found),
-            runtimes=runtimes,
-            default=toml_document.text(engine.get("default_runtime_name")) or "runc",
-            cdi_enabled=_cdi(cri),
-            cdi_dirs=toml_document.texts(cri.get("cdi_spec_dirs")) or CDI_DIRS,
-            trouble=(*trouble, *_version_trouble(found, daemon, merged_version)),
-        ),
-        key=key,
-        cri=cri,
-        disabled=tuple(
-            name
-            for file in found
-            for name in toml_document.texts(file.document.get("disabled_plugins"))
-        ),
-        ignored=tuple(_ignored(found, key, runtimes, of_1=of_1)),
-        imports=tuple(pattern for file in found for pattern in file.imports),
+    enabled = cri.get("enable_cdi")
+    configuration = EngineConfiguration(
+        engine="containerd",
+        files=tuple(file.path for file in found),
+        runtimes=runtimes,
+        default=toml_document.text(engine.get("default_runtime_name")) or "runc",
+        cdi_enabled=enabled if isinstance(enabled, bool) else None,
+        cdi_dirs=toml_document.texts(cri.get("cdi_spec_dirs")) or CDI_DIRS,
+        trouble=(*trouble, *_version_trouble(found, daemon, merged_version)),
     )
+    made = Containerd(root, daemon, found, configuration, key, cri, ())
+    return replace(made, ignored=tuple(_ignored(made)))
 
 
 def configuration_file(argv: Sequence[str]) -> str:
     """Return the file in a containerd's command line, "" without such an option."""
-    options = unit_flags.command_options(argv)
-    return options.get("config") or options.get("c", "")
+    return unit_flags.main_file(unit_flags.command_options(argv))
 
 
 def covers(pattern: str, key: str) -> bool:
@@ -157,29 +177,22 @@ def covers(pattern: str, key: str) -> bool:
     )
 
 
-def _cdi(cri: Mapping[str, Any]) -> bool | None:
-    enabled = cri.get("enable_cdi")
-    return enabled if isinstance(enabled, bool) else None
-
-
-def _keys_of(file: File, of_1: bool, key: str) -> tuple[str, ...]:
-    """Return the plugin's keys that containerd reads in a file."""
-    if of_1:
-        return (key,)
-    return {1: CRI_KEYS, 2: (CRI_OF_2, CRI_OF_3)}.get(file.version, (CRI_OF_3,))
+def _keys_of_2(file: File) -> tuple[str, ...]:
+    """Return the keys from which a containerd 2.x migrates; the first has precedence."""
+    keys = {1: (CRI_OF_2, CRI_OF_1, CRI_OF_3), 2: (CRI_OF_2, CRI_OF_3)}
+    return keys.get(file.version, (CRI_OF_3,))
 
 
 def _migrated(file: File, of_1: bool) -> dict[str, dict[str, Any]]:
-    """Return the plugins' tables by the keys of this containerd; a 2.x migrates old keys."""
+    """Return the plugins' tables by the keys of this containerd."""
     plugins = {
         name: value
         for name, value in toml_document.table(file.document, "plugins").items()
         if isinstance(value, dict)
     }
-    if not of_1:
-        for old in _keys_of(file, of_1, CRI_OF_3):
-            if old != CRI_OF_3 and old in plugins:
-                plugins[CRI_OF_3] = plugins.pop(old)
+    written = [key for key in _keys_of_2(file) if key in plugins]
+    if written and not of_1:
+        plugins[CRI_OF_3] = plugins[written[0]]
     return plugins
 
 
@@ -244,20 +257,17 @@ def _runtime_place(found: tuple[File, ...], name: str) -> ConfigPlace:
     return ConfigPlace(found[0].path if found else "")
 
 
-def _ignored(
-    found: tuple[File, ...], key: str, runtimes: Mapping[str, Runtime], *, of_1: bool
-) -> Iterable[Ignored]:
-    for file in found:
-        read_keys = _keys_of(file, of_1, key)
+def _ignored(read: Containerd) -> Iterable[Ignored]:
+    for file in read.files:
         for written in CRI_KEYS:
             table = toml_document.table(file.document, "plugins", written, "containerd", "runtimes")
             for name, value in table.items():
-                if name in runtimes or not isinstance(value, dict):
+                if name in read.configuration.runtimes or not isinstance(value, dict):
                     continue
                 where = file.place("plugins", written, "containerd", "runtimes", name)
-                runtime = _runtime(name, value, where)
-                by = _last_with(found, read_keys) if written in read_keys else ""
-                yield Ignored(runtime, written, by)
+                keys = read.keys_in(file)
+                by = _last_with(read.files, keys) if written in keys else ""
+                yield Ignored(_runtime(name, value, where), written, by)
 
 
 def _last_with(found: tuple[File, ...], keys: tuple[str, ...]) -> str:

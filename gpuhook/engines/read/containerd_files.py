@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
+from typing import Any
 
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import joined, matching
@@ -33,10 +34,18 @@ _LISTS = ("imports", "disabled_plugins", "required_plugins")
 
 @dataclass(frozen=True, slots=True)
 class File(TomlFile):
-    """A file with its version, 1 if it has none, and its imports."""
+    """A file of containerd."""
 
-    version: int
-    imports: tuple[str, ...]
+    @property
+    def version(self) -> int:
+        """Its version, 1 if it has none."""
+        version = self.document.get("version")
+        return int(version or 1) if _is_number(version) else 1
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The files and patterns that it imports."""
+        return toml_document.texts(self.document.get("imports"))
 
 
 def read_all(
@@ -57,7 +66,7 @@ def read_all(
                 trouble.append(Trouble(named, reason))
             continue
         try:
-            file = _file(current, content)
+            file = File(current, content, toml_document.parsed(content))
         except toml_document.UnreadableTomlError as error:
             trouble.append(error.trouble(current))
             continue
@@ -68,23 +77,14 @@ def read_all(
     return tuple(found.values()), tuple(trouble)
 
 
-def _file(path: str, content: bytes) -> File:
-    document = toml_document.parsed(content)
-    version = document.get("version", 0)
-    is_number = isinstance(version, int) and not isinstance(version, bool)
-    return File(
-        path,
-        content,
-        document,
-        (version or 1) if is_number else 1,
-        toml_document.texts(document.get("imports")),
-    )
+def _is_number(version: Any) -> bool:
+    return isinstance(version, int) and not isinstance(version, bool)
 
 
 def _type_problems(file: File) -> Iterator[Trouble]:
     """Yield the values of a wrong type."""
     version = file.document.get("version", 0)
-    if not isinstance(version, int) or isinstance(version, bool):
+    if not _is_number(version):
         yield Trouble(file.place("version"), f"has version = {version!r}, which must be a number")
     for name in _LISTS:
         yield from toml_document.no_texts(file, (name,))

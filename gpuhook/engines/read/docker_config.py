@@ -56,23 +56,20 @@ class Docker:
 
 def read(files: ConfigFiles, path: str = PATH) -> Docker:
     """Return the configuration at a path, the built-in one without a file. Raises OSError."""
-    content = files.read(path)
-    if content is None or not content.strip():
+    content = files.read(path) or b""
+    if not content.strip():
         return _docker(path, (), {}, b"", ())
+    line, document = 1, None
     try:
         document = documents.parse_json(content, parse_constant=_no_number)
-    except ValueError as error:
-        line = error.lineno if isinstance(error, json.JSONDecodeError) else 0
-        reason = f"is not JSON: {_reason(error)}"
-        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, line), reason),))
-    if not isinstance(document, dict):
         reason = "is not a JSON object"
-        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, 1), reason),))
+    except json.JSONDecodeError as error:
+        line, reason = error.lineno, f"is not JSON: {error.msg}"
+    except ValueError as error:
+        line, reason = 0, f"is not JSON: {error}"
+    if not isinstance(document, dict):
+        return _docker(path, (path,), {}, content, (Trouble(ConfigPlace(path, line), reason),))
     return _docker(path, (path,), document, content, tuple(_troubles(path, content, document)))
-
-
-def _reason(error: Exception) -> str:
-    return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
 
 
 def _no_number(constant: str) -> None:

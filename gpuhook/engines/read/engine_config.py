@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuhook.host.hot.state import PROGRAM_DIRS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,11 +41,10 @@ class ConfigPlace:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A setting that an engine refuses or ignores."""
+    """A problem with which the engine does not start."""
 
     where: ConfigPlace
     said: str
-    is_fatal: bool = True  # the engine does not start
     is_unread: bool = False  # gpuhook does not read the file, the engine may
 
 
@@ -64,10 +65,7 @@ class Runtime:
     @property
     def gives_gpus(self) -> bool:
         """Whether its program is NVIDIA's or gpuhook's runtime."""
-        program = posixpath.basename(self.path)
-        return program == GPUHOOK_RUNTIME or (
-            program == NVIDIA_RUNTIME or program.startswith(f"{NVIDIA_RUNTIME}.")
-        )
+        return gives_gpus(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +89,11 @@ class EngineConfiguration:
         """The registered runtimes that give containers GPUs."""
         return tuple(one for one in self.runtimes.values() if one.gives_gpus)
 
-    @property
-    def fatal(self) -> tuple[Trouble, ...]:
-        """The problems that prevent the engine from starting."""
-        return tuple(one for one in self.trouble if one.is_fatal)
+
+def gives_gpus(program: str) -> bool:
+    """Return whether a program is NVIDIA's or gpuhook's runtime."""
+    name = posixpath.basename(program)
+    return name in (GPUHOOK_RUNTIME, NVIDIA_RUNTIME) or name.startswith(f"{NVIDIA_RUNTIME}.")
 
 
 Version = tuple[int, ...]
@@ -108,8 +107,6 @@ def parse_version(text: str) -> Version | None:
     return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
 
-# The directories of the engines' PATH.
-DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _HEAD = 4096  # bytes of a script that identify it
 _OF_NVIDIA = "nvidia-"
 
@@ -121,7 +118,7 @@ def is_front(files: ConfigFiles, path: str) -> bool:
     """
     if not posixpath.basename(path).startswith(_OF_NVIDIA):
         return False
-    paths = [path] if "/" in path else [f"{place}/{path}" for place in DIRECTORIES]
+    paths = [path] if "/" in path else [f"{place}/{path}" for place in PROGRAM_DIRS]
     for one in paths:
         content = files.read(one)
         if content is not None:

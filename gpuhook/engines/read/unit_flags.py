@@ -15,7 +15,7 @@ from gpuhook.engines.read.engine_config import ConfigPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gpuhook.engines.read.config_files import ConfigFiles
 
@@ -45,6 +45,16 @@ class Flag:
 def command_options(arguments: Sequence[str]) -> dict[str, str]:
     """Return the flags of a command line with their values; of a repeated one, the last."""
     return {one.name: one.value for one in _flags([(word, ConfigPlace("")) for word in arguments])}
+
+
+def unit_options(files: ConfigFiles, unit: str) -> dict[str, str]:
+    """Return the flags in a unit's command line with their values. Raises OSError."""
+    return {one.name: one.value for one in unit_flags(files, unit=unit)}
+
+
+def main_file(options: Mapping[str, str]) -> str:
+    """Return the main configuration file in the flags of containerd or CRI-O, "" for none."""
+    return options.get("config") or options.get("c", "")
 
 
 def unit_flags(files: ConfigFiles, home: str | None = None, unit: str = DOCKER) -> tuple[Flag, ...]:

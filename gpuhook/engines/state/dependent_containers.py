@@ -7,7 +7,6 @@ database), containerd/runtime/v2 (bundles), cri-o/internal/storage (config.json,
 
 from __future__ import annotations
 
-import posixpath
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,6 @@ from gpuhook.engines.read import (
     podman_config,
     toml_document,
 )
-from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 from gpuhook.engines.read.oci_hooks import OciHook
 from gpuhook.engines.state import libpod
 from gpuhook.host import documents
@@ -68,43 +66,31 @@ class _Need:
     is_hook: bool = False
 
 
-class _OwnPrograms:
-    """The programs of a node that are gpuhook's, under its own names or NVIDIA's."""
-
-    def __init__(self, files: ConfigFiles) -> None:
-        self._files = files
-        self._fronts: dict[str, bool] = {}
-
-    def runtimes(self, configuration: EngineConfiguration) -> dict[str, str]:
-        """Return the names of gpuhook's runtimes in a configuration, with their programs."""
-        found = configuration.gpu_runtimes
-        return {one.name: one.path for one in found if self.is_runtime(one.path)}
-
-    def is_runtime(self, path: str) -> bool:
-        return posixpath.basename(path) == GPUHOOK_RUNTIME or self._is_front(path)
-
-    def is_hook(self, path: str) -> bool:
-        return OciHook("", path).is_gpuhooks or self._is_front(path)
-
-    def _is_front(self, path: str) -> bool:
-        if path not in self._fronts:
-            self._fronts[path] = engine_config.is_front(self._files, path)
-        return self._fronts[path]
-
-
 def dependent_containers(files: ConfigFiles, home: str | None = None) -> tuple[Stored, ...]:
     """Return the containers of all engines, or of a user's rootless engines. Raises OSError.
 
     Names of runtimes are resolved by the current configurations: call this before they change.
     """
-    own = _OwnPrograms(files)
-    every = [*_docker(files, own, home), *_podman(files, own, home)]
+    every = [*_docker(files, home), *_podman(files, home)]
     if home is None:
-        every += [*_containerd(files, own), *_crio(files, own)]
+        every += [*_containerd(files), *_crio(files)]
     return tuple(sorted(every, key=lambda one: (one.engine, one.name, one.id)))
 
 
-def _docker(files: ConfigFiles, own: _OwnPrograms, home: str | None) -> Iterator[Stored]:
+def _own_runtimes(files: ConfigFiles, configuration: EngineConfiguration) -> dict[str, str]:
+    """Return the names of gpuhook's runtimes in a configuration, with their programs."""
+    return {
+        one.name: one.path
+        for one in configuration.gpu_runtimes
+        if engine_config.is_gpuhook_runtime(files, one.path)
+    }
+
+
+def _is_hook(files: ConfigFiles, path: str) -> bool:
+    return OciHook("", path).is_gpuhooks or engine_config.is_front(files, path)
+
+
+def _docker(files: ConfigFiles, home: str | None) -> Iterator[Stored]:
     if home is None:
         places = [(docker_config.PATH, _DOCKER_ROOT), (docker_config.SNAP_PATH, _SNAP_ROOT)]
     else:
@@ -112,11 +98,11 @@ def _docker(files: ConfigFiles, own: _OwnPrograms, home: str | None) -> Iterator
     for path, usual in places:
         config = docker_config.read(files, path)
         root = toml_document.text(_document(config.content).get("data-root")) or usual
-        names = own.runtimes(config.configuration)
+        names = _own_runtimes(files, config.configuration)
         for one in files.names(f"{root}/containers"):
             place = f"{root}/containers/{one}"
             host = _document(files.read(f"{place}/hostconfig.json"))
-            need = _need_of_docker(host, names, own)
+            need = _need_of_docker(files, host, names)
             if need:
                 about = _document(files.read(f"{place}/config.v2.json"))
                 name = toml_document.text(about.get("Name")).lstrip("/")
@@ -126,7 +112,7 @@ def _docker(files: ConfigFiles, own: _OwnPrograms, home: str | None) -> Iterator
 
 
 def _need_of_docker(
-    host: Mapping[str, Any], names: Mapping[str, str], own: _OwnPrograms
+    files: ConfigFiles, host: Mapping[str, Any], names: Mapping[str, str]
 ) -> _Need | None:
     runtime = toml_document.text(host.get("Runtime"))
     if runtime in names:
@@ -134,33 +120,33 @@ def _need_of_docker(
     requests = host.get("DeviceRequests")
     for one in requests if isinstance(requests, list) else []:
         is_of_gpus = isinstance(one, dict) and "gpu" in str(one.get("Capabilities"))
-        if is_of_gpus and own.is_hook(_NVIDIA_HOOK):
+        if is_of_gpus and _is_hook(files, _NVIDIA_HOOK):
             return _Need(
                 "it was created with --gpus, for which Docker runs gpuhook's hook", _NVIDIA_HOOK
             )
     return None
 
 
-def _podman(files: ConfigFiles, own: _OwnPrograms, home: str | None) -> Iterator[Stored]:
+def _podman(files: ConfigFiles, home: str | None) -> Iterator[Stored]:
     storage = f"{home}/{_OF_A_USER}" if home else _STORAGE
-    names = own.runtimes(podman_config.read(files, home).configuration)
+    names = _own_runtimes(files, podman_config.read(files, home).configuration)
     for one in libpod.containers(files, storage):
         place = f"{storage}/{one.driver}-containers/{one.id}/userdata"
         config = f"{place}/config.json"
-        need = _need(one.runtime, names, _document(files.read(config)), own)
+        need = _need(files, one.runtime, names, _document(files.read(config)))
         if need:
             running = "pidfile" in files.names(f"{_RUN}/{one.driver}-containers/{one.id}/userdata")
             path = config if need.is_hook else one.database
             yield Stored("podman", one.id, one.name, path, need.why, running, need.program)
 
 
-def _containerd(files: ConfigFiles, own: _OwnPrograms) -> Iterator[Stored]:
+def _containerd(files: ConfigFiles) -> Iterator[Stored]:
     for namespace in files.names(_TASKS):
         for one in files.names(f"{_TASKS}/{namespace}"):
             place = f"{_TASKS}/{namespace}/{one}"
             config = _document(files.read(f"{place}/config.json"))
             program = (files.read(f"{place}/runtime") or b"").decode("utf-8", "replace").strip()
-            need = _need(program, {}, config, own)
+            need = _need(files, program, {}, config)
             if need and namespace != _OF_DOCKER:
                 annotations = toml_document.table(config, "annotations")
                 name = toml_document.text(annotations.get("io.kubernetes.cri.container-name"))
@@ -168,8 +154,8 @@ def _containerd(files: ConfigFiles, own: _OwnPrograms) -> Iterator[Stored]:
                 yield Stored("containerd", one, name, path, need.why, True, need.program)
 
 
-def _crio(files: ConfigFiles, own: _OwnPrograms) -> Iterator[Stored]:
-    names = own.runtimes(crio_config.read(files).configuration)
+def _crio(files: ConfigFiles) -> Iterator[Stored]:
+    names = _own_runtimes(files, crio_config.read(files).configuration)
     for driver in libpod.drivers(files, _STORAGE):
         for one in files.names(f"{_STORAGE}/{driver}-containers"):
             inner = f"{driver}-containers/{one}/userdata"
@@ -178,7 +164,7 @@ def _crio(files: ConfigFiles, own: _OwnPrograms) -> Iterator[Stored]:
             annotations = toml_document.table(config, "annotations")
             if any(key.startswith(_CRIO) for key in annotations):
                 handler = toml_document.text(annotations.get(f"{_CRIO}RuntimeHandler"))
-                need = _need(handler, names, config, own)
+                need = _need(files, handler, names, config)
                 if need:
                     name = toml_document.text(annotations.get(f"{_CRIO}Name"))
                     running = "pidfile" in files.names(f"{_RUN}/{inner}")
@@ -186,16 +172,14 @@ def _crio(files: ConfigFiles, own: _OwnPrograms) -> Iterator[Stored]:
 
 
 def _need(
-    runtime: str, names: Mapping[str, str], config: Mapping[str, Any], own: _OwnPrograms
+    files: ConfigFiles, runtime: str, names: Mapping[str, str], config: Mapping[str, Any]
 ) -> _Need | None:
-    if runtime in names:
-        return _Need(f"its runtime is {runtime}", names[runtime])
-    if own.is_runtime(runtime):
-        return _Need(f"its runtime is {runtime}", runtime)
+    if runtime in names or engine_config.is_gpuhook_runtime(files, runtime):
+        return _Need(f"its runtime is {runtime}", names.get(runtime, runtime))
     for stage in toml_document.table(config, "hooks").values():
         for one in stage if isinstance(stage, list) else []:
             path = toml_document.text(one.get("path")) if isinstance(one, dict) else ""
-            if own.is_hook(path):
+            if _is_hook(files, path):
                 return _Need(f"its hook is {path}", path, is_hook=True)
     return None
 

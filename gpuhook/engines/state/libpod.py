@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from gpuhook.engines.read import toml_document
 from gpuhook.host import documents
 
 TYPE_CHECKING = False
@@ -56,20 +57,14 @@ def containers(files: ConfigFiles, storage: str) -> Iterator[Container]:
         for one in files.names(f"{storage}/{driver}{_ENDING}")
     }
     seen = set()
-    for name, read in ((_SQLITE, _sqlite), (_BOLT, _bolt)):
-        path = f"{storage}/{name}"
+    for file, read in ((_SQLITE, _sqlite), (_BOLT, _bolt)):
+        path = f"{storage}/{file}"
         for row in read(files.read(path) or b""):
-            identity, runtime = row.get("id"), row.get("runtime")
-            if isinstance(identity, str) and identity in existing and identity not in seen:
+            keys = ("id", "name", "runtime")
+            identity, name, runtime = (toml_document.text(row.get(key)) for key in keys)
+            if identity in existing and identity not in seen:
                 seen.add(identity)
-                label = row.get("name")
-                yield Container(
-                    identity,
-                    label if isinstance(label, str) else "",
-                    runtime if isinstance(runtime, str) else "",
-                    existing[identity],
-                    path,
-                )
+                yield Container(identity, name, runtime, existing[identity], path)
 
 
 def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:

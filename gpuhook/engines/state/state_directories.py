@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuhook.engines.read import crio_config as crio_reader
 from gpuhook.engines.read import docker_config as docker_reader
-from gpuhook.engines.read import toml_document
+from gpuhook.engines.read import toml_document, unit_flags
 from gpuhook.engines.read.containerd_files import CRI_KEYS, read_all
 
 TYPE_CHECKING = False
@@ -48,6 +48,10 @@ class StateDirectory:
     source: str = field(default="", compare=False)
     is_required: bool = field(default=False, compare=False)
 
+    def moved(self, path: str | None, source: str = "") -> StateDirectory:
+        """Return the directory at the path that `source` names, unchanged if it names none."""
+        return replace(self, path=path, source=source) if path else self
+
 
 STORAGES = (
     StateDirectory("/run/containers/storage", _OF_STORAGE),
@@ -65,7 +69,7 @@ class EngineState:
 
 def containerd(files: ConfigFiles, options: Mapping[str, str], usual: str) -> EngineState:
     """Return the directories of a containerd with these options; `usual` is its default file."""
-    config = options.get("config") or options.get("c") or ""
+    config = unit_flags.main_file(options)
     found, trouble = read_all(files, config or usual, None)
     unread = _unread(trouble)
     if config and not found and not trouble:
@@ -73,21 +77,18 @@ def containerd(files: ConfigFiles, options: Mapping[str, str], usual: str) -> En
     state = StateDirectory(CONTAINERD, BUNDLES, is_required=True)
     directories = []
     for file in found:
-        if toml_document.text(file.document.get("state")):
-            state = replace(
-                state, path=toml_document.text(file.document["state"]), source=file.path
-            )
+        state = state.moved(toml_document.text(file.document.get("state")), file.path)
         for key in CRI_KEYS:
             runtimes = toml_document.table(file.document, "plugins", key, "containerd", "runtimes")
             for name in runtimes:
-                options = toml_document.table(runtimes, name, "options")
-                root = next(
-                    (toml_document.text(options[k]) for k in options if k.lower() == "root"), ""
-                )
-                if root:
-                    directories.append(StateDirectory(root, OF_NAMESPACES))
-    if options.get("state"):
-        state = replace(state, path=options["state"], source="--state")
+                settings = toml_document.table(runtimes, name, "options")
+                roots = [value for key, value in settings.items() if key.lower() == "root"]
+                directories += [
+                    StateDirectory(root, OF_NAMESPACES)
+                    for root in toml_document.texts(roots[:1])
+                    if root
+                ]
+    state = state.moved(options.get("state"), "--state")
     return EngineState((state, *directories), unread)
 
 
@@ -99,31 +100,23 @@ def docker(files: ConfigFiles, options: Mapping[str, str]) -> EngineState:
     document = json.loads(read.content) if read.content.strip() and not unread else {}
     patterns = tuple(f"containerd/daemon/{one}" for one in BUNDLES)
     patterns += tuple(f"runtime-*/{one}" for one in OF_NAMESPACES)
-    named = toml_document.text(document.get("exec-root"))
-    directory = StateDirectory(named or DOCKER, patterns, path if named else "", is_required=True)
-    if options.get("exec-root"):
-        directory = replace(directory, path=options["exec-root"], source="--exec-root")
+    directory = StateDirectory(DOCKER, patterns, is_required=True)
+    directory = directory.moved(toml_document.text(document.get("exec-root")), path)
+    directory = directory.moved(options.get("exec-root"), "--exec-root")
     return EngineState((directory,), unread)
 
 
 def crio(files: ConfigFiles, options: Mapping[str, str]) -> EngineState:
     """Return the directories of a CRI-O with these options."""
-    config = options.get("config") or options.get("c") or crio_reader.PATH
+    config = unit_flags.main_file(options) or crio_reader.PATH
     drop_ins = options.get("config-dir") or options.get("d") or crio_reader.DROP_INS
     read = crio_reader.read(files, config, drop_ins)
     storage = podman(files)
     run, root = storage.directories
-    if read.run_root:
-        run = replace(run, path=read.run_root, source=config)
-    if options.get("runroot"):
-        run = replace(run, path=options["runroot"], source="--runroot")
-    if options.get("root") or read.storage_root:
-        root = replace(root, path=options.get("root") or read.storage_root)
-    runtimes = [
-        StateDirectory(toml_document.text(one.options.get("runtime_root")), OF_RUNTIME)
-        for one in read.configuration.runtimes.values()
-        if toml_document.text(one.options.get("runtime_root"))
-    ]
+    run = run.moved(read.run_root, config).moved(options.get("runroot"), "--runroot")
+    root = root.moved(options.get("root") or read.storage_root)
+    roots = [one.options.get("runtime_root") for one in read.configuration.runtimes.values()]
+    runtimes = [StateDirectory(path, OF_RUNTIME) for path in toml_document.texts(roots) if path]
     unread = (*_unread(read.configuration.trouble), *storage.unread)
     return EngineState((replace(run, is_required=True), root, *runtimes), unread)
 
@@ -141,13 +134,13 @@ def podman(files: ConfigFiles) -> EngineState:
                 unread = _unread((error.trouble(path),))
             break
     run, root = STORAGES
-    run = replace(run, path=toml_document.text(document.get("runroot")) or run.path)
-    root = replace(root, path=toml_document.text(document.get("graphroot")) or root.path)
+    run = run.moved(toml_document.text(document.get("runroot")))
+    root = root.moved(toml_document.text(document.get("graphroot")))
     return EngineState((run, root), unread)
 
 
 def _unread(trouble: Sequence[Trouble]) -> tuple[str, ...]:
-    return tuple(f"{one.where} {one.said}" for one in trouble if one.is_fatal or one.is_unread)
+    return tuple(f"{one.where} {one.said}" for one in trouble)
 
 
 def shim_directories(directory: str) -> Iterator[StateDirectory]:

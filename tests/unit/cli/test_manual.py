@@ -34,6 +34,13 @@ def test_every_command_has_a_page() -> None:
     assert {f"gpuhook-{name}.1" for name in COMMANDS} <= set(PAGES)
 
 
+def test_a_page_refers_to_pages_that_exist() -> None:
+    """Hidden commands have no page."""
+    for page in PAGES.values():
+        others = page.rpartition(".SH SEE ALSO")[2].replace("\\-", "-")
+        assert {f"{name}.1" for name in re.findall(r"(gpuhook[\w-]*)\(1\)", others)} <= set(PAGES)
+
+
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_a_page_has_what_help_has(name: str, tmp_path: Path) -> None:

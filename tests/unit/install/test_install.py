@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.configure.host_programs import NO_CHROOT, HostPrograms, Ran
 from gpuhook.errors import GpuhookError
 from gpuhook.install import (
     container_directories,
@@ -25,6 +26,7 @@ from gpuhook.install import (
 )
 from gpuhook.install.installation import InstallPlace
 
+REQUIRE_RUNNING = installation._require_running  # the tests replace it
 BUNDLE = "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/config.json"
 Trees = Callable[[str], runtime_tree.RuntimeTree]
 
@@ -525,3 +527,28 @@ def test_every_engines_files_are_looked_at(node: Path, place: str) -> None:
         version_references.version_references(str(node), "/opt/other", where)
         == version_references.VersionReferences()
     )
+
+
+@pytest.mark.parametrize(
+    ("ran", "is_refused"),
+    [
+        (None, True),
+        (Ran("", 0, "1.0\n", ""), False),
+        (Ran("", 126, "", "sh: python3: Exec format error\n"), True),
+        (Ran("", 127, "", "No such file or directory", is_started=False), True),
+        (Ran("", NO_CHROOT, "", "Exception in preexec_fn", is_started=False), False),
+    ],
+    ids=["not executable", "runs", "of another architecture", "no interpreter", "no chroot"],
+)
+def test_a_copy_that_the_host_cannot_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Ran | None, is_refused: bool
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(HostPrograms, "run", lambda *_: ran)
+    place = InstallPlace(str(tmp_path))
+    if not is_refused:
+        REQUIRE_RUNNING(place, "1.0")
+        return
+    with pytest.raises(GpuhookError) as caught:
+        REQUIRE_RUNNING(place, "1.0")
+    assert caught.value.code == "GH2105"

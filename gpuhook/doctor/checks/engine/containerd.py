@@ -238,7 +238,7 @@ def _runtime(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
     elif found:
         message = f"runtime {runtime_names(found)} gives GPUs"
         yield ok(message, *configuration.files, subject=name)
-    elif one.read.has_cdi(one.daemon):
+    elif one.read.has_cdi:
         message = f"{one.root} registers no GPU runtime: containers get GPUs only by CDI"
         yield ok(message, *configuration.files, subject=name)
     elif why := _why_not(node, one):

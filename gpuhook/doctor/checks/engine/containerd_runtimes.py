@@ -136,14 +136,14 @@ def _cdi(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
             looked_at=(one.root,),
         )
     else:
-        state = "on" if one.read.has_cdi(one.daemon) else "off"
+        state = "on" if one.read.has_cdi else "off"
         reason = "as configured" if enabled is not None else "by default"
         yield ok(f"CDI is {state} in {one.root}, {reason}", one.root)
 
 
 @check("containerd.cdi-dirs", "containerd finds the CDI specs of GPUs", needs=_READ)
 def _cdi_dirs(node: ExaminedNode) -> Iterable[Finding]:
-    here = [one for one in _with_cri(node) if one.read.has_cdi(one.daemon)]
+    here = [one for one in _with_cri(node) if one.read.has_cdi]
     for one in here:
         configuration = one.read.configuration
         command = without_cdi_dirs(configuration, one.distribution.restart)

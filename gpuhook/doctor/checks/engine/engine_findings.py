@@ -55,7 +55,7 @@ def config_faults(configuration: EngineConfiguration, meaning: str, verify: str)
             command=f"vi +{one.where.line or 1} {one.where.path} && {verify}",
             looked_at=configuration.files or (one.where.path,),
         )
-        for one in configuration.fatal
+        for one in configuration.trouble
     ]
 
 

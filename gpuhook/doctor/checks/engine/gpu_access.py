@@ -148,9 +148,7 @@ def _with_default(node: ExaminedNode) -> list[tuple[EngineConfiguration, bool]]:
     """Return the engines whose default runtime is NVIDIA's, and whether each supports CDI."""
     crio = crio_here(node)
     found = [
-        (one.read.configuration, one.read.has_cdi(one.daemon))
-        for one in containerds(node)
-        if one.read.has_cri
+        (one.read.configuration, one.read.has_cdi) for one in containerds(node) if one.read.has_cri
     ]
     found += [(crio.configuration, True)] if crio else []
     return [

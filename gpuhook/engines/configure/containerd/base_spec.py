@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from gpuhook.engines.configure.containerd.containerd_handler import BASE_SPEC
+from gpuhook.engines.configure.drop_in.hooks_d import hook_entry
 from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.errors import fault
 from gpuhook.host import documents
@@ -18,8 +19,6 @@ from gpuhook.host import documents
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_plan import EngineNode
-
-_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def change(node: EngineNode, program: str, default: str) -> ConfigChange | None:
@@ -36,7 +35,7 @@ def change(node: EngineNode, program: str, default: str) -> ConfigChange | None:
     if content is None:
         raise fault("GH2028", where=BASE_SPEC)
     spec = _parsed(source, content)
-    hook = _hook(program)
+    hook = hook_entry(program)
     stage = spec.setdefault("hooks", {}).setdefault("prestart", [])
     if any(one == hook for one in stage) and before is not None and source == BASE_SPEC:
         return None
@@ -50,14 +49,10 @@ def without(content: bytes, program: str) -> bytes:
     try:
         spec = documents.parse_json(content)
         stage = spec["hooks"]["prestart"]
-        stage[:] = [one for one in stage if one.get("args") != _hook(program)["args"]]
+        stage[:] = [one for one in stage if one.get("args") != hook_entry(program)["args"]]
     except (ValueError, TypeError, LookupError, AttributeError):
         return content
     return json.dumps(spec, indent=4).encode() + b"\n"
-
-
-def _hook(program: str) -> dict[str, Any]:
-    return {"path": program, "args": [program.rpartition("/")[2]], "env": [_PATH]}
 
 
 def _parsed(source: str, content: bytes) -> dict[str, Any]:

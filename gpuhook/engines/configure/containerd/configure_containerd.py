@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.engines.configure import toml_edit, toml_text
+from gpuhook.engines.configure import plan_checks, toml_edit, toml_text
 from gpuhook.engines.configure.containerd import (
     base_spec,
     containerd_locations,
@@ -29,7 +29,7 @@ from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import ReplacedFiles
-from gpuhook.engines.read.containerd_files import CRI_KEYS, is_of_1
+from gpuhook.engines.read.containerd_files import CRI_KEYS
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_plan import ConfigChange, EngineNode, EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
     from gpuhook.engines.read.engine_config import Runtime
-    from gpuhook.errors import GpuhookError
 
 
 def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
@@ -55,7 +54,7 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
     if options.route == "hook":
         made = base_spec.change(node, options.hook, handler.base_spec)
         base = [made] if made else []
-    if place.kind == "template" and not containerd_templates.drop_ins(place, read):
+    if containerd_templates.is_needed(place, read):
         made_of = containerd_templates.plan(node, place, read, options, handler)
         return replace(made_of, changes=(*base, *made_of.changes))
     settings = list(_settings(place, read, options, handler))
@@ -81,41 +80,28 @@ def without(
     options: EngineOptions,
     before: bytes | None = None,
 ) -> bytes | None:
-    """Return an edited file without the settings of gpuhook; None if nothing else is left.
-
-    A replaced handler gets its settings from `before`. Raises GH2003 if the file is not TOML,
-    GH2027 if only the result is not.
-    """
+    """Do what `Engine.without` says. Raises GH2003 for a file, GH2027 for a result not of TOML."""
     if path == BASE_SPEC:
         return base_spec.without(content, options.hook)
     if containerd_templates.is_template(path):
         return containerd_templates.without(content, is_new=before is None)
+    try:
+        toml_document.parsed(content)
+    except toml_document.UnreadableTomlError as error:
+        raise plan_checks.not_toml("containerd", path, error) from error
     try:
         left = _without_handler(
             path, toml_text.without_marked_lines(content), options, before or b""
         )
         document = toml_document.parsed(left)
     except toml_document.UnreadableTomlError as error:
-        raise _unreadable(path, content, error) from error
+        reason = f"it is not TOML without the settings of gpuhook: {error.reason}"
+        raise fault("GH2027", where=path, said=reason) from error
     left = left.replace(f"{HEADING}\n".encode(), b"")
     # A comment that a user added is kept, also in a file that gpuhook created.
     if HEADING.encode() in content and not set(document) - {"version"} and b"#" not in left:
         return None
     return left
-
-
-def _unreadable(
-    path: str, content: bytes, error: toml_document.UnreadableTomlError
-) -> GpuhookError:
-    """Return the fault of a file that is not TOML: as it is, or without gpuhook's settings."""
-    try:
-        toml_document.parsed(content)
-    except toml_document.UnreadableTomlError as own:
-        where = f"{path}:{own.line}" if own.line else path
-        reason = f"is not TOML: {own.reason}"
-        return fault("GH2003", where=where, said=reason, engine="containerd")
-    reason = f"it is not TOML without the settings of gpuhook: {error.reason}"
-    return fault("GH2027", where=path, said=reason)
 
 
 def _without_handler(path: str, content: bytes, options: EngineOptions, before: bytes) -> bytes:
@@ -141,34 +127,23 @@ def _without_handler(path: str, content: bytes, options: EngineOptions, before: 
             name = "default_runtime_name"
             settings.append(Setting((*names, name), old.get(name)))
     removed = [one.path for one in settings if one.value is None]
-    try:
-        left = toml_edit.without_keys(content, removed) if removed else content
-        return toml_text.without_marks(toml_edit.edited(left, settings))
-    except toml_edit.CannotError as error:
-        raise fault("GH2027", where=path, said=str(error)) from error
+    left = toml_edit.without_keys(path, content, removed) if removed else content
+    return toml_text.without_marks(toml_edit.edited(path, left, settings))
 
 
 def _check(
     read: Containerd, node: EngineNode, options: EngineOptions, place: ContainerdLocation
 ) -> None:
-    for one in read.configuration.fatal:
-        if one.is_unread:
-            raise fault("GH2027", where=one.where, said=one.said)
-        raise fault("GH2003", where=one.where, said=one.said, engine="containerd")
+    plan_checks.require_readable(read.configuration)
     if not read.has_cri and not options.enables_cri:
         raise fault("GH2020", where=read.root)
     registered = _registered(read, node, options, place)
-    is_template = place.kind == "template" and not containerd_templates.drop_ins(place, read)
-    if registered and not is_ours(registered, options) and not (options.takes_over or is_template):
-        raise fault(
-            "GH2000",
-            where=registered.where,
-            name=options.name,
-            engine="containerd",
-            program=registered.path or registered.type or "containerd's own",
-        )
-    if options.route == "cdi" and place.daemon and place.daemon < reader.HAS_CDI:
-        version = ".".join(map(str, place.daemon))
+    is_replaceable = options.takes_over or containerd_templates.is_needed(place, read)
+    if registered and not is_ours(registered, options) and not is_replaceable:
+        program = registered.type or "containerd's own"
+        raise plan_checks.name_in_use("containerd", registered, program)
+    if options.route == "cdi" and not read.knows_cdi:
+        version = plan_checks.dotted(read.daemon or ())
         reason = f"is read by containerd {version}, which does not support CDI"
         raise fault("GH2029", where=read.root, said=reason)
     if options.is_default and toml_document.table(read.cri, "containerd", "default_runtime").get(
@@ -204,17 +179,16 @@ def _settings(
 
     A generated file may contain gpuhook's settings already: they are written all the same.
     """
-    daemon, name, is_read = place.daemon, options.name, place.kind == "file"
+    name, is_read = options.name, place.kind == "file"
     if not read.has_cri:
         kept = [one for one in read.disabled if one not in CRI_KEYS]
         yield Setting(("disabled_plugins",), kept)
-    knows_cdi = not (daemon and daemon < reader.HAS_CDI)
-    if knows_cdi and (not read.has_cdi(daemon) or not (is_read or read.version >= 3)):
+    if read.knows_cdi and (not read.has_cdi or not (is_read or read.version >= 3)):
         yield Setting(("enable_cdi",), True)
     if options.is_default and not (is_read and read.configuration.default == name):
         yield Setting(("containerd", "default_runtime_name"), name)
     written = runtimes_of(read)
-    if is_read and is_of_1(daemon, read.version) and not written:
+    if is_read and read.is_of_1 and not written:
         # A table of handlers replaces the built-in one of a containerd 1.x.
         yield Setting(("containerd", "runtimes", "runc"), {"runtime_type": reader.RUNC})
     existing = written.get(name) if is_read else None
@@ -244,9 +218,7 @@ def _expected(
     """Return the expected configuration; of a file that is generated at the next start, nothing."""
     if place.kind != "file":
         return ExpectedConfig({})
-    default = options.name if options.is_default else ""
-    has_cdi = after.has_cdi(place.daemon)
-    return ExpectedConfig({options.name: handler.program}, default, has_cdi)
+    return ExpectedConfig({options.name: handler.program}, options.default, after.has_cdi)
 
 
 def _notes(

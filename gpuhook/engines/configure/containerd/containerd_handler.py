@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.containerd_config import RUNC, covers
-from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, NVIDIA_RUNTIME
+from gpuhook.engines.read.engine_config import gives_gpus
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -73,7 +73,7 @@ def gpu_handler(read: Containerd, options: EngineOptions) -> Handler:
         )
     shim = _options(table)
     program = _program(shim)
-    if options.route == "wrapper" or _gives_gpus(program):
+    if options.route == "wrapper" or gives_gpus(program):
         for key in [one for one in shim if one.lower() in _PROGRAM]:
             del shim[key]
         table.pop("runtime_engine", None)
@@ -96,13 +96,9 @@ def gpu_handler(read: Containerd, options: EngineOptions) -> Handler:
 
 def is_ours(runtime: Runtime, options: EngineOptions) -> bool:
     """Return whether a handler may be changed: it is gpuhook's, or plain runc or crun."""
-    if runtime.path == options.program:
-        return True
-    program = runtime.path.rpartition("/")[2]
-    if program == GPUHOOK_RUNTIME:
-        return True
-    is_plain = program in ("", "runc", "crun") and runtime.type.startswith(_SHIM)
-    return is_plain and options.route != "wrapper"
+    name = runtime.path.rpartition("/")[2]
+    is_plain = name in ("", "runc", "crun") and runtime.type.startswith(_SHIM)
+    return options.is_own(runtime.path) or (is_plain and options.route != "wrapper")
 
 
 def _model(read: Containerd, written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -135,11 +131,6 @@ def _options(table: Mapping[str, Any]) -> dict[str, Any]:
 def _program(options: Mapping[str, Any]) -> str:
     named = {key.lower(): toml_document.text(value) for key, value in options.items()}
     return next((named[key] for key in _PROGRAM if named.get(key)), "")
-
-
-def _gives_gpus(program: str) -> bool:
-    name = program.rpartition("/")[2]
-    return name == GPUHOOK_RUNTIME or name.startswith(NVIDIA_RUNTIME)
 
 
 def _option_name(options: Mapping[str, Any], name: str) -> str:
@@ -182,7 +173,7 @@ def check_result(
 def _problems(
     before: Containerd, after: Containerd, options: EngineOptions, handler: Handler
 ) -> list[str]:
-    problems = [f"{one.where} {one.said}" for one in after.configuration.fatal]
+    problems = [f"{one.where} {one.said}" for one in after.configuration.trouble]
     runtimes = after.configuration.runtimes
     runtime = runtimes.get(options.name)
     if runtime is None or runtime.path != handler.program:

@@ -86,10 +86,7 @@ def containerd_location(node: EngineNode) -> ContainerdLocation:
 
 def started_with(files: ConfigFiles) -> str:
     """Return the file in the command line of containerd's unit, the usual one if it has none."""
-    options = {
-        one.name: one.value for one in unit_flags.unit_flags(files, unit="containerd.service")
-    }
-    path = options.get("config") or options.get("c", "")
+    path = unit_flags.main_file(unit_flags.unit_options(files, "containerd.service"))
     return path if path.startswith("/") else PATH
 
 

@@ -7,7 +7,7 @@ import copy
 import posixpath
 from typing import Any
 
-from gpuhook.engines.configure import toml_edit
+from gpuhook.engines.configure import plan_checks, toml_edit
 from gpuhook.engines.configure.containerd import containerd_templates
 from gpuhook.engines.configure.containerd.containerd_handler import runtimes_of
 from gpuhook.engines.configure.containerd.containerd_locations import K0S_DROP_INS
@@ -21,8 +21,6 @@ from gpuhook.engines.read.containerd_files import (
     CRI_OF_1,
     CRI_OF_2,
     CRI_OF_3,
-    is_of_1,
-    read_all,
 )
 from gpuhook.errors import fault
 
@@ -49,76 +47,66 @@ def target_changes(
     settings: Sequence[Setting],
 ) -> tuple[ConfigChange, ...]:
     """Return the changes after which containerd reads all settings. Raises GH2003, GH2027."""
-    found, _ = read_all(node.files, place.root, place.daemon)
     changed = [one for one in settings if one.path[0] == "disabled_plugins"]
     settings = [one for one in settings if one.path[0] != "disabled_plugins"]
     if place.kind != "file":
         directory = containerd_templates.drop_ins(place, read) or K0S_DROP_INS
         path = node.drop_in or f"{directory}/{_name(node, directory)}"
-        version = read.version if found else 2
+        version = read.version if read.files else 2
         return _drop_in(node, path, read, settings, version, carries=False)
-    path = _drop_in_path(node, place, read, found, options) if settings else ""
+    path = _drop_in_path(node, read, options) if settings else ""
     if not path:
-        target = _target(place, read, found, options)
-        keyed = _plugin_settings(place, read, found, target, settings)
-        if target is None or target.path == place.root:
-            return _edit(node, place.root, [*changed, *keyed])
-        return (*_edit(node, place.root, changed), *_edit(node, target.path, keyed))
-    version = found[0].version if found else _new_version(place)
-    if not found:
+        target = _target(read, options)
+        keyed = _plugin_settings(read, target, settings)
+        if target is None or target.path == read.root:
+            return _edit(node, read.root, [*changed, *keyed])
+        return (*_edit(node, read.root, changed), *_edit(node, target.path, keyed))
+    version = read.version
+    if not read.files:
+        version = _new_version(read)
         changed.insert(0, Setting(("version",), version))
-    changed += _imported(path, node, read, found)
-    carries = not _merges_files(place)
+    changed += _imported(path, node, read)
     return (
-        *_edit(node, place.root, changed),
-        *_drop_in(node, path, read, settings, version, carries=carries),
+        *_edit(node, read.root, changed),
+        *_drop_in(node, path, read, settings, version, carries=not _merges_files(read)),
     )
 
 
-def _merges_files(place: ContainerdLocation) -> bool:
-    return place.daemon is not None and place.daemon >= reader.MERGES_PLUGINS
+def _merges_files(read: Containerd) -> bool:
+    return read.daemon is not None and read.daemon >= reader.MERGES_PLUGINS
 
 
-def _drop_in_path(
-    node: EngineNode,
-    place: ContainerdLocation,
-    read: Containerd,
-    found: Sequence[File],
-    options: EngineOptions,
-) -> str:
+def _drop_in_path(node: EngineNode, read: Containerd, options: EngineOptions) -> str:
     """Return the path of the drop-in, "" to edit an existing file instead.
 
     A drop-in works if containerd merges files, or if no other file has the plugin's table.
     """
-    if node.drop_in or not found:
+    if node.drop_in or not read.files:
         return node.drop_in
-    is_written = any(_plugin_keys(one) for one in found)
-    if options.name in runtimes_of(read) or (is_written and not _merges_files(place)):
+    is_written = any(_plugin_keys(one) for one in read.files)
+    if options.name in runtimes_of(read) or (is_written and not _merges_files(read)):
         return ""
-    directory = _import_directory(read, found) or (DROP_INS if _merges_files(place) else "")
+    directory = _import_directory(read) or (DROP_INS if _merges_files(read) else "")
     return f"{directory}/{_name(node, directory)}" if directory else ""
 
 
-def _imported(
-    path: str, node: EngineNode, read: Containerd, found: Sequence[File]
-) -> list[Setting]:
+def _imported(path: str, node: EngineNode, read: Containerd) -> list[Setting]:
     """Return the setting that imports a drop-in, [] if it is imported already."""
     directory = posixpath.dirname(path)
-    if path in read.configuration.files or directory == _import_directory(read, found):
+    if path in read.configuration.files or directory == _import_directory(read):
         return []
     pattern = path if node.drop_in else f"{directory}/*.toml"
-    imports = list(found[0].imports) if found else []
+    imports = list(read.files[0].imports) if read.files else []
     return [Setting(("imports",), [*imports, pattern])]
 
 
-def _import_directory(read: Containerd, found: Sequence[File]) -> str:
+def _import_directory(read: Containerd) -> str:
     """Return the directory whose files containerd imports last, "" for none."""
-    for one in reversed(found[:1]):
-        for pattern in reversed(one.imports):
-            path = joined(one.path, pattern)
-            if posixpath.basename(path) == "*.toml" and "*" not in posixpath.dirname(path):
-                relative = not posixpath.isabs(pattern) and read.version < 3
-                return "" if relative else posixpath.dirname(path)
+    for pattern in reversed(read.files[0].imports if read.files else ()):
+        path = joined(read.root, pattern)
+        if posixpath.basename(path) == "*.toml" and "*" not in posixpath.dirname(path):
+            relative = not posixpath.isabs(pattern) and read.version < 3
+            return "" if relative else posixpath.dirname(path)
     return ""
 
 
@@ -133,48 +121,35 @@ def _plugin_keys(file: File) -> list[str]:
     return [key for key in CRI_KEYS if toml_document.table(file.document, "plugins", key)]
 
 
-def _target(
-    place: ContainerdLocation, read: Containerd, found: Sequence[File], options: EngineOptions
-) -> File | None:
+def _target(read: Containerd, options: EngineOptions) -> File | None:
     """Return the file to edit: the one with the handler, else with precedence, else the first."""
     own = read.configuration.runtimes.get(options.name)
-    read_files = [one for one in found if _key_of(one, read, place) in _plugin_keys(one)]
+    read_files = [one for one in read.files if _key_of(one, read) in _plugin_keys(one)]
     for one in read_files:
         if own is not None and one.path == own.where.path:
             return one
-    return read_files[-1] if read_files else (found[0] if found else None)
+    return read_files[-1] if read_files else (read.files[0] if read.files else None)
 
 
-def _key_of(file: File, read: Containerd, place: ContainerdLocation) -> str:
-    """Return the plugin's key that containerd reads in this file."""
-    if is_of_1(place.daemon, read.version):
-        return read.key
-    if file.version >= 3:
-        return CRI_OF_3
-    written = _plugin_keys(file)
-    orders = {1: (CRI_OF_2, CRI_OF_1, CRI_OF_3), 2: (CRI_OF_2, CRI_OF_3)}
-    order = orders[2] if file.version == 2 else orders[1]
-    return next(
-        (key for key in order if key in written), CRI_OF_1 if file.version == 1 else CRI_OF_2
-    )
+def _key_of(file: File, read: Containerd) -> str:
+    """Return the plugin's key that containerd reads in this file, or would read."""
+    keys, written = read.keys_in(file), _plugin_keys(file)
+    usual = CRI_OF_1 if file.version == 1 and len(keys) > 1 else keys[0]
+    return next((key for key in keys if key in written), usual)
 
 
 def _plugin_settings(
-    place: ContainerdLocation,
-    read: Containerd,
-    found: Sequence[File],
-    target: File | None,
-    settings: Sequence[Setting],
+    read: Containerd, target: File | None, settings: Sequence[Setting]
 ) -> list[Setting]:
     """Return the settings below the plugin's key; a file without settings gets a version, too."""
-    if target is not None and not (len(found) == 1 and _is_neutral(target)):
-        key = _key_of(target, read, place)
-        return [Setting(("plugins", key, *one.path), one.value) for one in settings]
-    version = target.document.get("version") if target else None
-    version = version or _new_version(place)
-    key = CRI_OF_3 if version >= 3 else CRI_OF_2
-    keyed = [Setting(("plugins", key, *one.path), one.value) for one in settings]
-    return [Setting(("version",), version), *keyed] if settings else []
+    version = []
+    if target is not None and not (len(read.files) == 1 and _is_neutral(target)):
+        key = _key_of(target, read)
+    else:
+        number = (target.document.get("version") if target else None) or _new_version(read)
+        key = CRI_OF_3 if number >= 3 else CRI_OF_2
+        version = [Setting(("version",), number)] if settings else []
+    return [*version, *(Setting(("plugins", key, *one.path), one.value) for one in settings)]
 
 
 def _is_neutral(file: File) -> bool:
@@ -184,8 +159,8 @@ def _is_neutral(file: File) -> bool:
     return not (others or has_other or file.imports)
 
 
-def _new_version(place: ContainerdLocation) -> int:
-    return 3 if place.daemon and place.daemon >= (2,) else 2
+def _new_version(read: Containerd) -> int:
+    return 3 if read.daemon and read.daemon >= (2,) else 2
 
 
 def _edit(node: EngineNode, path: str, settings: Sequence[Setting]) -> tuple[ConfigChange, ...]:
@@ -197,12 +172,9 @@ def _edit(node: EngineNode, path: str, settings: Sequence[Setting]) -> tuple[Con
         version = [one for one in settings if one.path == ("version",)]
         content = f"{HEADING}\nversion = {version[0].value}\n".encode() if version else b""
     try:
-        after = toml_edit.edited(content or b"", settings)
-    except toml_edit.CannotError as error:
-        raise fault("GH2027", where=path, said=str(error)) from error
+        after = toml_edit.edited(path, content or b"", settings)
     except toml_document.UnreadableTomlError as error:
-        reason = f"is not TOML: {error.reason}"
-        raise fault("GH2003", where=path, said=reason, engine="containerd") from error
+        raise plan_checks.not_toml("containerd", path, error) from error
     return () if after == before else (ConfigChange(path, before, after),)
 
 
@@ -226,8 +198,8 @@ def _drop_in(
     carried = [Setting(("plugins", key), whole)] if whole else []
     keyed = [*carried, *(Setting(("plugins", key, *one.path), one.value) for one in settings)]
     try:
-        after = toml_edit.edited(content or b"", _combined(keyed))
-    except (toml_edit.CannotError, toml_document.UnreadableTomlError) as error:
+        after = toml_edit.edited(path, content or b"", _combined(keyed))
+    except toml_document.UnreadableTomlError as error:
         raise fault("GH2027", where=path, said=str(error)) from error
     return () if after == before else (ConfigChange(path, before, after),)
 

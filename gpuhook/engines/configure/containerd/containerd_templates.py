@@ -36,6 +36,11 @@ def drop_ins(place: ContainerdLocation, read: Containerd) -> str:
     return directory if is_read else ""
 
 
+def is_needed(place: ContainerdLocation, read: Containerd) -> bool:
+    """Return whether only a template changes the configuration: no drop-in is read."""
+    return place.kind == "template" and not drop_ins(place, read)
+
+
 def plan(
     node: EngineNode,
     place: ContainerdLocation,
@@ -50,13 +55,12 @@ def plan(
         how = f"put `default-runtime: {options.name}` into {file}"
         raise fault("GH2026", where=place.root, said=reason, how=how)
     directory = place.root.rpartition("/")[0]
-    paths = _paths(node, directory, read.version)
-    for path in paths:
-        own = toml_text.without_marked_lines(node.files.read(path) or b"").decode(
-            "utf-8", "surrogateescape"
-        )
+    written = []
+    for path in _paths(node, directory, read.version):
+        before = node.files.read(path)
+        own = toml_text.without_marked_lines(before or b"").decode("utf-8", "surrogateescape")
         _check_name(path, own, read, options, place)
-    written = [_change(node, path, options, handler) for path in paths]
+        written.append(ConfigChange(path, before, _content(path, own, options, handler)))
     changes = tuple(one for one in written if one.before != one.after)
     notes = (*place.notes, *handler.notes)
     if any(one.before is None for one in written):
@@ -80,14 +84,12 @@ def _paths(node: EngineNode, directory: str, version: int) -> list[str]:
     return [*(one for one in existing if one == newer), older]
 
 
-def _change(node: EngineNode, path: str, options: EngineOptions, handler: Handler) -> ConfigChange:
-    before = node.files.read(path)
-    own = toml_text.without_marked_lines(before or b"").decode("utf-8", "surrogateescape")
+def _content(path: str, own: str, options: EngineOptions, handler: Handler) -> bytes:
+    """Return a template with the handler; `own` is its text without gpuhook's part."""
     block = "\n".join(toml_text.block(_handler_lines(path, own, options, handler)))
     head = own if own.strip() else f"{BASE}\n"
     joint = "" if head.endswith("\n") else "\n"
-    after = f"{head}{joint}{block}\n"
-    return ConfigChange(path, before, after.encode("utf-8", "surrogateescape"))
+    return f"{head}{joint}{block}\n".encode("utf-8", "surrogateescape")
 
 
 def _check_name(

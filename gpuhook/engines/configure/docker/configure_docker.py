@@ -7,12 +7,13 @@ import json
 import posixpath
 import re
 
-from gpuhook.engines.configure.docker import docker_hook, json_text
+from gpuhook.engines.configure import plan_checks
+from gpuhook.engines.configure.docker import json_text
 from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.read import docker_config, unit_flags
 from gpuhook.engines.read.config_files import ReplacedFiles
-from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, Runtime
 from gpuhook.errors import fault
+from gpuhook.host.hot.state import PROGRAM_DIRS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.docker_config import Docker
+    from gpuhook.engines.read.engine_config import Runtime
 
-HAS_CDI = (25,)  # moby/moby#45134
+HAS_CDI = (25, 0)  # moby/moby#45134
 _SNAP = "/var/snap/docker/current"
 _DESKTOP = "/mnt/wsl/docker-desktop"
 _UNITS = ("docker.service",)
@@ -33,6 +35,10 @@ _RELOADED = frozenset({"runtimes", "default-runtime"})
 _BOM = "\ufeff"
 _CDI = ["features", "cdi"]
 _HOOK_IS_NEW = "dockerd looks up the hook of --gpus only when it starts: restart it"
+# The program that dockerd runs for --gpus, by a search of its PATH (moby/daemon/nvidia_linux.go):
+# systemd's PATH for services, which is PROGRAM_DIRS (systemd.exec(5), DEFAULT_PATH).
+_HOOK = "nvidia-container-runtime-hook"
+_HOOK_MARK = b"gpuhook"
 _LIVES_ON = re.compile(rb"\"live-restore\"\s*:\s*true")
 
 
@@ -52,14 +58,14 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
         text = json_text.with_member(text, keys, value)
     changes = [ConfigChange(path, node.files.read(path), (mark + text).encode())] if edits else []
     if options.route == "hook":
-        changes += docker_hook.changes(node, options)
+        changes += _hook_changes(node, options)
     is_reloaded = {keys[0] for keys, _ in edits} <= _RELOADED and options.route != "hook"
     return EnginePlan(
         engine="docker",
         changes=tuple(changes),
         expected=ExpectedConfig(
             runtimes={options.name: options.program} if options.route == "wrapper" else {},
-            default=options.name if options.is_default else "",
+            default=options.default,
             has_cdi=found.configuration.cdi_enabled is True or _CDI in [keys for keys, _ in edits],
         ),
         service=Service(
@@ -77,12 +83,9 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
 def without(
     path: str, content: bytes, options: EngineOptions, before: bytes | None = None
 ) -> bytes | None:
-    """Return an edited file without the settings of gpuhook; None if nothing else is left.
-
-    Replaced members get their values from `before`. Raises GH2003 for an invalid daemon.json.
-    """
-    if posixpath.basename(path) == docker_hook.NAME:
-        return None if docker_hook.is_ours(content) else content
+    """Do what `Engine.without` says. Raises GH2003 for an invalid daemon.json."""
+    if posixpath.basename(path) == _HOOK:
+        return None if _HOOK_MARK in content else content
     found = docker_config.read(ReplacedFiles({path: content}), path)
     was = docker_config.read(ReplacedFiles({path: before}), path)
     mark, text = _text(found)
@@ -101,8 +104,7 @@ def is_ours(runtime: Runtime, options: EngineOptions) -> bool:
     """Return whether a runtime's program is gpuhook's, by its name or as the options name it."""
     shim = runtime.options.get("options")
     binary = shim.get("BinaryName") if isinstance(shim, dict) else None
-    program = runtime.path or binary or ""
-    return program == options.program or posixpath.basename(program) == GPUHOOK_RUNTIME
+    return options.is_own(runtime.path or binary or "")
 
 
 def _check(node: EngineNode, options: EngineOptions) -> None:
@@ -112,9 +114,8 @@ def _check(node: EngineNode, options: EngineOptions) -> None:
         raise fault("GH2042", engine="docker", route=options.route)
     if options.name == docker_config.BUILT_IN or options.name.startswith("io.containerd."):
         raise fault("GH2041", engine="docker", name=options.name)
-    if options.route == "cdi" and node.version is not None and node.version < HAS_CDI:
-        version = ".".join(map(str, node.version))
-        raise fault("GH2045", engine="docker", version=version, needed="25.0")
+    if options.route == "cdi":
+        plan_checks.require_cdi("docker", node, HAS_CDI)
 
 
 def _path(node: EngineNode, flags: Sequence[unit_flags.Flag]) -> str:
@@ -131,8 +132,7 @@ def _path(node: EngineNode, flags: Sequence[unit_flags.Flag]) -> str:
 
 def _text(found: Docker) -> tuple[str, str]:
     """Return the file's byte order mark and its text; "{}" for none."""
-    for trouble in found.configuration.fatal:
-        raise fault("GH2003", where=str(trouble.where), said=trouble.said, engine="docker")
+    plan_checks.require_readable(found.configuration)
     if not found.content.strip():
         return "", "{}\n"
     try:
@@ -165,15 +165,8 @@ def _runtime_edits(found: Docker, options: EngineOptions) -> list[tuple[list[str
     if runtime is None:
         edits.append((["runtimes", options.name], {"path": options.program}))
     elif not is_ours(runtime, options):
-        program = runtime.path or runtime.type or "not named"
         if not options.takes_over:
-            raise fault(
-                "GH2000",
-                where=str(runtime.where),
-                name=options.name,
-                engine="docker",
-                program=program,
-            )
+            raise plan_checks.name_in_use("docker", runtime, runtime.type or "not named")
         edits.append((["runtimes", options.name], {"path": options.program}))
     elif runtime.path != options.program:
         edits.append((["runtimes", options.name, "path"], options.program))
@@ -194,6 +187,24 @@ def _cdi_edits(
     is_unset = enabled is None and options.route == "wrapper"
     is_needed = node.version is None or HAS_CDI <= node.version < docker_config.CDI_BY_DEFAULT
     return [(_CDI, True)] if is_unset and is_needed else []
+
+
+def _hook_changes(node: EngineNode, options: EngineOptions) -> list[ConfigChange]:
+    """Return the change that adds a script of the hook's name; none if the name runs gpuhook.
+
+    Another program of that name, such as a package's, is not replaced: the script is before it in
+    the PATH. Raises GH2048 without `takes_over`, and OSError.
+    """
+    found = [where for where in PROGRAM_DIRS if _HOOK in node.files.names(where)]
+    content = node.files.read(f"{found[0]}/{_HOOK}") if found else None
+    if found and content and _HOOK_MARK in content:
+        return []
+    if found and not options.takes_over:
+        raise fault("GH2048", where=f"{found[0]}/{_HOOK}")
+    directory = PROGRAM_DIRS[0] if found[:1] == [PROGRAM_DIRS[0]] else PROGRAM_DIRS[1]
+    path = f"{directory}/{_HOOK}"
+    text = f'#!/bin/sh\n# gpuhook: for docker run --gpus\nexec "{options.hook}" "$@"\n'
+    return [ConfigChange(path, node.files.read(path), text.encode(), 0o755)]
 
 
 def _as_before(text: str, keys: list[str], before: bytes | None) -> str:

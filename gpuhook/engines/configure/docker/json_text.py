@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_BEFORE = re.compile(r"(?:^|\n)([ \t]*)\Z")
+_GAP = re.compile(r"(?:\r?\n)?[ \t]*\Z")
 _INDENT = "    "
 
 
@@ -68,7 +68,7 @@ def with_member(text: str, path: Sequence[str], value: Any) -> str:
         value = {key: value}
     for one in members(text, above):
         if one.name == name:
-            new = _dumped(text, value, _indent_at(text, one.start))
+            new = _dumped(text, value, _gap(text, one.start))
             return text[: one.value] + new + text[one.end :]
     return _inserted(text, above, name, value)
 
@@ -118,49 +118,38 @@ def _inserted(text: str, above: Sequence[str], name: str, value: Any) -> str:
     start, found = _object(text, above), members(text, above)
     key = json.dumps(name, ensure_ascii=False)
     if not found:
-        outer, newline = _outer(text, start), _newline(text)
-        indent = outer + _unit(text)
-        new = f"{newline}{indent}{key}: {_dumped(text, value, indent)}{newline}{outer}"
+        line = text[text.rfind("\n", 0, start) + 1 : start]
+        outer = line[: len(line) - len(line.lstrip(" \t"))]
+        newline = "\r\n" if "\r\n" in text else "\n"
+        gap = f"{newline}{outer}{_unit(text)}"
+        new = f"{gap}{key}: {_dumped(text, value, gap)}{newline}{outer}"
         return text[: start + 1] + new + text[_skipped(text, start + 1) :]
     last = found[-1]
-    last_indent = _indent_at(text, last.start)
-    colon = _colon(text, last)
-    gap = f"{_newline(text)}{last_indent}" if last_indent is not None else colon[1:] and " "
-    new = f",{gap}{key}{colon}{_dumped(text, value, last_indent)}"
+    colon, gap = _colon(text, last), _gap(text, last.start)
+    new = f",{gap or (colon[1:] and ' ')}{key}{colon}{_dumped(text, value, gap)}"
     return text[: last.end] + new + text[last.end :]
 
 
-def _dumped(text: str, value: Any, indent: str | None) -> str:
-    """Return the text of a value: on one line without `indent`, else on indented lines."""
-    if indent is None:
+def _dumped(text: str, value: Any, gap: str) -> str:
+    """Return the text of a value, on lines with the indentation of `gap` if it has a line break."""
+    if "\n" not in gap:
         return json.dumps(value, ensure_ascii=False)
-    new = json.dumps(value, indent=_unit(text), ensure_ascii=False)
-    return new.replace("\n", f"{_newline(text)}{indent}")
+    return json.dumps(value, indent=_unit(text), ensure_ascii=False).replace("\n", gap)
 
 
-def _indent_at(text: str, at: int) -> str | None:
-    """Return the white space before a member, None if something else is on its line."""
-    found = _BEFORE.search(text, max(0, text.rfind("\n", 0, at)), at)
-    return found.group(1) if found else None
-
-
-def _outer(text: str, at: int) -> str:
-    start = text.rfind("\n", 0, at) + 1
-    found = re.match(r"[ \t]*", text[start:at])
+def _gap(text: str, at: int) -> str:
+    """Return the white space before an offset, from the last line break on."""
+    found = _GAP.search(text, max(0, text.rfind("\n", 0, at) - 1), at)
     return found.group() if found else ""
 
 
 def _unit(text: str) -> str:
     first = members(text)[:1]
-    indent = _indent_at(text, first[0].start) if first else None
-    return indent or _INDENT
+    gap = _gap(text, first[0].start) if first else ""
+    return gap.partition("\n")[2] or _INDENT
 
 
 def _colon(text: str, member: Member) -> str:
     end = scanstring(text, member.start + 1)[1]
     new = text[end : member.value]
     return new if "\n" not in new else ": "
-
-
-def _newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"

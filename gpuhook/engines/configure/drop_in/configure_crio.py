@@ -7,7 +7,9 @@ import posixpath
 from dataclasses import replace
 from typing import Any
 
+from gpuhook.engines.configure import plan_checks
 from gpuhook.engines.configure.drop_in import drop_ins, hooks_d
+from gpuhook.engines.configure.drop_in.drop_ins import DropIn
 from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.read import crio_config
 from gpuhook.engines.read.config_files import ReplacedFiles
@@ -34,11 +36,11 @@ _NOT_COPIED = ("runtime_path", "inherit_default_runtime", "platform_runtime_path
 def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
     """Return the changes. Raises GH2000, GH2003, GH2027, GH2041 to GH2053, and OSError."""
     drop_ins.check_options("crio", options)
-    _check_places(node)
+    drop_ins.check_places("crio", node, crio_config.PATH, f"{crio_config.DROP_INS}/*")
     possible = drop_ins.paths(node, crio_config.DROP_INS)
     read = crio_config.read(drop_ins.without_own(node.files, possible))
     configuration = read.configuration
-    drop_ins.check_configuration(configuration)
+    plan_checks.require_readable(configuration)
     if options.route == "hook":
         hooks = hooks_d.changes(node.files, read.hook_dirs, options)
         path = hooks_d.hook_path(node.files, read.hook_dirs, options)
@@ -48,30 +50,20 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
     drop_ins.check_runtime("crio", runtime, options, "the one that CRI-O finds")
     model = _model(configuration, options.name)
     program = options.program if options.route == "wrapper" else _program(node.files, model)
-    is_default = not options.is_default or configuration.default == options.name
-    changes = []
-    if runtime is None or runtime.path != program or not is_default:
-        conflict = drop_ins.runtime_conflict(
-            lambda files: crio_config.read(files).configuration,
-            options,
-            program,
-            _DEFAULT,
-            crio_config.PATH,
-        )
-        document = _document(options, model, program)
-        changes = drop_ins.changes("crio", node.files, possible, document, conflict)
-    default = options.name if options.is_default else ""
-    expected = ExpectedConfig({options.name: program}, default, has_cdi=True)
+    drop_in = DropIn("crio", node.files, possible, _read, crio_config.PATH, _DEFAULT)
+    changes = drop_in.runtime_changes(options, program, _document(options, model, program))
+    expected = ExpectedConfig({options.name: program}, options.default, has_cdi=True)
     return EnginePlan("crio", tuple(changes), expected, _SERVICE, tuple(_notes(options, model)))
+
+
+def _read(files: ConfigFiles) -> EngineConfiguration:
+    return crio_config.read(files).configuration
 
 
 def without(
     path: str, content: bytes, options: EngineOptions, before: bytes | None = None
 ) -> bytes | None:
-    """Return an edited file without the settings of gpuhook; None if nothing else is left.
-
-    Raises GH2003 and GH2027.
-    """
+    """Do what `Engine.without` says. Raises GH2003 and GH2027."""
     if path.endswith(".json"):
         return None if hooks_d.is_ours(path, content) else content
     keys: list[tuple[str, ...]] = [(*crio_config.RUNTIMES, options.name)]
@@ -79,13 +71,6 @@ def without(
     if options.is_default and edited.configuration.default == options.name:
         keys.append(_DEFAULT)
     return drop_ins.without(path, content, keys, before)
-
-
-def _check_places(node: EngineNode) -> None:
-    if node.config and node.config != crio_config.PATH:
-        raise fault("GH2053", where=node.config, engine="crio", read=crio_config.PATH)
-    if node.drop_in and posixpath.dirname(node.drop_in) != crio_config.DROP_INS:
-        raise fault("GH2053", where=node.drop_in, engine="crio", read=f"{crio_config.DROP_INS}/*")
 
 
 def _model(configuration: EngineConfiguration, name: str) -> Runtime:

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
+from dataclasses import dataclass
 from typing import Any
 
-from gpuhook.engines.configure import toml_edit, toml_text
+from gpuhook.engines.configure import plan_checks, toml_edit, toml_text
 from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import ReplacedFiles
-from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME, ConfigPlace
+from gpuhook.engines.read.engine_config import ConfigPlace
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
 
-    # The place and the key of a setting that has precedence over gpuhook's, None for none.
+    # Returns the place and the key of a setting that overrides gpuhook's, None for none.
     Conflict = Callable[[ConfigFiles], tuple[ConfigPlace, str] | None]
 
 # The second name sorts after names such as 99-nvidia.conf, the first does not.
@@ -40,29 +40,25 @@ def check_options(engine: str, options: EngineOptions) -> None:
         raise fault("GH2042", engine=engine, route=options.route)
 
 
-def check_configuration(configuration: EngineConfiguration) -> None:
-    """Raise GH2027 for a file that gpuhook does not read, GH2003 if the engine would not start."""
-    for trouble in configuration.fatal:
-        if trouble.is_unread:
-            raise fault("GH2027", where=trouble.where, said=trouble.said)
-        engine = configuration.engine
-        raise fault("GH2003", where=str(trouble.where), said=trouble.said, engine=engine)
+def check_places(engine: str, node: EngineNode, main: str, drop_ins: str) -> None:
+    """Raise GH2053 for a file that the engine does not read.
+
+    It reads the file `main`, and drop-ins that match `drop_ins`, such as "/etc/crio/crio.conf.d/*".
+    """
+    if node.config and node.config != main:
+        raise fault("GH2053", where=node.config, engine=engine, read=main)
+    directory, _, ending = drop_ins.rpartition("*")
+    name = node.drop_in.removeprefix(directory)
+    if node.drop_in and (name == node.drop_in or "/" in name or not name.endswith(ending)):
+        raise fault("GH2053", where=node.drop_in, engine=engine, read=drop_ins)
 
 
 def check_runtime(
     engine: str, runtime: Runtime | None, options: EngineOptions, default_program: str
 ) -> None:
     """Raise GH2000 if a runtime of another program has the name and must not be replaced."""
-    if runtime is None or options.takes_over or runtime.path == options.program:
-        return
-    if posixpath.basename(runtime.path) != GPUHOOK_RUNTIME:
-        raise fault(
-            "GH2000",
-            where=str(runtime.where),
-            name=options.name,
-            engine=engine,
-            program=runtime.path or default_program,
-        )
+    if runtime and not options.takes_over and not options.is_own(runtime.path):
+        raise plan_checks.name_in_use(engine, runtime, default_program)
 
 
 def paths(node: EngineNode, directory: str) -> tuple[str, ...]:
@@ -80,73 +76,74 @@ def is_ours(content: bytes | None) -> bool:
     return content is not None and content.startswith(_MARK)
 
 
-def changes(
-    engine: str,
-    files: ConfigFiles,
-    possible: Sequence[str],
-    document: Mapping[str, Any],
-    conflict: Conflict,
-) -> list[ConfigChange]:
-    """Return the changes after which one drop-in has the document.
+@dataclass(frozen=True, slots=True)
+class DropIn:
+    """The drop-in of an engine, which reads all its files by `read`.
 
-    It gets the first of the possible paths for which there is no `conflict`. What another program
-    wrote into a file of that path is kept. Raises GH2052 if every path has a conflict.
-    """
-    base = without_own(files, possible)
-    overriding = None
-    for path in possible:
-        old = base.read(path)
-        content = text(engine, document) if old is None else _added(path, old, document)
-        overriding = conflict(ReplacedFiles({path: content}, base))
-        if overriding is None:
-            after = {one: None for one in possible if is_ours(files.read(one))} | {path: content}
-            rewritten = [ConfigChange(one, files.read(one), new) for one, new in after.items()]
-            return [one for one in rewritten if one.before != one.after]
-    where, key = overriding or ("", "")
-    raise fault("GH2052", where=str(where), key=key)
-
-
-def runtime_conflict(
-    read: Callable[[ConfigFiles], EngineConfiguration],
-    options: EngineOptions,
-    program: str,
-    default_key: tuple[str, ...],
-    main: str,
-) -> Conflict:
-    """Return a check whether another file overrides the runtime or the default runtime.
-
-    `default_key` is the key of the default runtime, `main` the engine's main file.
+    It gets the first of the `possible` paths in which another file does not override it. `main` is
+    the engine's main file, `default_key` the key of the default runtime.
     """
 
-    def conflict(files: ConfigFiles) -> tuple[ConfigPlace, str] | None:
-        configuration = read(files)
-        runtime = configuration.runtimes.get(options.name)
-        if runtime is not None and runtime.path != program:
-            return runtime.where, f"runtimes.{options.name}"
-        if options.is_default and configuration.default != options.name:
-            place = _last_place(files, configuration.files, default_key) or ConfigPlace(main)
-            return place, default_key[-1]
-        return None
+    engine: str
+    files: ConfigFiles
+    possible: Sequence[str]
+    read: Callable[[ConfigFiles], EngineConfiguration]
+    main: str
+    default_key: tuple[str, ...]
 
-    return conflict
+    def runtime_changes(
+        self, options: EngineOptions, program: str, document: Mapping[str, Any]
+    ) -> list[ConfigChange]:
+        """Return the changes that add the document, none if the engine has the runtime already.
 
+        Raises GH2052 if another file overrides the runtime or the default runtime in every path.
+        """
 
-def _last_place(
-    files: ConfigFiles, read_files: Sequence[str], key: tuple[str, ...]
-) -> ConfigPlace | None:
-    for path in reversed(read_files):
-        line = toml_document.line_of(files.read(path) or b"", key)
-        if line:
-            return ConfigPlace(path, line)
-    return None
+        def conflict(files: ConfigFiles) -> tuple[ConfigPlace, str] | None:
+            configuration = self.read(files)
+            runtime = configuration.runtimes.get(options.name)
+            if runtime is not None and runtime.path != program:
+                return runtime.where, f"runtimes.{options.name}"
+            if options.is_default and configuration.default != options.name:
+                return self._place_of_default(files, configuration.files), self.default_key[-1]
+            return None
 
+        before = without_own(self.files, self.possible)
+        has_runtime = options.name in self.read(before).runtimes
+        return [] if has_runtime and conflict(before) is None else self.changes(document, conflict)
 
-def _added(path: str, content: bytes, document: Mapping[str, Any]) -> bytes:
-    """Return another program's file with the document in it, marked. Raises GH2027."""
-    try:
-        return toml_edit.edited(content, list(_settings(document)))
-    except toml_edit.CannotError as error:
-        raise fault("GH2027", where=path, said=str(error)) from error
+    def changes(
+        self, document: Mapping[str, Any], conflict: Conflict = lambda _: None
+    ) -> list[ConfigChange]:
+        """Return the changes after which one drop-in has the document, without a `conflict`.
+
+        What another program wrote into a file of that path is kept. Raises GH2052 if every path has
+        a conflict.
+        """
+        files, base = self.files, without_own(self.files, self.possible)
+        overriding = None
+        for path in self.possible:
+            old = base.read(path)
+            content = (
+                text(self.engine, document)
+                if old is None
+                else toml_edit.edited(path, old, list(_settings(document)))
+            )
+            overriding = conflict(ReplacedFiles({path: content}, base))
+            if overriding is None:
+                own = {one: None for one in self.possible if is_ours(files.read(one))}
+                after = own | {path: content}
+                rewritten = [ConfigChange(one, files.read(one), new) for one, new in after.items()]
+                return [one for one in rewritten if one.before != one.after]
+        where, key = overriding or ("", "")
+        raise fault("GH2052", where=where, key=key)
+
+    def _place_of_default(self, files: ConfigFiles, read_files: Sequence[str]) -> ConfigPlace:
+        for path in reversed(read_files):
+            line = toml_document.line_of(files.read(path) or b"", self.default_key)
+            if line:
+                return ConfigPlace(path, line)
+        return ConfigPlace(self.main)
 
 
 def _settings(document: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[Setting]:
@@ -179,12 +176,9 @@ def without(
         left = toml_text.without_marked_lines(own)
         now = toml_document.parsed(left)
         removed = [tuple(one) for one in keys if _has(now, one) and not _has(was, one)]
-        left = toml_edit.without_keys(left, removed) if removed else left
+        left = toml_edit.without_keys(path, left, removed) if removed else left
     except toml_document.UnreadableTomlError as error:
-        where, reason = f"{path}:{error.line}", f"is not TOML: {error.reason}"
-        raise fault("GH2003", where=where, said=reason, engine="the engine") from error
-    except toml_edit.CannotError as error:
-        raise fault("GH2027", where=path, said=str(error)) from error
+        raise plan_checks.not_toml("the engine", path, error) from error
     return left if left.strip() else None
 
 

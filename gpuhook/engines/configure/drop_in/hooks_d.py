@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import posixpath
+from typing import Any
 
 from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.read import oci_hooks
 from gpuhook.errors import fault
 from gpuhook.host import documents
+from gpuhook.host.hot.state import PROGRAM_DIRS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.config_files import ConfigFiles
 
 NAME = "99-gpuhook.json"
-_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def changes(
@@ -57,11 +58,17 @@ def content(hook: str) -> bytes:
     """Return the hook file. It applies to every container; the hook checks for a GPU request."""
     document = {
         "version": "1.0.0",
-        "hook": {"path": hook, "args": [posixpath.basename(hook)], "env": [_PATH]},
+        "hook": hook_entry(hook),
         "when": {"always": True},
         "stages": ["prestart"],
     }
     return json.dumps(document, indent=2).encode() + b"\n"
+
+
+def hook_entry(program: str) -> dict[str, Any]:
+    """Return gpuhook's hook as an entry of config.json."""
+    path = ":".join(PROGRAM_DIRS)
+    return {"path": program, "args": [posixpath.basename(program)], "env": [f"PATH={path}"]}
 
 
 def is_ours(path: str, edited: bytes) -> bool:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 import gpuhook
 from gpuhook.cli import main
-from gpuhook.engines.configure import configure_engine
+from gpuhook.engines.configure import configure_engine, engine_plan
 from tests.unit import configured_docker
 from tests.unit.configured_docker import MAIN
 
@@ -64,6 +64,18 @@ def test_there_and_back(root: Path) -> None:
     again = _run(root, "undo", "docker")
     assert again.exit_code == 0
     assert "nothing to undo" in again.stderr
+
+
+def test_the_configuration_for_nodeadm_can_be_copied(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A note of several lines keeps its line breaks."""
+    monkeypatch.setattr(configure_engine, "module_of", engine_plan.engine)
+    for path in ("usr/bin/nodeadm", "etc/containerd/config.toml"):
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text("version = 2\n")
+    result = _run(root, "containerd", "--dry-run")
+    assert "\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\n" in result.stderr
 
 
 def test_a_dry_run_prints_a_diff_and_nothing_else_on_standard_output(root: Path) -> None:

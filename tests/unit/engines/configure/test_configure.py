@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.engines.configure import changeset, configure_engine
-from gpuhook.engines.configure.changeset import Write
+from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.host_files import Host
 from tests.unit import configured_docker, docker_host
 from tests.unit.configured_docker import BESIDE, MAIN
@@ -182,7 +182,7 @@ def test_extended_attributes_stay(root: Path) -> None:
 
 
 def test_a_diff_says_where_a_last_line_has_no_end() -> None:
-    text = changeset.file_diff(Write("/x", b"a\nb", b"a\nb\n", None))
+    text = changeset.file_diff(ConfigChange("/x", b"a\nb", b"a\nb\n"))
     assert text.splitlines()[-3:] == ["-b", "\\ No newline at end of file", "+b"]
 
 

@@ -28,10 +28,10 @@ def test_a_value_of_several_lines_is_replaced_and_restored(text: str, value: obj
     setting = Setting(("t", "a") if text.startswith("t") else ("a",), value)
     expected = toml_document.parsed(content)
     apply_setting(expected, setting)
-    after = edited(content, [setting])
+    after = edited("x", content, [setting])
     assert toml_document.parsed(after) == expected
     assert toml_text.without_marked_lines(after) == content
-    assert edited(after, [setting]) == after
+    assert edited("x", after, [setting]) == after
 
 
 @pytest.mark.parametrize("text", ARRAYS.values(), ids=ARRAYS)
@@ -39,14 +39,14 @@ def test_an_element_is_appended_and_removed(text: str) -> None:
     content = text.encode()
     path = ("t", "a") if text.startswith("t") else ("a",)
     old = toml_document.table(toml_document.parsed(content), *path[:-1])["a"]
-    after = edited(content, [Setting(path, [*old, "new"])])
+    after = edited("x", content, [Setting(path, [*old, "new"])])
     assert toml_document.table(toml_document.parsed(after), *path[:-1])["a"] == [*old, "new"]
     assert toml_text.without_marked_lines(after) == content
 
 
 @pytest.mark.parametrize("text", ARRAYS.values(), ids=ARRAYS)
 def test_a_key_of_several_lines_is_removed(text: str) -> None:
-    left = without_keys(text.encode(), [("t",) if text.startswith("t") else ("a",)])
+    left = without_keys("x", text.encode(), [("t",) if text.startswith("t") else ("a",)])
     assert left.replace(b"\r", b"") == b"b = 1\n"
 
 
@@ -54,7 +54,7 @@ def test_a_removed_key_creates_no_parents() -> None:
     document: dict[str, object] = {}
     apply_setting(document, Setting(("a", "b", "c"), None))
     assert document == {}
-    assert edited(b"x = 1\n", [Setting(("a", "b", "c"), None)]) == b"x = 1\n"
+    assert edited("x", b"x = 1\n", [Setting(("a", "b", "c"), None)]) == b"x = 1\n"
 
 
 @pytest.mark.parametrize("has_parents", [False, True])

@@ -124,7 +124,7 @@ def test_cdi_is_on_by_default_from_2_0(
     daemon: engine_config.Version | None, said: str, is_on: bool
 ) -> None:
     line = f"enable_cdi = {said}\n" if said else ""
-    assert read(daemon, config=f"version = 2\n[{OLD}]\n{line}").has_cdi(daemon) is is_on
+    assert read(daemon, config=f"version = 2\n[{OLD}]\n{line}").has_cdi is is_on
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_versions_that_a_containerd_refuses_are_fatal(
     daemon: engine_config.Version, config: int, drop_in: int, fatal: int
 ) -> None:
     found = read(daemon, config=f"version = {config}\n{DROP_INS}", a=f"version = {drop_in}\n")
-    assert len(found.configuration.fatal) == fatal
+    assert len(found.configuration.trouble) == fatal
 
 
 def test_names_of_options_are_taken_however_they_are_written() -> None:
@@ -205,8 +205,8 @@ def test_docker_says_where_a_runtime_is_and_what_is_off() -> None:
 @pytest.mark.parametrize("text", ['{"runtimes": []}', "[]", "{,}", '{"features": true}', "\xff"])
 def test_what_docker_refuses_is_fatal(text: str) -> None:
     found = docker_config.read(Memory({docker_config.PATH: text}))
-    assert len(found.configuration.fatal) == 1
-    assert found.configuration.fatal[0].where.path == docker_config.PATH
+    assert len(found.configuration.trouble) == 1
+    assert found.configuration.trouble[0].where.path == docker_config.PATH
 
 
 def test_crio_takes_its_drop_ins_by_name() -> None:
