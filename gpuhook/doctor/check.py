@@ -7,6 +7,7 @@ users see because of it, and the exact command that fixes it.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,13 +83,20 @@ class ExaminedNode:
     readings: Readings
     driver_root: str = "/"
     dev_root: str = "/"
-    _facts: dict[Any, Any] = field(default_factory=dict)
+    facts: dict[Any, Any] = field(default_factory=dict)
 
-    def once(self, derive: Callable[[ExaminedNode], Any]) -> Any:
-        """Return `derive(node)`; it is called once for all checks."""
-        if derive not in self._facts:
-            self._facts[derive] = derive(self)
-        return self._facts[derive]
+
+def fact(derive: Callable[[ExaminedNode], Item]) -> Callable[[ExaminedNode], Item]:
+    """Return `derive` as a function that derives a fact of a node once for all checks."""
+
+    @functools.wraps(derive)
+    def derived(node: ExaminedNode) -> Item:
+        if derive not in node.facts:
+            node.facts[derive] = derive(node)
+        found: Item = node.facts[derive]
+        return found
+
+    return derived
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
 from gpuhook.doctor.facts.containerd_distributions import CONTAINERD, DISTRIBUTIONS, Distribution
 from gpuhook.doctor.facts.program_facts import processes, program, version
@@ -59,13 +60,9 @@ class DockerHere:
         }.get(self.kind, "systemctl restart docker")
 
 
+@fact
 def kubelet(node: ExaminedNode) -> str:
     """Return the directory of the node's kubelet, "" if the node is not in a cluster."""
-    found: str = node.once(_kubelet)
-    return found
-
-
-def _kubelet(node: ExaminedNode) -> str:
     argvs = [one.get("argv") or () for one in processes(node, "kubelet", "kubelite", "k3s")]
     places = [kubelet_files.directory(node.tree, argv) for argv in argvs or [()]]
     found = next((place for place in places if place), "")
@@ -73,31 +70,9 @@ def _kubelet(node: ExaminedNode) -> str:
     return kubelet_files.ROOTS[0] if is_empty else found
 
 
+@fact
 def containerds(node: ExaminedNode) -> tuple[ContainerdHere, ...]:
     """Return the containerds of the node."""
-    found: tuple[ContainerdHere, ...] = node.once(_containerds)
-    return found
-
-
-def dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
-    """Return the Docker daemons of the node."""
-    found: tuple[DockerHere, ...] = node.once(_dockers)
-    return found
-
-
-def crio_here(node: ExaminedNode) -> crio_config.Crio | None:
-    """Return CRI-O's configuration, None on a node without CRI-O."""
-    found: crio_config.Crio | None = node.once(_crio)
-    return found
-
-
-def podman_here(node: ExaminedNode) -> podman_config.Podman | None:
-    """Return the configuration of root's podman, None on a node without podman."""
-    found: podman_config.Podman | None = node.once(_podman)
-    return found
-
-
-def _containerds(node: ExaminedNode) -> tuple[ContainerdHere, ...]:
     started: dict[str, float] = {}
     for process in processes(node, "containerd"):
         path = (
@@ -143,7 +118,9 @@ def _argument(argv: Sequence[str], names: tuple[str, ...]) -> str:
     return ""
 
 
-def _dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
+@fact
+def dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
+    """Return the Docker daemons of the node."""
     tree = node.tree
     daemon = version(node, "dockerd") or version(node, "docker")
     running = processes(node, "dockerd")
@@ -198,7 +175,9 @@ def homes(tree: Tree) -> list[str]:
     return [f"/home/{name}" for name in tree.names("/home")]
 
 
-def _crio(node: ExaminedNode) -> crio_config.Crio | None:
+@fact
+def crio_here(node: ExaminedNode) -> crio_config.Crio | None:
+    """Return CRI-O's configuration, None on a node without CRI-O."""
     tree = node.tree
     is_here = (
         program(tree, "crio") or tree.status(crio_config.PATH) or tree.names(crio_config.DROP_INS)
@@ -206,7 +185,9 @@ def _crio(node: ExaminedNode) -> crio_config.Crio | None:
     return crio_config.read(tree) if is_here else None
 
 
-def _podman(node: ExaminedNode) -> podman_config.Podman | None:
+@fact
+def podman_here(node: ExaminedNode) -> podman_config.Podman | None:
+    """Return the configuration of root's podman, None on a node without podman."""
     return podman_config.read(node.tree) if program(node.tree, "podman") else None
 
 

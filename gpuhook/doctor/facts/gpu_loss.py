@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuhook.containers.hot import ledger
+from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.errors import GpuhookError
@@ -57,21 +58,6 @@ class NamedGpu:
         return text + (f" (used by {', '.join(self.containers)})" if self.containers else "")
 
 
-def missing_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
-    """Return the GPUs that something names and that the PCI bus does not have, by minor number.
-
-    () if the files of the node do not include /sys. A GPU that cannot be identified is left out.
-    """
-    found: tuple[NamedGpu, ...] = node.once(_missing)
-    return found
-
-
-def named_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
-    """Return the GPUs that a CDI spec, a container or the kernel module names, by minor number."""
-    found: tuple[NamedGpu, ...] = node.once(_named)
-    return found
-
-
 def is_missing(node: ExaminedNode, uuid: str | None, pci_bus_id: str | None) -> bool:
     """Return whether the PCI bus does not have the GPU with this UUID or PCI bus id."""
     bus = device_selection.bus_id(pci_bus_id or "")
@@ -88,7 +74,12 @@ def gpu_with_users(
     return NamedGpu(uuid or "", minor, bus, containers=_users(node, minor))
 
 
-def _missing(node: ExaminedNode) -> tuple[NamedGpu, ...]:
+@fact
+def missing_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
+    """Return the GPUs that something names and that the PCI bus does not have, by minor number.
+
+    () if the files of the node do not include /sys. A GPU that cannot be identified is left out.
+    """
     if facts.is_wsl(node) or facts.is_tegra(node) or _status(node, facts.PCI) is None:
         return ()
     devices = set(node.tree.names(facts.PCI))
@@ -115,7 +106,9 @@ def _is_gone(node: ExaminedNode, gpu: NamedGpu, devices: set[str]) -> bool:
     return bool(gpu.uuid) and None not in uuids and len(here) < len(named_gpus(node))
 
 
-def _named(node: ExaminedNode) -> tuple[NamedGpu, ...]:
+@fact
+def named_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
+    """Return the GPUs that a CDI spec, a container or the kernel module names, by minor number."""
     found: dict[int, NamedGpu] = {}
     for one in specs.valid_specs(node):
         if one.kind in KINDS and not specs.is_hidden(node, one):
@@ -149,7 +142,7 @@ def _minors(paths: Iterable[object]) -> set[int]:
 
 def _completed(node: ExaminedNode, gpu: NamedGpu) -> NamedGpu:
     """Add the UUID and PCI address that the driver or generate-cdi recorded, and the users."""
-    for uuid, minor, pci_bus_id in node.once(_noted):
+    for uuid, minor, pci_bus_id in _noted(node):
         if uuid == gpu.uuid if uuid and gpu.uuid else minor == gpu.minor:
             bus = device_selection.bus_id(pci_bus_id or "")
             gpu = replace(gpu, uuid=gpu.uuid or uuid or "", bus_id=gpu.bus_id or bus)
@@ -159,6 +152,7 @@ def _completed(node: ExaminedNode, gpu: NamedGpu) -> NamedGpu:
     return gpu if is_anothers else replace(gpu, containers=_users(node, gpu.minor))
 
 
+@fact
 def _noted(node: ExaminedNode) -> list[tuple[str | None, int | None, str | None]]:
     """Return (UUID, minor, PCI bus id) of GPUs: the present ones, then those of node.json."""
     found = [(gpu.uuid, gpu.minor, gpu.pci_bus_id) for gpu in facts.gpus(node)]
@@ -174,13 +168,9 @@ def _users(node: ExaminedNode, minor: int | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, minors in _holders(node) if minor in minors))
 
 
+@fact
 def _holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
     """Return (name, minor numbers) of each container with assigned GPUs."""
-    found: list[tuple[str, set[int]]] = node.once(_all_holders)
-    return found
-
-
-def _all_holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
     reading = node.readings.document(node_readings.CONTAINERS) or {}
     running = [one for one in reading.get("containers") or () if one["injected_by"]]
     known = {one["id"] for one in running}

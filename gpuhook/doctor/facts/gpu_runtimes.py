@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import posixpath
 
+from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts.engine_facts import (
     containerds,
     crio_here,
@@ -50,13 +51,9 @@ def runtime_names(runtimes: Iterable[Runtime]) -> str:
     return ", ".join(f'"{one.name}" ({one.path or "runc"}, {one.where})' for one in runtimes)
 
 
+@fact
 def spec_dirs(node: ExaminedNode) -> tuple[str, ...]:
     """Return the default CDI directories that have specs of NVIDIA GPUs."""
-    found: tuple[str, ...] = node.once(_spec_dirs)
-    return found
-
-
-def _spec_dirs(node: ExaminedNode) -> tuple[str, ...]:
     return tuple(place for place in _SPEC_DIRS if has_gpu_specs(node.tree, place))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules
+from gpuhook.doctor.check import fact
 from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -107,24 +108,14 @@ class SpecFile:
         return ""
 
 
-def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
-    """Return the specs of NVIDIA GPUs, lowest priority first."""
-    found: tuple[SpecFile, ...] = node.once(_specs)
-    return found
-
-
 def valid_specs(node: ExaminedNode) -> list[SpecFile]:
     """Return the valid specs of NVIDIA GPUs, lowest priority first."""
     return [one for one in spec_files(node) if one.document is not None]
 
 
+@fact
 def directories(node: ExaminedNode) -> list[str]:
     """Return the existing CDI directories, lowest priority first, without links to another."""
-    found: list[str] = node.once(_directories)
-    return found
-
-
-def _directories(node: ExaminedNode) -> list[str]:
     found: dict[str, str] = {}
     for directory in DIRECTORIES:
         real = node.tree.real(directory)
@@ -144,7 +135,9 @@ def paths(node: ExaminedNode) -> list[str]:
     ]
 
 
-def _specs(node: ExaminedNode) -> tuple[SpecFile, ...]:
+@fact
+def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
+    """Return the specs of NVIDIA GPUs, lowest priority first."""
     return tuple(spec for path in paths(node) for spec in _spec(node, path))
 
 

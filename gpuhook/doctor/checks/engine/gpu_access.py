@@ -100,7 +100,7 @@ def _closing(node: ExaminedNode, path: str, *, has_cdi: bool) -> str:
     """
     used = {
         strategy
-        for _, configuration in node.once(plugin_files.in_use)
+        for _, configuration in plugin_files.in_use(node)
         for strategy in configuration.flags.plugin.device_list_strategy
     }
     is_ready = bool(used) and "envvar" not in used
@@ -111,7 +111,7 @@ def _closing(node: ExaminedNode, path: str, *, has_cdi: bool) -> str:
     closed = f"nvidia-ctk config --config-file {path} --in-place --set {_BY_ENV}=false{mounts}"
     if is_ready:
         return closed
-    pods = [pod for pod in node.once(kubelet_facts.pods) if pod.daemon_set]
+    pods = [pod for pod in kubelet_facts.pods(node) if pod.daemon_set]
     if not pods:
         return (
             f"{closed} # but first set DEVICE_LIST_STRATEGY={strategy} for the device plugin:"

@@ -23,7 +23,7 @@ _COUNT, _DRIVER = "nvidia.com/gpu.count", "nvidia.com/cuda.driver-version.full"
 @check(READY, "The node is Ready in the cluster", needs=(kubelet.RUNNING,))
 @facts.with_kubelet
 def _ready(node: ExaminedNode) -> Iterator[Finding]:
-    answer = node.once(facts.api_node)
+    answer = facts.api_node(node)
     if answer is None:
         yield facts.without_api(node)
         return
@@ -39,7 +39,7 @@ def _ready(node: ExaminedNode) -> Iterator[Finding]:
             subject=name,
             meaning="no pod is scheduled here, and running pods are evicted, also the device "
             "plugin's",
-            command=f"kubectl describe node {name} && {node.once(facts.kubelet).restart}",
+            command=f"kubectl describe node {name} && {facts.kubelet(node).restart}",
         )
     elif answer.get("unschedulable") is True:
         yield Finding(
@@ -60,7 +60,7 @@ def _ready(node: ExaminedNode) -> Iterator[Finding]:
 )
 @facts.with_kubelet
 def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
-    answer = node.once(facts.api_node)
+    answer = facts.api_node(node)
     if answer is None:
         yield facts.without_api(node)
         return
@@ -81,7 +81,7 @@ def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
                 subject=resource,
                 meaning="the device plugin has marked them unhealthy (NVIDIA's does so forever): "
                 "fewer pods fit on this node",
-                command=f"sudo dmesg | grep -i xid && {facts.restart(node.once(facts.pods))}",
+                command=f"sudo dmesg | grep -i xid && {facts.restart(facts.pods(node))}",
             )
         else:
             yield ok(f"{resource}: {count} allocatable", subject=resource)
@@ -96,7 +96,7 @@ def _nothing(node: ExaminedNode, name: str, capacity: dict[str, int]) -> Finding
         subject=name,
         meaning="pods that request a GPU stay Pending: "
         '"0/1 nodes are available: 1 Insufficient nvidia.com/gpu"',
-        command=f"{facts.restart(node.once(facts.pods))} && "
+        command=f"{facts.restart(facts.pods(node))} && "
         f"kubectl get node {name} -o jsonpath='{{.status.allocatable}}'",
     )
 
@@ -113,7 +113,7 @@ def _gpus(listed: object) -> dict[str, int]:
 @check("node.labels", "The labels of the node match its GPUs", needs=("driver.bus", READY))
 @facts.with_kubelet
 def _labels(node: ExaminedNode) -> Iterator[Finding]:
-    answer, inventory = node.once(facts.api_node), driver_facts.inventory_of(node)
+    answer, inventory = facts.api_node(node), driver_facts.inventory_of(node)
     if answer is None:
         yield facts.without_api(node)
         return

@@ -18,7 +18,7 @@ RUNNING, DIRECTORY = "kubelet.running", "kubelet.plugin-directory"
 
 @check(RUNNING, "The kubelet runs")
 def _running(node: ExaminedNode) -> Iterator[Finding]:
-    kubelet = node.once(facts.kubelet)
+    kubelet = facts.kubelet(node)
     if kubelet.running:
         yield ok(f"{kubelet.running} runs", subject=kubelet.unit)
     elif not kubelet.directory and not kubelet.unit:
@@ -75,7 +75,7 @@ def _pod_resources(node: ExaminedNode) -> Iterator[Finding]:
 
 def _socket(node: ExaminedNode, directory: str, status: str, purpose: str, meaning: str) -> Finding:
     """Return whether the kubelet has its socket in a directory; `status` if it lacks it."""
-    kubelet = node.once(facts.kubelet)
+    kubelet = facts.kubelet(node)
     path = f"{kubelet.directory}/{directory}/kubelet.sock"
     if kubelet_files.has_socket(node.tree, path):
         return ok(f"{purpose} {path}", path)

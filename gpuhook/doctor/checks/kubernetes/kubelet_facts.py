@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import NOT_APPLICABLE, Finding
+from gpuhook.doctor.check import NOT_APPLICABLE, Finding, fact
 from gpuhook.doctor.facts import driver_facts
 from gpuhook.node import engine_handlers, kubelet_files, node_readings
 
@@ -72,6 +72,7 @@ class Kubelet:
         return f"sudo systemctl restart {(self.unit or 'kubelet.service').removesuffix('.service')}"
 
 
+@fact
 def kubelet(node: ExaminedNode) -> Kubelet:
     """Return the kubelet of the node."""
     document = node.readings.document(node_readings.PROCESSES)
@@ -96,6 +97,7 @@ def kubelet(node: ExaminedNode) -> Kubelet:
     )
 
 
+@fact
 def handlers(node: ExaminedNode) -> Handlers:
     """Return the runtime handlers of the node's engines."""
     document = node.readings.document(node_readings.CONTAINERD)
@@ -103,21 +105,24 @@ def handlers(node: ExaminedNode) -> Handlers:
     return engine_handlers.engine_handlers(node.tree, config if isinstance(config, str) else "")
 
 
+@fact
 def pods(node: ExaminedNode) -> tuple[PluginPod, ...]:
     """Return the pods of device plugins."""
-    directory = node.once(kubelet).directory
+    directory = kubelet(node).directory
     return kubelet_files.plugin_pods(node.tree, directory) if directory else ()
 
 
+@fact
 def api(node: ExaminedNode) -> dict[str, Any] | None:
     """Return the answers of the API server, None without an answer."""
     found = node.readings.document(node_readings.API)
     return found if isinstance(found, dict) else None
 
 
+@fact
 def api_node(node: ExaminedNode) -> dict[str, Any] | None:
     """Return the node as the API server has it, None without an answer."""
-    found = (node.once(api) or {}).get("node")
+    found = (api(node) or {}).get("node")
     return found if isinstance(found, dict) else None
 
 
@@ -153,7 +158,7 @@ def with_kubelet(
     """Return a look that does not apply to nodes without a kubelet."""
 
     def looked(node: ExaminedNode) -> Findings:
-        if not node.once(kubelet).directory:
+        if not kubelet(node).directory:
             return Finding(NOT_APPLICABLE, "Kubernetes does not run on this node")
         return look(node)
 

@@ -30,7 +30,7 @@ _EXCLUSIVE = ("exclusive-process", "exclusive-thread")
 @check(VALID, "The device plugin's configuration is valid", needs=(kubelet.RUNNING,))
 @facts.with_kubelet
 def _valid(node: ExaminedNode) -> Iterator[Finding]:
-    files = node.once(plugin_files.configuration_files)
+    files = plugin_files.configuration_files(node)
     if not files:
         yield absent("no configuration of a device plugin is on this node")
     for file in files:
@@ -83,7 +83,7 @@ def _of_each(
 
     def looked(node: ExaminedNode) -> Iterator[Finding]:
         inventory = driver_facts.inventory_of(node)
-        used = node.once(plugin_files.in_use)
+        used = plugin_files.in_use(node)
         if inventory is None or not used:
             yield absent("the node's GPUs are unknown" if used else "no configuration is in use")
             return

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, ok
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.host import bounded_yaml
@@ -22,9 +22,10 @@ EXISTS = "runtime-class.exists"
 _OF_DISTRIBUTIONS = ("nvidia-experimental", "nvidia-cdi", "nvidia-legacy")
 
 
+@fact
 def _classes(node: ExaminedNode) -> dict[str, str] | None:
     """Return RuntimeClass name -> handler, None if they are unknown."""
-    found = (node.once(facts.api) or {}).get("runtimeClasses")
+    found = (facts.api(node) or {}).get("runtimeClasses")
     if isinstance(found, list):
         return {
             str(one.get("name")): str(one.get("handler")) for one in found if isinstance(one, dict)
@@ -56,7 +57,7 @@ def _declared(node: ExaminedNode) -> dict[str, str]:
 @check(EXISTS, "The engine's handler for GPUs has a RuntimeClass", needs=(kubelet.RUNNING,))
 @facts.with_kubelet
 def _exists(node: ExaminedNode) -> Iterator[Finding]:
-    handlers, classes = node.once(facts.handlers), node.once(_classes)
+    handlers, classes = facts.handlers(node), _classes(node)
     gpu = handlers.gpu
     if not gpu:
         yield absent("no engine here has a handler for GPUs", *handlers.files)
@@ -77,7 +78,7 @@ def _missing(node: ExaminedNode, handler: str, where: str) -> Finding:
     message = f"the engine has the handler {handler} ({where}), and no RuntimeClass names it"
     rejected = f'pod rejected: RuntimeClass "{handler}" not found'
     others = ""
-    if node.once(plugin_files.uses_cdi):
+    if plugin_files.uses_cdi(node):
         others = "other pods get their GPUs by CDI"
     meaning = f'pods with `runtimeClassName: {handler}` are refused: "{rejected}"; '
     meaning += others or (
@@ -110,7 +111,7 @@ def _creation(handler: str) -> str:
 )
 @facts.with_kubelet
 def _handler(node: ExaminedNode) -> Iterator[Finding]:
-    handlers, classes = node.once(facts.handlers), node.once(_classes)
+    handlers, classes = facts.handlers(node), _classes(node)
     if not handlers.gpu:
         yield absent("no engine here has a handler for GPUs", *handlers.files)
         return
