@@ -8,7 +8,7 @@ import posixpath
 
 from gpuhook.doctor.check import WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.kubernetes import kubelet_facts, plugin_files
-from gpuhook.doctor.facts.engine_facts import containerds, crio_here, kubelet
+from gpuhook.doctor.facts.engine_facts import containerds, crios, kubelet
 from gpuhook.doctor.facts.program_facts import program
 from gpuhook.doctor.facts.toolkit_settings import PATHS, files
 from gpuhook.engines.read import engine_config
@@ -146,13 +146,12 @@ def _settings_of(node: ExaminedNode, configuration: EngineConfiguration) -> Tool
 
 def _with_default(node: ExaminedNode) -> list[tuple[EngineConfiguration, bool]]:
     """Return the engines whose default runtime is NVIDIA's, and whether each supports CDI."""
-    crio = crio_here(node)
     found = [
-        (one.read.configuration, one.read.has_cdi(one.daemon))
+        (one.configuration, one.read.has_cdi(one.daemon))
         for one in containerds(node)
         if one.read.has_cri
     ]
-    found += [(crio.configuration, True)] if crio else []
+    found += [(one.configuration, True) for one in crios(node)]
     return [
         (configuration, has_cdi)
         for configuration, has_cdi in found

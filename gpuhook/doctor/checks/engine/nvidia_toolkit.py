@@ -159,7 +159,7 @@ def _missing(one: ToolkitSettings, key: str, path: str, why: str, command: str) 
 
 @check("nvidia-toolkit.gpus-flag", "docker run --gpus works", needs=_VALUES)
 def _gpus_by_hook(node: ExaminedNode) -> Iterable[Finding]:
-    here = [one for one in dockers(node) if one.kind != "snap"]
+    here = [one for one in dockers(node) if one.name != "snap"]
     for one in files(node) if here else ():
         skips = one.of("nvidia-container-runtime-hook.skip-mode-detection") is True
         if one.mode in ("auto", "legacy") or skips:
@@ -197,7 +197,7 @@ def _gpus_by_hook(node: ExaminedNode) -> Iterable[Finding]:
 @for_each(files, absent(_NO_FILE, *PATHS))
 def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
     legacy = is_legacy(node, one)  # only the legacy mode sets device rules
-    rootless = [here for here in dockers(node) if here.kind == "rootless"]
+    rootless = [here for here in dockers(node) if here.name == "rootless"]
     rootful = len(dockers(node)) > len(rootless) or not rootless
     is_without = one.of("nvidia-container-cli.no-cgroups") is True
     command = _SET.format(one.path)
@@ -215,7 +215,7 @@ def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
     elif not is_without and rootless and legacy is not False:
         yield Finding(
             WARNING,
-            f"{one.path} has no-cgroups = false, and {rootless[0].read.path} belongs to a"
+            f"{one.path} has no-cgroups = false, and {rootless[0].path} belongs to a"
             " rootless Docker",
             subject=key,
             meaning="its containers with GPUs do not start: nvidia-container-cli: mount error:"
@@ -223,7 +223,7 @@ def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
             " operation not permitted",
             command=f"{command} {key}=true"
             " # or: docker run --device nvidia.com/gpu=all, which needs no device rules",
-            looked_at=(one.path, rootless[0].read.path),
+            looked_at=(one.path, rootless[0].path),
         )
     else:
         yield ok(f"no-cgroups is {str(is_without).lower()}", one.path)

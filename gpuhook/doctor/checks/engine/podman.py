@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import config_check, not_installed
-from gpuhook.doctor.checks.engine.engine_findings import (
-    unseen_specs,
-    without_cdi_dirs,
-    without_program,
-)
+from gpuhook.doctor.checks.engine.engine_findings import cdi_findings, without_program
 from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import crio_here, podman_here
+from gpuhook.doctor.facts.engine_facts import crios, podmans
 from gpuhook.doctor.facts.program_facts import program, version
 from gpuhook.engines.read import oci_hooks
 from gpuhook.engines.read import podman_config as reader
@@ -21,38 +17,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.doctor.facts.engine_facts import PodmanHere
     from gpuhook.engines.read.oci_hooks import OciHook
 
 _READ = ("podman.config",)
 
 
 @check("podman.cdi", "podman finds the CDI specs of GPUs", needs=_READ)
-def _cdi(node: ExaminedNode) -> Findings:
-    here = podman_here(node)
-    if here is None:
-        return not_installed("podman")
+@for_each(podmans, not_installed("podman"))
+def _cdi(node: ExaminedNode, one: PodmanHere) -> Findings:
     number = version(node, "podman")
-    if not reader.has_cdi(number):
-        message = f"podman {'.'.join(map(str, number or ()))} has no CDI, which came with 4.1"
-        meaning = (
-            "podman run --device nvidia.com/gpu=all fails: stat nvidia.com/gpu=all: no such file"
-            " or directory"
-        )
-        command = package_commands.install(node.tree, "podman")
-        return Finding(WARNING, message, meaning=meaning, command=command)
-    directories = here.configuration.cdi_dirs
-    command = without_cdi_dirs(here.configuration, "")
-    found = unseen_specs(node, "podman", here.configuration, command)
-    return found or [ok(f"podman reads CDI specs in {', '.join(directories)}", *directories)]
+    if reader.has_cdi(number):
+        return cdi_findings(node, "podman", one)
+    message = f"podman {'.'.join(map(str, number or ()))} has no CDI, which came with 4.1"
+    meaning = (
+        "podman run --device nvidia.com/gpu=all fails: stat nvidia.com/gpu=all: no such file"
+        " or directory"
+    )
+    command = package_commands.install(node.tree, "podman")
+    return Finding(WARNING, message, meaning=meaning, command=command)
 
 
 @check("podman.binary", "podman's runtime can be run", needs=_READ)
-def _binary(node: ExaminedNode) -> Findings:
-    here = podman_here(node)
-    if here is None:
-        return not_installed("podman")
-    default = here.configuration.default
-    chosen = here.configuration.runtimes.get(default)
+@for_each(podmans, not_installed("podman"))
+def _binary(node: ExaminedNode, one: PodmanHere) -> Findings:
+    default = one.configuration.default
+    chosen = one.configuration.runtimes.get(default)
     others = chosen.options.get("paths", ()) if chosen else ()
     found: list[Finding] = []
     if chosen and not any(program(node.tree, path) for path in others):
@@ -60,21 +50,21 @@ def _binary(node: ExaminedNode) -> Findings:
             node.tree,
             [chosen],
             'no podman container starts: default OCI runtime "{name}" not found: invalid argument',
-            f"sed -i 's/^ *runtime *=.*/runtime = \"crun\"/' {' '.join(here.configuration.files)}",
+            f"sed -i 's/^ *runtime *=.*/runtime = \"crun\"/' {' '.join(one.configuration.files)}",
             "podman",
         )
-    return found or [ok(f'the default runtime is "{default}"')]
+    return found or ok(f'the default runtime is "{default}"')
 
 
 def _hook_files(node: ExaminedNode) -> tuple[OciHook, ...]:
-    podman, crio = podman_here(node), crio_here(node)
-    directories = [*(podman.hook_dirs if podman else ()), *(crio.hook_dirs if crio else ())]
+    directories = [path for podman in podmans(node) for path in podman.read.hook_dirs]
+    directories += [path for crio in crios(node) for path in crio.read.hook_dirs]
     return oci_hooks.read(node.tree, dict.fromkeys(directories))
 
 
 @check("oci-hooks.program", "OCI hooks can be run", needs=_READ)
 def _hooks(node: ExaminedNode) -> Iterable[Finding]:
-    if podman_here(node) is None and crio_here(node) is None:
+    if not podmans(node) and not crios(node):
         yield absent("no engine that runs OCI hooks is installed")
         return
     found = _hook_files(node)

@@ -93,7 +93,7 @@ def _free(node: ExaminedNode) -> str:
 
 @check("host.id-mapping", "The programs that map user ids are installed")
 def _mapping(node: ExaminedNode) -> Iterable[Finding]:
-    if not _users(node) and not any(one.kind == "rootless" for one in dockers(node)):
+    if not _users(node) and not any(one.name == "rootless" for one in dockers(node)):
         yield absent(_NO_USER, "/home")
         return
     lacking = [name for name in ("newuidmap", "newgidmap") if not program(node.tree, name)]

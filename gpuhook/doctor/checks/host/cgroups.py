@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.doctor.check import WARNING, Finding, absent, check, ok
 from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import containerds, crio_here, dockers
+from gpuhook.doctor.facts.engine_facts import containerds, crios, dockers
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes
 from gpuhook.doctor.facts.toolkit_settings import files, is_legacy
 from gpuhook.engines.read.engine_config import NVIDIA_RUNTIME
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.facts.engine_facts import EngineHere
     from gpuhook.doctor.facts.toolkit_settings import ToolkitSettings
-    from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
+    from gpuhook.engines.read.engine_config import Runtime
 
 ROOT = "/sys/fs/cgroup"
 
@@ -98,26 +99,22 @@ def _by_specs(node: ExaminedNode, engine: str, one: ToolkitSettings) -> str:
 
 def _through_nvidia(node: ExaminedNode) -> list[tuple[str, Runtime]]:
     """Return (engine, runtime) of NVIDIA's runtimes whose cgroups systemd manages."""
-    crio = crio_here(node)
-    engines: list[tuple[str, EngineConfiguration]] = [
-        *((one.distribution.name, one.read.configuration) for one in containerds(node)),
-        *((one.kind, one.read.configuration) for one in dockers(node)),
-        *([("crio", crio.configuration)] if crio else []),
-    ]
     return [
-        (engine, run)
-        for engine, configuration in engines
-        for run in gpu_runtimes(node.tree, configuration)
-        if NVIDIA_RUNTIME in run.path and _has_systemd(engine, run, _is_v2(node))
+        (one.name or one.engine, run)
+        for one in (*containerds(node), *dockers(node), *crios(node))
+        for run in gpu_runtimes(node.tree, one.configuration)
+        if NVIDIA_RUNTIME in run.path and _has_systemd(one, run, _is_v2(node))
     ]
 
 
-def _has_systemd(engine: str, run: Runtime, is_v2: bool | None) -> bool:
+def _has_systemd(one: EngineHere, run: Runtime, is_v2: bool | None) -> bool:
     """Return whether systemd manages a runtime's cgroups: for CRI-O, and for Docker with v2."""
     options = run.options.get("options")
-    if engine in ("docker", "snap", "rootless"):
+    if one.engine == "docker":
         return is_v2 is True
-    return engine == "crio" or (isinstance(options, dict) and options.get("systemdcgroup") is True)
+    return one.engine == "crio" or (
+        isinstance(options, dict) and options.get("systemdcgroup") is True
+    )
 
 
 CHECKS = (_cgroup_version, _kept_gpus)

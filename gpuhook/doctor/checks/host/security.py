@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
-from gpuhook.doctor.facts.engine_facts import containerds, crio_here, dockers, homes, podman_here
+from gpuhook.doctor.facts.engine_facts import containerds, crios, dockers, homes, podmans
 from gpuhook.doctor.facts.program_facts import program
 from gpuhook.node.node_tree import line, matching
 from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR
@@ -26,10 +26,9 @@ _PROFILES = {"podman": "podman", "rootlesskit": "*rootlesskit"}
 
 def _confining(node: ExaminedNode) -> list[str]:
     """Return the engines that give their containers an SELinux label."""
-    crio = crio_here(node)
     found = [
-        "podman" if podman_here(node) else "",
-        "CRI-O" if crio and crio.has_selinux else "",
+        "podman" if podmans(node) else "",
+        "CRI-O" if any(one.read.has_selinux for one in crios(node)) else "",
         "Docker" if any(one.read.has_selinux for one in dockers(node)) else "",
         "containerd"
         if any(one.read.cri.get("enable_selinux") is True for one in containerds(node))
@@ -96,7 +95,7 @@ def _apparmor(node: ExaminedNode) -> Iterable[Finding]:
         yield ok("AppArmor allows users to make namespaces", _USERNS)
         return
     engines = {
-        "podman": podman_here(node) is not None and bool(homes(node.tree)),
+        "podman": bool(podmans(node) and homes(node.tree)),
         "rootlesskit": program(node.tree, "rootlesskit") is not None,
     }
     lacking = [
