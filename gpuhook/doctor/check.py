@@ -125,6 +125,17 @@ def check(
     return decorated
 
 
+def unless(
+    excuse: Callable[[ExaminedNode], Finding | None],
+) -> Callable[[Callable[[ExaminedNode], Findings]], Callable[[ExaminedNode], Findings]]:
+    """Return a decorator for a look that does not apply to a node with an `excuse`."""
+
+    def decorated(look: Callable[[ExaminedNode], Findings]) -> Callable[[ExaminedNode], Findings]:
+        return lambda node: excuse(node) or look(node)
+
+    return decorated
+
+
 def for_each(
     items: Callable[[ExaminedNode], Iterable[Item]], otherwise: Finding
 ) -> Callable[[Callable[[ExaminedNode, Item], Findings]], Callable[[ExaminedNode], Findings]]:

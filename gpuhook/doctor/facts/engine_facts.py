@@ -92,7 +92,7 @@ class PodmanHere(EngineHere):
 @fact
 def kubelet(node: ExaminedNode) -> str:
     """Return the directory of the node's kubelet, "" if the node is not in a cluster."""
-    argvs = [one.get("argv") or () for one in processes(node, "kubelet", "kubelite", "k3s")]
+    argvs = [one["argv"] for one in processes(node, "kubelet", "kubelite", "k3s")]
     places = [kubelet_files.directory(node.tree, argv) for argv in argvs or [()]]
     found = next((place for place in places if place), "")
     is_empty = not found and node.tree.status(kubelet_files.ROOTS[0]) is not None
@@ -104,12 +104,9 @@ def containerds(node: ExaminedNode) -> tuple[ContainerdHere, ...]:
     """Return the containerds of the node."""
     started: dict[str, float] = {}
     for process in processes(node, "containerd"):
-        path = (
-            containerd_config.configuration_file(process.get("argv") or [])
-            or containerd_config.PATH
-        )
+        path = containerd_config.configuration_file(process["argv"]) or containerd_config.PATH
         if not path.startswith("/var/run/docker/") and not path.startswith("/run/docker/"):
-            started[path] = max(float(process.get("started") or 0), started.get(path, 0))
+            started[path] = max(float(process["started"]), started.get(path, 0))
     by_path = {one.path: one for one in DISTRIBUTIONS}
     paths = dict.fromkeys([*by_path, *started])
     here = [path for path in paths if path in started or node.tree.status(path)]
@@ -162,8 +159,8 @@ def dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
     tree = node.tree
     daemon = version(node, "dockerd") or version(node, "docker")
     running = processes(node, "dockerd")
-    started = float(running[0].get("started") or 0) if len(running) == 1 else None
-    argv = running[0].get("argv") or [] if len(running) == 1 else []
+    started = float(running[0]["started"]) if len(running) == 1 else None
+    argv = running[0]["argv"] if len(running) == 1 else []
     path = _argument(argv, ("--config-file",)) or docker_config.PATH
     found = []
     has_snap = tree.status("/var/snap/docker/current") is not None
@@ -239,7 +236,7 @@ def crios(node: ExaminedNode) -> tuple[CrioHere, ...]:
         program(tree, "crio") or tree.status(crio_config.PATH) or tree.names(crio_config.DROP_INS)
     ):
         return ()
-    started = (float(one.get("started") or 0) for one in processes(node, "crio"))
+    started = (float(one["started"]) for one in processes(node, "crio"))
     read = crio_config.read(tree)
     return (
         CrioHere(
@@ -309,7 +306,7 @@ def why_no_gpus(node: ExaminedNode, engine: str) -> str:
 
 def _endpoint(node: ExaminedNode) -> str:
     """Return the socket of the engine that the kubelet uses, "" if it is unknown."""
-    sources = [" ".join(one.get("argv") or []) for one in processes(node, "kubelet")]
+    sources = [" ".join(one["argv"]) for one in processes(node, "kubelet")]
     sources += [
         text(node.tree, f"{kubelet(node)}/{name}") or ""
         for name in ("kubeadm-flags.env", "config.yaml")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.doctor.facts import driver_facts
@@ -21,12 +21,10 @@ _COUNT, _DRIVER = "nvidia.com/gpu.count", "nvidia.com/cuda.driver-version.full"
 
 
 @check(READY, "The node is Ready in the cluster", needs=(kubelet.RUNNING,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
+@unless(facts.no_api)
 def _ready(node: ExaminedNode) -> Iterator[Finding]:
-    answer = facts.api_node(node)
-    if answer is None:
-        yield facts.without_api(node)
-        return
+    answer = facts.api_node(node) or {}
     name, conditions = str(answer.get("name")), answer.get("conditions")
     listed = conditions if isinstance(conditions, list) else []
     ready = next(
@@ -58,15 +56,11 @@ def _ready(node: ExaminedNode) -> Iterator[Finding]:
     "The cluster can allocate the node's GPUs",
     needs=("driver.bus", READY, plugin.DEVICES, plugin.RUNNING),
 )
-@facts.with_kubelet
+@unless(facts.no_kubelet)
+@unless(facts.no_api)
+@unless(facts.no_gpus)
 def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
-    answer = facts.api_node(node)
-    if answer is None:
-        yield facts.without_api(node)
-        return
-    if reason := facts.no_gpus(node):
-        yield absent(reason)
-        return
+    answer = facts.api_node(node) or {}
     name = str(answer.get("name"))
     capacity, allocatable = _gpus(answer.get("capacity")), _gpus(answer.get("allocatable"))
     if not any(allocatable.values()):
@@ -111,12 +105,10 @@ def _gpus(listed: object) -> dict[str, int]:
 
 
 @check("node.labels", "The labels of the node match its GPUs", needs=("driver.bus", READY))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
+@unless(facts.no_api)
 def _labels(node: ExaminedNode) -> Iterator[Finding]:
-    answer, inventory = facts.api_node(node), driver_facts.inventory_of(node)
-    if answer is None:
-        yield facts.without_api(node)
-        return
+    answer, inventory = facts.api_node(node) or {}, driver_facts.inventory_of(node)
     if inventory is None:
         yield absent("the node's GPUs are not known")
         return

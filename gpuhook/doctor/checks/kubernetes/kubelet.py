@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.node import kubelet_files
 
@@ -49,7 +49,7 @@ def _is_node(node: ExaminedNode, directory: str) -> bool:
 
 
 @check(DIRECTORY, "Device plugins find the kubelet's socket", needs=(RUNNING,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _plugin_directory(node: ExaminedNode) -> Iterator[Finding]:
     yield _socket(
         node,
@@ -62,7 +62,7 @@ def _plugin_directory(node: ExaminedNode) -> Iterator[Finding]:
 
 
 @check("kubelet.pod-resources", "The kubelet lists which pod has which device", needs=(DIRECTORY,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _pod_resources(node: ExaminedNode) -> Iterator[Finding]:
     yield _socket(
         node,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, runtime_class
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.doctor.facts import driver_facts
@@ -40,13 +40,12 @@ def gpu_sockets(node: ExaminedNode) -> list[str]:
 
 
 @check(RUNNING, "A device plugin offers the GPUs", needs=(kubelet.DIRECTORY, runtime_class.EXISTS))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
+@unless(facts.no_gpus)
 def _running(node: ExaminedNode) -> Iterator[Finding]:
     kubelet = facts.kubelet(node)
     sockets = gpu_sockets(node)
-    if reason := facts.no_gpus(node):
-        yield absent(reason)
-    elif kubelet.plugins:
+    if kubelet.plugins:
         plugins = [f"{one.vendor} device plugin (pid {one.pid})" for one in kubelet.plugins]
         yield ok(f"{', '.join(plugins)} runs")
     elif sockets:
@@ -93,7 +92,7 @@ def _last_error(node: ExaminedNode, directory: str) -> str:
 
 
 @check(SOCKET, "The device plugin has a socket that the kubelet can reach", needs=(RUNNING,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _socket(node: ExaminedNode) -> Iterator[Finding]:
     kubelet = facts.kubelet(node)
     sockets, place = gpu_sockets(node), kubelet.plugin_directory
@@ -115,7 +114,7 @@ def _socket(node: ExaminedNode) -> Iterator[Finding]:
 
 
 @check("plugin.rivals", "Only one device plugin offers the GPUs", needs=(RUNNING,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _rivals(node: ExaminedNode) -> Iterator[Finding]:
     kubelet = facts.kubelet(node)
     vendors = [one.vendor for one in kubelet.plugins]
@@ -137,7 +136,7 @@ def _rivals(node: ExaminedNode) -> Iterator[Finding]:
 
 
 @check(REGISTRATION, "The kubelet has registered the GPUs", needs=(SOCKET,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _registration(node: ExaminedNode) -> Iterator[Finding]:
     found = checkpoint(node)
     sockets = gpu_sockets(node)
@@ -168,14 +167,14 @@ def _registration(node: ExaminedNode) -> Iterator[Finding]:
 
 
 @check(DEVICES, "The registered devices are healthy and exist on this node", needs=(REGISTRATION,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _devices(node: ExaminedNode) -> Iterator[Finding]:
     found = checkpoint(node)
     if found is None or not found.gpus:
         yield absent("the kubelet has registered no GPU resource")
         return
     if reason := facts.no_gpus(node):
-        yield absent(reason)
+        yield reason
         return
     here = _uuids(node)
     for resource, ids in sorted(found.gpus.items()):

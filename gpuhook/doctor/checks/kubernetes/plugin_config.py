@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpuhook.device_plugin.config.findings import ERROR
 from gpuhook.device_plugin.config.findings import WARNING as DOUBT
 from gpuhook.device_plugin.config.sharing_section import MPS
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.doctor.facts import driver_facts
@@ -28,7 +28,7 @@ _EXCLUSIVE = ("exclusive-process", "exclusive-thread")
 
 
 @check(VALID, "The device plugin's configuration is valid", needs=(kubelet.RUNNING,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _valid(node: ExaminedNode) -> Iterator[Finding]:
     files = plugin_files.configuration_files(node)
     if not files:
@@ -98,7 +98,7 @@ def _of_each(
     "The GPUs are large enough for the configured sharing",
     needs=("driver.bus", "gpus.lost", "gpus.seen", VALID),
 )
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 @_of_each
 def _shares(
     file: ConfigurationFile, configuration: Configuration, inventory: Inventory
@@ -132,7 +132,7 @@ def _shares(
     "Shared GPUs allow several processes",
     needs=(VALID, "gpus.compute-mode"),
 )
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 @_of_each
 def _compute_mode(
     file: ConfigurationFile, configuration: Configuration, inventory: Inventory
@@ -157,7 +157,7 @@ def _compute_mode(
 
 
 @check("plugin.mig", "The MIG strategy fits the GPUs", needs=(VALID,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 @_of_each
 def _mig(
     file: ConfigurationFile, configuration: Configuration, inventory: Inventory

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.host import bounded_yaml
@@ -55,7 +55,7 @@ def _declared(node: ExaminedNode) -> dict[str, str]:
 
 
 @check(EXISTS, "The engine's handler for GPUs has a RuntimeClass", needs=(kubelet.RUNNING,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _exists(node: ExaminedNode) -> Iterator[Finding]:
     handlers, classes = facts.handlers(node), _classes(node)
     gpu = handlers.gpu
@@ -109,7 +109,7 @@ def _creation(handler: str) -> str:
     "Each RuntimeClass for GPUs names a handler of the engine",
     needs=(EXISTS,),
 )
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _handler(node: ExaminedNode) -> Iterator[Finding]:
     handlers, classes = facts.handlers(node), _classes(node)
     if not handlers.gpu:
