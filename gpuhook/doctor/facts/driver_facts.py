@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import fact
+from gpuhook.doctor.check import absent, fact
 from gpuhook.node import node_readings, node_tree
 from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Finding
     from gpuhook.vendors.nvidia.hot.mig_capabilities import Capability
     from gpuhook.vendors.nvidia.inventory import inventory
 
@@ -65,6 +65,18 @@ def module_version(node: ExaminedNode) -> str:
     It is also "" for a Tegra: its module has neither CUDA nor the numbers of /proc/devices.
     """
     return "" if is_tegra(node) else _loaded_version(node)
+
+
+def no_module(node: ExaminedNode) -> Finding | None:
+    """Return that no kernel module is loaded, None if one is."""
+    return None if module_version(node) else absent("no kernel module is loaded")
+
+
+def other_driver(node: ExaminedNode) -> Finding | None:
+    """Return that WSL and Tegra have another kind of driver, None for other systems."""
+    if is_wsl(node) or is_tegra(node):
+        return absent("this system has another kind of driver")
+    return None
 
 
 def driver_mark(node: ExaminedNode) -> str:
