@@ -13,7 +13,7 @@ from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import TypeAlias, TypeVar
 
     from gpuhook.node.node_readings import Readings
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     Findings: TypeAlias = "Finding | Iterable[Finding]"  # what a look returns
 
 OK, WARNING, FAILED, NOT_APPLICABLE = "ok", "warning", "failed", "not-applicable"
+WORST_FIRST = (FAILED, WARNING, OK, NOT_APPLICABLE)
 
 # The sections in reading order (a fault explains the faults below it), each with the subjects of
 # its checks. The subject is the part of a check's id in front of the dot.
-DRIVER, DEVICES, GPUS, SPECS, HOST = "driver", "devices", "gpus", "specs", "host"
-ENGINES, KUBERNETES, GPUHOOK, CONTAINERS = "engines", "kubernetes", "gpuhook", "containers"
+ENGINES = "engines"
 SUBJECTS = {
-    DRIVER: ("driver",),
-    DEVICES: ("devices",),
-    GPUS: ("gpus",),
-    SPECS: ("specs",),
-    HOST: ("host",),
+    "driver": ("driver",),
+    "devices": ("devices",),
+    "gpus": ("gpus",),
+    "specs": ("specs",),
+    "host": ("host",),
     ENGINES: ("nvidia-toolkit", "containerd", "docker", "crio", "podman", "oci-hooks"),
-    KUBERNETES: ("kubelet", "runtime-class", "plugin", "node"),
-    GPUHOOK: ("installation",),
-    CONTAINERS: ("containers",),
+    "kubernetes": ("kubelet", "runtime-class", "plugin", "node"),
+    "gpuhook": ("installation",),
+    "containers": ("containers",),
 }
 SECTIONS = tuple(SUBJECTS)
 _SECTION_OF = {subject: section for section in SUBJECTS for subject in SUBJECTS[section]}
@@ -162,6 +162,12 @@ class Result:
 
     check: Check
     finding: Finding
+
+
+def first_items(items: Sequence[str], most: int = 3) -> str:
+    """Return the first items and the number of the others: "a, b, c and 2 more"."""
+    rest = len(items) - most
+    return ", ".join(items[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def ok(message: str, *looked_at: str, subject: str = "") -> Finding:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING
+from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, WORST_FIRST
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gpuhook.doctor.examination import Examination
 
 _ROUNDS = 5
-_WORST = (FAILED, WARNING, OK, NOT_APPLICABLE)
 GONE = "gone"  # the check no longer reports the subject
 
 
@@ -106,4 +105,4 @@ def _after(one: FixResult, examination: Examination) -> str:
     of_check = [r.finding for r in examination.results if r.check.id == one.check]
     of_subject = [finding.status for finding in of_check if finding.subject == one.subject]
     good = [finding.status for finding in of_check if finding.status in (OK, NOT_APPLICABLE)]
-    return min(of_subject or good, key=_WORST.index, default=GONE)
+    return min(of_subject or good, key=WORST_FIRST.index, default=GONE)

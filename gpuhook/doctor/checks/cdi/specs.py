@@ -3,7 +3,16 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, as_findings, check, ok
+from gpuhook.doctor.check import (
+    FAILED,
+    WARNING,
+    Finding,
+    absent,
+    as_findings,
+    check,
+    first_items,
+    ok,
+)
 from gpuhook.doctor.checks.cdi.spec_files import NONE
 from gpuhook.doctor.commands import package_commands, spec_regeneration
 from gpuhook.doctor.facts import driver_facts as facts
@@ -19,7 +28,6 @@ if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.spec_facts import SpecFile
 
-_SHOWN = 3
 _MASKING = (1, 18)  # the first nvidia-ctk with the hook disable-device-node-modification
 _STALE = (
     "containers get files of the old driver, or none; they fail with "
@@ -88,12 +96,6 @@ def stale_spec(
 
 def _lacks(paths: list[str]) -> str:
     return "does not exist" if len(paths) == 1 else "do not exist"
-
-
-def first_items(items: list[str]) -> str:
-    """Return the first items and the number of the others."""
-    rest = len(items) - _SHOWN
-    return ", ".join(items[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 @check(DRIVER, "The specs match the loaded driver", needs=_CAUSES[:3])

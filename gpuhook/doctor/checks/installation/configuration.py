@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, first_items, ok
 from gpuhook.doctor.commands.package_commands import gpuhook_again
 from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.configure import configure_record, engine_status, engine_verification
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.configure_record import ConfigureRecord
-
-_SHOWN = 3  # containers in one message
 
 
 @check(
@@ -153,8 +151,7 @@ def _users(node: ExaminedNode) -> Iterable[Finding]:
 
 def _named(ones: list[dict[str, Any]]) -> str:
     names = [f"{one['engine']} {one['name'] or one['id'][:12]} ({one['why']})" for one in ones]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return first_items(names)
 
 
 CHECKS = (_recorded, _users)
