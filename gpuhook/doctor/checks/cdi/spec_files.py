@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NONE = "the node has no CDI spec of NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'
-_REFRESH_UNITS = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+_REFRESH_UNITS = (specs.REFRESH_UNIT, "nvidia-cdi-refresh.path")
 _GROUP, _OTHERS = 0o020, 0o002
 _WITHOUT_GROUPS = "--feature-flag=no-additional-gids-for-device-nodes"
 _USUAL = ("nvidia.yaml", "nvidia.json")
@@ -41,7 +41,7 @@ def _present(node: ExaminedNode) -> Findings:
     command = "gpuhook refresh"
     if specs.has_toolkit(node):
         command = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-    if specs.has_refresh(node):
+    if specs.has_unit(node, specs.REFRESH_UNIT):
         command = "systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service"
     return Finding(
         WARNING,
@@ -203,7 +203,7 @@ def _order(document: dict[str, object]) -> int:
 
 @check("specs.refresh", "NVIDIA's unit keeps its spec up to date")
 def _refresh(node: ExaminedNode) -> Findings:
-    if not specs.has_refresh(node):
+    if not specs.has_unit(node, specs.REFRESH_UNIT):
         return absent("nvidia-cdi-refresh is not installed; it comes with NVIDIA's toolkit 1.18")
     meaning = (
         "the spec in /var/run/cdi is missing or stale after a boot or a driver change:"
