@@ -8,7 +8,6 @@ number of its device node.
 
 from __future__ import annotations
 
-import errno
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,7 +79,7 @@ def missing_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
 
     () if the files of the node do not include /sys. A GPU that cannot be identified is left out.
     """
-    if facts.is_wsl(node) or facts.is_tegra(node) or _status(node, facts.PCI) is None:
+    if facts.is_wsl(node) or facts.is_tegra(node) or node.tree.status(facts.PCI) is None:
         return ()
     devices = set(node.tree.names(facts.PCI))
     return tuple(one for one in named_gpus(node) if _is_gone(node, one, devices))
@@ -188,28 +187,12 @@ def _name(one: dict[str, Any]) -> str:
 
 
 def _entries(node: ExaminedNode) -> Iterator[dict[str, Any]]:
-    try:
-        names = node.tree.names(_LEDGER)
-    except OSError as error:
-        if error.errno != errno.ENODATA:
-            raise
-        return
-    for name in names:
+    for name in node.tree.names(_LEDGER):
         path = f"{_LEDGER}/{name}"
         if name.endswith(".json") and _is_usable(node, path):
             entry = _entry(node.tree.read(path) or b"")
             if entry is not None and _is_alive(node, entry):
                 yield entry
-
-
-def _status(node: ExaminedNode, path: str) -> object:
-    """Return the status of a path; None if an older support bundle does not have it."""
-    try:
-        return node.tree.status(path)
-    except OSError as error:
-        if error.errno != errno.ENODATA:
-            raise
-        return None
 
 
 def _read(node: ExaminedNode, path: str) -> bytes:
