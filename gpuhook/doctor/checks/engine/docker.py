@@ -27,7 +27,7 @@ from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.engine_facts import DockerHere
@@ -86,25 +86,23 @@ def _snap(node: ExaminedNode, one: DockerHere) -> Finding:
     needs=("docker.config", "docker.snap", "docker.default"),
 )
 @for_each(dockers, not_installed("docker"))
-def _runtime(node: ExaminedNode, one: DockerHere) -> Iterable[Finding]:
+def _runtime(node: ExaminedNode, one: DockerHere) -> Finding:
     path, configuration = one.path, one.configuration
-    found = gpu_runtimes(node.tree, configuration)
-    if found:
-        yield ok(f"runtime {runtime_names(found)} gives GPUs", path, subject=one.name)
-    elif one.read.has_cdi(one.daemon) and spec_dirs(node):
+    if found := gpu_runtimes(node.tree, configuration):
+        return ok(f"runtime {runtime_names(found)} gives GPUs", path, subject=one.name)
+    if one.read.has_cdi(one.daemon) and spec_dirs(node):
         message = "no GPU runtime is registered: containers get GPUs only as CDI devices"
-        yield ok(message, path, subject=one.name)
-    elif why := why_no_gpus(node, "docker"):
-        yield absent(f"{path} registers no GPU runtime: {why}")
-    else:
-        yield Finding(
-            FAILED,
-            f"{path} registers no GPU runtime (only {', '.join(configuration.runtimes)})",
-            subject=one.name,
-            meaning=UNKNOWN_RUNTIME,
-            command=register_commands.register(node, one),
-            looked_at=(path,),
-        )
+        return ok(message, path, subject=one.name)
+    if why := why_no_gpus(node, "docker"):
+        return absent(f"{path} registers no GPU runtime: {why}")
+    return Finding(
+        FAILED,
+        f"{path} registers no GPU runtime (only {', '.join(configuration.runtimes)})",
+        subject=one.name,
+        meaning=UNKNOWN_RUNTIME,
+        command=register_commands.register(node, one),
+        looked_at=(path,),
+    )
 
 
 def _with_gpus(node: ExaminedNode) -> list[DockerHere]:

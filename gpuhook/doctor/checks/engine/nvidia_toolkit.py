@@ -36,24 +36,17 @@ _VALUES = ("nvidia-toolkit.config", "nvidia-toolkit.values")
 
 @check("nvidia-toolkit.config", "NVIDIA's toolkit can read its config.toml")
 @for_each(files, absent(_NO_FILE, *PATHS))
-def _config(_node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+def _config(_node: ExaminedNode, one: ToolkitSettings) -> Finding:
     if one.trouble is None:
-        yield ok(f"{one.path} can be read", one.path)
-        return
+        return ok(f"{one.path} can be read", one.path)
     trouble = one.trouble.trouble(one.path)
     meaning = f"{_ENDS}: error loading config: failed to load config"
     command = f"mv {one.path} {one.path}.broken"
     command += f" && nvidia-ctk config default --output {one.path}"
     if trouble.is_unread:
         meaning, command = UNREAD, f"vi +{trouble.where.line or 1} {one.path}"
-    yield Finding(
-        FAILED,
-        f"{trouble.where} {trouble.said}",
-        subject=one.path,
-        meaning=meaning,
-        command=command,
-        looked_at=(one.path,),
-    )
+    message = f"{trouble.where} {trouble.said}"
+    return Finding(FAILED, message, one.path, meaning, command, (one.path,))
 
 
 @check("nvidia-toolkit.values", "The values in config.toml are valid", needs=_READ)
@@ -201,15 +194,15 @@ def _gpus_by_hook(node: ExaminedNode, one: ToolkitSettings) -> Finding:
     needs=_VALUES,
 )
 @for_each(files, absent(_NO_FILE, *PATHS))
-def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Finding:
     legacy = is_legacy(node, one)  # only the legacy mode sets device rules
     rootless = [here for here in dockers(node) if here.name == "rootless"]
     rootful = len(dockers(node)) > len(rootless) or not rootless
-    is_without = one.of("nvidia-container-cli.no-cgroups") is True
-    command = _SET.format(one.path)
     key = "nvidia-container-cli.no-cgroups"
+    is_without = one.of(key) is True
+    command = _SET.format(one.path)
     if is_without and rootful and legacy is not False:
-        yield Finding(
+        return Finding(
             FAILED if legacy else WARNING,
             f"{one.place(key)} has no-cgroups = true, and rootful engines use the toolkit",
             subject=key,
@@ -218,8 +211,8 @@ def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
             command=f"{command} {key}=false",
             looked_at=(one.path,),
         )
-    elif not is_without and rootless and legacy is not False:
-        yield Finding(
+    if not is_without and rootless and legacy is not False:
+        return Finding(
             WARNING,
             f"{one.path} has no-cgroups = false, and {rootless[0].path} belongs to a"
             " rootless Docker",
@@ -231,8 +224,7 @@ def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
             " # or: docker run --device nvidia.com/gpu=all, which needs no device rules",
             looked_at=(one.path, rootless[0].path),
         )
-    else:
-        yield ok(f"no-cgroups is {str(is_without).lower()}", one.path)
+    return ok(f"no-cgroups is {str(is_without).lower()}", one.path)
 
 
 CHECKS = (_config, _values, _keys, _low_level, _programs, _gpus_by_hook, _no_cgroups)

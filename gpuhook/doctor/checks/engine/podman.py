@@ -14,8 +14,6 @@ from gpuhook.engines.read import podman_config as reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.engine_facts import PodmanHere
     from gpuhook.engines.read.oci_hooks import OciHook
@@ -63,24 +61,24 @@ def _hook_files(node: ExaminedNode) -> tuple[OciHook, ...]:
 
 
 @check("oci-hooks.program", "OCI hooks can be run", needs=_READ)
-def _hooks(node: ExaminedNode) -> Iterable[Finding]:
+def _hooks(node: ExaminedNode) -> Findings:
     if not podmans(node) and not crios(node):
-        yield absent("no engine that runs OCI hooks is installed")
-        return
-    found = _hook_files(node)
-    broken = [one for one in found if one.reason or not program(node.tree, one.path)]
-    for one in broken:
-        why = one.reason or f"runs {one.path}, which does not exist or is not executable"
-        yield Finding(
+        return absent("no engine that runs OCI hooks is installed")
+    hooks = _hook_files(node)
+    found = [
+        Finding(
             FAILED,
-            f"{one.file} {why}",
+            f"{one.file} "
+            + (one.reason or f"runs {one.path}, which does not exist or is not executable"),
             subject=one.file,
             meaning="containers that the hook applies to do not start: error executing hook",
             command=f"rm {one.file} # GPUs come by CDI: podman run --device nvidia.com/gpu=all",
             looked_at=(one.file, one.path),
         )
-    if not broken:
-        yield ok(f"{len(found)} OCI hooks are installed", *(one.file for one in found))
+        for one in hooks
+        if one.reason or not program(node.tree, one.path)
+    ]
+    return found or ok(f"{len(hooks)} OCI hooks are installed", *(one.file for one in hooks))
 
 
 @check(
@@ -88,23 +86,22 @@ def _hooks(node: ExaminedNode) -> Iterable[Finding]:
     "At most one OCI hook gives containers GPUs",
     needs=("oci-hooks.program",),
 )
-def _two_stacks(node: ExaminedNode) -> Iterable[Finding]:
+def _two_stacks(node: ExaminedNode) -> Finding:
     found = [one for one in _hook_files(node) if one.gives_gpus]
     files = tuple(one.file for one in found)
-    if len({one.path for one in found}) > 1:
-        yield Finding(
-            FAILED,
-            f"{' and '.join(files)} both give containers GPUs",
-            subject=files[0],
-            meaning="a container that requests GPUs gets them twice; the second hook fails or"
-            " undoes the changes of the first: error running prestart hook: file exists",
-            command=f"rm {files[-1]} # or the other one",
-            looked_at=files,
-        )
-    elif found:
-        yield ok(f"{files[0]} is the only OCI hook that gives GPUs", *files)
-    else:
-        yield absent("no OCI hook gives GPUs", *reader.HOOK_DIRS)
+    if not found:
+        return absent("no OCI hook gives GPUs", *reader.HOOK_DIRS)
+    if len({one.path for one in found}) == 1:
+        return ok(f"{files[0]} is the only OCI hook that gives GPUs", *files)
+    return Finding(
+        FAILED,
+        f"{' and '.join(files)} both give containers GPUs",
+        subject=files[0],
+        meaning="a container that requests GPUs gets them twice; the second hook fails or"
+        " undoes the changes of the first: error running prestart hook: file exists",
+        command=f"rm {files[-1]} # or the other one",
+        looked_at=files,
+    )
 
 
 CHECKS = (config_check("podman"), _cdi, _binary, _hooks, _two_stacks)
