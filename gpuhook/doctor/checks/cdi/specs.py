@@ -11,6 +11,7 @@ from gpuhook.doctor.check import (
     as_findings,
     check,
     first_items,
+    for_each,
     ok,
 )
 from gpuhook.doctor.checks.cdi.spec_files import NONE
@@ -55,20 +56,16 @@ DRIVER = "specs.driver"
 
 def each(
     look: Callable[[ExaminedNode, SpecFile], Findings],
-) -> Callable[[ExaminedNode], Iterable[Finding]]:
+) -> Callable[[ExaminedNode], Findings]:
     """Return a look at every valid spec; a fault of a hidden spec is only a warning."""
 
-    def of_all(node: ExaminedNode) -> Iterable[Finding]:
-        files = specs.valid_specs(node)
-        if not files:
-            return [absent(NONE)]
-        return [
-            softened(finding, one.path) if specs.is_hidden(node, one) else finding
-            for one in files
-            for finding in as_findings(look(node, one))
-        ]
+    def look_at(node: ExaminedNode, one: SpecFile) -> Findings:
+        findings = look(node, one)
+        if not specs.is_hidden(node, one):
+            return findings
+        return [softened(finding, one.path) for finding in as_findings(findings)]
 
-    return of_all
+    return for_each(specs.valid_specs, absent(NONE))(look_at)
 
 
 def softened(finding: Finding, path: str) -> Finding:

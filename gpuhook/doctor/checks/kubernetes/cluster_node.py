@@ -23,7 +23,7 @@ _COUNT, _DRIVER = "nvidia.com/gpu.count", "nvidia.com/cuda.driver-version.full"
 @check(READY, "The node is Ready in the cluster", needs=(kubelet.RUNNING,))
 @unless(facts.no_kubelet)
 @unless(facts.no_api)
-def _ready(node: ExaminedNode) -> Iterator[Finding]:
+def _ready(node: ExaminedNode) -> Finding:
     answer = facts.api_node(node) or {}
     name, conditions = str(answer.get("name")), answer.get("conditions")
     listed = conditions if isinstance(conditions, list) else []
@@ -31,7 +31,7 @@ def _ready(node: ExaminedNode) -> Iterator[Finding]:
         (one for one in listed if isinstance(one, dict) and one.get("type") == "Ready"), {}
     )
     if ready.get("status") in ("False", "Unknown"):
-        yield Finding(
+        return Finding(
             FAILED,
             f"{name} is NotReady: {ready.get('reason')}: {ready.get('message')}",
             subject=name,
@@ -39,16 +39,15 @@ def _ready(node: ExaminedNode) -> Iterator[Finding]:
             "plugin's",
             command=f"kubectl describe node {name} && {facts.kubelet(node).restart}",
         )
-    elif answer.get("unschedulable") is True:
-        yield Finding(
-            WARNING,
-            f"{name} is cordoned",
-            subject=name,
-            meaning='pods stay Pending: "1 node(s) were unschedulable"',
-            command=f"kubectl uncordon {name}",
-        )
-    else:
-        yield ok(f"{name} is Ready", subject=name)
+    if answer.get("unschedulable") is not True:
+        return ok(f"{name} is Ready", subject=name)
+    return Finding(
+        WARNING,
+        f"{name} is cordoned",
+        subject=name,
+        meaning='pods stay Pending: "1 node(s) were unschedulable"',
+        command=f"kubectl uncordon {name}",
+    )
 
 
 @check(
@@ -107,11 +106,10 @@ def _gpus(listed: object) -> dict[str, int]:
 @check("node.labels", "The labels of the node match its GPUs", needs=("driver.bus", READY))
 @unless(facts.no_kubelet)
 @unless(facts.no_api)
-def _labels(node: ExaminedNode) -> Iterator[Finding]:
+def _labels(node: ExaminedNode) -> Finding:
     answer, inventory = facts.api_node(node) or {}, driver_facts.inventory_of(node)
     if inventory is None:
-        yield absent("the node's GPUs are not known")
-        return
+        return absent("the node's GPUs are not known")
     labels = answer.get("labels")
     own = {
         str(name): str(value)
@@ -119,17 +117,14 @@ def _labels(node: ExaminedNode) -> Iterator[Finding]:
         if str(name).startswith("nvidia.com/")
     }
     if _COUNT not in own and _DRIVER not in own:
-        yield absent("the node has no labels that describe its GPUs")
-        return
+        return absent("the node has no labels that describe its GPUs")
     version = inventory.driver.version
     if _DRIVER in own and version and own[_DRIVER] != version:
-        yield _untrue(answer, _DRIVER, own[_DRIVER], version)
-        return
+        return _untrue(answer, _DRIVER, own[_DRIVER], version)
     most = len(inventory.gpus) + sum(len(gpu.instances) for gpu in inventory.gpus)
     if own.get(_COUNT, "").isdecimal() and int(own[_COUNT]) > most:
-        yield _untrue(answer, _COUNT, own[_COUNT], str(most))
-        return
-    yield ok(f"{len(own)} labels of nvidia.com/ match the GPUs")
+        return _untrue(answer, _COUNT, own[_COUNT], str(most))
+    return ok(f"{len(own)} labels of nvidia.com/ match the GPUs")
 
 
 def _untrue(answer: dict[str, Any], label: str, value: str, true: str) -> Finding:
