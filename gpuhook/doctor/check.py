@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from gpuhook.node.node_tree import Tree
 
     Item = TypeVar("Item")
-    Findings: TypeAlias = "Finding | Iterable[Finding]"  # what a look returns
+    Findings: TypeAlias = "Finding | Iterable[Finding]"
+    Look: TypeAlias = "Callable[[ExaminedNode], Findings]"  # what a check does
 
 OK, WARNING, FAILED, NOT_APPLICABLE = "ok", "warning", "failed", "not-applicable"
+_SHOWN = 3  # items of a list in a message
 WORST_FIRST = (FAILED, WARNING, OK, NOT_APPLICABLE)
 
 # The sections in reading order (a fault explains the faults below it), each with the subjects of
@@ -105,7 +107,7 @@ class Check:
 
     id: str  # "driver.version": the subject, a dot, what is checked
     title: str  # the healthy state: "The driver's libraries match the kernel module"
-    look: Callable[[ExaminedNode], Findings]
+    look: Look
     needs: tuple[str, ...] = ()
 
     @property
@@ -114,34 +116,22 @@ class Check:
         return _SECTION_OF[self.id.partition(".")[0]]
 
 
-def check(
-    identity: str, title: str, *, needs: tuple[str, ...] = ()
-) -> Callable[[Callable[[ExaminedNode], Findings]], Check]:
+def check(identity: str, title: str, *, needs: tuple[str, ...] = ()) -> Callable[[Look], Check]:
     """Return a decorator that turns a function into a Check."""
-
-    def decorated(look: Callable[[ExaminedNode], Findings]) -> Check:
-        return Check(identity, title, look, needs)
-
-    return decorated
+    return lambda look: Check(identity, title, look, needs)
 
 
-def unless(
-    excuse: Callable[[ExaminedNode], Finding | None],
-) -> Callable[[Callable[[ExaminedNode], Findings]], Callable[[ExaminedNode], Findings]]:
+def unless(excuse: Callable[[ExaminedNode], Finding | None]) -> Callable[[Look], Look]:
     """Return a decorator for a look that does not apply to a node with an `excuse`."""
-
-    def decorated(look: Callable[[ExaminedNode], Findings]) -> Callable[[ExaminedNode], Findings]:
-        return lambda node: excuse(node) or look(node)
-
-    return decorated
+    return lambda look: lambda node: excuse(node) or look(node)
 
 
 def for_each(
     items: Callable[[ExaminedNode], Iterable[Item]], otherwise: Finding
-) -> Callable[[Callable[[ExaminedNode, Item], Findings]], Callable[[ExaminedNode], Findings]]:
+) -> Callable[[Callable[[ExaminedNode, Item], Findings]], Look]:
     """Return a decorator that looks at each item of a node; `otherwise`: the finding for none."""
 
-    def decorated(look: Callable[[ExaminedNode, Item], Findings]) -> Callable[..., Findings]:
+    def decorated(look: Callable[[ExaminedNode, Item], Findings]) -> Look:
         def look_at_all(node: ExaminedNode) -> Findings:
             found = [finding for item in items(node) for finding in as_findings(look(node, item))]
             return found or otherwise
@@ -164,10 +154,10 @@ class Result:
     finding: Finding
 
 
-def first_items(items: Sequence[str], most: int = 3) -> str:
+def first_items(items: Sequence[str]) -> str:
     """Return the first items and the number of the others: "a, b, c and 2 more"."""
-    rest = len(items) - most
-    return ", ".join(items[:most]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(items) - _SHOWN
+    return ", ".join(items[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def ok(message: str, *looked_at: str, subject: str = "") -> Finding:

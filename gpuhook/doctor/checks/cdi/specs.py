@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.doctor.check import ExaminedNode, Findings, Look
     from gpuhook.doctor.facts.spec_facts import SpecFile
 
 _MASKING = (1, 18)  # the first nvidia-ctk with the hook disable-device-node-modification
@@ -56,7 +56,7 @@ DRIVER = "specs.driver"
 
 def each(
     look: Callable[[ExaminedNode, SpecFile], Findings],
-) -> Callable[[ExaminedNode], Findings]:
+) -> Look:
     """Return a look at every valid spec; a fault of a hidden spec is only a warning."""
 
     def look_at(node: ExaminedNode, one: SpecFile) -> Findings:
