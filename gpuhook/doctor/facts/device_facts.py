@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.node.node_tree import Status
 
 _MODE = 0o666
-CONTROL, UVM, UVM_TOOLS, MODESET = (
-    driver_nodes.CONTROL_NODES[0],
-    *driver_nodes.CONTROL_NODES[2:],
-    (driver_nodes.CONTROL_NODES[1]),
-)
+CONTROL, MODESET, UVM, UVM_TOOLS = driver_nodes.CONTROL_NODES
 
 
 @dataclass(frozen=True, slots=True)
