@@ -7,36 +7,39 @@ users see because of it, and the exact command that fixes it.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import TypeAlias, TypeVar
 
     from gpuhook.node.node_readings import Readings
     from gpuhook.node.node_tree import Tree
 
     Item = TypeVar("Item")
-    Findings: TypeAlias = "Finding | Iterable[Finding]"  # what a look returns
+    Findings: TypeAlias = "Finding | Iterable[Finding]"
+    Look: TypeAlias = "Callable[[ExaminedNode], Findings]"  # what a check does
 
 OK, WARNING, FAILED, NOT_APPLICABLE = "ok", "warning", "failed", "not-applicable"
+_SHOWN = 3  # items of a list in a message
+WORST_FIRST = (FAILED, WARNING, OK, NOT_APPLICABLE)
 
 # The sections in reading order (a fault explains the faults below it), each with the subjects of
 # its checks. The subject is the part of a check's id in front of the dot.
-DRIVER, DEVICES, GPUS, SPECS, HOST = "driver", "devices", "gpus", "specs", "host"
-ENGINES, KUBERNETES, GPUHOOK, CONTAINERS = "engines", "kubernetes", "gpuhook", "containers"
+ENGINES = "engines"
 SUBJECTS = {
-    DRIVER: ("driver",),
-    DEVICES: ("devices",),
-    GPUS: ("gpus",),
-    SPECS: ("specs",),
-    HOST: ("host",),
+    "driver": ("driver",),
+    "devices": ("devices",),
+    "gpus": ("gpus",),
+    "specs": ("specs",),
+    "host": ("host",),
     ENGINES: ("nvidia-toolkit", "containerd", "docker", "crio", "podman", "oci-hooks"),
-    KUBERNETES: ("kubelet", "runtime-class", "plugin", "node"),
-    GPUHOOK: ("installation",),
-    CONTAINERS: ("containers",),
+    "kubernetes": ("kubelet", "runtime-class", "plugin", "node"),
+    "gpuhook": ("installation",),
+    "containers": ("containers",),
 }
 SECTIONS = tuple(SUBJECTS)
 _SECTION_OF = {subject: section for section in SUBJECTS for subject in SUBJECTS[section]}
@@ -82,13 +85,20 @@ class ExaminedNode:
     readings: Readings
     driver_root: str = "/"
     dev_root: str = "/"
-    _facts: dict[Any, Any] = field(default_factory=dict)
+    facts: dict[Any, Any] = field(default_factory=dict)
 
-    def once(self, derive: Callable[[ExaminedNode], Any]) -> Any:
-        """Return `derive(node)`; it is called once for all checks."""
-        if derive not in self._facts:
-            self._facts[derive] = derive(self)
-        return self._facts[derive]
+
+def fact(derive: Callable[[ExaminedNode], Item]) -> Callable[[ExaminedNode], Item]:
+    """Return `derive` as a function that derives a fact of a node once for all checks."""
+
+    @functools.wraps(derive)
+    def derived(node: ExaminedNode) -> Item:
+        if derive not in node.facts:
+            node.facts[derive] = derive(node)
+        found: Item = node.facts[derive]
+        return found
+
+    return derived
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,7 @@ class Check:
 
     id: str  # "driver.version": the subject, a dot, what is checked
     title: str  # the healthy state: "The driver's libraries match the kernel module"
-    look: Callable[[ExaminedNode], Findings]
+    look: Look
     needs: tuple[str, ...] = ()
 
     @property
@@ -106,23 +116,22 @@ class Check:
         return _SECTION_OF[self.id.partition(".")[0]]
 
 
-def check(
-    identity: str, title: str, *, needs: tuple[str, ...] = ()
-) -> Callable[[Callable[[ExaminedNode], Findings]], Check]:
+def check(identity: str, title: str, *, needs: tuple[str, ...] = ()) -> Callable[[Look], Check]:
     """Return a decorator that turns a function into a Check."""
+    return lambda look: Check(identity, title, look, needs)
 
-    def decorated(look: Callable[[ExaminedNode], Findings]) -> Check:
-        return Check(identity, title, look, needs)
 
-    return decorated
+def unless(excuse: Callable[[ExaminedNode], Finding | None]) -> Callable[[Look], Look]:
+    """Return a decorator for a look that does not apply to a node with an `excuse`."""
+    return lambda look: lambda node: excuse(node) or look(node)
 
 
 def for_each(
     items: Callable[[ExaminedNode], Iterable[Item]], otherwise: Finding
-) -> Callable[[Callable[[ExaminedNode, Item], Findings]], Callable[[ExaminedNode], Findings]]:
+) -> Callable[[Callable[[ExaminedNode, Item], Findings]], Look]:
     """Return a decorator that looks at each item of a node; `otherwise`: the finding for none."""
 
-    def decorated(look: Callable[[ExaminedNode, Item], Findings]) -> Callable[..., Findings]:
+    def decorated(look: Callable[[ExaminedNode, Item], Findings]) -> Look:
         def look_at_all(node: ExaminedNode) -> Findings:
             found = [finding for item in items(node) for finding in as_findings(look(node, item))]
             return found or otherwise
@@ -143,6 +152,12 @@ class Result:
 
     check: Check
     finding: Finding
+
+
+def first_items(items: Sequence[str]) -> str:
+    """Return the first items and the number of the others: "a, b, c and 2 more"."""
+    rest = len(items) - _SHOWN
+    return ", ".join(items[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def ok(message: str, *looked_at: str, subject: str = "") -> Finding:

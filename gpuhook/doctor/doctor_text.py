@@ -7,22 +7,7 @@ from collections import Counter
 from itertools import groupby
 
 from gpuhook.doctor import fix
-from gpuhook.doctor.check import (
-    CONTAINERS,
-    DEVICES,
-    DRIVER,
-    ENGINES,
-    FAILED,
-    GPUHOOK,
-    GPUS,
-    HOST,
-    KUBERNETES,
-    NOT_APPLICABLE,
-    OK,
-    SECTIONS,
-    SPECS,
-    WARNING,
-)
+from gpuhook.doctor.check import ENGINES, FAILED, NOT_APPLICABLE, OK, SECTIONS, WARNING
 from gpuhook.errors import printable
 
 TYPE_CHECKING = False
@@ -34,15 +19,15 @@ if TYPE_CHECKING:
     from gpuhook.doctor.fix import FixResult
 
 _TITLES = {
-    DRIVER: "Driver",
-    DEVICES: "Device nodes",
-    GPUS: "GPUs",
-    SPECS: "CDI specs",
-    HOST: "Host",
+    "driver": "Driver",
+    "devices": "Device nodes",
+    "gpus": "GPUs",
+    "specs": "CDI specs",
+    "host": "Host",
     ENGINES: "Engines",
-    KUBERNETES: "Kubernetes",
-    GPUHOOK: "gpuhook itself",
-    CONTAINERS: "Running containers",
+    "kubernetes": "Kubernetes",
+    "gpuhook": "gpuhook itself",
+    "containers": "Running containers",
 }
 _WORDS = {OK: "ok", WARNING: "warning", FAILED: "FAILED", NOT_APPLICABLE: "-"}
 _COLOURS = {OK: "32", WARNING: "33", FAILED: "1;31", NOT_APPLICABLE: "2"}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from gpuhook.doctor.check import (
     FAILED,
     NOT_APPLICABLE,
-    OK,
     SECTIONS,
     WARNING,
+    WORST_FIRST,
     Check,
     Finding,
     Result,
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpuhook.doctor.check import ExaminedNode
-
-_WORST = (FAILED, WARNING, OK, NOT_APPLICABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def examine(
         tuple(
             Result(check, finding)
             for check in ordered
-            for finding in sorted(findings[check.id], key=lambda one: _WORST.index(one.status))
+            for finding in sorted(findings[check.id], key=lambda one: WORST_FIRST.index(one.status))
             if check.id in selected or finding.status == FAILED
         )
     )

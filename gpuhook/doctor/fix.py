@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING
+from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, WORST_FIRST
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.doctor.check import Result
+    from gpuhook.doctor.check import Fix
     from gpuhook.doctor.examination import Examination
 
 _ROUNDS = 5
-_WORST = (FAILED, WARNING, OK, NOT_APPLICABLE)
 GONE = "gone"  # the check no longer reports the subject
 
 
@@ -36,23 +35,23 @@ class FixResult:
     subject: str
     description: str
     before: str
-    after: str
+    after: str = ""
     is_done: bool = False
     trouble: str = ""
 
 
-def fixable(examination: Examination) -> list[Result]:
-    """Return the failures and warnings that have a fix, in their order."""
+def fixable(examination: Examination) -> list[tuple[FixResult, Fix]]:
+    """Return the fixes of failures and warnings, in their order, with the results before them."""
     return [
-        one
+        (FixResult(one.check.id, finding.subject, fix.description, finding.status), fix)
         for one in examination.results
-        if one.finding.status in (FAILED, WARNING) and one.finding.fix is not None
+        if (finding := one.finding).status in (FAILED, WARNING) and (fix := finding.fix) is not None
     ]
 
 
 def planned_fixes(examination: Examination) -> list[FixResult]:
     """Return the fixes that apply_fixes() would make now."""
-    return [_planned(one) for one in fixable(examination)]
+    return [replace(plan, after=plan.before) for plan, _ in fixable(examination)]
 
 
 def apply_fixes(
@@ -66,30 +65,19 @@ def apply_fixes(
     done: list[FixResult] = []
     for _ in range(_ROUNDS):
         tried = {_key(one) for one in done}
-        new = [one for one in fixable(examination) if _key(_planned(one)) not in tried]
+        new = [(plan, fix) for plan, fix in fixable(examination) if _key(plan) not in tried]
         if not new:
             break
-        done += [_applied(one, announce) for one in new]
+        done += [_applied(plan, fix, announce) for plan, fix in new]
         examination = look()
     return examination, [replace(one, after=_after(one, examination)) for one in done]
-
-
-def _planned(result: Result) -> FixResult:
-    finding = result.finding
-    description = finding.fix.description if finding.fix else ""
-    return FixResult(
-        result.check.id, finding.subject, description, before=finding.status, after=finding.status
-    )
 
 
 def _key(one: FixResult) -> tuple[str, str, str]:
     return one.check, one.subject, one.description
 
 
-def _applied(result: Result, announce: Callable[[str], None]) -> FixResult:
-    plan, fix = _planned(result), result.finding.fix
-    if fix is None:
-        raise AssertionError(f"{plan.check} has no fix")
+def _applied(plan: FixResult, fix: Fix, announce: Callable[[str], None]) -> FixResult:
     announce(f"{plan.check}: {plan.description}")
     try:
         fix.apply()
@@ -106,4 +94,4 @@ def _after(one: FixResult, examination: Examination) -> str:
     of_check = [r.finding for r in examination.results if r.check.id == one.check]
     of_subject = [finding.status for finding in of_check if finding.subject == one.subject]
     good = [finding.status for finding in of_check if finding.status in (OK, NOT_APPLICABLE)]
-    return min(of_subject or good, key=_WORST.index, default=GONE)
+    return min(of_subject or good, key=WORST_FIRST.index, default=GONE)

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 
     from gpuhook.node.node_readings import Reading
 
-_ALL = (
-    node_readings.INVENTORY,
-    node_readings.UNITS,
-    node_readings.PROCESSES,
-    node_readings.CONTAINERS,
-    node_readings.PROGRAMS,
-    node_readings.CONTAINERD,
-    node_readings.STORED,
-    node_readings.API,
-    node_readings.SELF,
-)
 # Files that support needs, whether a check read them or not.
 _USEFUL = (
     "/etc/os-release",
@@ -104,7 +93,7 @@ def collect(
     tree = node.tree
     assert isinstance(tree, RecordingTree)  # noqa: S101 # from recording_node()
     missing = list(left_out)
-    for name in _ALL:
+    for name in allow_list.READINGS:
         taken = node.readings.of(name)
         if taken.document is None:
             missing.append((f"reading {name}", taken.trouble))

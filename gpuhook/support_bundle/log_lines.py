@@ -41,7 +41,7 @@ def log_lines(node: ExaminedNode, *, is_live: bool) -> tuple[dict[str, str], lis
     except OSError:
         content = b""
     found[f"logs{_FILE}"] = content[-_MAX:].decode("utf-8", "replace").splitlines()
-    for pod in node.once(kubelet_facts.pods):
+    for pod in kubelet_facts.pods(node):
         if pod.logs:
             found[f"logs/pods/{pod.uid}.txt"] = kubelet_files.last_lines(
                 node.tree, pod.logs, _LINES

@@ -8,13 +8,15 @@ import os
 import shutil
 import tempfile
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from gpuhook.node.node_tree import MAX_FILE, Status, trouble
 from gpuhook.support_bundle.bundle_records import LSTAT, NAMES, READ, REAL, STATUS, Records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpuhook.node.node_tree import Tree
 
 
@@ -67,9 +69,8 @@ class RecordedTree:
         known = self._records.statuses if follow else self._records.lstats
         if path in known:
             return known[path]
-        other = self._records.lstats if follow else self._records.statuses
-        found = other.get(path)
-        if found is not None and follow and not found.is_link:
+        found = self._records.lstats.get(path) if follow else None
+        if found is not None and not found.is_link:
             return found
         self._require_missing(path)
         return None
@@ -121,50 +122,41 @@ class RecordingTree:
 
     def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
         """Return the tree's answer, and record the longest content that was read."""
-        path = plain(path)
-        try:
-            content = self._tree.read(path, limit, owner=owner)
-        except OSError as error:
-            raise self._failed(READ, path, error) from None
-        known = self.records.contents.get(path)
+        with self._recording_errors(READ, path) as place:
+            content = self._tree.read(place, limit, owner=owner)
+        known = self.records.contents.get(place)
         if content is None or known is None or len(content) > len(known):
-            self.records.contents[path] = content
+            self.records.contents[place] = content
         return content
 
     def names(self, path: str) -> list[str]:
         """Return the tree's answer, and record it."""
-        path = plain(path)
-        try:
-            found = self._tree.names(path)
-        except OSError as error:
-            raise self._failed(NAMES, path, error) from None
-        self.records.names[path] = found
+        with self._recording_errors(NAMES, path) as place:
+            found = self.records.names[place] = self._tree.names(place)
         return list(found)
 
     def status(self, path: str, *, follow: bool = True) -> Status | None:
         """Return the tree's answer, and record it."""
-        path = plain(path)
-        try:
-            found = self._tree.status(path, follow=follow)
-        except OSError as error:
-            raise self._failed(STATUS if follow else LSTAT, path, error) from None
         known = self.records.statuses if follow else self.records.lstats
-        known[path] = found
+        with self._recording_errors(STATUS if follow else LSTAT, path) as place:
+            found = known[place] = self._tree.status(place, follow=follow)
         return found
 
     def real(self, path: str) -> str | None:
         """Return the tree's answer, and record it."""
-        path = plain(path)
-        try:
-            found = self._tree.real(path)
-        except OSError as error:
-            raise self._failed(REAL, path, error) from None
-        self.records.reals[path] = found
+        with self._recording_errors(REAL, path) as place:
+            found = self.records.reals[place] = self._tree.real(place)
         return found
 
-    def _failed(self, question: str, path: str, error: OSError) -> OSError:
-        self.records.errors[question, path] = error.errno or errno.EIO
-        return error
+    @contextmanager
+    def _recording_errors(self, question: str, path: str) -> Iterator[str]:
+        """Give the normalised path; record the number of an OSError."""
+        path = plain(path)
+        try:
+            yield path
+        except OSError as error:
+            self.records.errors[question, path] = error.errno or errno.EIO
+            raise
 
 
 def plain(path: str) -> str:

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
-from gpuhook.doctor.check import FAILED, KUBERNETES, NOT_APPLICABLE, OK, WARNING, ExaminedNode
+from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.errors import fault
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from tests.doctor.case import FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
-CHECKS = [one.id for one in checks() if one.section == KUBERNETES]
+CHECKS = [one.id for one in checks() if one.section == "kubernetes"]
 
 
 def _found(node: ExaminedNode) -> dict[str, Finding]:
     """Return the worst finding of each check."""
     found: dict[str, Finding] = {}
     for one in examine(node, checks(), CHECKS).results:
-        if one.check.section == KUBERNETES:
+        if one.check.section == "kubernetes":
             found.setdefault(one.check.id, one.finding)
     return found
 

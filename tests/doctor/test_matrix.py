@@ -53,6 +53,7 @@ def test_the_right_cause_is_named_and_nothing_else(
     broken.do(case)
     examination = case.examine()
     failed = examination.of(FAILED)
+    assert {r.check.id for r in examination.results} == {one.id for one in checks()}
     if broken.is_warning:
         assert [(r.check.id, r.finding.message) for r in failed] == []
         assert broken.check in {r.check.id for r in examination.of(WARNING)}

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 @pytest.mark.parametrize("node", nodes(), ids=lambda node: node.name)
 def test_a_healthy_node_is_called_healthy(node: RealNode, tmp_path: Path) -> None:
     examination = node.make(tmp_path).examine()
+    assert {r.check.id for r in examination.results} == {one.id for one in checks()}
     failed = [(r.check.id, r.finding.message) for r in examination.of(FAILED)]
     warned = [(r.check.id, r.finding.message) for r in examination.of(WARNING)]
     assert failed == []

@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuhook.cli.diagnosis.doctor_target import DoctorTarget
     from gpuhook.doctor.check import Check
     from gpuhook.doctor.examination import Examination
     from gpuhook.doctor.fix import FixResult
@@ -155,47 +156,36 @@ def doctor(
     The first fault is the root cause of those below it: checks that depend on a failed check are
     skipped. The exit status is 1 if a check has failed, and 0 if there are only warnings.
     """
+    _require_sense(root, bundle, is_list=is_list, is_fix=is_fix, is_dry=is_dry)
     if is_list:
-        if is_fix or bundle is not None:
-            raise click.UsageError("--list runs no checks: use it without --fix and --from")
         _print_list(chosen, output, no_headers=no_headers)
         return
-    _require_sense(root, bundle, is_fix=is_fix, is_dry=is_dry)
-    where = ReadingPlace(host_root=host_root, **place)
-    node = (
-        doctor_target.target_of_bundle(bundle)
-        if bundle is not None
-        else doctor_target.target_of_options(root, where, state_roots)
-    )
-
+    if bundle is not None:
+        node = doctor_target.target_of_bundle(bundle)
+    else:
+        place_of_node = ReadingPlace(host_root=host_root, **place)
+        node = doctor_target.target_of_options(root, place_of_node, state_roots)
     if os.geteuid() != 0 and node.is_live:
         console.say("not running as root: some checks are skipped")
-
-    def look() -> Examination:
-        with console.progress("looking at the node"):
-            return examine(node.look(), checks(), chosen)
-
-    fixes: list[FixResult] | None = None
-    if is_fix and not is_dry:
-        found, fixes = fix.apply_fixes(look, console.say)
-    else:
-        found = look()
-        fixes = fix.planned_fixes(found) if is_fix else None
+    found, fixes = _examination(node, chosen, is_fix=is_fix, is_dry=is_dry)
     if output in (console.JSON, console.YAML):
-        document = doctor_document.doctor_document(
-            found, bundle or root or host_root, is_live=node.is_live, fixes=fixes
+        where = bundle or root or host_root
+        console.document(
+            doctor_document.doctor_document(found, where, is_live=node.is_live, fixes=fixes), output
         )
-        console.document(document, output)
-    elif output == console.NAME:
-        wrong = [*found.of(FAILED), *found.of(WARNING)]
-        console.names(dict.fromkeys(one.check.id for one in wrong))
     else:
-        _print(found, fixes, is_wide=output == console.WIDE)
+        _print(found, fixes, output)
     ctx.exit(0 if found.is_well else 1)
 
 
-def _require_sense(root: str | None, bundle: str | None, *, is_fix: bool, is_dry: bool) -> None:
+def _require_sense(
+    root: str | None, bundle: str | None, *, is_list: bool, is_fix: bool, is_dry: bool
+) -> None:
     """Raise a usage error for contradictory options; GH1903 for --fix on another node."""
+    if is_list:
+        if is_fix or bundle is not None:
+            raise click.UsageError("--list runs no checks: use it without --fix and --from")
+        return
     if is_dry and not is_fix:
         raise click.UsageError("--dry-run requires --fix")
     if bundle is not None and root is not None:
@@ -204,9 +194,30 @@ def _require_sense(root: str | None, bundle: str | None, *, is_fix: bool, is_dry
         raise fault("GH1903", path=bundle or root)
 
 
-def _print(found: Examination, fixes: Sequence[FixResult] | None, *, is_wide: bool) -> None:
-    has_colour, is_quiet = console.has_colour(), console.is_quiet()
-    lines = doctor_text.lines(found, is_wide=is_wide, is_quiet=is_quiet, has_colour=has_colour)
+def _examination(
+    node: DoctorTarget, chosen: tuple[str, ...] | None, *, is_fix: bool, is_dry: bool
+) -> tuple[Examination, list[FixResult] | None]:
+    """Return the last examination of the node, and the fixes; None without --fix."""
+
+    def look() -> Examination:
+        with console.progress("looking at the node"):
+            return examine(node.look(), checks(), chosen)
+
+    if is_fix and not is_dry:
+        return fix.apply_fixes(look, console.say)
+    found = look()
+    return found, fix.planned_fixes(found) if is_fix else None
+
+
+def _print(found: Examination, fixes: Sequence[FixResult] | None, output: str) -> None:
+    if output == console.NAME:
+        wrong = [*found.of(FAILED), *found.of(WARNING)]
+        console.names(dict.fromkeys(one.check.id for one in wrong))
+        return
+    is_wide, is_quiet = output == console.WIDE, console.is_quiet()
+    lines = doctor_text.lines(
+        found, is_wide=is_wide, is_quiet=is_quiet, has_colour=console.has_colour()
+    )
     for line in [*lines, *doctor_text.fix_lines(fixes)]:
         click.echo(line)
     if is_quiet:  # a node without GPUs has no findings

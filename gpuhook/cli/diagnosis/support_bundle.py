@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from gpuhook.cli.diagnosis.doctor_target import DoctorTarget
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.doctor.examination import Examination
     from gpuhook.support_bundle.bundle_contents import Bundle
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/support-bundle-report/v1"
 _STANDARD_OUTPUT = "-"
 _COMMAND_SECONDS = 20.0  # the deadline of a command of gpuhook
+_AT_ONCE = min(4, os.cpu_count() or 1)
 _MOST_INSPECTED, _MOST_HEALTHY = 32, 3
+_LONGEST_ERROR = 400
 _EXAMPLES = """
 \b
 Examples:
@@ -110,34 +113,38 @@ def support_bundle(
         output_file.require_place(path)  # fail now, not after a minute
     where = ReadingPlace(host_root=host_root, **place)
     node = doctor_target.target_of_options(root, where, state_roots)
+    options = [f"--state-root={one}" for one in state_roots]
+    options += [f"--nvml-library={where.nvml_library}"] if where.nvml_library else []
+    bundle, found = _collected(node, root, host_root, options, has_logs=not no_logs)
+    if is_dry:
+        _print_dry(bundle, found, output, no_headers=no_headers)
+        return
+    path = path or _name(bundle)
+    bundle_archive.write(path, bundle.members, bundle.made)
+    _print(path, bundle, found, output, no_headers=no_headers)
+
+
+def _collected(
+    node: DoctorTarget, root: str | None, host_root: str, options: list[str], *, has_logs: bool
+) -> tuple[Bundle, Examination]:
+    """Return the bundle of a node, and doctor's results; `options` are those of ps and inspect."""
     with console.progress("looking at the node"):
         looked = node.look()
         seen = bundle_contents.recording_node(looked)
         found = examine(seen, checks())
-    documents: dict[str, Any] = {
-        "doctor.json": doctor_document.doctor_document(
-            found, root or host_root, is_live=node.is_live
-        )
-    }
+    report = doctor_document.doctor_document(found, root or host_root, is_live=node.is_live)
+    documents: dict[str, Any] = {"doctor.json": report}
+    texts: dict[str, str] = {}
     left_out: list[tuple[str, str]] = []
-    if node.is_live and root is None:
-        options = [f"--state-root={root}" for root in state_roots]
-        if where.nvml_library:
-            options.append(f"--nvml-library={where.nvml_library}")
+    is_here = node.is_live and root is None
+    if is_here:
         with console.progress("running ps and inspect"):
             _add_commands(looked, options, documents, left_out)
-    texts: dict[str, str] = {}
-    if not no_logs:
+    if has_logs:
         with console.progress("reading the logs"):
-            texts, silent = log_lines.log_lines(looked, is_live=node.is_live and root is None)
+            texts, silent = log_lines.log_lines(looked, is_live=is_here)
         left_out += silent
-    bundle = bundle_contents.collect(seen, documents, texts, left_out)
-    if is_dry:
-        _print_dry(bundle, found, output, no_headers=no_headers)
-        return
-    path = _name(bundle) if path is None else path
-    bundle_archive.write(path, bundle.members, bundle.made)
-    _print(path, bundle, found, output, no_headers=no_headers)
+    return bundle_contents.collect(seen, documents, texts, left_out), found
 
 
 def _add_commands(
@@ -237,10 +244,6 @@ def _report(path: str | None, bundle: Bundle, found: Examination) -> dict[str, A
     }
 
 
-_AT_ONCE = min(4, os.cpu_count() or 1)
-_LONGEST = 400
-
-
 def _command_documents(
     commands: Mapping[str, Sequence[str]], seconds: float
 ) -> Iterator[tuple[str, Any, str]]:
@@ -271,4 +274,4 @@ def _document_of(words: Sequence[str]) -> tuple[Any, str]:
     try:
         return json.loads(data.getvalue()), ""
     except ValueError as error:
-        return None, talk.getvalue().strip()[:_LONGEST] or f"exit status {status}: {error}"
+        return None, talk.getvalue().strip()[:_LONGEST_ERROR] or f"exit status {status}: {error}"

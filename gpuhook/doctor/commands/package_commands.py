@@ -21,6 +21,16 @@ _PODS = {
     driver_locations.OPERATOR: "kubectl -n gpu-operator delete pod -l app=nvidia-driver-daemonset",
     driver_locations.GKE: "kubectl -n kube-system delete pod -l k8s-app=nvidia-driver-installer",
 }
+_DRIVER_AGAIN = {
+    "nix": _NIX.format(what=_DRIVER),
+    "apt-get": "apt-get install --reinstall $(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n'"
+    " '*nvidia*' | awk '$1 == \"ii\" {print $2}')",
+    "dnf": "dnf reinstall '*nvidia*'",
+    "zypper": "zypper install -f $(rpm -qa --qf '%{NAME}\\n' '*nvidia*')",
+    "pacman": "pacman -S $(pacman -Qqs nvidia)",
+}
+_DEBIAN = "/etc/debian_version"
+_MANAGERS = ("dnf", "zypper", "pacman", "apt-get")
 _PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin")
 
 
@@ -30,23 +40,31 @@ def install(tree: Tree, debian: str, others: str = "", *, again: bool = False) -
     `debian` are their names on Debian and Ubuntu, `others` on other distributions if they differ.
     """
     others = others or debian
-    if tree.status(_NIXOS) is not None:
+    manager = _package_manager(tree)
+    if manager == "nix":
         return _NIX.format(what=_DRIVER if "driver" in others else others)
-    if tree.status("/etc/debian_version") is not None:
+    if manager == "apt-get":
         return f"apt-get install {'--reinstall ' if again else ''}-y {debian}"
-    if not _has(tree, "dnf") and _has(tree, "zypper"):
+    if manager == "zypper":
         return f"zypper install {'-f ' if again else ''}-y {others}"
-    if not _has(tree, "dnf") and _has(tree, "pacman"):
+    if manager == "pacman":
         return f"pacman -S {others}"
-    if not _has(tree, "dnf") and _has(tree, "apt-get"):
-        return f"apt-get install {'--reinstall ' if again else ''}-y {debian}"
     return f"dnf {'reinstall' if again else 'install'} -y {others}"
+
+
+def _package_manager(tree: Tree) -> str:
+    """Return nix, apt-get, dnf, zypper or pacman; dnf if there is none of them."""
+    if tree.status(_NIXOS) is not None:
+        return "nix"
+    if tree.status(_DEBIAN) is not None:
+        return "apt-get"
+    return next((name for name in _MANAGERS if _has(tree, name)), "dnf")
 
 
 def gpuhook(tree: Tree, *, again: bool = False) -> str:
     """Return the command that installs gpuhook's packages, or reinstalls them if `again`."""
     names = ("gpuhook-runtime", "gpuhook")
-    if tree.status("/etc/debian_version") is not None:
+    if tree.status(_DEBIAN) is not None:
         option = "--reinstall " if again else ""
         return f"apt-get install {option}-y {' '.join(f'./{name}_*.deb' for name in names)}"
     if _has(tree, "dnf"):
@@ -89,18 +107,7 @@ def driver(tree: Tree, branch: str) -> str:
 
 def driver_again(tree: Tree, root: str) -> str:
     """Return the command that installs NVIDIA's driver below `root` again."""
-    if root in _PODS:
-        return _PODS[root]
-    if tree.status(_NIXOS) is not None:
-        return _NIX.format(what=_DRIVER)
-    if tree.status("/etc/debian_version") is not None:
-        installed = "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' '*nvidia*'"
-        return f"apt-get install --reinstall $({installed} | awk '$1 == \"ii\" {{print $2}}')"
-    if not _has(tree, "dnf") and _has(tree, "zypper"):
-        return "zypper install -f $(rpm -qa --qf '%{NAME}\\n' '*nvidia*')"
-    if not _has(tree, "dnf") and _has(tree, "pacman"):
-        return "pacman -S $(pacman -Qqs nvidia)"
-    return "dnf reinstall '*nvidia*'"
+    return _PODS.get(root) or _DRIVER_AGAIN[_package_manager(tree)]
 
 
 def _has(tree: Tree, name: str) -> bool:

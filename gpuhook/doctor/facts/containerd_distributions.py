@@ -19,9 +19,9 @@ class Distribution:
     templates: tuple[str, ...] = ()
 
 
-_CTK = "nvidia-ctk runtime configure --runtime="
+CTK = "nvidia-ctk runtime configure --runtime="
 CONTAINERD = Distribution(
-    "containerd", containerd_config.PATH, "systemctl restart containerd", f"{_CTK}containerd"
+    "containerd", containerd_config.PATH, "systemctl restart containerd", f"{CTK}containerd"
 )
 _RANCHER = "/var/lib/rancher/{0}/agent/etc/containerd/"
 _TEMPLATES = ("config-v3.toml.tmpl", "config.toml.tmpl")
@@ -48,7 +48,7 @@ DISTRIBUTIONS = (
         "k0s",
         "/etc/k0s/containerd.toml",
         "systemctl restart k0sworker # on a controller: k0scontroller",
-        f"{_CTK}containerd --config=/etc/k0s/containerd.toml"
+        f"{CTK}containerd --config=/etc/k0s/containerd.toml"
         " --drop-in-config=/etc/k0s/containerd.d/nvidia.toml",
     ),
 )

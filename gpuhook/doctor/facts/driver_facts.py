@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
+from gpuhook.doctor.check import absent, fact
 from gpuhook.node import node_readings, node_tree
 from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
@@ -18,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Finding
     from gpuhook.vendors.nvidia.hot.mig_capabilities import Capability
     from gpuhook.vendors.nvidia.inventory import inventory
 
@@ -63,15 +64,28 @@ def module_version(node: ExaminedNode) -> str:
 
     It is also "" for a Tegra: its module has neither CUDA nor the numbers of /proc/devices.
     """
-    return "" if is_tegra(node) else str(node.once(_loaded_version))
+    return "" if is_tegra(node) else _loaded_version(node)
+
+
+def no_module(node: ExaminedNode) -> Finding | None:
+    """Return that no kernel module is loaded, None if one is."""
+    return None if module_version(node) else absent("no kernel module is loaded")
+
+
+def other_driver(node: ExaminedNode) -> Finding | None:
+    """Return that WSL and Tegra have another kind of driver, None for other systems."""
+    if is_wsl(node) or is_tegra(node):
+        return absent("this system has another kind of driver")
+    return None
 
 
 def driver_mark(node: ExaminedNode) -> str:
     """Return the driver's part of a fingerprint: its version, or the release of a Tegra."""
     release = host_fingerprint.release_in(node_tree.line(node.tree, host_fingerprint.TEGRA_RELEASE))
-    return str(node.once(_loaded_version)) or release
+    return _loaded_version(node) or release
 
 
+@fact
 def _loaded_version(node: ExaminedNode) -> str:
     version = node_tree.line(node.tree, VERSION)
     if version:
@@ -85,13 +99,9 @@ def is_open_module(node: ExaminedNode) -> bool:
     return "Open Kernel Module" in node_tree.line(node.tree, PROC_VERSION)
 
 
+@fact
 def majors(node: ExaminedNode) -> dict[str, int]:
     """Return name -> major of NVIDIA's character devices in /proc/devices."""
-    found: dict[str, int] = node.once(_majors)
-    return found
-
-
-def _majors(node: ExaminedNode) -> dict[str, int]:
     return mig_capabilities.parse_majors(node_tree.text(node.tree, DEVICES) or "")
 
 
@@ -101,13 +111,9 @@ def params(node: ExaminedNode) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+@fact
 def gpus(node: ExaminedNode) -> tuple[driver_nodes.ProcGpu, ...]:
     """Return the GPUs that the kernel module drives, ordered by bus id."""
-    found: tuple[driver_nodes.ProcGpu, ...] = node.once(_gpus)
-    return found
-
-
-def _gpus(node: ExaminedNode) -> tuple[driver_nodes.ProcGpu, ...]:
     return tuple(
         driver_nodes.parse_gpu(
             name, (node_tree.text(node.tree, f"{GPUS}/{name}/information") or "").splitlines()
@@ -116,13 +122,9 @@ def _gpus(node: ExaminedNode) -> tuple[driver_nodes.ProcGpu, ...]:
     )
 
 
+@fact
 def pci(node: ExaminedNode) -> tuple[PciDevice, ...]:
     """Return the NVIDIA devices on the PCI bus, ordered by bus id."""
-    found: tuple[PciDevice, ...] = node.once(_pci)
-    return found
-
-
-def _pci(node: ExaminedNode) -> tuple[PciDevice, ...]:
     found = []
     for name in node.tree.names(PCI):
         if node_tree.line(node.tree, f"{PCI}/{name}/vendor") != _VENDOR:
@@ -151,13 +153,9 @@ def switches(node: ExaminedNode) -> list[str]:
     return sorted(known)
 
 
+@fact
 def inventory_of(node: ExaminedNode) -> inventory.Node | None:
     """Return NVML's inventory of the node, None if NVML did not answer."""
-    found: inventory.Node | None = node.once(_inventory)
-    return found
-
-
-def _inventory(node: ExaminedNode) -> inventory.Node | None:
     document: Any = node.readings.document(node_readings.INVENTORY)
     return dump.from_dict(document) if document else None
 
@@ -169,16 +167,12 @@ def lost_minors(node: ExaminedNode) -> set[int]:
     return {minor for minor in lost if minor is not None}
 
 
+@fact
 def capabilities(node: ExaminedNode) -> dict[str, Capability]:
     """Return name in mig-minors -> access capability, of the MIG devices of the node.
 
     A MIG device has one for its compute instance and one for its GPU instance.
     """
-    found: dict[str, Capability] = node.once(_capabilities)
-    return found
-
-
-def _capabilities(node: ExaminedNode) -> dict[str, Capability]:
     minors = mig_capabilities.parse_minors(node_tree.text(node.tree, mig_capabilities.MINORS) or "")
     found = {}
     for name in _instances(node):

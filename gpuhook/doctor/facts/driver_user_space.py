@@ -6,6 +6,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass, field
 
+from gpuhook.doctor.check import fact
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_cache_entries
 from gpuhook.vendors.nvidia.driver.driver_locations import NIXOS_LIBRARIES, OTHER_ROOTS
@@ -46,13 +47,9 @@ def at(root: str, path: str) -> str:
     return posixpath.normpath(root.rstrip("/") + "/" + path.lstrip("/"))
 
 
+@fact
 def driver_user_space(node: ExaminedNode) -> UserSpace:
     """Return the driver's libraries, below the driver root or another usual root."""
-    found: UserSpace = node.once(_of)
-    return found
-
-
-def _of(node: ExaminedNode) -> UserSpace:
     roots = (node.driver_root, *OTHER_ROOTS) if node.driver_root == "/" else (node.driver_root,)
     found = [_below(node, root) for root in roots]
     return next((one for one in found if one.versions[CUDA] or one.versions[ML]), found[0])

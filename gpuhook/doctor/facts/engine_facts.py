@@ -6,8 +6,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
-from gpuhook.doctor.facts.containerd_distributions import CONTAINERD, DISTRIBUTIONS, Distribution
+from gpuhook.doctor.facts.containerd_distributions import (
+    CONTAINERD,
+    CTK,
+    DISTRIBUTIONS,
+    Distribution,
+)
 from gpuhook.doctor.facts.program_facts import processes, program, version
 from gpuhook.engines.read import containerd_config, crio_config, docker_config, podman_config
 from gpuhook.engines.read.containerd_files import may_read
@@ -17,95 +23,90 @@ from gpuhook.vendors.nvidia.driver.driver_locations import GKE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.engines.read.engine_config import Version
+    from gpuhook.engines.read.engine_config import EngineConfiguration, Version
     from gpuhook.node.node_tree import Tree
 
+_DOCKER_RESTARTS = {
+    "docker": "systemctl restart docker",
+    "snap": "snap restart docker",
+    "rootless": "systemctl --user restart docker",
+}
 _ENDPOINT = re.compile(r"(?:containerRuntimeEndpoint:|--container-runtime-endpoint[= ])\s*\"?(\S+)")
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerdHere:
-    """A containerd of the node. `started` is in seconds since the epoch, None if unknown."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineHere:
+    """An engine of the node, with the configuration file `path`.
 
-    distribution: Distribution
+    `name` distinguishes several daemons of one engine. `restart` restarts it, `configure` registers
+    NVIDIA's runtime. `daemon` is its version, `started` is in seconds since the epoch; both are
+    None if unknown.
+    """
+
+    name: str = ""
+    path: str
+    configuration: EngineConfiguration
+    restart: str = ""
+    configure: str = ""
+    daemon: Version | None = None
+    started: float | None = None
+
+    @property
+    def engine(self) -> str:
+        """The name of the program: containerd, docker, crio or podman."""
+        return self.configuration.engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerdHere(EngineHere):
+    """A containerd; `name` is its distribution. `templates` may generate its configuration."""
+
     read: containerd_config.Containerd
-    daemon: Version | None
-    started: float | None
-
-    @property
-    def root(self) -> str:
-        """The configuration file that it is started with."""
-        return self.read.root
+    templates: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DockerHere:
-    """A Docker daemon of the node."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DockerHere(EngineHere):
+    """A Docker; `name` is "docker" (the system's), "snap", or "rootless" (of a user)."""
 
-    kind: str  # "docker" (the system's), "snap", or "rootless" (of a user)
     read: docker_config.Docker
-    daemon: Version | None
-    started: float | None
-
-    @property
-    def restart(self) -> str:
-        """The command that restarts it."""
-        return {
-            "snap": "snap restart docker",
-            "rootless": "systemctl --user restart docker",
-        }.get(self.kind, "systemctl restart docker")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrioHere(EngineHere):
+    """The CRI-O of the node."""
+
+    read: crio_config.Crio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodmanHere(EngineHere):
+    """The podman of root."""
+
+    read: podman_config.Podman
+
+
+@fact
 def kubelet(node: ExaminedNode) -> str:
     """Return the directory of the node's kubelet, "" if the node is not in a cluster."""
-    found: str = node.once(_kubelet)
-    return found
-
-
-def _kubelet(node: ExaminedNode) -> str:
-    argvs = [one.get("argv") or () for one in processes(node, "kubelet", "kubelite", "k3s")]
+    argvs = [one["argv"] for one in processes(node, "kubelet", "kubelite", "k3s")]
     places = [kubelet_files.directory(node.tree, argv) for argv in argvs or [()]]
     found = next((place for place in places if place), "")
     is_empty = not found and node.tree.status(kubelet_files.ROOTS[0]) is not None
     return kubelet_files.ROOTS[0] if is_empty else found
 
 
+@fact
 def containerds(node: ExaminedNode) -> tuple[ContainerdHere, ...]:
     """Return the containerds of the node."""
-    found: tuple[ContainerdHere, ...] = node.once(_containerds)
-    return found
-
-
-def dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
-    """Return the Docker daemons of the node."""
-    found: tuple[DockerHere, ...] = node.once(_dockers)
-    return found
-
-
-def crio_here(node: ExaminedNode) -> crio_config.Crio | None:
-    """Return CRI-O's configuration, None on a node without CRI-O."""
-    found: crio_config.Crio | None = node.once(_crio)
-    return found
-
-
-def podman_here(node: ExaminedNode) -> podman_config.Podman | None:
-    """Return the configuration of root's podman, None on a node without podman."""
-    found: podman_config.Podman | None = node.once(_podman)
-    return found
-
-
-def _containerds(node: ExaminedNode) -> tuple[ContainerdHere, ...]:
     started: dict[str, float] = {}
     for process in processes(node, "containerd"):
-        path = (
-            containerd_config.configuration_file(process.get("argv") or [])
-            or containerd_config.PATH
-        )
+        path = containerd_config.configuration_file(process["argv"]) or containerd_config.PATH
         if not path.startswith("/var/run/docker/") and not path.startswith("/run/docker/"):
-            started[path] = max(float(process.get("started") or 0), started.get(path, 0))
+            started[path] = max(float(process["started"]), started.get(path, 0))
     by_path = {one.path: one for one in DISTRIBUTIONS}
     paths = dict.fromkeys([*by_path, *started])
     here = [path for path in paths if path in started or node.tree.status(path)]
@@ -125,14 +126,23 @@ def _containerd(
     distribution = known or Distribution(
         "containerd", path, CONTAINERD.restart, f"{CONTAINERD.configure} --config={path}"
     )
-    own = (
-        daemon if distribution.name == "containerd" else None
-    )  # a distribution has its own containerd
+    # A distribution has its own containerd.
+    own = daemon if distribution.name == "containerd" else None
     read = containerd_config.read(node.tree, path, own)
     if not may_read(own, read.version):
         own = None
         read = containerd_config.read(node.tree, path)
-    return ContainerdHere(distribution, read, own, started.get(path))
+    return ContainerdHere(
+        name=distribution.name,
+        path=path,
+        configuration=read.configuration,
+        restart=distribution.restart,
+        configure=distribution.configure,
+        daemon=own,
+        started=started.get(path),
+        read=read,
+        templates=distribution.templates,
+    )
 
 
 def _argument(argv: Sequence[str], names: tuple[str, ...]) -> str:
@@ -143,29 +153,49 @@ def _argument(argv: Sequence[str], names: tuple[str, ...]) -> str:
     return ""
 
 
-def _dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
+@fact
+def dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
+    """Return the Docker daemons of the node."""
     tree = node.tree
     daemon = version(node, "dockerd") or version(node, "docker")
     running = processes(node, "dockerd")
-    started = float(running[0].get("started") or 0) if len(running) == 1 else None
-    argv = running[0].get("argv") or [] if len(running) == 1 else []
+    started = float(running[0]["started"]) if len(running) == 1 else None
+    argv = running[0]["argv"] if len(running) == 1 else []
     path = _argument(argv, ("--config-file",)) or docker_config.PATH
     found = []
     has_snap = tree.status("/var/snap/docker/current") is not None
     if program(tree, "dockerd") or (tree.status(docker_config.PATH) and not has_snap):
-        found.append(DockerHere("docker", docker_config.read(tree, path), daemon, started))
+        found.append(docker_here("docker", docker_config.read(tree, path), daemon, started))
     if has_snap:
-        found.append(
-            DockerHere("snap", docker_config.read(tree, docker_config.SNAP_PATH), None, started)
-        )
+        found.append(docker_here("snap", docker_config.read(tree, docker_config.SNAP_PATH)))
     for home in homes(tree):
         try:
             read = _docker_of(tree, home)
         except OSError:
             continue  # a file of a user must not hide the system's Docker
         if read is not None:
-            found.append(DockerHere("rootless", read, daemon, None))
+            found.append(docker_here("rootless", read, daemon))
     return tuple(found)
+
+
+def docker_here(
+    name: str,
+    read: docker_config.Docker,
+    daemon: Version | None = None,
+    started: float | None = None,
+) -> DockerHere:
+    """Return the Docker of that kind with this configuration."""
+    option = "" if name == "docker" else f" --config={read.path}"
+    return DockerHere(
+        name=name,
+        path=read.path,
+        configuration=read.configuration,
+        restart=_DOCKER_RESTARTS[name],
+        configure=f"{CTK}docker{option}",
+        daemon=daemon,
+        started=started,
+        read=read,
+    )
 
 
 def _docker_of(tree: Tree, home: str) -> docker_config.Docker | None:
@@ -198,27 +228,52 @@ def homes(tree: Tree) -> list[str]:
     return [f"/home/{name}" for name in tree.names("/home")]
 
 
-def _crio(node: ExaminedNode) -> crio_config.Crio | None:
+@fact
+def crios(node: ExaminedNode) -> tuple[CrioHere, ...]:
+    """Return the node's CRI-O, () without one."""
     tree = node.tree
-    is_here = (
+    if not (
         program(tree, "crio") or tree.status(crio_config.PATH) or tree.names(crio_config.DROP_INS)
+    ):
+        return ()
+    started = (float(one["started"]) for one in processes(node, "crio"))
+    read = crio_config.read(tree)
+    return (
+        CrioHere(
+            path=crio_config.PATH,
+            configuration=read.configuration,
+            restart="systemctl restart crio",
+            configure=f"{CTK}crio",
+            started=max(started, default=None),
+            read=read,
+        ),
     )
-    return crio_config.read(tree) if is_here else None
 
 
-def _podman(node: ExaminedNode) -> podman_config.Podman | None:
-    return podman_config.read(node.tree) if program(node.tree, "podman") else None
+@fact
+def podmans(node: ExaminedNode) -> tuple[PodmanHere, ...]:
+    """Return the podman of root, () without one."""
+    if not program(node.tree, "podman"):
+        return ()
+    read = podman_config.read(node.tree)
+    return (PodmanHere(path=podman_config.PATH, configuration=read.configuration, read=read),)
+
+
+# By the name of the program: its daemons.
+ENGINES: dict[str, Callable[[ExaminedNode], Sequence[EngineHere]]] = {
+    "containerd": containerds,
+    "docker": dockers,
+    "crio": crios,
+    "podman": podmans,
+}
 
 
 def installed_engines(node: ExaminedNode) -> frozenset[str]:
     """Return the engines of the node that can run containers with GPUs."""
-    found = {
-        "containerd" if any(_serves_itself(node, one) for one in containerds(node)) else "",
-        "docker" if dockers(node) else "",
-        "crio" if crio_here(node) else "",
-        "podman" if podman_here(node) else "",
-    }
-    return frozenset(found - {""})
+    found = {engine for engine, here in ENGINES.items() if here(node)}
+    if not any(_serves_itself(node, one) for one in containerds(node)):
+        found.discard("containerd")
+    return frozenset(found)
 
 
 def _serves_itself(node: ExaminedNode, one: ContainerdHere) -> bool:
@@ -251,7 +306,7 @@ def why_no_gpus(node: ExaminedNode, engine: str) -> str:
 
 def _endpoint(node: ExaminedNode) -> str:
     """Return the socket of the engine that the kubelet uses, "" if it is unknown."""
-    sources = [" ".join(one.get("argv") or []) for one in processes(node, "kubelet")]
+    sources = [" ".join(one["argv"]) for one in processes(node, "kubelet")]
     sources += [
         text(node.tree, f"{kubelet(node)}/{name}") or ""
         for name in ("kubeadm-flags.env", "config.yaml")

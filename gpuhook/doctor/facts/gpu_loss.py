@@ -8,12 +8,12 @@ number of its device node.
 
 from __future__ import annotations
 
-import errno
 import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuhook.containers.hot import ledger
+from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import spec_facts as specs
 from gpuhook.errors import GpuhookError
@@ -57,21 +57,6 @@ class NamedGpu:
         return text + (f" (used by {', '.join(self.containers)})" if self.containers else "")
 
 
-def missing_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
-    """Return the GPUs that something names and that the PCI bus does not have, by minor number.
-
-    () if the files of the node do not include /sys. A GPU that cannot be identified is left out.
-    """
-    found: tuple[NamedGpu, ...] = node.once(_missing)
-    return found
-
-
-def named_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
-    """Return the GPUs that a CDI spec, a container or the kernel module names, by minor number."""
-    found: tuple[NamedGpu, ...] = node.once(_named)
-    return found
-
-
 def is_missing(node: ExaminedNode, uuid: str | None, pci_bus_id: str | None) -> bool:
     """Return whether the PCI bus does not have the GPU with this UUID or PCI bus id."""
     bus = device_selection.bus_id(pci_bus_id or "")
@@ -88,8 +73,13 @@ def gpu_with_users(
     return NamedGpu(uuid or "", minor, bus, containers=_users(node, minor))
 
 
-def _missing(node: ExaminedNode) -> tuple[NamedGpu, ...]:
-    if facts.is_wsl(node) or facts.is_tegra(node) or _status(node, facts.PCI) is None:
+@fact
+def missing_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
+    """Return the GPUs that something names and that the PCI bus does not have, by minor number.
+
+    () if the files of the node do not include /sys. A GPU that cannot be identified is left out.
+    """
+    if facts.is_wsl(node) or facts.is_tegra(node) or node.tree.status(facts.PCI) is None:
         return ()
     devices = set(node.tree.names(facts.PCI))
     return tuple(one for one in named_gpus(node) if _is_gone(node, one, devices))
@@ -115,7 +105,9 @@ def _is_gone(node: ExaminedNode, gpu: NamedGpu, devices: set[str]) -> bool:
     return bool(gpu.uuid) and None not in uuids and len(here) < len(named_gpus(node))
 
 
-def _named(node: ExaminedNode) -> tuple[NamedGpu, ...]:
+@fact
+def named_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
+    """Return the GPUs that a CDI spec, a container or the kernel module names, by minor number."""
     found: dict[int, NamedGpu] = {}
     for one in specs.valid_specs(node):
         if one.kind in KINDS and not specs.is_hidden(node, one):
@@ -149,7 +141,7 @@ def _minors(paths: Iterable[object]) -> set[int]:
 
 def _completed(node: ExaminedNode, gpu: NamedGpu) -> NamedGpu:
     """Add the UUID and PCI address that the driver or generate-cdi recorded, and the users."""
-    for uuid, minor, pci_bus_id in node.once(_noted):
+    for uuid, minor, pci_bus_id in _noted(node):
         if uuid == gpu.uuid if uuid and gpu.uuid else minor == gpu.minor:
             bus = device_selection.bus_id(pci_bus_id or "")
             gpu = replace(gpu, uuid=gpu.uuid or uuid or "", bus_id=gpu.bus_id or bus)
@@ -159,6 +151,7 @@ def _completed(node: ExaminedNode, gpu: NamedGpu) -> NamedGpu:
     return gpu if is_anothers else replace(gpu, containers=_users(node, gpu.minor))
 
 
+@fact
 def _noted(node: ExaminedNode) -> list[tuple[str | None, int | None, str | None]]:
     """Return (UUID, minor, PCI bus id) of GPUs: the present ones, then those of node.json."""
     found = [(gpu.uuid, gpu.minor, gpu.pci_bus_id) for gpu in facts.gpus(node)]
@@ -174,13 +167,9 @@ def _users(node: ExaminedNode, minor: int | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, minors in _holders(node) if minor in minors))
 
 
+@fact
 def _holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
     """Return (name, minor numbers) of each container with assigned GPUs."""
-    found: list[tuple[str, set[int]]] = node.once(_all_holders)
-    return found
-
-
-def _all_holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
     reading = node.readings.document(node_readings.CONTAINERS) or {}
     running = [one for one in reading.get("containers") or () if one["injected_by"]]
     known = {one["id"] for one in running}
@@ -198,28 +187,12 @@ def _name(one: dict[str, Any]) -> str:
 
 
 def _entries(node: ExaminedNode) -> Iterator[dict[str, Any]]:
-    try:
-        names = node.tree.names(_LEDGER)
-    except OSError as error:
-        if error.errno != errno.ENODATA:
-            raise
-        return
-    for name in names:
+    for name in node.tree.names(_LEDGER):
         path = f"{_LEDGER}/{name}"
         if name.endswith(".json") and _is_usable(node, path):
             entry = _entry(node.tree.read(path) or b"")
             if entry is not None and _is_alive(node, entry):
                 yield entry
-
-
-def _status(node: ExaminedNode, path: str) -> object:
-    """Return the status of a path; None if an older support bundle does not have it."""
-    try:
-        return node.tree.status(path)
-    except OSError as error:
-        if error.errno != errno.ENODATA:
-            raise
-        return None
 
 
 def _read(node: ExaminedNode, path: str) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import posixpath
 
+from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts.engine_facts import (
     containerds,
-    crio_here,
+    crios,
     dockers,
-    podman_here,
+    podmans,
     why_no_gpus,
 )
 from gpuhook.doctor.facts.toolkit_settings import files
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _HOOKS = (b"nvidia-container-runtime-hook", b"nvidia-container-toolkit", b"gpuhook-")
 _SPEC_DIRS = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 _SPEC = (".yaml", ".yml", ".json")
+_NAMES = {"docker": "Docker", "crio": "CRI-O"}
 _BY_SPEC = "NVIDIA's runtime in mode cdi"
 
 
@@ -50,13 +52,9 @@ def runtime_names(runtimes: Iterable[Runtime]) -> str:
     return ", ".join(f'"{one.name}" ({one.path or "runc"}, {one.where})' for one in runtimes)
 
 
+@fact
 def spec_dirs(node: ExaminedNode) -> tuple[str, ...]:
     """Return the default CDI directories that have specs of NVIDIA GPUs."""
-    found: tuple[str, ...] = node.once(_spec_dirs)
-    return found
-
-
-def _spec_dirs(node: ExaminedNode) -> tuple[str, ...]:
     return tuple(place for place in _SPEC_DIRS if has_gpu_specs(node.tree, place))
 
 
@@ -71,25 +69,23 @@ def has_gpu_specs(tree: Tree, directory: str) -> bool:
 
 def spec_users(node: ExaminedNode) -> list[str]:
     """Return the names of the engines that give GPUs by CDI specs and in no other way."""
-    crio, podman = crio_here(node), podman_here(node)
-    engines: list[tuple[str, str, EngineConfiguration]] = [
-        *(("containerd", one.distribution.name, one.read.configuration)
-          for one in containerds(node) if one.read.has_cri),
-        *(("docker", "Docker", one.read.configuration) for one in dockers(node)),
-        *([("crio", "CRI-O", crio.configuration)] if crio else []),
-    ]  # fmt: skip
+    hook_dirs = [directory for one in crios(node) for directory in one.read.hook_dirs]
+    by_cri = [one for one in containerds(node) if one.read.has_cri]
     found, by_runtime = [], False
-    for engine, name, configuration in engines:
-        if gpu_runtimes(node.tree, configuration):
+    for one in (*by_cri, *dockers(node), *crios(node)):
+        if gpu_runtimes(node.tree, one.configuration):
             by_runtime = True
-        elif not why_no_gpus(node, engine) and not (crio and _has_hook(node, crio.hook_dirs)):
-            found.append(name)
-    if podman and not why_no_gpus(node, "podman") and not _has_hook(node, podman.hook_dirs):
-        found.append("podman")
+        elif not why_no_gpus(node, one.engine) and not _has_hook(node, hook_dirs):
+            found.append(_NAMES.get(one.engine, one.name))
+    found += [
+        "podman"
+        for one in podmans(node)
+        if not why_no_gpus(node, "podman") and not _has_hook(node, one.read.hook_dirs)
+    ]
     if by_runtime and any(one.mode == "cdi" for one in files(node)):
         found.append(_BY_SPEC)
     return found
 
 
-def _has_hook(node: ExaminedNode, directories: tuple[str, ...]) -> bool:
+def _has_hook(node: ExaminedNode, directories: Iterable[str]) -> bool:
     return any(one.gives_gpus for one in oci_hooks.read(node.tree, directories))

@@ -63,14 +63,14 @@ def version(node: ExaminedNode, name: str) -> Version | None:
 def processes(node: ExaminedNode, *names: str) -> list[dict[str, Any]]:
     """Return the processes of the node that have one of these names."""
     found = node.readings.document(node_readings.PROCESSES) or []
-    return [one for one in found if one.get("name") in names]
+    return [one for one in found if one["name"] in names]
 
 
 def unit(node: ExaminedNode, name: str) -> dict[str, Any]:
     """Return the state of a systemd unit, {} if it is unknown."""
-    units = node.readings.document(node_readings.UNITS)
-    found = units.get(name) if isinstance(units, dict) else None
-    return found if isinstance(found, dict) else {}
+    units = node.readings.document(node_readings.UNITS) or {}
+    found: dict[str, Any] = units.get(name, {})
+    return found
 
 
 def runs(node: ExaminedNode, unit_name: str, name: str) -> bool | None:
@@ -87,7 +87,7 @@ def runs(node: ExaminedNode, unit_name: str, name: str) -> bool | None:
 
 def _is_among(name: str, listed: Any) -> bool:
     return any(
-        process.get("name", "")[:_COMM] == name[:_COMM]
-        or posixpath.basename((process.get("argv") or [""])[0]) == name
+        process["name"][:_COMM] == name[:_COMM]
+        or posixpath.basename((process["argv"] or [""])[0]) == name
         for process in listed
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules
+from gpuhook.doctor.check import fact
 from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -28,8 +29,8 @@ DIRECTORIES = ("/etc/cdi", "/run/cdi", "/var/run/cdi")
 EXTENSIONS = (".json", ".yaml")
 GPUHOOK, TOOLKIT, PLUGIN, OTHER = "gpuhook", "nvidia-ctk", "device plugin", "another program"
 _TOOLKIT = ("/usr/bin/nvidia-ctk", "/usr/local/nvidia/toolkit/nvidia-ctk")
-_TOOLKIT_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
-_REFRESH = "nvidia-cdi-refresh.service"
+TOOLKIT_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
+REFRESH_UNIT = "nvidia-cdi-refresh.service"
 _UNIT_DIRECTORIES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 # The pods of the GPU operator write their files again when they start.
 OPERATORS_TOOLKIT = (
@@ -107,24 +108,14 @@ class SpecFile:
         return ""
 
 
-def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
-    """Return the specs of NVIDIA GPUs, lowest priority first."""
-    found: tuple[SpecFile, ...] = node.once(_specs)
-    return found
-
-
 def valid_specs(node: ExaminedNode) -> list[SpecFile]:
     """Return the valid specs of NVIDIA GPUs, lowest priority first."""
     return [one for one in spec_files(node) if one.document is not None]
 
 
+@fact
 def directories(node: ExaminedNode) -> list[str]:
     """Return the existing CDI directories, lowest priority first, without links to another."""
-    found: list[str] = node.once(_directories)
-    return found
-
-
-def _directories(node: ExaminedNode) -> list[str]:
     found: dict[str, str] = {}
     for directory in DIRECTORIES:
         real = node.tree.real(directory)
@@ -144,7 +135,9 @@ def paths(node: ExaminedNode) -> list[str]:
     ]
 
 
-def _specs(node: ExaminedNode) -> tuple[SpecFile, ...]:
+@fact
+def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
+    """Return the specs of NVIDIA GPUs, lowest priority first."""
     return tuple(spec for path in paths(node) for spec in _spec(node, path))
 
 
@@ -173,7 +166,7 @@ def _author(vendor: str, content: bytes) -> str:
 def _author_of_text(content: bytes) -> str:
     if hook_args.HOOK_NAME.encode() in content:
         return GPUHOOK
-    return TOOLKIT if any(name.encode() in content for name in _TOOLKIT_HOOKS) else OTHER
+    return TOOLKIT if any(name.encode() in content for name in TOOLKIT_HOOKS) else OTHER
 
 
 def is_hidden(node: ExaminedNode, one: SpecFile) -> bool:
@@ -196,9 +189,9 @@ def specs_with_node(node: ExaminedNode, path: str) -> list[str]:
     ]
 
 
-def has_refresh(node: ExaminedNode) -> bool:
-    """Return whether the node has NVIDIA's unit that updates the spec."""
-    paths = [f"{directory}/{_REFRESH}" for directory in _UNIT_DIRECTORIES]
+def has_unit(node: ExaminedNode, name: str) -> bool:
+    """Return whether the node has a systemd unit, such as the one that updates NVIDIA's spec."""
+    paths = (f"{directory}/{name}" for directory in _UNIT_DIRECTORIES)
     return any(node.tree.status(path) is not None for path in paths)
 
 
@@ -223,6 +216,6 @@ def rewrite_command(node: ExaminedNode, one: SpecFile) -> str:
     if one.author == GPUHOOK or (one.author == OTHER and not has_toolkit(node)):
         made = f"gpuhook generate-cdi --output {one.path}"
         return "gpuhook refresh --force" if one.author == GPUHOOK else made
-    if one.path.endswith("run/cdi/nvidia.yaml") and has_refresh(node):
-        return f"systemctl restart {_REFRESH}"
+    if one.path.endswith("run/cdi/nvidia.yaml") and has_unit(node, REFRESH_UNIT):
+        return f"systemctl restart {REFRESH_UNIT}"
     return f"nvidia-ctk cdi generate --output={one.path}"

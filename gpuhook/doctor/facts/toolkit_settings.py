@@ -10,6 +10,7 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import driver_facts
 from gpuhook.doctor.facts.program_facts import program, version
 from gpuhook.engines.read import engine_config, toml_document
@@ -141,13 +142,9 @@ class ToolkitSettings:
         return ""
 
 
+@fact
 def files(node: ExaminedNode) -> tuple[ToolkitSettings, ...]:
     """Return the settings files of the node."""
-    found: tuple[ToolkitSettings, ...] = node.once(_files)
-    return found
-
-
-def _files(node: ExaminedNode) -> tuple[ToolkitSettings, ...]:
     found = []
     for path in PATHS:
         if path == PATHS[0] and is_of_fronts(node):
@@ -162,16 +159,12 @@ def _files(node: ExaminedNode) -> tuple[ToolkitSettings, ...]:
     return tuple(found)
 
 
+@fact
 def is_of_fronts(node: ExaminedNode) -> bool:
     """Return whether gpuhook provides the toolkit's names here, so that config.toml is not read.
 
     Removed packages of the toolkit leave their config.toml behind.
     """
-    found: bool = node.once(_is_of_fronts)
-    return found
-
-
-def _is_of_fronts(node: ExaminedNode) -> bool:
     paths = [path for name in (_RUNTIME, _HOOK) if (path := program(node.tree, name))]
     return bool(paths) and all(engine_config.is_front(node.tree, path) for path in paths)
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import absent, check, ok
-from gpuhook.doctor.checks.cdi.specs import DRIVER, each, first_items, stale_spec
+from gpuhook.doctor.check import absent, check, first_items, ok
+from gpuhook.doctor.checks.cdi.specs import DRIVER, each, stale_spec
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import gpu_loss
 from gpuhook.node import node_tree

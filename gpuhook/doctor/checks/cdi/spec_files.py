@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 
 from gpuhook.cdi.hot import spec_versions
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, first_items, for_each, ok
 from gpuhook.doctor.checks.cdi.systemd_units import unit_fault
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import gpu_runtimes
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.doctor.facts.spec_facts import SpecFile
 
 NONE = "the node has no CDI spec of NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'
-_REFRESH_UNITS = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+_REFRESH_UNITS = (specs.REFRESH_UNIT, "nvidia-cdi-refresh.path")
 _GROUP, _OTHERS = 0o020, 0o002
 _WITHOUT_GROUPS = "--feature-flag=no-additional-gids-for-device-nodes"
 _USUAL = ("nvidia.yaml", "nvidia.json")
@@ -40,7 +41,7 @@ def _present(node: ExaminedNode) -> Findings:
     command = "gpuhook refresh"
     if specs.has_toolkit(node):
         command = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-    if specs.has_refresh(node):
+    if specs.has_unit(node, specs.REFRESH_UNIT):
         command = "systemctl enable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service"
     return Finding(
         WARNING,
@@ -53,24 +54,19 @@ def _present(node: ExaminedNode) -> Findings:
 
 
 @check("specs.valid", "Engines can read the CDI specs")
-def _valid(node: ExaminedNode) -> Findings:
-    found = specs.spec_files(node)
-    if not found:
-        return absent(NONE)
-    return [
-        ok(f"{one.path} is valid", one.path)
-        if one.error is None
-        else Finding(
-            FAILED,
-            one.error.message,
-            subject=one.path,
-            meaning="engines skip the whole file and usually report it only in their logs; "
-            f"containers that request its devices fail with {_UNRESOLVABLE}",
-            command=specs.rewrite_command(node, one),
-            looked_at=(one.path,),
-        )
-        for one in found
-    ]
+@for_each(specs.spec_files, absent(NONE))
+def _valid(node: ExaminedNode, one: SpecFile) -> Finding:
+    if one.error is None:
+        return ok(f"{one.path} is valid", one.path)
+    return Finding(
+        FAILED,
+        one.error.message,
+        subject=one.path,
+        meaning="engines skip the whole file and usually report it only in their logs; "
+        f"containers that request its devices fail with {_UNRESOLVABLE}",
+        command=specs.rewrite_command(node, one),
+        looked_at=(one.path,),
+    )
 
 
 @check("specs.names", "Specs have names that engines read")
@@ -115,8 +111,7 @@ def _conflicts(node: ExaminedNode) -> Findings:
     return [
         Finding(
             FAILED,
-            f"{' and '.join(paths)} both describe {', '.join(names[:3])}"
-            + (f" and {len(names) - 3} more" if len(names) > 3 else ""),
+            f"{' and '.join(paths)} both describe {first_items(names)}",
             subject=paths[-1],
             meaning="engines use neither of the two: a device in conflict does not exist: "
             f"{_UNRESOLVABLE}",
@@ -208,7 +203,7 @@ def _order(document: dict[str, object]) -> int:
 
 @check("specs.refresh", "NVIDIA's unit keeps its spec up to date")
 def _refresh(node: ExaminedNode) -> Findings:
-    if not specs.has_refresh(node):
+    if not specs.has_unit(node, specs.REFRESH_UNIT):
         return absent("nvidia-cdi-refresh is not installed; it comes with NVIDIA's toolkit 1.18")
     meaning = (
         "the spec in /var/run/cdi is missing or stale after a boot or a driver change:"

@@ -3,7 +3,17 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, as_findings, check, ok
+from gpuhook.doctor.check import (
+    FAILED,
+    WARNING,
+    Finding,
+    absent,
+    as_findings,
+    check,
+    first_items,
+    for_each,
+    ok,
+)
 from gpuhook.doctor.checks.cdi.spec_files import NONE
 from gpuhook.doctor.commands import package_commands, spec_regeneration
 from gpuhook.doctor.facts import driver_facts as facts
@@ -16,10 +26,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.doctor.check import ExaminedNode, Findings, Look
     from gpuhook.doctor.facts.spec_facts import SpecFile
 
-_SHOWN = 3
 _MASKING = (1, 18)  # the first nvidia-ctk with the hook disable-device-node-modification
 _STALE = (
     "containers get files of the old driver, or none; they fail with "
@@ -47,20 +56,16 @@ DRIVER = "specs.driver"
 
 def each(
     look: Callable[[ExaminedNode, SpecFile], Findings],
-) -> Callable[[ExaminedNode], Iterable[Finding]]:
+) -> Look:
     """Return a look at every valid spec; a fault of a hidden spec is only a warning."""
 
-    def of_all(node: ExaminedNode) -> Iterable[Finding]:
-        files = specs.valid_specs(node)
-        if not files:
-            return [absent(NONE)]
-        return [
-            softened(finding, one.path) if specs.is_hidden(node, one) else finding
-            for one in files
-            for finding in as_findings(look(node, one))
-        ]
+    def look_at(node: ExaminedNode, one: SpecFile) -> Findings:
+        findings = look(node, one)
+        if not specs.is_hidden(node, one):
+            return findings
+        return [softened(finding, one.path) for finding in as_findings(findings)]
 
-    return of_all
+    return for_each(specs.valid_specs, absent(NONE))(look_at)
 
 
 def softened(finding: Finding, path: str) -> Finding:
@@ -88,12 +93,6 @@ def stale_spec(
 
 def _lacks(paths: list[str]) -> str:
     return "does not exist" if len(paths) == 1 else "do not exist"
-
-
-def first_items(items: list[str]) -> str:
-    """Return the first items and the number of the others."""
-    rest = len(items) - _SHOWN
-    return ", ".join(items[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 @check(DRIVER, "The specs match the loaded driver", needs=_CAUSES[:3])

@@ -11,20 +11,15 @@ from gpuhook.doctor.facts import spec_facts as specs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpuhook.doctor.check import ExaminedNode, Findings
 
 _SERVICE, _PATH = "gpuhook-refresh.service", "gpuhook-refresh.path"
 _UNITS = (_SERVICE, _PATH, "gpuhook-refresh.timer", "gpuhook-devices.service")
-_DIRECTORIES = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
-_TOOLKIT_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 
 
 @check("specs.upkeep", "gpuhook's units keep its specs up to date")
 def _upkeep(node: ExaminedNode) -> Findings:
-    paths = [f"{directory}/{_SERVICE}" for directory in _DIRECTORIES]
-    if all(node.tree.status(path) is None for path in paths):
+    if not specs.has_unit(node, _SERVICE):
         return absent("gpuhook-refresh is not installed; the package gpuhook contains it")
     has_spec = any(one.author == specs.GPUHOOK for one in specs.spec_files(node))
     required = (_SERVICE, _PATH) if has_spec else ()
@@ -70,27 +65,21 @@ def unit_fault(
     "Hooks of specs do not run with the environment of an image",
     needs=("specs.valid",),
 )
-def _hooks(node: ExaminedNode) -> Iterable[Finding]:
+def _hooks(node: ExaminedNode) -> Findings:
     found = [
-        (one, hook)
-        for one in specs.valid_specs(node)
-        if not specs.is_hidden(node, one)
-        for hook in one.items("hooks")
-        if _is_open(hook)
-    ]
-    for path in dict.fromkeys(one.path for one, _ in found):
-        one = next(spec for spec, _ in found if spec.path == path)
-        yield Finding(
+        Finding(
             WARNING,
-            f"{path} has hooks of {_TOOLKIT_HOOKS[0]} without an environment",
-            subject=path,
+            f"{one.path} has hooks of {specs.TOOLKIT_HOOKS[0]} without an environment",
+            subject=one.path,
             meaning="runc gives such a hook the environment of the image, also LD_PRELOAD: an image"
             " can run its code as root on this node (CVE-2025-23266)",
             command=_rewritten(node, one),
-            looked_at=(path,),
+            looked_at=(one.path,),
         )
-    if not found:
-        yield ok("no hook of a spec runs with the environment of an image")
+        for one in specs.valid_specs(node)
+        if not specs.is_hidden(node, one) and any(map(_is_open, one.items("hooks")))
+    ]
+    return found or ok("no hook of a spec runs with the environment of an image")
 
 
 def _is_open(hook: dict[str, object]) -> bool:
@@ -98,10 +87,8 @@ def _is_open(hook: dict[str, object]) -> bool:
 
     Hooks of other stages than createContainer do not have the container's files in reach.
     """
-    name = posixpath.basename(str(hook.get("path")))
-    return (
-        name in _TOOLKIT_HOOKS and hook.get("hookName") == "createContainer" and not hook.get("env")
-    )
+    is_toolkits = posixpath.basename(str(hook.get("path"))) in specs.TOOLKIT_HOOKS
+    return is_toolkits and hook.get("hookName") == "createContainer" and not hook.get("env")
 
 
 def _rewritten(node: ExaminedNode, one: specs.SpecFile) -> str:

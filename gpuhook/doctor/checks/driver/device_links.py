@@ -7,7 +7,7 @@ import os
 import posixpath
 from functools import partial
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, Fix, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, Fix, absent, check, first_items, ok
 from gpuhook.doctor.facts import device_facts as devices
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import program_facts
@@ -31,7 +31,6 @@ _MARKS = (
 )
 _SKIPS, _ASKS_SYSTEMD = (1, 1, 3), (1, 1, 7)
 _PARSES_NUMBERS = 240  # accepts /dev/char/195:0 for the numbers without the link
-_SHOWN = 3
 _VERSION_2 = "/sys/fs/cgroup/cgroup.controllers"
 
 
@@ -111,11 +110,10 @@ def _wrong_link(node: ExaminedNode, path: str, status: Status) -> tuple[str, str
 
 def _unlinked(node: ExaminedNode, wrong: list[tuple[str, str]], why: str) -> Finding:
     links = [link for link, _ in wrong]
-    shown = ", ".join(links[:_SHOWN])
-    more = f" and {len(links) - _SHOWN} more" if len(links) > _SHOWN else ""
+    shown = first_items(links)
     return Finding(
         WARNING,
-        f"{shown}{more} lead to no device node of the driver, and systemd manages the cgroups of"
+        f"{shown} lead to no device node of the driver, and systemd manages the cgroups of"
         f" containers ({why})",
         subject=links[0],
         meaning="after `systemctl daemon-reload`, or when a unit is changed, running containers "
@@ -123,7 +121,7 @@ def _unlinked(node: ExaminedNode, wrong: list[tuple[str, str]], why: str) -> Fin
         "for a device without a link",
         command="gpuhook system create-dev-char-symlinks --replace",
         looked_at=("/dev/char", "runc", _SYSTEMD),
-        fix=Fix(f"make the links {shown}{more}", partial(_make_all, wrong))
+        fix=Fix(f"make the links {shown}", partial(_make_all, wrong))
         if node.tree.root == "/"
         else None,
     )

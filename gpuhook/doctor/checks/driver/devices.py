@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuhook.doctor.check import FAILED, WARNING, Check, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Check, Finding, absent, check, ok, unless
 from gpuhook.doctor.facts import device_facts as devices
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import spec_facts as specs
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.device_facts import RequiredNode
 
-_NO_DRIVER = "no kernel module is loaded"
 _MEANINGS = {
     devices.CONTROL: 'no program of a container reaches the driver: nvidia-smi prints "Failed to '
     'initialize NVML"',
@@ -38,33 +37,33 @@ _OPTIONAL = (devices.UVM_TOOLS, devices.MODESET)
 _DRIVER = ("driver.module",)
 
 
-def _control(path: str, node: ExaminedNode) -> Iterable[Finding]:
+def _control_check(path: str, identity: str, title: str, *needs: str) -> Check:
+    """Return the check of a control node."""
+    return check(identity, title, needs=(*_DRIVER, *needs))(
+        unless(facts.no_module)(partial(_control, path))
+    )
+
+
+def _control(path: str, node: ExaminedNode) -> Finding:
     required = devices.control_nodes()[path]
     place = devices.node_path(node, required)
-    if not facts.module_version(node):
-        return [absent(_NO_DRIVER)]
-    number = devices.node_major(node, required)
-    if number is None and path in (devices.UVM, devices.UVM_TOOLS):
-        return (
-            [absent("the module nvidia-uvm is not loaded")]
-            if path in _OPTIONAL
-            else [
-                Finding(
-                    FAILED,
-                    f"the kernel module nvidia-uvm is not loaded: it is not in {facts.DEVICES}",
-                    meaning=_MEANINGS[path],
-                    command=f"{devices.nodes_command(node)} --load-kernel-modules",
-                    looked_at=(facts.DEVICES, place),
-                )
-            ]
+    if devices.node_major(node, required) is None and path in (devices.UVM, devices.UVM_TOOLS):
+        if path in _OPTIONAL:
+            return absent("the module nvidia-uvm is not loaded")
+        return Finding(
+            FAILED,
+            f"the kernel module nvidia-uvm is not loaded: it is not in {facts.DEVICES}",
+            meaning=_MEANINGS[path],
+            command=f"{devices.nodes_command(node)} --load-kernel-modules",
+            looked_at=(facts.DEVICES, place),
         )
     if devices.device_status(node, required) is not None:
-        return [ok(f"{place} exists", place)]
+        return ok(f"{place} exists", place)
     users = specs.specs_with_node(node, place)
     if path in _OPTIONAL and not users:
-        return [_optional(node, path, place)]
+        return _optional(node, path, place)
     refused = f"; engines refuse the devices of {', '.join(users)}" if users else ""
-    return [_missing(node, required, _MEANINGS[path] + refused)]
+    return _missing(node, required, _MEANINGS[path] + refused)
 
 
 def _optional(node: ExaminedNode, path: str, place: str) -> Finding:
@@ -88,9 +87,8 @@ def _missing(node: ExaminedNode, required: RequiredNode, meaning: str) -> Findin
 
 
 @check("devices.gpus", "Every GPU has its device node", needs=_DRIVER)
+@unless(facts.no_module)
 def _gpus(node: ExaminedNode) -> Findings:
-    if not facts.module_version(node):
-        return absent(_NO_DRIVER)
     required = devices.gpu_nodes(node)
     lacking = [one for one in required if devices.device_status(node, one) is None]
     if lacking:
@@ -122,9 +120,8 @@ def _capabilities(node: ExaminedNode) -> Findings:
     "The device nodes have the majors and minors of the kernel module",
     needs=_DRIVER,
 )
+@unless(facts.no_module)
 def _numbers(node: ExaminedNode) -> Findings:
-    if not facts.module_version(node):
-        return absent(_NO_DRIVER)
     found = [finding for one in devices.all_nodes(node) for finding in _wrong(node, one)]
     return found or [ok(f"the device nodes have the numbers of {facts.DEVICES}", facts.DEVICES)]
 
@@ -160,9 +157,8 @@ def _wrong(node: ExaminedNode, required: RequiredNode) -> Iterable[Finding]:
     "Users other than root can open the device nodes",
     needs=(*_DRIVER, "devices.numbers"),
 )
+@unless(facts.no_module)
 def _permissions(node: ExaminedNode) -> Findings:
-    if not facts.module_version(node):
-        return absent(_NO_DRIVER)
     required = [*devices.control_nodes().values(), *devices.gpu_nodes(node)]
     found = [finding for one in required for finding in _closed(node, one)]
     return found or [ok("every user can open the driver's device nodes")]
@@ -187,30 +183,19 @@ def _closed(node: ExaminedNode, required: RequiredNode) -> Iterable[Finding]:
 
 
 CHECKS = (
-    Check(
-        "devices.control",
-        "The control node /dev/nvidiactl exists",
-        partial(_control, devices.CONTROL),
-        needs=_DRIVER,
-    ),
+    _control_check(devices.CONTROL, "devices.control", "The control node /dev/nvidiactl exists"),
     _gpus,
-    Check(
-        "devices.uvm",
-        "/dev/nvidia-uvm, which CUDA needs, exists",
-        partial(_control, devices.UVM),
-        needs=_DRIVER,
-    ),
-    Check(
+    _control_check(devices.UVM, "devices.uvm", "/dev/nvidia-uvm, which CUDA needs, exists"),
+    _control_check(
+        devices.UVM_TOOLS,
         "devices.uvm-tools",
         "/dev/nvidia-uvm-tools exists for profilers",
-        partial(_control, devices.UVM_TOOLS),
-        needs=(*_DRIVER, "devices.uvm"),
+        "devices.uvm",
     ),
-    Check(
+    _control_check(
+        devices.MODESET,
         "devices.modeset",
         "/dev/nvidia-modeset exists if containers get graphics",
-        partial(_control, devices.MODESET),
-        needs=_DRIVER,
     ),
     _capabilities,
     _numbers,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space
@@ -35,9 +35,8 @@ _NEEDED = {
     "The driver's libcuda and libnvidia-ml are installed",
     needs=("driver.module",),
 )
+@unless(facts.other_driver)
 def _libraries(node: ExaminedNode) -> Findings:
-    if facts.is_wsl(node) or facts.is_tegra(node):
-        return absent("this system has another kind of driver")
     space = driver_user_space.driver_user_space(node)
     looked = tuple(space.directories)
     has_any = any(space.versions.values())
@@ -84,17 +83,20 @@ def _without(
     )
 
 
+def _no_libraries(node: ExaminedNode) -> Finding | None:
+    is_here = driver_user_space.driver_user_space(node).version
+    return None if is_here else absent("the node has no libraries of the driver")
+
+
 @check(
     "driver.files",
     "The driver's user space is complete, and only one is installed",
     needs=("driver.libraries", "driver.version"),
 )
+@unless(facts.other_driver)
+@unless(_no_libraries)
 def _files(node: ExaminedNode) -> Findings:
     space = driver_user_space.driver_user_space(node)
-    if facts.is_wsl(node) or facts.is_tegra(node):
-        return absent("this system has another kind of driver")
-    if not space.version:
-        return absent("the node has no libraries of the driver")
     found = [*_missing(node, space), *_several(space), *_dangling(space)]
     if found:
         return found
@@ -150,17 +152,15 @@ def _dangling(space: driver_user_space.UserSpace) -> Iterable[Finding]:
     "The loader's cache has the driver's libraries",
     needs=("driver.libraries", "driver.version"),
 )
-def _cache(node: ExaminedNode) -> Findings:
+def _cache(node: ExaminedNode) -> Finding:
     space = driver_user_space.driver_user_space(node)
     place = driver_user_space.at(space.root, driver_user_space.CACHE)
     if space.root == driver_locations.GKE:
         return absent(f"{space.root} has no loader")
     if node.tree.status(driver_locations.NIXOS_LIBRARIES) is not None:
         return absent("the loader of NixOS has no cache", place)
-    if facts.is_wsl(node) or facts.is_tegra(node):
-        return absent("this system has another kind of driver")
-    if not space.version:
-        return absent("the node has no libraries of the driver")
+    if reason := facts.other_driver(node) or _no_libraries(node):
+        return reason
     known = driver_user_space.in_cache(node, space.root)
     if known:
         return ok(f"the loader's cache has {', '.join(known)}", place)
@@ -183,10 +183,9 @@ def _cache(node: ExaminedNode) -> Findings:
     "The firmware that the kernel module loads is installed",
     needs=("driver.module", "driver.version"),
 )
+@unless(facts.no_module)
 def _firmware(node: ExaminedNode) -> Findings:
     version = facts.module_version(node)
-    if not version:
-        return absent("no kernel module is loaded")
     space = driver_user_space.driver_user_space(node)
     extra = node_tree.line(node.tree, _FIRMWARE_PATH)
     places = [extra] if extra else []

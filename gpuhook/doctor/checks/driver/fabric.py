@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, Finding, absent, check, ok, unless
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import program_facts
 from gpuhook.node import node_tree
@@ -12,7 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode, Findings
 
-_NO_SWITCH = "this machine has no NVSwitch"
 _SOCKET = "/run/nvidia-fabricmanager/socket"
 _UNIT, _PROGRAM = "nvidia-fabricmanager.service", "nv-fabricmanager"
 _PACKAGES = "/var/lib/dpkg/status"
@@ -24,14 +23,19 @@ _NOT_READY = (
 )
 
 
+def _no_switch(node: ExaminedNode) -> Finding | None:
+    if facts.switches(node):
+        return None
+    return absent("this machine has no NVSwitch", facts.SWITCHES, facts.PCI)
+
+
 @check(
     _VERSION,
     "The fabric manager has the driver's version",
     needs=("driver.module", "driver.version"),
 )
+@unless(_no_switch)
 def _version(node: ExaminedNode) -> Findings:
-    if not facts.switches(node):
-        return absent(_NO_SWITCH, facts.SWITCHES, facts.PCI)
     installed = _installed(node_tree.text(node.tree, _PACKAGES) or "")
     if not installed:
         message = f"no package {_PACKAGE} is in {_PACKAGES}; other kinds of packages are not read"
@@ -70,10 +74,9 @@ def _installed(status: str) -> dict[str, str]:
     "The fabric manager runs on a machine with NVSwitches",
     needs=("driver.module", "driver.version", _VERSION),
 )
+@unless(_no_switch)
 def _fabric(node: ExaminedNode) -> Findings:
     switches = facts.switches(node)
-    if not switches:
-        return absent(_NO_SWITCH, facts.SWITCHES, facts.PCI)
     runs = program_facts.runs(node, _UNIT, _PROGRAM)
     if runs is None:
         message = "the files of a node do not show whether the fabric manager runs"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space, gpu_loss, program_facts
 from gpuhook.node import node_readings, node_tree
@@ -60,11 +60,14 @@ def _nvml(node: ExaminedNode) -> Findings:
     )
 
 
-@check("gpus.lost", "No GPU has fallen off the bus", needs=_ANSWERS)
-def _lost(node: ExaminedNode) -> Findings:
+def _answers(node: ExaminedNode) -> list[inventory.Node]:
     found = facts.inventory_of(node)
-    if found is None:
-        return absent(_UNASKED)
+    return [] if found is None else [found]
+
+
+@check("gpus.lost", "No GPU has fallen off the bus", needs=_ANSWERS)
+@for_each(_answers, absent(_UNASKED))
+def _lost(node: ExaminedNode, found: inventory.Node) -> Finding:
     lost = _lost_gpus(node, found)
     if not lost:
         return ok("no GPU is lost", "libnvidia-ml.so.1")
@@ -105,10 +108,8 @@ def _described(node: ExaminedNode, gpu: Gpu | ProcGpu) -> gpu_loss.NamedGpu:
 
 
 @check("gpus.seen", "NVML has every GPU of the kernel module", needs=_ANSWERS)
-def _seen(node: ExaminedNode) -> Findings:
-    found = facts.inventory_of(node)
-    if found is None:
-        return absent(_UNASKED)
+@for_each(_answers, absent(_UNASKED))
+def _seen(node: ExaminedNode, found: inventory.Node) -> Finding:
     unseen = _unseen(node, found)
     nameless = [gpu for gpu in found.gpus if gpu.lost is not None and gpu.pci_bus_id is None]
     if len(unseen) <= len(nameless):  # NVML has no name for a lost GPU; gpus.lost reports it
@@ -144,11 +145,9 @@ def _is_excluded(node: ExaminedNode, gpu: ProcGpu) -> bool:
 
 
 @check("gpus.compute-mode", "Programs can use the GPUs and share them", needs=_ANSWERS)
-def _compute_mode(node: ExaminedNode) -> Findings:
-    gpus = _working(node)
-    if gpus is None:
-        return absent(_UNASKED)
-    found = [finding for gpu in gpus for finding in _mode(gpu)]
+@for_each(_answers, absent(_UNASKED))
+def _compute_mode(_node: ExaminedNode, answer: inventory.Node) -> Findings:
+    found = [finding for gpu in _working(answer) for finding in _mode(gpu)]
     return found or [ok("the compute mode of every GPU allows several programs")]
 
 
@@ -169,11 +168,9 @@ def _mode(gpu: Gpu) -> Iterable[Finding]:
 
 
 @check("gpus.mig", "GPUs in MIG mode are divided", needs=_ANSWERS)
-def _mig(node: ExaminedNode) -> Findings:
-    gpus = _working(node)
-    if gpus is None:
-        return absent(_UNASKED)
-    divided = [gpu for gpu in gpus if device_selection.is_divided(gpu)]
+@for_each(_answers, absent(_UNASKED))
+def _mig(_node: ExaminedNode, answer: inventory.Node) -> Findings:
+    divided = [gpu for gpu in _working(answer) if device_selection.is_divided(gpu)]
     if not divided:
         return absent("no GPU is in MIG mode")
     empty = [gpu for gpu in divided if not gpu.instances]
@@ -194,9 +191,8 @@ def _mig(node: ExaminedNode) -> Findings:
     ]
 
 
-def _working(node: ExaminedNode) -> list[Gpu] | None:
-    found = facts.inventory_of(node)
-    return None if found is None else [gpu for gpu in found.gpus if gpu.lost is None]
+def _working(answer: inventory.Node) -> list[Gpu]:
+    return [gpu for gpu in answer.gpus if gpu.lost is None]
 
 
 def _needs_none(node: ExaminedNode, names: list[str]) -> str:

@@ -7,11 +7,7 @@ import re
 
 from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import binary_check, not_installed, restart_check
-from gpuhook.doctor.checks.engine.engine_findings import (
-    unregistered_default,
-    unseen_specs,
-    without_cdi_dirs,
-)
+from gpuhook.doctor.checks.engine.engine_findings import cdi_findings, unregistered_default
 from gpuhook.doctor.commands import package_commands, register_commands
 from gpuhook.doctor.facts.engine_facts import containerds, kubelet
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes
@@ -25,9 +21,9 @@ from gpuhook.request.annotation_origin import CRIO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.engine_facts import ContainerdHere
     from gpuhook.engines.read.engine_config import Runtime
 
@@ -45,10 +41,8 @@ _READ = ("containerd.config",)
 _RUNTIME = ("containerd.runtime",)
 
 
-def _with_gpus(node: ExaminedNode) -> list[tuple[ContainerdHere, list[Runtime]]]:
-    """Return the containerds that have GPU runtimes, with these runtimes."""
-    found = [(one, gpu_runtimes(node.tree, one.read.configuration)) for one in containerds(node)]
-    return [(one, runtimes) for one, runtimes in found if runtimes and one.read.has_cri]
+def _with_gpus(node: ExaminedNode) -> list[ContainerdHere]:
+    return [one for one in _with_cri(node) if gpu_runtimes(node.tree, one.configuration)]
 
 
 def _with_cri(node: ExaminedNode) -> list[ContainerdHere]:
@@ -56,60 +50,56 @@ def _with_cri(node: ExaminedNode) -> list[ContainerdHere]:
 
 
 @check("containerd.runtime-type", "GPU runtimes of containerd have a runtime_type", needs=_RUNTIME)
-def _runtime_type(node: ExaminedNode) -> Iterable[Finding]:
-    here = _with_gpus(node)
-    for one, runtimes in here:
-        found = [
-            Finding(
-                FAILED,
-                f'{run.where} has runtime "{run.name}" without runtime_type',
-                subject=run.name,
-                meaning="no pod of this runtime starts: create container failed validation:"
-                " container.Runtime.Name must be set: invalid argument",
-                command=register_commands.with_containerd(node, one, run),
-                looked_at=one.read.configuration.files,
-            )
-            for run in runtimes
-            if not run.type and not run.options.get("runtime_engine")
-        ]
-        yield from found or [ok(f"the runtimes in {one.root} have their type", one.root)]
-    if not here:
-        yield absent(_NO_GPU)
+@for_each(_with_gpus, absent(_NO_GPU))
+def _runtime_type(node: ExaminedNode, one: ContainerdHere) -> Findings:
+    found = [
+        Finding(
+            FAILED,
+            f'{run.where} has runtime "{run.name}" without runtime_type',
+            subject=run.name,
+            meaning="no pod of this runtime starts: create container failed validation:"
+            " container.Runtime.Name must be set: invalid argument",
+            command=register_commands.register(node, one, run),
+            looked_at=one.configuration.files,
+        )
+        for run in gpu_runtimes(node.tree, one.configuration)
+        if not run.type and not run.options.get("runtime_engine")
+    ]
+    return found or ok(f"the runtimes in {one.path} have their type", one.path)
 
 
 @check("containerd.default", "containerd's default runtime is registered", needs=_RUNTIME)
 @for_each(_with_cri, not_installed("containerd"))
-def _default(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
-    configuration = one.read.configuration
+def _default(node: ExaminedNode, one: ContainerdHere) -> Finding:
+    configuration = one.configuration
     chosen = configuration.runtimes.get(configuration.default)
     if chosen is None:
-        yield unregistered_default(
-            one.root,
+        return unregistered_default(
+            one.path,
             configuration,
-            one.distribution.name,
+            one.name,
             "containerd's plugin cri does not start, and with it no pod: invalid plugin"
             " config: no corresponding runtime configured in `containerd.runtimes` for"
             f' `containerd` `default_runtime_name = "{configuration.default}"`',
             _register_default(node, one),
         )
-        return
     of_all = chosen in gpu_runtimes(node.tree, configuration)
     message = f'the default runtime is "{chosen.name}" ({chosen.path or "runc"})'
     more = ": every pod uses it, with or without a RuntimeClass" if of_all else ""
-    yield ok(message + more, *configuration.files, subject=one.distribution.name)
+    return ok(message + more, *configuration.files, subject=one.name)
 
 
 def _register_default(node: ExaminedNode, one: ContainerdHere) -> str:
-    configuration = one.read.configuration
+    configuration = one.configuration
     found = gpu_runtimes(node.tree, configuration)
     if not found and register_commands.has_gpuhook(node) and configuration.default == NAME:
         options = register_commands.as_default(NAME)
-        return register_commands.with_containerd(node, one, options=options)
-    return f"{_edit_default(one)} && {one.distribution.restart}"
+        return register_commands.register(node, one, options=options)
+    return f"{_edit_default(one)} && {one.restart}"
 
 
 def _edit_default(one: ContainerdHere) -> str:
-    configuration = one.read.configuration
+    configuration = one.configuration
     if configuration.default == "runc":
         path = next(iter(configuration.runtimes.values())).where.path
         header = f'[plugins."{one.read.key}".containerd.runtimes.runc]'
@@ -121,38 +111,33 @@ def _edit_default(one: ContainerdHere) -> str:
 
 @check("containerd.cdi", "containerd supports CDI if its configuration enables it", needs=_READ)
 @for_each(_with_cri, not_installed("containerd"))
-def _cdi(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
-    enabled = one.read.configuration.cdi_enabled
-    if enabled and one.daemon and one.daemon < reader.HAS_CDI:
-        number = ".".join(map(str, one.daemon))
-        yield Finding(
-            WARNING,
-            f"{one.root} has enable_cdi, and containerd {number} does not support CDI",
-            subject=one.distribution.name,
-            meaning="it ignores the option: a device plugin that hands over GPUs as CDI devices"
-            " gives containers none; CDI comes with containerd 1.7",
-            command=f"{package_commands.install(node.tree, 'containerd')}"
-            " # 1.7 or later; or set DEVICE_LIST_STRATEGY=envvar for the device plugin",
-            looked_at=(one.root,),
-        )
-    else:
+def _cdi(node: ExaminedNode, one: ContainerdHere) -> Finding:
+    enabled = one.configuration.cdi_enabled
+    if not (enabled and one.daemon and one.daemon < reader.HAS_CDI):
         state = "on" if one.read.has_cdi else "off"
         reason = "as configured" if enabled is not None else "by default"
-        yield ok(f"CDI is {state} in {one.root}, {reason}", one.root)
+        return ok(f"CDI is {state} in {one.path}, {reason}", one.path)
+    number = ".".join(map(str, one.daemon))
+    return Finding(
+        WARNING,
+        f"{one.path} has enable_cdi, and containerd {number} does not support CDI",
+        subject=one.name,
+        meaning="it ignores the option: a device plugin that hands over GPUs as CDI devices"
+        " gives containers none; CDI comes with containerd 1.7",
+        command=f"{package_commands.install(node.tree, 'containerd')}"
+        " # 1.7 or later; or set DEVICE_LIST_STRATEGY=envvar for the device plugin",
+        looked_at=(one.path,),
+    )
+
+
+def _with_cdi(node: ExaminedNode) -> list[ContainerdHere]:
+    return [one for one in _with_cri(node) if one.read.has_cdi]
 
 
 @check("containerd.cdi-dirs", "containerd finds the CDI specs of GPUs", needs=_READ)
-def _cdi_dirs(node: ExaminedNode) -> Iterable[Finding]:
-    here = [one for one in _with_cri(node) if one.read.has_cdi]
-    for one in here:
-        configuration = one.read.configuration
-        command = without_cdi_dirs(configuration, one.distribution.restart)
-        message = f"containerd reads CDI specs in {', '.join(configuration.cdi_dirs)}"
-        yield from unseen_specs(node, "containerd", configuration, command) or [
-            ok(message, one.root, *configuration.cdi_dirs)
-        ]
-    if not here:
-        yield absent("CDI is off in containerd")
+@for_each(_with_cdi, absent("CDI is off in containerd"))
+def _cdi_dirs(node: ExaminedNode, one: ContainerdHere) -> Findings:
+    return cdi_findings(node, "containerd", one, one.path)
 
 
 @check(
@@ -160,14 +145,16 @@ def _cdi_dirs(node: ExaminedNode) -> Iterable[Finding]:
     "GPU runtimes have the kubelet's cgroup driver",
     needs=("containerd.runtime", "containerd.runtime-type"),
 )
-def _cgroup_driver(node: ExaminedNode) -> Iterable[Finding]:
+def _cgroup_driver(node: ExaminedNode) -> Findings:
     path = f"{kubelet(node)}/config.yaml"
     match = _DRIVER.search(text(node.tree, path) or "")
-    here = _with_gpus(node) if match else []
-    for one, runtimes in here:
-        yield from (_driver_finding(one, run, match[1], path) for run in runtimes if match)
-    if not here:
-        yield absent("the kubelet's configuration does not set its cgroup driver", path)
+    found = [
+        _driver_finding(one, run, match[1], path)
+        for one in _with_gpus(node)
+        for run in gpu_runtimes(node.tree, one.configuration)
+        if match
+    ]
+    return found or absent("the kubelet's configuration does not set its cgroup driver", path)
 
 
 def _driver_finding(one: ContainerdHere, run: Runtime, required: str, path: str) -> Finding:
@@ -196,47 +183,54 @@ def _driver_finding(one: ContainerdHere, run: Runtime, required: str, path: str)
         f" {required}",
         subject=run.name,
         meaning=meaning,
-        command=f"sed -i '{edit}' {run.where.path} && {one.distribution.restart}",
+        command=f"sed -i '{edit}' {run.where.path} && {one.restart}",
         looked_at=files,
     )
 
 
+def _packaged(node: ExaminedNode) -> list[ContainerdHere]:
+    return [one for one in _with_gpus(node) if one.name == "containerd"]
+
+
 @check("containerd.shim", "The shim of GPU runtimes is installed", needs=_RUNTIME)
-def _shim(node: ExaminedNode) -> Iterable[Finding]:
-    here = [one for one in _with_gpus(node) if one[0].distribution.name == "containerd"]
-    for one, runtimes in here:
-        kinds = {run.type for run in runtimes if run.type.startswith("io.containerd.runc.")}
-        for kind in sorted(kinds):
-            name = f"containerd-shim-{'-'.join(kind.split('.')[-2:])}"
-            path = program(node.tree, name)
-            if path:
-                yield ok(f"the shim of {kind} is {path}", path, subject=kind)
-                continue
-            yield Finding(
-                FAILED,
-                f"{one.root} has runtimes of type {kind}, and {name} is not installed",
-                subject=kind,
-                meaning=f'no container of this type starts: runtime "{kind}" binary not installed'
-                f' "{name}": file does not exist',
-                command=package_commands.install(node.tree, "containerd", again=True),
-                looked_at=(one.root,),
-            )
-    if not here:
-        yield absent(_NO_GPU)
+@for_each(_packaged, absent(_NO_GPU))
+def _shim(node: ExaminedNode, one: ContainerdHere) -> Findings:
+    kinds = {run.type for run in gpu_runtimes(node.tree, one.configuration)}
+    found = [
+        _shim_finding(node, one, kind)
+        for kind in sorted(kinds)
+        if kind.startswith("io.containerd.runc.")
+    ]
+    return found or absent(f"the GPU runtimes in {one.path} have no shim for runc", one.path)
+
+
+def _shim_finding(node: ExaminedNode, one: ContainerdHere, kind: str) -> Finding:
+    name = f"containerd-shim-{'-'.join(kind.split('.')[-2:])}"
+    if path := program(node.tree, name):
+        return ok(f"the shim of {kind} is {path}", path, subject=kind)
+    return Finding(
+        FAILED,
+        f"{one.path} has runtimes of type {kind}, and {name} is not installed",
+        subject=kind,
+        meaning=f'no container of this type starts: runtime "{kind}" binary not installed'
+        f' "{name}": file does not exist',
+        command=package_commands.install(node.tree, "containerd", again=True),
+        looked_at=(one.path,),
+    )
 
 
 @check(
     "containerd.pod-annotations", "Pods cannot write annotations that assign GPUs", needs=_RUNTIME
 )
 @for_each(containerds, not_installed("containerd"))
-def _pod_annotations(node: ExaminedNode, one: ContainerdHere) -> Iterable[Finding]:
+def _pod_annotations(node: ExaminedNode, one: ContainerdHere) -> Findings:
     found = [
         finding
-        for run in gpu_runtimes(node.tree, one.read.configuration)
+        for run in gpu_runtimes(node.tree, one.configuration)
         for finding in _copied_annotations(one, run)
     ]
-    message = f"no GPU runtime of {one.root} copies annotations of pods that gpuhook trusts"
-    yield from found or [ok(message, *one.read.configuration.files)]
+    message = f"no GPU runtime of {one.path} copies annotations of pods that gpuhook trusts"
+    return found or ok(message, *one.configuration.files)
 
 
 def _copied_annotations(one: ContainerdHere, run: Runtime) -> Iterator[Finding]:
@@ -247,7 +241,7 @@ def _copied_annotations(one: ContainerdHere, run: Runtime) -> Iterator[Finding]:
     means = [
         meaning for key, meaning in _MEANINGS.items() if any(covers(part, key) for part in covering)
     ]
-    edit = f"vi +{run.where.line or 1} {run.where.path} && {one.distribution.restart}"
+    edit = f"vi +{run.where.line or 1} {run.where.path} && {one.restart}"
     quoted = ", ".join(f'"{pattern}"' for pattern in covering)
     yield Finding(
         WARNING,
@@ -255,7 +249,7 @@ def _copied_annotations(one: ContainerdHere, run: Runtime) -> Iterator[Finding]:
         subject=run.name,
         meaning="; ".join(means),
         command=f"{edit} # remove these patterns",
-        looked_at=one.read.configuration.files,
+        looked_at=one.configuration.files,
     )
 
 

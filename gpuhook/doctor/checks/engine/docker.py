@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import (
     HOOK,
@@ -13,13 +11,14 @@ from gpuhook.doctor.checks.engine.engine_checks import (
     UNKNOWN_RUNTIME,
     binary_check,
     config_check,
+    default_check,
     not_installed,
     restart_check,
 )
-from gpuhook.doctor.checks.engine.engine_findings import unregistered_default, unseen_specs
+from gpuhook.doctor.checks.engine.engine_findings import unseen_specs
 from gpuhook.doctor.commands import package_commands, register_commands
 from gpuhook.doctor.facts import spec_facts
-from gpuhook.doctor.facts.engine_facts import dockers, why_no_gpus
+from gpuhook.doctor.facts.engine_facts import docker_here, dockers, why_no_gpus
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes, runtime_names, spec_dirs
 from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.read import docker_config as reader
@@ -28,9 +27,9 @@ from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.engine_facts import DockerHere
 
 _CDI_HOOK = "nvidia-cdi-hook"
@@ -46,60 +45,39 @@ _READ = ("docker.config",)
 _RUNTIME = ("docker.config", "docker.snap", "docker.runtime")
 
 
-@check("docker.default", "Docker's default runtime is registered", needs=_READ)
-@for_each(dockers, not_installed("docker"))
-def _default(node: ExaminedNode, one: DockerHere) -> Iterable[Finding]:
-    configuration = one.read.configuration
-    chosen = configuration.default
-    if chosen in configuration.runtimes or chosen.startswith("io.containerd."):
-        yield ok(f'the default runtime is "{chosen}"', one.read.path, subject=one.kind)
-        return
-    found = gpu_runtimes(node.tree, configuration)
-    options = register_commands.as_default(chosen)
-    yield unregistered_default(
-        one.read.path,
-        configuration,
-        one.kind,
-        "dockerd does not start: unable to configure the Docker daemon: specified default"
-        f" runtime '{chosen}' does not exist",
-        register_commands.with_docker(node, one, found[0] if found else None, options),
-    )
+def _of_kind(*names: str) -> Callable[[ExaminedNode], list[DockerHere]]:
+    return lambda node: [one for one in dockers(node) if one.name in names]
 
 
 @check("docker.snap", "Docker is not confined by a snap", needs=_READ)
-def _snap(node: ExaminedNode) -> Iterable[Finding]:
-    snaps = [one for one in dockers(node) if one.kind == "snap"]
-    system = reader.read(node.tree, reader.PATH)
-    for one in snaps:
-        here = gpu_runtimes(node.tree, one.read.configuration)
-        there = gpu_runtimes(node.tree, system.configuration)
-        if there and not here and not program(node.tree, "dockerd"):
-            yield Finding(
-                FAILED,
-                f"{runtime_names(there)} is registered in {reader.PATH}, and Docker is a snap,"
-                f" which reads {one.read.path}",
-                subject="snap",
-                meaning=f"{UNKNOWN_RUNTIME}; the snap sees no program of the host, so NVIDIA's"
-                " runtime does not work in it either",
-                command=f"{_INSTALL} && "
-                + register_commands.with_docker(node, replace(one, kind="docker"), there[0]),
-                looked_at=(reader.PATH, one.read.path),
-            )
-        elif here or why_no_gpus(node, "docker"):
-            why = f"it has {runtime_names(here)}" if here else why_no_gpus(node, "docker")
-            yield absent(f"Docker is a snap and reads {one.read.path}: {why}", one.read.path)
-        else:
-            yield Finding(
-                WARNING,
-                f"Docker is a snap and reads {one.read.path}",
-                subject="snap",
-                meaning="it is confined: it does not find programs and libraries of the host, such"
-                " as NVIDIA's (libnvidia-ml.so.1: cannot open shared object file)",
-                command=_INSTALL,
-                looked_at=("/var/snap/docker/current",),
-            )
-    if not snaps:
-        yield absent("Docker is not a snap", "/var/snap/docker/current")
+@for_each(_of_kind("snap"), absent("Docker is not a snap", "/var/snap/docker/current"))
+def _snap(node: ExaminedNode, one: DockerHere) -> Finding:
+    system = docker_here("docker", reader.read(node.tree, reader.PATH))
+    here = gpu_runtimes(node.tree, one.configuration)
+    there = gpu_runtimes(node.tree, system.configuration)
+    if there and not here and not program(node.tree, "dockerd"):
+        return Finding(
+            FAILED,
+            f"{runtime_names(there)} is registered in {reader.PATH}, and Docker is a snap,"
+            f" which reads {one.path}",
+            subject="snap",
+            meaning=f"{UNKNOWN_RUNTIME}; the snap sees no program of the host, so NVIDIA's"
+            " runtime does not work in it either",
+            command=f"{_INSTALL} && {register_commands.register(node, system, there[0])}",
+            looked_at=(reader.PATH, one.path),
+        )
+    why = f"it has {runtime_names(here)}" if here else why_no_gpus(node, "docker")
+    if why:
+        return absent(f"Docker is a snap and reads {one.path}: {why}", one.path)
+    return Finding(
+        WARNING,
+        f"Docker is a snap and reads {one.path}",
+        subject="snap",
+        meaning="it is confined: it does not find programs and libraries of the host, such"
+        " as NVIDIA's (libnvidia-ml.so.1: cannot open shared object file)",
+        command=_INSTALL,
+        looked_at=("/var/snap/docker/current",),
+    )
 
 
 @check(
@@ -108,73 +86,64 @@ def _snap(node: ExaminedNode) -> Iterable[Finding]:
     needs=("docker.config", "docker.snap", "docker.default"),
 )
 @for_each(dockers, not_installed("docker"))
-def _runtime(node: ExaminedNode, one: DockerHere) -> Iterable[Finding]:
-    path, configuration = one.read.path, one.read.configuration
-    found = gpu_runtimes(node.tree, configuration)
-    if found:
-        yield ok(f"runtime {runtime_names(found)} gives GPUs", path, subject=one.kind)
-    elif one.read.has_cdi(one.daemon) and spec_dirs(node):
+def _runtime(node: ExaminedNode, one: DockerHere) -> Finding:
+    path, configuration = one.path, one.configuration
+    if found := gpu_runtimes(node.tree, configuration):
+        return ok(f"runtime {runtime_names(found)} gives GPUs", path, subject=one.name)
+    if one.read.has_cdi(one.daemon) and spec_dirs(node):
         message = "no GPU runtime is registered: containers get GPUs only as CDI devices"
-        yield ok(message, path, subject=one.kind)
-    elif why := why_no_gpus(node, "docker"):
-        yield absent(f"{path} registers no GPU runtime: {why}")
-    else:
-        yield Finding(
-            FAILED,
-            f"{path} registers no GPU runtime (only {', '.join(configuration.runtimes)})",
-            subject=one.kind,
-            meaning=UNKNOWN_RUNTIME,
-            command=register_commands.with_docker(node, one),
-            looked_at=(path,),
-        )
+        return ok(message, path, subject=one.name)
+    if why := why_no_gpus(node, "docker"):
+        return absent(f"{path} registers no GPU runtime: {why}")
+    return Finding(
+        FAILED,
+        f"{path} registers no GPU runtime (only {', '.join(configuration.runtimes)})",
+        subject=one.name,
+        meaning=UNKNOWN_RUNTIME,
+        command=register_commands.register(node, one),
+        looked_at=(path,),
+    )
+
+
+def _with_gpus(node: ExaminedNode) -> list[DockerHere]:
+    here = _of_kind("docker", "rootless")(node)
+    return [one for one in here if gpu_runtimes(node.tree, one.configuration)]
 
 
 @check("docker.gpus", "docker run --gpus finds its hook", needs=_RUNTIME)
-def _gpus(node: ExaminedNode) -> Iterable[Finding]:
-    here = [
-        one
-        for one in dockers(node)
-        if one.kind != "snap" and gpu_runtimes(node.tree, one.read.configuration)
-    ]
-    hook = program(node.tree, HOOK)
-    for one in here:
-        by_cdi = (one.daemon or (0,)) >= reader.GPUS_BY_CDI and program(node.tree, _CDI_HOOK)
-        if path := hook or by_cdi:
-            yield ok(f"`--gpus` uses {path}", path, subject=one.kind)
-        else:
-            install = package_commands.install(node.tree, TOOLKIT)
-            yield Finding(
-                FAILED,
-                f"{HOOK} is in none of the directories that dockerd searches",
-                subject=one.kind,
-                meaning=NO_DRIVER,
-                command=f"{install} && {one.restart}"
-                " # or use: docker run --runtime nvidia -e NVIDIA_VISIBLE_DEVICES=all",
-                looked_at=(f"/usr/bin/{HOOK}",),
-            )
-    if not here:
-        yield absent("no Docker here has a GPU runtime")
+@for_each(_with_gpus, absent("no Docker here has a GPU runtime"))
+def _gpus(node: ExaminedNode, one: DockerHere) -> Finding:
+    by_cdi = (one.daemon or (0,)) >= reader.GPUS_BY_CDI and program(node.tree, _CDI_HOOK)
+    if path := program(node.tree, HOOK) or by_cdi:
+        return ok(f"`--gpus` uses {path}", path, subject=one.name)
+    install = package_commands.install(node.tree, TOOLKIT)
+    return Finding(
+        FAILED,
+        f"{HOOK} is in none of the directories that dockerd searches",
+        subject=one.name,
+        meaning=NO_DRIVER,
+        command=f"{install} && {one.restart}"
+        " # or use: docker run --runtime nvidia -e NVIDIA_VISIBLE_DEVICES=all",
+        looked_at=(f"/usr/bin/{HOOK}",),
+    )
 
 
 @check("docker.cdi", "Docker finds the CDI specs of GPUs", needs=_READ)
 @for_each(dockers, not_installed("docker"))
-def _cdi(node: ExaminedNode, one: DockerHere) -> Iterable[Finding]:
-    path, configuration = one.read.path, one.read.configuration
+def _cdi(node: ExaminedNode, one: DockerHere) -> Findings:
+    path, configuration = one.path, one.configuration
     if one.read.has_cdi(one.daemon):
         command = f"vi +{one.read.line_of('cdi-spec-dirs')} {path} && {one.restart}"
-        found = unseen_specs(node, "Docker", configuration, command)
-        yield from found or [ok("Docker supports CDI", path)]
-        return
+        return unseen_specs(node, "Docker", one, command) or ok("Docker supports CDI", path)
     is_off = configuration.cdi_enabled is False
     why = f'"features": {{"cdi": false}} in {path}' if is_off else "its version"
     message = f"CDI is off in Docker because of {why}"
     if not is_off or gpu_runtimes(node.tree, configuration):
-        yield ok(message, path, subject=one.kind)
-        return
-    yield Finding(
+        return ok(message, path, subject=one.name)
+    return Finding(
         WARNING,
         message,
-        subject=one.kind,
+        subject=one.name,
         meaning="docker run --device nvidia.com/gpu=all fails: could not select device"
         ' driver "cdi" with capabilities: []',
         command=_enable_cdi(node, one),
@@ -185,33 +154,29 @@ def _cdi(node: ExaminedNode, one: DockerHere) -> Iterable[Finding]:
 def _enable_cdi(node: ExaminedNode, one: DockerHere) -> str:
     if spec_facts.has_toolkit(node):
         return f"nvidia-ctk runtime configure --runtime=docker --cdi.enabled && {one.restart}"
-    return register_commands.with_docker(node, one, options=" --route cdi")
+    return register_commands.register(node, one, options=" --route cdi")
 
 
 @check("docker.flags", "No flag of dockerd conflicts with daemon.json", needs=_READ)
-def _flags(node: ExaminedNode) -> Iterable[Finding]:
-    here = [one for one in dockers(node) if one.kind == "docker"]
-    for one in here:
-        members = _members(one.read.content)
-        flags = unit_flags.unit_flags(node.tree)
-        wrong = [flag for flag in flags if _FLAGS.get(flag.name, "") in members]
-        for flag in wrong:
-            key = _FLAGS[flag.name]
-            yield Finding(
-                FAILED,
-                f'{flag.where} starts dockerd with --{flag.name}, and {one.read.path} has "{key}"',
-                subject=flag.name,
-                meaning="dockerd does not start: unable to configure the Docker daemon with file"
-                f" {one.read.path}: the following directives are specified both as a flag and in"
-                f" the configuration file: {key}",
-                command=f"vi +{flag.where.line} {flag.where.path} && systemctl daemon-reload &&"
-                f" {one.restart} # without the flag",
-                looked_at=(flag.where.path, one.read.path),
-            )
-        if not wrong:
-            yield ok("no flag of dockerd conflicts with daemon.json", one.read.path)
-    if not here:
-        yield absent("no systemd unit starts Docker here")
+@for_each(_of_kind("docker"), absent("no systemd unit starts Docker here"))
+def _flags(node: ExaminedNode, one: DockerHere) -> Findings:
+    members, flags = _members(one.read.content), unit_flags.unit_flags(node.tree)
+    found = [
+        Finding(
+            FAILED,
+            f'{flag.where} starts dockerd with --{flag.name}, and {one.path} has "{key}"',
+            subject=flag.name,
+            meaning="dockerd does not start: unable to configure the Docker daemon with file"
+            f" {one.path}: the following directives are specified both as a flag and in"
+            f" the configuration file: {key}",
+            command=f"vi +{flag.where.line} {flag.where.path} && systemctl daemon-reload &&"
+            f" {one.restart} # without the flag",
+            looked_at=(flag.where.path, one.path),
+        )
+        for flag in flags
+        if (key := _FLAGS.get(flag.name, "")) in members
+    ]
+    return found or ok("no flag of dockerd conflicts with daemon.json", one.path)
 
 
 def _members(content: bytes) -> frozenset[str]:
@@ -223,7 +188,7 @@ def _members(content: bytes) -> frozenset[str]:
 
 CHECKS = (
     config_check("docker"),
-    _default,
+    default_check("docker"),
     _snap,
     _runtime,
     binary_check("docker"),

@@ -8,42 +8,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.doctor.check import FAILED, WARNING, Check, Finding, absent, check, ok
-from gpuhook.doctor.checks.engine.engine_findings import config_faults, without_program
-from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import containerds, crio_here, dockers, podman_here
+from gpuhook.doctor.check import FAILED, WARNING, Check, Finding, absent, check, for_each, ok
+from gpuhook.doctor.checks.engine.engine_findings import (
+    config_faults,
+    unregistered_default,
+    without_program,
+)
+from gpuhook.doctor.commands import package_commands, register_commands
+from gpuhook.doctor.facts.engine_facts import ENGINES
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes
-from gpuhook.doctor.facts.program_facts import processes, program
+from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.read import containerd_config, crio_config, docker_config, podman_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from gpuhook.doctor.check import ExaminedNode
-    from gpuhook.engines.read.engine_config import EngineConfiguration
+    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.doctor.facts.engine_facts import EngineHere
     from gpuhook.node.node_tree import Tree
 
 UNKNOWN_RUNTIME = "docker: Error response from daemon: unknown or invalid runtime name: nvidia"
 NO_DRIVER = 'docker run --gpus fails: could not select device driver "" with capabilities: [[gpu]]'
 HOOK, TOOLKIT = "nvidia-container-runtime-hook", "nvidia-container-toolkit"
-CRIO_RESTART = "systemctl restart crio"
 # Seconds. Some distributions write a file and start their engine in the same second.
 _MARGIN = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class EngineDaemon:
-    """One engine of the node. `started` is in seconds since the epoch, None if unknown.
-
-    `subject` distinguishes several daemons of the same engine.
-    """
-
-    subject: str
-    path: str
-    configuration: EngineConfiguration
-    restart: str
-    started: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,61 +41,27 @@ class EngineKind:
 
     `verify` tries a configuration: {path} and {restart} are replaced. `no_program` is the meaning
     of a runtime whose program cannot be run: {name} and {path} are those of the runtime.
-    `start_program` is what the daemon looks up at its start only. An engine that `reloads` may have
-    read a changed file without a restart.
+    `no_default` is the meaning of a {default} runtime that is not registered. `start_program` is
+    what the daemon looks up at its start only. An engine that `reloads` may have read a changed
+    file without a restart.
     """
 
     name: str
     path: str
-    daemons: Callable[[ExaminedNode], list[EngineDaemon]]
     unreadable: str
     verify: str
     no_program: str = ""
     is_reinstalled: bool = True
     unknown_runtime: str = ""
+    no_default: str = ""
     start_program: str = ""
     reloads: bool = True
-
-
-def _containerd(node: ExaminedNode) -> list[EngineDaemon]:
-    return [
-        EngineDaemon(
-            one.distribution.name,
-            one.root,
-            one.read.configuration,
-            one.distribution.restart,
-            one.started,
-        )
-        for one in containerds(node)
-    ]
-
-
-def _docker(node: ExaminedNode) -> list[EngineDaemon]:
-    return [
-        EngineDaemon(one.kind, one.read.path, one.read.configuration, one.restart, one.started)
-        for one in dockers(node)
-    ]
-
-
-def _crio(node: ExaminedNode) -> list[EngineDaemon]:
-    crio = crio_here(node)
-    if crio is None:
-        return []
-    started = [float(one.get("started") or 0) for one in processes(node, "crio")]
-    since = max(started, default=None)
-    return [EngineDaemon("", crio_config.PATH, crio.configuration, CRIO_RESTART, since)]
-
-
-def _podman(node: ExaminedNode) -> list[EngineDaemon]:
-    podman = podman_here(node)
-    return [EngineDaemon("", podman_config.PATH, podman.configuration, "")] if podman else []
 
 
 _KINDS = {
     "containerd": EngineKind(
         "containerd",
         containerd_config.PATH,
-        _containerd,
         "containerd does not start after its next restart, and with it no container:"
         " containerd: failed to load TOML (or: failed to unmarshal TOML)",
         "containerd --config {path} config dump >/dev/null && {restart}",
@@ -118,27 +73,28 @@ _KINDS = {
     "docker": EngineKind(
         "Docker",
         docker_config.PATH,
-        _docker,
         "dockerd does not start: unable to configure the Docker daemon with file {path}",
         "dockerd --validate --config-file={path} && {restart}",
         'docker run --runtime {name} fails: exec: "{path}": executable file not found in $PATH',
         is_reinstalled=False,
         unknown_runtime=UNKNOWN_RUNTIME,
+        no_default="dockerd does not start: unable to configure the Docker daemon: specified"
+        " default runtime '{default}' does not exist",
         start_program=HOOK,
     ),
     "crio": EngineKind(
         "CRI-O",
         crio_config.PATH,
-        _crio,
         "CRI-O does not start, and with it no pod",
         "{restart}",
         "CRI-O skips the runtime or does not start: invalid runtime_path for runtime '{name}'",
         unknown_runtime="failed to find runtime handler nvidia from runtime list",
+        no_default='CRI-O does not start: default_runtime set to "{default}", but no runtime entry'
+        " was found for it",
     ),
     "podman": EngineKind(
         "podman",
         podman_config.PATH,
-        _podman,
         'no podman command works: reading system config "{path}": decode configuration',
         "podman info",
     ),
@@ -155,20 +111,46 @@ def config_check(engine: str) -> Check:
     kind = _KINDS[engine]
 
     @check(f"{engine}.config", f"{kind.name} can read its configuration")
-    def config(node: ExaminedNode) -> Iterator[Finding]:
-        daemons = kind.daemons(node)
-        for one in daemons:
-            files = one.configuration.files
-            meaning = kind.unreadable.format(path=one.path)
-            command = kind.verify.format(path=one.path, restart=one.restart)
-            message = f"{kind.name} reads {', '.join(files) or 'its defaults'}"
-            yield from config_faults(one.configuration, meaning, command) or [
-                ok(message, *dict.fromkeys((one.path, *files)), subject=one.subject)
-            ]
-        if not daemons:
-            yield not_installed(engine, kind.path)
+    @for_each(ENGINES[engine], not_installed(engine, kind.path))
+    def config(_node: ExaminedNode, one: EngineHere) -> Findings:
+        files = one.configuration.files
+        meaning = kind.unreadable.format(path=one.path)
+        command = kind.verify.format(path=one.path, restart=one.restart)
+        message = f"{kind.name} reads {', '.join(files) or 'its defaults'}"
+        return config_faults(one.configuration, meaning, command) or ok(
+            message, *dict.fromkeys((one.path, *files)), subject=one.name
+        )
 
     return config
+
+
+def default_check(engine: str) -> Check:
+    """Return the check that the default runtime of Docker or CRI-O is registered."""
+    kind = _KINDS[engine]
+
+    @check(
+        f"{engine}.default",
+        f"{kind.name}'s default runtime is registered",
+        needs=(f"{engine}.config",),
+    )
+    @for_each(ENGINES[engine], not_installed(engine))
+    def default(node: ExaminedNode, one: EngineHere) -> Finding:
+        configuration, chosen = one.configuration, one.configuration.default
+        is_shim = engine == "docker" and chosen.startswith("io.containerd.")
+        if chosen in configuration.runtimes or is_shim:
+            files = configuration.files or (one.path,)
+            return ok(f'the default runtime is "{chosen}"', *files, subject=one.name)
+        found = gpu_runtimes(node.tree, configuration)
+        options = register_commands.as_default(chosen)
+        return unregistered_default(
+            one.path if one.name else kind.name,
+            configuration,
+            one.name,
+            kind.no_default.format(default=chosen),
+            register_commands.register(node, one, found[0] if found else None, options),
+        )
+
+    return default
 
 
 def binary_check(engine: str) -> Check:
@@ -180,24 +162,19 @@ def binary_check(engine: str) -> Check:
         f"The programs of {kind.name}'s runtimes can be run",
         needs=(f"{engine}.config",),
     )
-    def binary(node: ExaminedNode) -> Iterator[Finding]:
-        daemons = kind.daemons(node)
-        for one in daemons:
-            if one.subject == "snap":
-                yield absent("the snap contains its own programs", one.path)
-                continue
-            install = package_commands.install(node.tree, TOOLKIT, again=kind.is_reinstalled)
-            found = without_program(
-                node.tree,
-                one.configuration.runtimes.values(),
-                kind.no_program,
-                f"{install} && {one.restart}",
-                engine,
-            )
-            message = f"the programs of the runtimes in {one.path} can be run"
-            yield from found or [ok(message, one.path)]
-        if not daemons:
-            yield not_installed(engine)
+    @for_each(ENGINES[engine], not_installed(engine))
+    def binary(node: ExaminedNode, one: EngineHere) -> Findings:
+        if one.name == "snap":
+            return absent("the snap contains its own programs", one.path)
+        install = package_commands.install(node.tree, TOOLKIT, again=kind.is_reinstalled)
+        found = without_program(
+            node.tree,
+            one.configuration.runtimes.values(),
+            kind.no_program,
+            f"{install} && {one.restart}",
+            engine,
+        )
+        return found or ok(f"the programs of the runtimes in {one.path} can be run", one.path)
 
     return binary
 
@@ -206,28 +183,29 @@ def restart_check(engine: str, *needs: str) -> Check:
     """Return the check that an engine was started after the files that it reads were written."""
     kind = _KINDS[engine]
 
+    def running(node: ExaminedNode) -> list[EngineHere]:
+        if kind.start_program and program(node.tree, kind.start_program) is None:
+            return []
+        return [one for one in ENGINES[engine](node) if one.started]
+
     @check(
         f"{engine}.restarted",
         f"{kind.name} was started after its configuration was written",
         needs=needs,
     )
-    def restarted(node: ExaminedNode) -> Iterator[Finding]:
-        path = program(node.tree, kind.start_program) if kind.start_program else ""
-        running = [one for one in kind.daemons(node) if one.started and path is not None]
-        for one in running:
-            found = [*_unread_files(node.tree, kind, one)]
-            if path and _is_newer(node.tree, path, one):
-                stale = _stale(kind, one, [path], NO_DRIVER)
-                found.append(replace(stale, subject=one.subject))
-            message = f"{kind.name} was started after its files were written"
-            yield from found or [ok(message, *one.configuration.files)]
-        if not running:
-            yield absent(f"the start time of {kind.name} is unknown, or it does not run")
+    @for_each(running, absent(f"the start time of {kind.name} is unknown, or it does not run"))
+    def restarted(node: ExaminedNode, one: EngineHere) -> Findings:
+        found = [*_unread_files(node.tree, kind, one)]
+        path = program(node.tree, kind.start_program) if kind.start_program else None
+        if path and _is_newer(node.tree, path, one):
+            found.append(replace(_stale(kind, one, [path], NO_DRIVER), subject=one.name))
+        message = f"{kind.name} was started after its files were written"
+        return found or ok(message, *one.configuration.files)
 
     return restarted
 
 
-def _unread_files(tree: Tree, kind: EngineKind, one: EngineDaemon) -> Iterator[Finding]:
+def _unread_files(tree: Tree, kind: EngineKind, one: EngineHere) -> Iterator[Finding]:
     """Yield the files that are newer than a daemon; a failure if they have its GPU runtimes."""
     newer = [path for path in one.configuration.files if _is_newer(tree, path, one)]
     of_gpus = {runtime.where.path for runtime in gpu_runtimes(tree, one.configuration)}
@@ -245,13 +223,13 @@ def _unread_files(tree: Tree, kind: EngineKind, one: EngineDaemon) -> Iterator[F
 
 
 def _stale(
-    kind: EngineKind, one: EngineDaemon, paths: list[str], meaning: str, status: str = WARNING
+    kind: EngineKind, one: EngineHere, paths: list[str], meaning: str, status: str = WARNING
 ) -> Finding:
     were = "were" if len(paths) > 1 else "was"
     message = f"{', '.join(paths)} {were} changed after {kind.name} was started"
     return Finding(status, message, meaning=meaning, command=one.restart, looked_at=tuple(paths))
 
 
-def _is_newer(tree: Tree, path: str, one: EngineDaemon) -> bool:
+def _is_newer(tree: Tree, path: str, one: EngineHere) -> bool:
     status = tree.status(path)
     return status is not None and status.mtime > (one.started or 0.0) + _MARGIN

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import posixpath
 
-from gpuhook.doctor.check import FAILED, Finding
+from gpuhook.doctor.check import FAILED, Finding, ok
 from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts.gpu_runtimes import has_gpu_specs, spec_dirs
 from gpuhook.doctor.facts.program_facts import BIN_DIRS, program
@@ -16,7 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.doctor.facts.engine_facts import EngineHere
     from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
     from gpuhook.node.node_tree import Tree
 
@@ -103,11 +104,9 @@ def _program_command(tree: Tree, one: Runtime, command: str, engine: str) -> str
     return f"{again.partition(' #')[0]} # or, without gpuhook: gpuhook configure undo {engine}"
 
 
-def unseen_specs(
-    node: ExaminedNode, engine: str, configuration: EngineConfiguration, command: str
-) -> list[Finding]:
+def unseen_specs(node: ExaminedNode, engine: str, one: EngineHere, command: str) -> list[Finding]:
     """Return a finding if an engine reads none of the directories that have CDI specs of GPUs."""
-    here, read = spec_dirs(node), configuration.cdi_dirs
+    here, read = spec_dirs(node), one.configuration.cdi_dirs
     if not here or any(has_gpu_specs(node.tree, directory) for directory in read):
         return []
     return [
@@ -118,12 +117,15 @@ def unseen_specs(
             meaning="a container that requests a CDI device does not start: unresolvable CDI"
             " devices nvidia.com/gpu=all",
             command=command,
-            looked_at=(*configuration.files, *read, *here),
+            looked_at=(*one.configuration.files, *read, *here),
         )
     ]
 
 
-def without_cdi_dirs(configuration: EngineConfiguration, restart: str) -> str:
-    """Return the command that makes an engine read CDI specs in the default directories."""
-    edit = f"sed -i '/cdi_spec_dirs/d' {' '.join(configuration.files)}"
-    return f"{edit} && {restart}" if restart else edit
+def cdi_findings(node: ExaminedNode, name: str, one: EngineHere, *looked_at: str) -> Findings:
+    """Return whether the engine with that name reads the CDI specs of GPUs."""
+    files, directories = one.configuration.files, one.configuration.cdi_dirs
+    edit = f"sed -i '/cdi_spec_dirs/d' {' '.join(files)}"  # the default directories then apply
+    command = f"{edit} && {one.restart}" if one.restart else edit
+    message = f"{name} reads CDI specs in {', '.join(directories)}"
+    return unseen_specs(node, name, one, command) or ok(message, *looked_at, *directories)

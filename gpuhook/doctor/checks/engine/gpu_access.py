@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 import posixpath
 
-from gpuhook.doctor.check import WARNING, Finding, absent, check, for_each, ok
+from gpuhook.doctor.check import WARNING, Finding, absent, check, for_each, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet_facts, plugin_files
-from gpuhook.doctor.facts.engine_facts import containerds, crio_here, kubelet
+from gpuhook.doctor.facts.engine_facts import containerds, crios, kubelet
 from gpuhook.doctor.facts.program_facts import program
 from gpuhook.doctor.facts.toolkit_settings import PATHS, files
 from gpuhook.engines.read import engine_config
@@ -17,9 +17,7 @@ from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR_TOOLKIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.toolkit_settings import ToolkitSettings
     from gpuhook.engines.read.engine_config import EngineConfiguration
 
@@ -33,24 +31,26 @@ _BY_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
     needs=("nvidia-toolkit.config", "nvidia-toolkit.values", "nvidia-toolkit.low-level"),
 )
 @for_each(files, absent("NVIDIA's toolkit has no settings file here", *PATHS))
-def _in_a_row(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
-    paths = [path for name in one.runtimes for path in [program(node.tree, name)] if path]
-    found = []
-    if paths and posixpath.basename(paths[0]) == GPUHOOK_RUNTIME:
-        found = [
-            Finding(
-                WARNING,
-                f"{one.place('nvidia-container-runtime.runtimes')} makes NVIDIA's runtime start"
-                f" {paths[0]}, and both give containers GPUs",
-                subject=one.path,
-                meaning="two runtimes change a container that requests GPUs: the second one"
-                " finds NVIDIA_VISIBLE_DEVICES=void in its environment",
-                command=f"nvidia-ctk config --config-file {one.path} --in-place --set"
-                " nvidia-container-runtime.runtimes=runc:crun",
-                looked_at=(one.path,),
-            )
-        ]
-    yield from found or [ok("NVIDIA's runtime starts no other GPU runtime", one.path)]
+def _in_a_row(node: ExaminedNode, one: ToolkitSettings) -> Finding:
+    path = next((path for name in one.runtimes if (path := program(node.tree, name))), "")
+    if posixpath.basename(path) != GPUHOOK_RUNTIME:
+        return ok("NVIDIA's runtime starts no other GPU runtime", one.path)
+    return Finding(
+        WARNING,
+        f"{one.place('nvidia-container-runtime.runtimes')} makes NVIDIA's runtime start"
+        f" {path}, and both give containers GPUs",
+        subject=one.path,
+        meaning="two runtimes change a container that requests GPUs: the second one"
+        " finds NVIDIA_VISIBLE_DEVICES=void in its environment",
+        command=f"nvidia-ctk config --config-file {one.path} --in-place --set"
+        " nvidia-container-runtime.runtimes=runc:crun",
+        looked_at=(one.path,),
+    )
+
+
+def _without_kubelet(node: ExaminedNode) -> Finding | None:
+    message = "the node has no kubelet: the user who starts a container chooses its GPUs"
+    return None if kubelet(node) else absent(message)
 
 
 @check(
@@ -58,18 +58,15 @@ def _in_a_row(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
     "Pods without an assigned GPU see none",
     needs=("nvidia-toolkit.config", "containerd.config", "containerd.default", "crio.config"),
 )
-def _by_image(node: ExaminedNode) -> Iterable[Finding]:
-    if not kubelet(node):
-        yield absent("the node has no kubelet: the user who starts a container chooses its GPUs")
-        return
+@unless(_without_kubelet)
+def _by_image(node: ExaminedNode) -> Findings:
     found = [
         _open_to_all(node, configuration, has_cdi, settings)
         for configuration, has_cdi in _with_default(node)
         for settings in [_settings_of(node, configuration)]
         if settings is None or settings.of(_BY_ENV) is not False
     ]
-    message = "an image cannot give GPUs to a pod that requests none"
-    yield from found or [ok(message)]
+    return found or ok("an image cannot give GPUs to a pod that requests none")
 
 
 def _open_to_all(
@@ -100,7 +97,7 @@ def _closing(node: ExaminedNode, path: str, *, has_cdi: bool) -> str:
     """
     used = {
         strategy
-        for _, configuration in node.once(plugin_files.in_use)
+        for _, configuration in plugin_files.in_use(node)
         for strategy in configuration.flags.plugin.device_list_strategy
     }
     is_ready = bool(used) and "envvar" not in used
@@ -111,7 +108,7 @@ def _closing(node: ExaminedNode, path: str, *, has_cdi: bool) -> str:
     closed = f"nvidia-ctk config --config-file {path} --in-place --set {_BY_ENV}=false{mounts}"
     if is_ready:
         return closed
-    pods = [pod for pod in node.once(kubelet_facts.pods) if pod.daemon_set]
+    pods = [pod for pod in kubelet_facts.pods(node) if pod.daemon_set]
     if not pods:
         return (
             f"{closed} # but first set DEVICE_LIST_STRATEGY={strategy} for the device plugin:"
@@ -146,11 +143,8 @@ def _settings_of(node: ExaminedNode, configuration: EngineConfiguration) -> Tool
 
 def _with_default(node: ExaminedNode) -> list[tuple[EngineConfiguration, bool]]:
     """Return the engines whose default runtime is NVIDIA's, and whether each supports CDI."""
-    crio = crio_here(node)
-    found = [
-        (one.read.configuration, one.read.has_cdi) for one in containerds(node) if one.read.has_cri
-    ]
-    found += [(crio.configuration, True)] if crio else []
+    found = [(one.configuration, one.read.has_cdi) for one in containerds(node) if one.read.has_cri]
+    found += [(one.configuration, True) for one in crios(node)]
     return [
         (configuration, has_cdi)
         for configuration, has_cdi in found

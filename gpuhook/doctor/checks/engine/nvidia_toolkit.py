@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok, unless
 from gpuhook.doctor.checks.engine.engine_findings import UNREAD
 from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts.engine_facts import dockers
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.facts.engine_facts import DockerHere
 
 _NO_FILE = "NVIDIA's toolkit has no settings file here and uses its defaults"
 _ENDS = "no container of NVIDIA's runtime starts, with or without GPUs"
@@ -35,24 +36,17 @@ _VALUES = ("nvidia-toolkit.config", "nvidia-toolkit.values")
 
 @check("nvidia-toolkit.config", "NVIDIA's toolkit can read its config.toml")
 @for_each(files, absent(_NO_FILE, *PATHS))
-def _config(_node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+def _config(_node: ExaminedNode, one: ToolkitSettings) -> Finding:
     if one.trouble is None:
-        yield ok(f"{one.path} can be read", one.path)
-        return
+        return ok(f"{one.path} can be read", one.path)
     trouble = one.trouble.trouble(one.path)
     meaning = f"{_ENDS}: error loading config: failed to load config"
     command = f"mv {one.path} {one.path}.broken"
     command += f" && nvidia-ctk config default --output {one.path}"
     if trouble.is_unread:
         meaning, command = UNREAD, f"vi +{trouble.where.line or 1} {one.path}"
-    yield Finding(
-        FAILED,
-        f"{trouble.where} {trouble.said}",
-        subject=one.path,
-        meaning=meaning,
-        command=command,
-        looked_at=(one.path,),
-    )
+    message = f"{trouble.where} {trouble.said}"
+    return Finding(FAILED, message, one.path, meaning, command, (one.path,))
 
 
 @check("nvidia-toolkit.values", "The values in config.toml are valid", needs=_READ)
@@ -97,30 +91,34 @@ def _corrected(one: ToolkitSettings, key: str, near: str) -> str:
     return f"sed -i '{line}{f's/{old}/{new}/' if near else 'd'}' {one.path}"
 
 
+def _provided(node: ExaminedNode) -> Finding | None:
+    is_ours = is_of_fronts(node)
+    return absent("gpuhook provides the name of NVIDIA's runtime here") if is_ours else None
+
+
+def _of_runtime(node: ExaminedNode) -> tuple[ToolkitSettings, ...]:
+    if files(node) or not program(node.tree, "nvidia-container-runtime"):
+        return files(node)
+    return (ToolkitSettings(PATHS[0]),)
+
+
 @check("nvidia-toolkit.low-level", "NVIDIA's runtime finds a low-level runtime", needs=_VALUES)
-def _low_level(node: ExaminedNode) -> Iterable[Finding]:
-    if is_of_fronts(node):
-        yield absent("gpuhook provides the name of NVIDIA's runtime here")
-        return
-    if not files(node) and not program(node.tree, "nvidia-container-runtime"):
-        yield absent("NVIDIA's runtime is not installed")
-        return
-    for one in files(node) or (ToolkitSettings(PATHS[0]),):
-        found = [path for name in one.runtimes for path in [program(node.tree, name)] if path]
-        if found:
-            number = version(node, found[0].rpartition("/")[2])
-            message = f", version {'.'.join(map(str, number))}" if number else ""
-            yield ok(f"NVIDIA's runtime starts {found[0]}{message}", one.path, found[0])
-            continue
-        yield Finding(
-            FAILED,
-            f"none of the low-level runtimes {', '.join(one.runtimes)} is in {', '.join(BIN_DIRS)}",
-            subject=one.path,
-            meaning=f"{_ENDS}: no runtime binary found from candidate list:"
-            f" [{' '.join(one.runtimes)}]",
-            command=package_commands.install(node.tree, "runc"),
-            looked_at=(one.path, *(f"{place}/runc" for place in BIN_DIRS)),
-        )
+@unless(_provided)
+@for_each(_of_runtime, absent("NVIDIA's runtime is not installed"))
+def _low_level(node: ExaminedNode, one: ToolkitSettings) -> Finding:
+    found = [path for name in one.runtimes if (path := program(node.tree, name))]
+    if found:
+        number = version(node, found[0].rpartition("/")[2])
+        message = f", version {'.'.join(map(str, number))}" if number else ""
+        return ok(f"NVIDIA's runtime starts {found[0]}{message}", one.path, found[0])
+    return Finding(
+        FAILED,
+        f"none of the low-level runtimes {', '.join(one.runtimes)} is in {', '.join(BIN_DIRS)}",
+        subject=one.path,
+        meaning=f"{_ENDS}: no runtime binary found from candidate list: [{' '.join(one.runtimes)}]",
+        command=package_commands.install(node.tree, "runc"),
+        looked_at=(one.path, *(f"{place}/runc" for place in BIN_DIRS)),
+    )
 
 
 @check("nvidia-toolkit.programs", "The programs that config.toml names exist", needs=_VALUES)
@@ -157,36 +155,37 @@ def _missing(one: ToolkitSettings, key: str, path: str, why: str, command: str) 
     )
 
 
+def _dockers(node: ExaminedNode) -> list[DockerHere]:
+    return [one for one in dockers(node) if one.name != "snap"]
+
+
+def _of_docker(node: ExaminedNode) -> tuple[ToolkitSettings, ...]:
+    return files(node) if _dockers(node) else ()
+
+
 @check("nvidia-toolkit.gpus-flag", "docker run --gpus works", needs=_VALUES)
-def _gpus_by_hook(node: ExaminedNode) -> Iterable[Finding]:
-    here = [one for one in dockers(node) if one.kind != "snap"]
-    for one in files(node) if here else ():
-        skips = one.of("nvidia-container-runtime-hook.skip-mode-detection") is True
-        if one.mode in ("auto", "legacy") or skips:
-            yield ok(f"the mode is {one.mode}", one.path)
-            continue
-        has_hook = program(node.tree, "nvidia-cdi-hook") is not None
-        if has_hook and all((docker.daemon or GPUS_BY_CDI) >= GPUS_BY_CDI for docker in here):
-            known = all(docker.daemon for docker in here)
-            message = f"the mode is {one.mode}; since Docker 29, --gpus uses CDI"
-            yield (
-                ok(message, one.path)
-                if known
-                else absent(f"{message}, and Docker's version is unknown")
-            )
-            continue
-        yield Finding(
-            FAILED,
-            f"{one.path} has mode {one.mode}, in which NVIDIA's hook must not be called directly",
-            subject="--gpus",
-            meaning="docker run --gpus fails: invoking the NVIDIA Container Runtime Hook directly"
-            " (e.g. specifying the docker --gpus flag) is not supported",
-            command=f"{_SET.format(one.path)} nvidia-container-runtime.mode=auto"
-            " # or use: docker run --runtime nvidia -e NVIDIA_VISIBLE_DEVICES=all",
-            looked_at=(one.path,),
-        )
-    if not here or not files(node):
-        yield absent("Docker or NVIDIA's toolkit is not installed")
+@for_each(_of_docker, absent("Docker or NVIDIA's toolkit is not installed"))
+def _gpus_by_hook(node: ExaminedNode, one: ToolkitSettings) -> Finding:
+    skips = one.of("nvidia-container-runtime-hook.skip-mode-detection") is True
+    if one.mode in ("auto", "legacy") or skips:
+        return ok(f"the mode is {one.mode}", one.path)
+    versions = [docker.daemon for docker in _dockers(node)]
+    has_hook = program(node.tree, "nvidia-cdi-hook") is not None
+    if has_hook and all((number or GPUS_BY_CDI) >= GPUS_BY_CDI for number in versions):
+        message = f"the mode is {one.mode}; since Docker 29, --gpus uses CDI"
+        if all(versions):
+            return ok(message, one.path)
+        return absent(f"{message}, and Docker's version is unknown")
+    return Finding(
+        FAILED,
+        f"{one.path} has mode {one.mode}, in which NVIDIA's hook must not be called directly",
+        subject="--gpus",
+        meaning="docker run --gpus fails: invoking the NVIDIA Container Runtime Hook directly"
+        " (e.g. specifying the docker --gpus flag) is not supported",
+        command=f"{_SET.format(one.path)} nvidia-container-runtime.mode=auto"
+        " # or use: docker run --runtime nvidia -e NVIDIA_VISIBLE_DEVICES=all",
+        looked_at=(one.path,),
+    )
 
 
 @check(
@@ -195,15 +194,15 @@ def _gpus_by_hook(node: ExaminedNode) -> Iterable[Finding]:
     needs=_VALUES,
 )
 @for_each(files, absent(_NO_FILE, *PATHS))
-def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
+def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Finding:
     legacy = is_legacy(node, one)  # only the legacy mode sets device rules
-    rootless = [here for here in dockers(node) if here.kind == "rootless"]
+    rootless = [here for here in dockers(node) if here.name == "rootless"]
     rootful = len(dockers(node)) > len(rootless) or not rootless
-    is_without = one.of("nvidia-container-cli.no-cgroups") is True
-    command = _SET.format(one.path)
     key = "nvidia-container-cli.no-cgroups"
+    is_without = one.of(key) is True
+    command = _SET.format(one.path)
     if is_without and rootful and legacy is not False:
-        yield Finding(
+        return Finding(
             FAILED if legacy else WARNING,
             f"{one.place(key)} has no-cgroups = true, and rootful engines use the toolkit",
             subject=key,
@@ -212,10 +211,10 @@ def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
             command=f"{command} {key}=false",
             looked_at=(one.path,),
         )
-    elif not is_without and rootless and legacy is not False:
-        yield Finding(
+    if not is_without and rootless and legacy is not False:
+        return Finding(
             WARNING,
-            f"{one.path} has no-cgroups = false, and {rootless[0].read.path} belongs to a"
+            f"{one.path} has no-cgroups = false, and {rootless[0].path} belongs to a"
             " rootless Docker",
             subject=key,
             meaning="its containers with GPUs do not start: nvidia-container-cli: mount error:"
@@ -223,10 +222,9 @@ def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
             " operation not permitted",
             command=f"{command} {key}=true"
             " # or: docker run --device nvidia.com/gpu=all, which needs no device rules",
-            looked_at=(one.path, rootless[0].read.path),
+            looked_at=(one.path, rootless[0].path),
         )
-    else:
-        yield ok(f"no-cgroups is {str(is_without).lower()}", one.path)
+    return ok(f"no-cgroups is {str(is_without).lower()}", one.path)
 
 
 CHECKS = (_config, _values, _keys, _low_level, _programs, _gpus_by_hook, _no_cgroups)

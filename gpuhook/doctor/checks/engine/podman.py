@@ -3,56 +3,44 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_checks import config_check, not_installed
-from gpuhook.doctor.checks.engine.engine_findings import (
-    unseen_specs,
-    without_cdi_dirs,
-    without_program,
-)
+from gpuhook.doctor.checks.engine.engine_findings import cdi_findings, without_program
 from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import crio_here, podman_here
+from gpuhook.doctor.facts.engine_facts import crios, podmans
 from gpuhook.doctor.facts.program_facts import program, version
 from gpuhook.engines.read import oci_hooks
 from gpuhook.engines.read import podman_config as reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.doctor.facts.engine_facts import PodmanHere
     from gpuhook.engines.read.oci_hooks import OciHook
 
 _READ = ("podman.config",)
 
 
 @check("podman.cdi", "podman finds the CDI specs of GPUs", needs=_READ)
-def _cdi(node: ExaminedNode) -> Findings:
-    here = podman_here(node)
-    if here is None:
-        return not_installed("podman")
+@for_each(podmans, not_installed("podman"))
+def _cdi(node: ExaminedNode, one: PodmanHere) -> Findings:
     number = version(node, "podman")
-    if not reader.has_cdi(number):
-        message = f"podman {'.'.join(map(str, number or ()))} has no CDI, which came with 4.1"
-        meaning = (
-            "podman run --device nvidia.com/gpu=all fails: stat nvidia.com/gpu=all: no such file"
-            " or directory"
-        )
-        command = package_commands.install(node.tree, "podman")
-        return Finding(WARNING, message, meaning=meaning, command=command)
-    directories = here.configuration.cdi_dirs
-    command = without_cdi_dirs(here.configuration, "")
-    found = unseen_specs(node, "podman", here.configuration, command)
-    return found or [ok(f"podman reads CDI specs in {', '.join(directories)}", *directories)]
+    if reader.has_cdi(number):
+        return cdi_findings(node, "podman", one)
+    message = f"podman {'.'.join(map(str, number or ()))} has no CDI, which came with 4.1"
+    meaning = (
+        "podman run --device nvidia.com/gpu=all fails: stat nvidia.com/gpu=all: no such file"
+        " or directory"
+    )
+    command = package_commands.install(node.tree, "podman")
+    return Finding(WARNING, message, meaning=meaning, command=command)
 
 
 @check("podman.binary", "podman's runtime can be run", needs=_READ)
-def _binary(node: ExaminedNode) -> Findings:
-    here = podman_here(node)
-    if here is None:
-        return not_installed("podman")
-    default = here.configuration.default
-    chosen = here.configuration.runtimes.get(default)
+@for_each(podmans, not_installed("podman"))
+def _binary(node: ExaminedNode, one: PodmanHere) -> Findings:
+    default = one.configuration.default
+    chosen = one.configuration.runtimes.get(default)
     others = chosen.options.get("paths", ()) if chosen else ()
     found: list[Finding] = []
     if chosen and not any(program(node.tree, path) for path in others):
@@ -60,37 +48,37 @@ def _binary(node: ExaminedNode) -> Findings:
             node.tree,
             [chosen],
             'no podman container starts: default OCI runtime "{name}" not found: invalid argument',
-            f"sed -i 's/^ *runtime *=.*/runtime = \"crun\"/' {' '.join(here.configuration.files)}",
+            f"sed -i 's/^ *runtime *=.*/runtime = \"crun\"/' {' '.join(one.configuration.files)}",
             "podman",
         )
-    return found or [ok(f'the default runtime is "{default}"')]
+    return found or ok(f'the default runtime is "{default}"')
 
 
 def _hook_files(node: ExaminedNode) -> tuple[OciHook, ...]:
-    podman, crio = podman_here(node), crio_here(node)
-    directories = [*(podman.hook_dirs if podman else ()), *(crio.hook_dirs if crio else ())]
+    directories = [path for podman in podmans(node) for path in podman.read.hook_dirs]
+    directories += [path for crio in crios(node) for path in crio.read.hook_dirs]
     return oci_hooks.read(node.tree, dict.fromkeys(directories))
 
 
 @check("oci-hooks.program", "OCI hooks can be run", needs=_READ)
-def _hooks(node: ExaminedNode) -> Iterable[Finding]:
-    if podman_here(node) is None and crio_here(node) is None:
-        yield absent("no engine that runs OCI hooks is installed")
-        return
-    found = _hook_files(node)
-    broken = [one for one in found if one.reason or not program(node.tree, one.path)]
-    for one in broken:
-        why = one.reason or f"runs {one.path}, which does not exist or is not executable"
-        yield Finding(
+def _hooks(node: ExaminedNode) -> Findings:
+    if not podmans(node) and not crios(node):
+        return absent("no engine that runs OCI hooks is installed")
+    hooks = _hook_files(node)
+    found = [
+        Finding(
             FAILED,
-            f"{one.file} {why}",
+            f"{one.file} "
+            + (one.reason or f"runs {one.path}, which does not exist or is not executable"),
             subject=one.file,
             meaning="containers that the hook applies to do not start: error executing hook",
             command=f"rm {one.file} # GPUs come by CDI: podman run --device nvidia.com/gpu=all",
             looked_at=(one.file, one.path),
         )
-    if not broken:
-        yield ok(f"{len(found)} OCI hooks are installed", *(one.file for one in found))
+        for one in hooks
+        if one.reason or not program(node.tree, one.path)
+    ]
+    return found or ok(f"{len(hooks)} OCI hooks are installed", *(one.file for one in hooks))
 
 
 @check(
@@ -98,23 +86,22 @@ def _hooks(node: ExaminedNode) -> Iterable[Finding]:
     "At most one OCI hook gives containers GPUs",
     needs=("oci-hooks.program",),
 )
-def _two_stacks(node: ExaminedNode) -> Iterable[Finding]:
+def _two_stacks(node: ExaminedNode) -> Finding:
     found = [one for one in _hook_files(node) if one.gives_gpus]
     files = tuple(one.file for one in found)
-    if len({one.path for one in found}) > 1:
-        yield Finding(
-            FAILED,
-            f"{' and '.join(files)} both give containers GPUs",
-            subject=files[0],
-            meaning="a container that requests GPUs gets them twice; the second hook fails or"
-            " undoes the changes of the first: error running prestart hook: file exists",
-            command=f"rm {files[-1]} # or the other one",
-            looked_at=files,
-        )
-    elif found:
-        yield ok(f"{files[0]} is the only OCI hook that gives GPUs", *files)
-    else:
-        yield absent("no OCI hook gives GPUs", *reader.HOOK_DIRS)
+    if not found:
+        return absent("no OCI hook gives GPUs", *reader.HOOK_DIRS)
+    if len({one.path for one in found}) == 1:
+        return ok(f"{files[0]} is the only OCI hook that gives GPUs", *files)
+    return Finding(
+        FAILED,
+        f"{' and '.join(files)} both give containers GPUs",
+        subject=files[0],
+        meaning="a container that requests GPUs gets them twice; the second hook fails or"
+        " undoes the changes of the first: error running prestart hook: file exists",
+        command=f"rm {files[-1]} # or the other one",
+        looked_at=files,
+    )
 
 
 CHECKS = (config_check("podman"), _cdi, _binary, _hooks, _two_stacks)

@@ -5,7 +5,18 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import (
+    FAILED,
+    NOT_APPLICABLE,
+    WARNING,
+    Finding,
+    absent,
+    check,
+    fact,
+    for_each,
+    ok,
+    unless,
+)
 from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts.engine_facts import dockers, homes
 from gpuhook.doctor.facts.program_facts import program
@@ -13,8 +24,6 @@ from gpuhook.node.node_tree import text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpuhook.doctor.check import ExaminedNode
 
 _STORAGE = (".local/share/containers", ".local/share/docker", ".config/docker/daemon.json")
@@ -30,8 +39,9 @@ _NO_USER = "no user of this node runs a rootless engine"
 _DROP_IN = "/etc/systemd/system/user@.service.d/delegate.conf"
 
 
-def _users(node: ExaminedNode) -> dict[str, str]:
-    """Return the users who run a rootless engine: name -> user id, "" if unknown."""
+@fact
+def _users(node: ExaminedNode) -> list[tuple[str, str]]:
+    """Return the name and the user id, "" if unknown, of each user who runs a rootless engine."""
     numbers = {}
     for entry in (text(node.tree, "/etc/passwd") or "").splitlines():
         fields = entry.split(":")
@@ -42,7 +52,13 @@ def _users(node: ExaminedNode) -> dict[str, str]:
         if any(node.tree.status(f"{home}/{place}") for place in _STORAGE):
             name, number = numbers.get(home, (home.rpartition("/")[2], ""))
             found[name] = number
-    return found
+    return list(found.items())
+
+
+def _has_other_source(node: ExaminedNode) -> Finding | None:
+    if not _ELSEWHERE.search(text(node.tree, _SWITCH) or ""):
+        return None
+    return absent(f"{_SWITCH} has another source of subordinate ids than files", _SWITCH)
 
 
 @check(
@@ -50,28 +66,23 @@ def _users(node: ExaminedNode) -> dict[str, str]:
     "Users of rootless engines have subordinate ids",
     needs=("host.id-mapping",),
 )
-def _subordinate(node: ExaminedNode) -> Iterable[Finding]:
-    users = _users(node)
-    if _ELSEWHERE.search(text(node.tree, _SWITCH) or ""):
-        yield absent(f"{_SWITCH} has another source of subordinate ids than files", _SWITCH)
-        return
-    for name, number in users.items():
-        lacking = [path for path in _FILES if not _has_range(node, path, name, number)]
-        if not lacking:
-            yield ok(f"{name} has subordinate ids", *_FILES, subject=name)
-            continue
-        yield Finding(
-            FAILED,
-            f"{name} runs rootless containers and has no range in {' and '.join(lacking)}",
-            subject=name,
-            meaning="containers of that user do not start, or only from images whose files have one"
-            " owner: potentially insufficient UIDs or GIDs available in user namespace",
-            command=f"usermod --add-subuids {_free(node)} --add-subgids {_free(node)} {name}"
-            " # then, as that user: podman system migrate",
-            looked_at=_FILES,
-        )
-    if not users:
-        yield absent(_NO_USER, "/home")
+@unless(_has_other_source)
+@for_each(_users, absent(_NO_USER, "/home"))
+def _subordinate(node: ExaminedNode, user: tuple[str, str]) -> Finding:
+    name, number = user
+    lacking = [path for path in _FILES if not _has_range(node, path, name, number)]
+    if not lacking:
+        return ok(f"{name} has subordinate ids", *_FILES, subject=name)
+    return Finding(
+        FAILED,
+        f"{name} runs rootless containers and has no range in {' and '.join(lacking)}",
+        subject=name,
+        meaning="containers of that user do not start, or only from images whose files have one"
+        " owner: potentially insufficient UIDs or GIDs available in user namespace",
+        command=f"usermod --add-subuids {_free(node)} --add-subgids {_free(node)} {name}"
+        " # then, as that user: podman system migrate",
+        looked_at=_FILES,
+    )
 
 
 def _has_range(node: ExaminedNode, path: str, name: str, number: str) -> bool:
@@ -92,16 +103,14 @@ def _free(node: ExaminedNode) -> str:
 
 
 @check("host.id-mapping", "The programs that map user ids are installed")
-def _mapping(node: ExaminedNode) -> Iterable[Finding]:
-    if not _users(node) and not any(one.kind == "rootless" for one in dockers(node)):
-        yield absent(_NO_USER, "/home")
-        return
+def _mapping(node: ExaminedNode) -> Finding:
+    if not _users(node) and not any(one.name == "rootless" for one in dockers(node)):
+        return absent(_NO_USER, "/home")
     lacking = [name for name in ("newuidmap", "newgidmap") if not program(node.tree, name)]
     if not lacking:
-        yield ok("newuidmap and newgidmap are installed", "/usr/bin/newuidmap")
-        return
+        return ok("newuidmap and newgidmap are installed", "/usr/bin/newuidmap")
     package = "shadow-utils" if program(node.tree, "dnf") else "uidmap"
-    yield Finding(
+    return Finding(
         FAILED,
         f"{' and '.join(lacking)} cannot be run, and users run rootless engines",
         subject="newuidmap",
@@ -112,23 +121,21 @@ def _mapping(node: ExaminedNode) -> Iterable[Finding]:
     )
 
 
+def _without_delegation(node: ExaminedNode) -> Finding | None:
+    if not _users(node) or node.tree.status(f"{_CGROUPS}/cgroup.controllers") is not None:
+        return None
+    return absent("only cgroup v2 is delegated to users", _CGROUPS)
+
+
 @check("host.delegation", "Users of rootless engines can limit their containers")
-def _delegation(node: ExaminedNode) -> Iterable[Finding]:
+@unless(_without_delegation)
+@for_each(_users, absent(_NO_USER, "/home"))
+def _delegation(node: ExaminedNode, user: tuple[str, str]) -> Finding:
     """A rootless engine makes its cgroups below those of the user's systemd manager.
 
     Only the controllers that systemd delegates to that manager are available there.
     """
-    users = _users(node)
-    if not users:
-        yield absent(_NO_USER, "/home")
-    elif node.tree.status(f"{_CGROUPS}/cgroup.controllers") is None:
-        yield absent("only cgroup v2 is delegated to users", _CGROUPS)
-    else:
-        for name, number in users.items():
-            yield _delegated(node, name, number)
-
-
-def _delegated(node: ExaminedNode, name: str, number: str) -> Finding:
+    name, number = user
     path = f"{_CGROUPS}/user.slice/user-{number}.slice/user@{number}.service/cgroup.controllers"
     has = (text(node.tree, path) or "").split()
     if node.tree.status(path) is None:

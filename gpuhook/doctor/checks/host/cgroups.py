@@ -5,18 +5,17 @@ from __future__ import annotations
 
 from gpuhook.doctor.check import WARNING, Finding, absent, check, ok
 from gpuhook.doctor.commands import package_commands
-from gpuhook.doctor.facts.engine_facts import containerds, crio_here, dockers
+from gpuhook.doctor.facts.engine_facts import containerds, crios, dockers
 from gpuhook.doctor.facts.gpu_runtimes import gpu_runtimes
 from gpuhook.doctor.facts.toolkit_settings import files, is_legacy
 from gpuhook.engines.read.engine_config import NVIDIA_RUNTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.doctor.facts.engine_facts import EngineHere
     from gpuhook.doctor.facts.toolkit_settings import ToolkitSettings
-    from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
+    from gpuhook.engines.read.engine_config import Runtime
 
 ROOT = "/sys/fs/cgroup"
 
@@ -29,14 +28,13 @@ def _is_v2(node: ExaminedNode) -> bool | None:
 
 
 @check("host.cgroups", "Control groups are mounted")
-def _cgroup_version(node: ExaminedNode) -> Iterable[Finding]:
+def _cgroup_version(node: ExaminedNode) -> Finding:
     found = _is_v2(node)
     if found is None:
-        yield absent("no cgroups are mounted in this tree", ROOT)
-    elif found:
-        yield ok("cgroup v2 is mounted", f"{ROOT}/cgroup.controllers")
-    else:
-        yield ok("cgroup v1 is mounted, which systemd 258 no longer supports", ROOT)
+        return absent("no cgroups are mounted in this tree", ROOT)
+    if found:
+        return ok("cgroup v2 is mounted", f"{ROOT}/cgroup.controllers")
+    return ok("cgroup v1 is mounted, which systemd 258 no longer supports", ROOT)
 
 
 @check(
@@ -44,36 +42,30 @@ def _cgroup_version(node: ExaminedNode) -> Iterable[Finding]:
     "Containers keep their GPUs at `systemctl daemon-reload`",
     needs=("nvidia-toolkit.config", "nvidia-toolkit.values"),
 )
-def _kept_gpus(node: ExaminedNode) -> Iterable[Finding]:
+def _kept_gpus(node: ExaminedNode) -> Findings:
     """NVIDIA's hook writes device rules into the cgroup of the running container.
 
     systemd does not know these rules and writes its own ones again at every daemon-reload.
     """
-    found = []
-    for one in files(node):
-        if not is_legacy(node, one):
-            continue
-        for engine, run in _through_nvidia(node):
-            found.append(
-                Finding(
-                    WARNING,
-                    f"{one.path} has mode {one.mode}, in which NVIDIA's hook sets device rules, and"
-                    f' systemd manages the cgroups of runtime "{run.name}" of {engine}',
-                    subject=engine,
-                    meaning="running containers lose their GPUs at `systemctl daemon-reload`, for"
-                    " example during updates: Failed to initialize NVML: Unknown Error",
-                    command=_by_specs(node, engine, one),
-                    looked_at=(one.path, str(run.where)),
-                )
-            )
-    if found:
-        yield from found
-    elif files(node):
-        yield ok(
-            "the config.json of containers with GPUs has their device rules", files(node)[0].path
+    found = [
+        Finding(
+            WARNING,
+            f"{one.path} has mode {one.mode}, in which NVIDIA's hook sets device rules, and"
+            f' systemd manages the cgroups of runtime "{run.name}" of {engine}',
+            subject=engine,
+            meaning="running containers lose their GPUs at `systemctl daemon-reload`, for"
+            " example during updates: Failed to initialize NVML: Unknown Error",
+            command=_by_specs(node, engine, one),
+            looked_at=(one.path, str(run.where)),
         )
-    else:
-        yield absent("NVIDIA's toolkit has no settings file here")
+        for one in files(node)
+        if is_legacy(node, one)
+        for engine, run in _through_nvidia(node)
+    ]
+    if not files(node):
+        return absent("NVIDIA's toolkit has no settings file here")
+    message = "the config.json of containers with GPUs has their device rules"
+    return found or ok(message, files(node)[0].path)
 
 
 def _by_specs(node: ExaminedNode, engine: str, one: ToolkitSettings) -> str:
@@ -98,26 +90,22 @@ def _by_specs(node: ExaminedNode, engine: str, one: ToolkitSettings) -> str:
 
 def _through_nvidia(node: ExaminedNode) -> list[tuple[str, Runtime]]:
     """Return (engine, runtime) of NVIDIA's runtimes whose cgroups systemd manages."""
-    crio = crio_here(node)
-    engines: list[tuple[str, EngineConfiguration]] = [
-        *((one.distribution.name, one.read.configuration) for one in containerds(node)),
-        *((one.kind, one.read.configuration) for one in dockers(node)),
-        *([("crio", crio.configuration)] if crio else []),
-    ]
     return [
-        (engine, run)
-        for engine, configuration in engines
-        for run in gpu_runtimes(node.tree, configuration)
-        if NVIDIA_RUNTIME in run.path and _has_systemd(engine, run, _is_v2(node))
+        (one.name or one.engine, run)
+        for one in (*containerds(node), *dockers(node), *crios(node))
+        for run in gpu_runtimes(node.tree, one.configuration)
+        if NVIDIA_RUNTIME in run.path and _has_systemd(one, run, _is_v2(node))
     ]
 
 
-def _has_systemd(engine: str, run: Runtime, is_v2: bool | None) -> bool:
+def _has_systemd(one: EngineHere, run: Runtime, is_v2: bool | None) -> bool:
     """Return whether systemd manages a runtime's cgroups: for CRI-O, and for Docker with v2."""
     options = run.options.get("options")
-    if engine in ("docker", "snap", "rootless"):
+    if one.engine == "docker":
         return is_v2 is True
-    return engine == "crio" or (isinstance(options, dict) and options.get("systemdcgroup") is True)
+    return one.engine == "crio" or (
+        isinstance(options, dict) and options.get("systemdcgroup") is True
+    )
 
 
 CHECKS = (_cgroup_version, _kept_gpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
 from gpuhook.doctor.facts import driver_facts, driver_user_space, gpu_loss
-from gpuhook.doctor.facts.engine_facts import containerds, crio_here, dockers, homes, podman_here
+from gpuhook.doctor.facts.engine_facts import containerds, crios, dockers, homes, podmans
 from gpuhook.doctor.facts.program_facts import program
 from gpuhook.node.node_tree import line, matching
 from gpuhook.vendors.nvidia.driver.driver_locations import OPERATOR
@@ -26,10 +26,9 @@ _PROFILES = {"podman": "podman", "rootlesskit": "*rootlesskit"}
 
 def _confining(node: ExaminedNode) -> list[str]:
     """Return the engines that give their containers an SELinux label."""
-    crio = crio_here(node)
     found = [
-        "podman" if podman_here(node) else "",
-        "CRI-O" if crio and crio.has_selinux else "",
+        "podman" if podmans(node) else "",
+        "CRI-O" if any(one.read.has_selinux for one in crios(node)) else "",
         "Docker" if any(one.read.has_selinux for one in dockers(node)) else "",
         "containerd"
         if any(one.read.cri.get("enable_selinux") is True for one in containerds(node))
@@ -39,31 +38,23 @@ def _confining(node: ExaminedNode) -> list[str]:
 
 
 @check("host.selinux", "SELinux allows containers to use GPUs")
-def _selinux(node: ExaminedNode) -> Iterable[Finding]:
+def _selinux(node: ExaminedNode) -> Finding:
     if line(node.tree, ENFORCE) != "1":
-        yield absent("SELinux is not enforcing", ENFORCE)
-        return
+        return absent("SELinux is not enforcing", ENFORCE)
     if not (driver_facts.has_gpu(node) or gpu_loss.missing_gpus(node)):
-        yield absent("this machine has no NVIDIA GPU", ENFORCE)
-        return
+        return absent("this machine has no NVIDIA GPU", ENFORCE)
     engines = _confining(node)
     if not engines:
-        yield absent("SELinux is enforcing, and no engine labels its containers", ENFORCE)
-        return
+        return absent("SELinux is enforcing, and no engine labels its containers", ENFORCE)
     if driver_user_space.driver_user_space(node).root == OPERATOR:
-        message = (
-            f"SELinux is enforcing, and the driver container labels the nodes below {OPERATOR}"
-        )
-        yield ok(f"{message} for containers", ENFORCE)
-        return
+        labels = f"the driver container labels the nodes below {OPERATOR} for containers"
+        return ok(f"SELinux is enforcing, and {labels}", ENFORCE)
     places = [f"/sys/fs/selinux/booleans/{name}" for name in BOOLEANS]
     are_on = [name for name, at in zip(BOOLEANS, places, strict=True) if _is_on(node, at)]
-    modules = matching(node.tree, _MODULES)
-    if are_on or modules:
-        by = ", ".join(are_on or modules)
-        yield ok(f"SELinux is enforcing, and {by} allows containers GPUs", ENFORCE, *places)
-        return
-    yield Finding(
+    if by := are_on or matching(node.tree, _MODULES):
+        message = f"SELinux is enforcing, and {', '.join(by)} allows containers GPUs"
+        return ok(message, ENFORCE, *places)
+    return Finding(
         FAILED,
         f"SELinux is enforcing, {' and '.join(BOOLEANS)} are off, and {', '.join(engines)}"
         " labels containers",
@@ -96,7 +87,7 @@ def _apparmor(node: ExaminedNode) -> Iterable[Finding]:
         yield ok("AppArmor allows users to make namespaces", _USERNS)
         return
     engines = {
-        "podman": podman_here(node) is not None and bool(homes(node.tree)),
+        "podman": bool(podmans(node) and homes(node.tree)),
         "rootlesskit": program(node.tree, "rootlesskit") is not None,
     }
     lacking = [

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, first_items, for_each, ok
 from gpuhook.doctor.commands.package_commands import gpuhook_again
 from gpuhook.doctor.facts.program_facts import program
 from gpuhook.engines.configure import configure_record, engine_status, engine_verification
@@ -14,13 +14,23 @@ from gpuhook.node import node_readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.engines.configure.configure_record import ConfigureRecord
 
-_SHOWN = 3  # containers in one message
+
+def _records(node: ExaminedNode) -> list[tuple[str, str, bytes]]:
+    """Return the engine, path and content of each record of `gpuhook configure`."""
+    paths = {
+        engine: f"{configure_record.OF_THE_HOST}/{engine}/{configure_record.NAME}"
+        for engine in ENGINES
+    }
+    return [
+        (engine, path, content)
+        for engine, path in paths.items()
+        if (content := node.tree.read(path)) is not None
+    ]
 
 
 @check(
@@ -28,27 +38,14 @@ _SHOWN = 3  # containers in one message
     "Engines have the configuration that `gpuhook configure` wrote",
     needs=("containerd.config", "docker.config", "crio.config", "podman.config"),
 )
-def _recorded(node: ExaminedNode) -> Iterable[Finding]:
-    seen = False
-    for engine in ENGINES:
-        path = f"{configure_record.OF_THE_HOST}/{engine}/{configure_record.NAME}"
-        content = node.tree.read(path)
-        if content is None:
-            continue
-        seen = True
-        try:
-            yield _since(node, configure_record.parsed(content, path), path)
-        except GpuhookError as error:
-            yield Finding(
-                WARNING,
-                error.message,
-                subject=engine,
-                meaning=f"`gpuhook configure undo {engine}` cannot restore the original files",
-                command=error.hint,
-                looked_at=(path,),
-            )
-    if not seen:
-        yield absent("gpuhook configure has changed no engine", configure_record.OF_THE_HOST)
+@for_each(_records, absent("gpuhook configure has changed no engine", configure_record.OF_THE_HOST))
+def _recorded(node: ExaminedNode, record: tuple[str, str, bytes]) -> Finding:
+    engine, path, content = record
+    try:
+        return _since(node, configure_record.parsed(content, path), path)
+    except GpuhookError as error:
+        meaning = f"`gpuhook configure undo {engine}` cannot restore the original files"
+        return Finding(WARNING, error.message, engine, meaning, error.hint, (path,))
 
 
 def _since(node: ExaminedNode, kept: ConfigureRecord, path: str) -> Finding:
@@ -119,42 +116,39 @@ def _options(kept: ConfigureRecord) -> str:
         "installation.launchers",
     ),
 )
-def _users(node: ExaminedNode) -> Iterable[Finding]:
+def _users(node: ExaminedNode) -> Findings:
     reading = node.readings.of(node_readings.STORED)
     if reading.document is None:
-        yield absent(f"the containers that engines keep are unknown: {reading.trouble}")
-        return
+        return absent(f"the containers that engines keep are unknown: {reading.trouble}")
+    if not reading.document:
+        return absent("no container that an engine keeps needs gpuhook")
     needed: dict[str, list[dict[str, Any]]] = {}
     for one in reading.document:
         if one["program"]:
             needed.setdefault(one["program"], []).append(one)
     missing = {path: ones for path, ones in needed.items() if program(node.tree, path) is None}
-    for path, ones in missing.items():
-        again = gpuhook_again(node.tree, path.rpartition("/")[0] or "/usr/bin").partition(" #")
-        yield Finding(
-            FAILED if any(not one["running"] for one in ones) else WARNING,
-            f"{path} does not exist, and {_named(ones)} needs it",
-            subject=path,
-            meaning="they cannot be started again: exec: no such file or directory; a running one"
-            " goes on, and its engine may be unable to stop it",
-            command=f"{again[0]} # or remove the containers that gpuhook configure users lists",
-            looked_at=(path,),
-        )
-    if not missing:
-        message = (
-            f"{len(reading.document)} containers that engines keep need gpuhook, which is installed"
-        )
-        yield (
-            ok(message)
-            if reading.document
-            else absent("no container that an engine keeps needs gpuhook")
-        )
+    message = f"{len(reading.document)} containers that engines keep need gpuhook"
+    return [_unusable(node, path, ones) for path, ones in missing.items()] or ok(
+        f"{message}, which is installed"
+    )
+
+
+def _unusable(node: ExaminedNode, path: str, ones: list[dict[str, Any]]) -> Finding:
+    again = gpuhook_again(node.tree, path.rpartition("/")[0] or "/usr/bin").partition(" #")
+    return Finding(
+        FAILED if any(not one["running"] for one in ones) else WARNING,
+        f"{path} does not exist, and {_named(ones)} needs it",
+        subject=path,
+        meaning="they cannot be started again: exec: no such file or directory; a running one"
+        " goes on, and its engine may be unable to stop it",
+        command=f"{again[0]} # or remove the containers that gpuhook configure users lists",
+        looked_at=(path,),
+    )
 
 
 def _named(ones: list[dict[str, Any]]) -> str:
     names = [f"{one['engine']} {one['name'] or one['id'][:12]} ({one['why']})" for one in ones]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return first_items(names)
 
 
 CHECKS = (_recorded, _users)

@@ -154,27 +154,17 @@ def _settings(node: ExaminedNode) -> Findings:
     if real is None:
         return absent(f"{path} does not exist: the defaults apply", path)
     place = node.tree.root.rstrip("/") + real
-    wrong = settings_file.problem(place)
-    if wrong:
-        return Finding(
-            FAILED,
-            f"{path} is not valid: {wrong.replace(place, path)}",
-            subject=path,
-            meaning="gpuhook's wrapper starts no container with a GPU: error GH1530",
-            command=f"gpuhook config validate {path}  # after fixing that line",
-            looked_at=(path,),
-        )
-    unknown = settings_file.unknown_keys(place)
-    if unknown:
-        return Finding(
-            WARNING,
-            f"{path} has a key that gpuhook does not know: {unknown.replace(place, path)}",
-            subject=path,
-            meaning="gpuhook ignores it: the intended setting has its default",
-            command=f"gpuhook config validate {path}  # after fixing that line",
-            looked_at=(path,),
-        )
-    return ok(f"{path} is valid", path)
+    if wrong := settings_file.problem(place):
+        status, state = FAILED, "is not valid"
+        meaning = "gpuhook's wrapper starts no container with a GPU: error GH1530"
+    elif wrong := settings_file.unknown_keys(place):
+        status, state = WARNING, "has a key that gpuhook does not know"
+        meaning = "gpuhook ignores it: the intended setting has its default"
+    else:
+        return ok(f"{path} is valid", path)
+    message = f"{path} {state}: {wrong.replace(place, path)}"
+    command = f"gpuhook config validate {path}  # after fixing that line"
+    return Finding(status, message, path, meaning, command, (path,))
 
 
 def _again(node: ExaminedNode, one: Installation) -> str:

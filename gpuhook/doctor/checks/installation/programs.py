@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from posixpath import dirname
 
+from gpuhook.doctor.check import fact
 from gpuhook.doctor.facts import spec_facts
 from gpuhook.engines.read import engine_config
 from gpuhook.node import node_programs, node_tree
@@ -79,18 +80,6 @@ class Installation:
         return list(dict.fromkeys(library for library in found if library))
 
 
-def installations(node: ExaminedNode) -> list[Installation]:
-    """Return the installations of the wrapper, in the order of PATH."""
-    found: list[Installation] = node.once(_installations)
-    return found
-
-
-def spec_hooks(node: ExaminedNode) -> dict[str, str]:
-    """Return path of a gpuhook-hook -> path of the spec that names it."""
-    found: dict[str, str] = node.once(_spec_hooks)
-    return found
-
-
 def version(files: Tree, library: str) -> str:
     """Return the version of the package in a library directory, "" if unknown."""
     text = node_tree.text(files, f"{library}/gpuhook/__init__.py", _MAX) or ""
@@ -98,7 +87,9 @@ def version(files: Tree, library: str) -> str:
     return found[1] if found else ""
 
 
-def _installations(node: ExaminedNode) -> list[Installation]:
+@fact
+def installations(node: ExaminedNode) -> list[Installation]:
+    """Return the installations of the wrapper, in the order of PATH."""
     directories = [*_DIRECTORIES, *(dirname(path) for path in _named(node))]
     found: dict[str, Installation] = {}
     for directory in dict.fromkeys(directories):
@@ -138,7 +129,9 @@ def _named(node: ExaminedNode) -> list[str]:
     return [path.decode("utf-8", "replace") for path in dict.fromkeys(found)]
 
 
-def _spec_hooks(node: ExaminedNode) -> dict[str, str]:
+@fact
+def spec_hooks(node: ExaminedNode) -> dict[str, str]:
+    """Return path of a gpuhook-hook -> path of the spec that names it."""
     found: dict[str, str] = {}
     for path in spec_facts.paths(node):
         for hook in _HOOKS.findall(node.tree.read(path) or b""):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.doctor.facts import driver_facts
@@ -21,36 +21,33 @@ _COUNT, _DRIVER = "nvidia.com/gpu.count", "nvidia.com/cuda.driver-version.full"
 
 
 @check(READY, "The node is Ready in the cluster", needs=(kubelet.RUNNING,))
-@facts.with_kubelet
-def _ready(node: ExaminedNode) -> Iterator[Finding]:
-    answer = node.once(facts.api_node)
-    if answer is None:
-        yield facts.without_api(node)
-        return
+@unless(facts.no_kubelet)
+@unless(facts.no_api)
+def _ready(node: ExaminedNode) -> Finding:
+    answer = facts.api_node(node) or {}
     name, conditions = str(answer.get("name")), answer.get("conditions")
     listed = conditions if isinstance(conditions, list) else []
     ready = next(
         (one for one in listed if isinstance(one, dict) and one.get("type") == "Ready"), {}
     )
     if ready.get("status") in ("False", "Unknown"):
-        yield Finding(
+        return Finding(
             FAILED,
             f"{name} is NotReady: {ready.get('reason')}: {ready.get('message')}",
             subject=name,
             meaning="no pod is scheduled here, and running pods are evicted, also the device "
             "plugin's",
-            command=f"kubectl describe node {name} && {node.once(facts.kubelet).restart}",
+            command=f"kubectl describe node {name} && {facts.kubelet(node).restart}",
         )
-    elif answer.get("unschedulable") is True:
-        yield Finding(
-            WARNING,
-            f"{name} is cordoned",
-            subject=name,
-            meaning='pods stay Pending: "1 node(s) were unschedulable"',
-            command=f"kubectl uncordon {name}",
-        )
-    else:
-        yield ok(f"{name} is Ready", subject=name)
+    if answer.get("unschedulable") is not True:
+        return ok(f"{name} is Ready", subject=name)
+    return Finding(
+        WARNING,
+        f"{name} is cordoned",
+        subject=name,
+        meaning='pods stay Pending: "1 node(s) were unschedulable"',
+        command=f"kubectl uncordon {name}",
+    )
 
 
 @check(
@@ -58,15 +55,11 @@ def _ready(node: ExaminedNode) -> Iterator[Finding]:
     "The cluster can allocate the node's GPUs",
     needs=("driver.bus", READY, plugin.DEVICES, plugin.RUNNING),
 )
-@facts.with_kubelet
+@unless(facts.no_kubelet)
+@unless(facts.no_api)
+@unless(facts.no_gpus)
 def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
-    answer = node.once(facts.api_node)
-    if answer is None:
-        yield facts.without_api(node)
-        return
-    if reason := facts.no_gpus(node):
-        yield absent(reason)
-        return
+    answer = facts.api_node(node) or {}
     name = str(answer.get("name"))
     capacity, allocatable = _gpus(answer.get("capacity")), _gpus(answer.get("allocatable"))
     if not any(allocatable.values()):
@@ -81,7 +74,7 @@ def _allocatable(node: ExaminedNode) -> Iterator[Finding]:
                 subject=resource,
                 meaning="the device plugin has marked them unhealthy (NVIDIA's does so forever): "
                 "fewer pods fit on this node",
-                command=f"sudo dmesg | grep -i xid && {facts.restart(node.once(facts.pods))}",
+                command=f"sudo dmesg | grep -i xid && {facts.restart(facts.pods(node))}",
             )
         else:
             yield ok(f"{resource}: {count} allocatable", subject=resource)
@@ -96,7 +89,7 @@ def _nothing(node: ExaminedNode, name: str, capacity: dict[str, int]) -> Finding
         subject=name,
         meaning="pods that request a GPU stay Pending: "
         '"0/1 nodes are available: 1 Insufficient nvidia.com/gpu"',
-        command=f"{facts.restart(node.once(facts.pods))} && "
+        command=f"{facts.restart(facts.pods(node))} && "
         f"kubectl get node {name} -o jsonpath='{{.status.allocatable}}'",
     )
 
@@ -111,15 +104,12 @@ def _gpus(listed: object) -> dict[str, int]:
 
 
 @check("node.labels", "The labels of the node match its GPUs", needs=("driver.bus", READY))
-@facts.with_kubelet
-def _labels(node: ExaminedNode) -> Iterator[Finding]:
-    answer, inventory = node.once(facts.api_node), driver_facts.inventory_of(node)
-    if answer is None:
-        yield facts.without_api(node)
-        return
+@unless(facts.no_kubelet)
+@unless(facts.no_api)
+def _labels(node: ExaminedNode) -> Finding:
+    answer, inventory = facts.api_node(node) or {}, driver_facts.inventory_of(node)
     if inventory is None:
-        yield absent("the node's GPUs are not known")
-        return
+        return absent("the node's GPUs are not known")
     labels = answer.get("labels")
     own = {
         str(name): str(value)
@@ -127,17 +117,14 @@ def _labels(node: ExaminedNode) -> Iterator[Finding]:
         if str(name).startswith("nvidia.com/")
     }
     if _COUNT not in own and _DRIVER not in own:
-        yield absent("the node has no labels that describe its GPUs")
-        return
+        return absent("the node has no labels that describe its GPUs")
     version = inventory.driver.version
     if _DRIVER in own and version and own[_DRIVER] != version:
-        yield _untrue(answer, _DRIVER, own[_DRIVER], version)
-        return
+        return _untrue(answer, _DRIVER, own[_DRIVER], version)
     most = len(inventory.gpus) + sum(len(gpu.instances) for gpu in inventory.gpus)
     if own.get(_COUNT, "").isdecimal() and int(own[_COUNT]) > most:
-        yield _untrue(answer, _COUNT, own[_COUNT], str(most))
-        return
-    yield ok(f"{len(own)} labels of nvidia.com/ match the GPUs")
+        return _untrue(answer, _COUNT, own[_COUNT], str(most))
+    return ok(f"{len(own)} labels of nvidia.com/ match the GPUs")
 
 
 def _untrue(answer: dict[str, Any], label: str, value: str, true: str) -> Finding:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.node import kubelet_files
 
@@ -18,7 +18,7 @@ RUNNING, DIRECTORY = "kubelet.running", "kubelet.plugin-directory"
 
 @check(RUNNING, "The kubelet runs")
 def _running(node: ExaminedNode) -> Iterator[Finding]:
-    kubelet = node.once(facts.kubelet)
+    kubelet = facts.kubelet(node)
     if kubelet.running:
         yield ok(f"{kubelet.running} runs", subject=kubelet.unit)
     elif not kubelet.directory and not kubelet.unit:
@@ -49,7 +49,7 @@ def _is_node(node: ExaminedNode, directory: str) -> bool:
 
 
 @check(DIRECTORY, "Device plugins find the kubelet's socket", needs=(RUNNING,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _plugin_directory(node: ExaminedNode) -> Iterator[Finding]:
     yield _socket(
         node,
@@ -62,7 +62,7 @@ def _plugin_directory(node: ExaminedNode) -> Iterator[Finding]:
 
 
 @check("kubelet.pod-resources", "The kubelet lists which pod has which device", needs=(DIRECTORY,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _pod_resources(node: ExaminedNode) -> Iterator[Finding]:
     yield _socket(
         node,
@@ -75,7 +75,7 @@ def _pod_resources(node: ExaminedNode) -> Iterator[Finding]:
 
 def _socket(node: ExaminedNode, directory: str, status: str, purpose: str, meaning: str) -> Finding:
     """Return whether the kubelet has its socket in a directory; `status` if it lacks it."""
-    kubelet = node.once(facts.kubelet)
+    kubelet = facts.kubelet(node)
     path = f"{kubelet.directory}/{directory}/kubelet.sock"
     if kubelet_files.has_socket(node.tree, path):
         return ok(f"{purpose} {path}", path)

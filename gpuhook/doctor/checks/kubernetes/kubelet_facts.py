@@ -6,16 +6,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook.doctor.check import NOT_APPLICABLE, Finding
-from gpuhook.doctor.facts import driver_facts
+from gpuhook.doctor.check import absent, fact
+from gpuhook.doctor.facts import driver_facts, program_facts
 from gpuhook.node import engine_handlers, kubelet_files, node_readings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from gpuhook.doctor.check import ExaminedNode, Findings
+    from gpuhook.doctor.check import ExaminedNode, Finding
     from gpuhook.node.engine_handlers import Handlers
     from gpuhook.node.kubelet_files import PluginPod
 
@@ -72,59 +72,63 @@ class Kubelet:
         return f"sudo systemctl restart {(self.unit or 'kubelet.service').removesuffix('.service')}"
 
 
+@fact
 def kubelet(node: ExaminedNode) -> Kubelet:
     """Return the kubelet of the node."""
-    document = node.readings.document(node_readings.PROCESSES)
-    listed = (
-        [one for one in document if isinstance(one, dict)] if isinstance(document, list) else []
-    )
-    argvs = [_argv(one) for one in listed]
-    names = [_process_name(one, argv) for one, argv in zip(listed, argvs, strict=True)]
-    index = next((index for index, name in enumerate(names) if name in KUBELETS), None)
+    processes = node.readings.document(node_readings.PROCESSES)
+    running = next((one for one in processes or () if _name(one) in KUBELETS), None)
     unit, state = _unit(node)
     return Kubelet(
-        directory=kubelet_files.directory(node.tree, () if index is None else argvs[index]),
-        processes=isinstance(document, list),
-        running="" if index is None else names[index],
+        directory=kubelet_files.directory(node.tree, running["argv"] if running else ()),
+        processes=processes is not None,
+        running=_name(running) if running else "",
         unit=unit,
         unit_state=state,
         plugins=tuple(
-            PluginFacts(pid if isinstance(pid := one.get("pid"), int) else 0, vendor, argv)
-            for one, argv in zip(listed, argvs, strict=True)
-            if (vendor := _vendor(argv))
+            PluginFacts(one["pid"], vendor, tuple(one["argv"]))
+            for one in processes or ()
+            if (vendor := _vendor(one["argv"]))
         ),
     )
 
 
+@fact
 def handlers(node: ExaminedNode) -> Handlers:
     """Return the runtime handlers of the node's engines."""
-    document = node.readings.document(node_readings.CONTAINERD)
-    config = document.get("config") if isinstance(document, dict) else ""
-    return engine_handlers.engine_handlers(node.tree, config if isinstance(config, str) else "")
+    dump = node.readings.document(node_readings.CONTAINERD)
+    return engine_handlers.engine_handlers(node.tree, dump["config"] if dump else "")
 
 
+@fact
 def pods(node: ExaminedNode) -> tuple[PluginPod, ...]:
     """Return the pods of device plugins."""
-    directory = node.once(kubelet).directory
+    directory = kubelet(node).directory
     return kubelet_files.plugin_pods(node.tree, directory) if directory else ()
 
 
+@fact
 def api(node: ExaminedNode) -> dict[str, Any] | None:
     """Return the answers of the API server, None without an answer."""
     found = node.readings.document(node_readings.API)
     return found if isinstance(found, dict) else None
 
 
+@fact
 def api_node(node: ExaminedNode) -> dict[str, Any] | None:
     """Return the node as the API server has it, None without an answer."""
-    found = (node.once(api) or {}).get("node")
+    found = (api(node) or {}).get("node")
     return found if isinstance(found, dict) else None
+
+
+def no_api(node: ExaminedNode) -> Finding | None:
+    """Return why the API server's object of the node is unknown, None if it is known."""
+    return None if api_node(node) is not None else without_api(node)
 
 
 def without_api(node: ExaminedNode) -> Finding:
     """Return the finding that a check needs the API server, and why there is no answer."""
     trouble = node.readings.of(node_readings.API).trouble or "it did not answer"
-    return Finding(NOT_APPLICABLE, f"this needs the API server: {trouble}")
+    return absent(f"this needs the API server: {trouble}")
 
 
 def restart(found: Iterable[PluginPod]) -> str:
@@ -135,56 +139,43 @@ def restart(found: Iterable[PluginPod]) -> str:
     return "kubectl get daemonsets -A | grep device-plugin"
 
 
-def no_gpus(node: ExaminedNode) -> str:
-    """Return why a device plugin has nothing to offer, "" if it has."""
+def no_gpus(node: ExaminedNode) -> Finding | None:
+    """Return why a device plugin has nothing to offer, None if it has."""
     inventory = driver_facts.inventory_of(node)
     if inventory is None:
         code = node.readings.of(node_readings.INVENTORY).code
         # Without a code the driver was not called: the files show whether there are GPUs.
-        return f"the driver does not answer ({code})" if code else ""
-    if not inventory.gpus or all(gpu.lost for gpu in inventory.gpus):
-        return "the driver has no GPU that a device plugin could offer"
-    return ""
+        return absent(f"the driver does not answer ({code})") if code else None
+    if all(gpu.lost for gpu in inventory.gpus):
+        return absent("the driver has no GPU that a device plugin could offer")
+    return None
 
 
-def with_kubelet(
-    look: Callable[[ExaminedNode], Findings],
-) -> Callable[[ExaminedNode], Findings]:
-    """Return a look that does not apply to nodes without a kubelet."""
-
-    def looked(node: ExaminedNode) -> Findings:
-        if not node.once(kubelet).directory:
-            return Finding(NOT_APPLICABLE, "Kubernetes does not run on this node")
-        return look(node)
-
-    return looked
+def no_kubelet(node: ExaminedNode) -> Finding | None:
+    """Return that the node is not in a cluster, None if it is."""
+    is_here = kubelet(node).directory
+    return None if is_here else absent("Kubernetes does not run on this node")
 
 
 def _unit(node: ExaminedNode) -> tuple[str, str]:
     """Return the unit that starts a kubelet here, and its state; ("", "") if none is installed."""
-    units = node.readings.document(node_readings.UNITS)
-    for name in UNITS if isinstance(units, dict) else ():
-        found = units.get(name)
-        if isinstance(found, dict) and found.get("load") == "loaded":
-            return name, str(found.get("active") or "")
+    for name in UNITS:
+        found = program_facts.unit(node, name)
+        if found.get("load") == "loaded":
+            return name, found.get("active", "")
     return "", ""
 
 
-def _argv(process: dict[str, Any]) -> tuple[str, ...]:
-    found = process.get("argv")
-    return tuple(str(one) for one in found) if isinstance(found, list) else ()
-
-
-def _program(argv: tuple[str, ...]) -> str:
+def _program(argv: Sequence[str]) -> str:
     first = argv[0].split() if argv else []  # k3s writes "k3s agent" into its argv[0]
     return os.path.basename(first[0]) if first else ""
 
 
-def _process_name(process: dict[str, Any], argv: tuple[str, ...]) -> str:
-    return _program(argv) or str(process.get("name") or "")
+def _name(process: dict[str, Any]) -> str:
+    return _program(process["argv"]) or str(process["name"])
 
 
-def _vendor(argv: tuple[str, ...]) -> str:
+def _vendor(argv: Sequence[str]) -> str:
     name = _program(argv)
     if name == "nvidia-device-plugin":
         return NVIDIA

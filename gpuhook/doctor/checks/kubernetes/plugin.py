@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, runtime_class
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.doctor.facts import driver_facts
@@ -26,40 +26,39 @@ _LOG_LINES = 40
 _TROUBLE = ("error", "fail", "unable", "could not", "cannot", "incompatible", "level=fatal")
 
 
+@fact
 def checkpoint(node: ExaminedNode) -> Checkpoint | None:
     """Return the kubelet's checkpoint of devices."""
-    return kubelet_files.checkpoint(node.tree, node.once(facts.kubelet).directory)
+    return kubelet_files.checkpoint(node.tree, facts.kubelet(node).directory)
 
 
+@fact
 def gpu_sockets(node: ExaminedNode) -> list[str]:
     """Return the sockets of device plugins for GPUs."""
-    place = node.once(facts.kubelet).directory
+    place = facts.kubelet(node).directory
     return [n for n in kubelet_files.sockets(node.tree, place) if kubelet_files.is_gpu_socket(n)]
 
 
 @check(RUNNING, "A device plugin offers the GPUs", needs=(kubelet.DIRECTORY, runtime_class.EXISTS))
-@facts.with_kubelet
-def _running(node: ExaminedNode) -> Iterator[Finding]:
-    kubelet = node.once(facts.kubelet)
-    sockets = node.once(gpu_sockets)
-    if reason := facts.no_gpus(node):
-        yield absent(reason)
-    elif kubelet.plugins:
+@unless(facts.no_kubelet)
+@unless(facts.no_gpus)
+def _running(node: ExaminedNode) -> Finding:
+    kubelet = facts.kubelet(node)
+    if kubelet.plugins:
         plugins = [f"{one.vendor} device plugin (pid {one.pid})" for one in kubelet.plugins]
-        yield ok(f"{', '.join(plugins)} runs")
-    elif sockets:
-        yield ok(f"a device plugin has the socket {', '.join(sockets)}")
-    elif kubelet_files.has_dra_driver(node.tree, kubelet.directory):
-        yield absent("NVIDIA's driver for dynamic resource allocation offers the GPUs")
-    elif not kubelet.processes:
-        yield absent("the files of a node do not show whether a device plugin runs")
-    else:
-        yield _none_runs(node)
+        return ok(f"{', '.join(plugins)} runs")
+    if sockets := gpu_sockets(node):
+        return ok(f"a device plugin has the socket {', '.join(sockets)}")
+    if kubelet_files.has_dra_driver(node.tree, kubelet.directory):
+        return absent("NVIDIA's driver for dynamic resource allocation offers the GPUs")
+    if not kubelet.processes:
+        return absent("the files of a node do not show whether a device plugin runs")
+    return _none_runs(node)
 
 
 def _none_runs(node: ExaminedNode) -> Finding:
-    pods = node.once(facts.pods)
-    place = node.once(facts.kubelet).plugin_directory
+    pods = facts.pods(node)
+    place = facts.kubelet(node).plugin_directory
     message = f"the node has GPUs, and no device plugin offers them: {place} has no socket of one"
     for pod in pods:
         if line := _last_error(node, pod.logs):
@@ -91,89 +90,85 @@ def _last_error(node: ExaminedNode, directory: str) -> str:
 
 
 @check(SOCKET, "The device plugin has a socket that the kubelet can reach", needs=(RUNNING,))
-@facts.with_kubelet
-def _socket(node: ExaminedNode) -> Iterator[Finding]:
-    kubelet = node.once(facts.kubelet)
-    sockets, place = node.once(gpu_sockets), kubelet.plugin_directory
+@unless(facts.no_kubelet)
+def _socket(node: ExaminedNode) -> Finding:
+    kubelet = facts.kubelet(node)
+    sockets, place = gpu_sockets(node), kubelet.plugin_directory
     if sockets:
-        yield ok(f"{', '.join(sockets)} in {place}", place)
-    elif not kubelet.plugins:
-        yield absent("no device plugin for GPUs runs")
-    else:
-        first = kubelet.plugins[0]
-        yield Finding(
-            FAILED,
-            f"{first.vendor} device plugin runs (pid {first.pid}), and {place} has no socket of it",
-            subject=place,
-            meaning="a kubelet that starts removes all sockets; a plugin that does not notice "
-            f"(or waits for a GPU, or uses another directory) offers nothing: {_PENDING}",
-            command=facts.restart(node.once(facts.pods)),
-            looked_at=(place,),
-        )
+        return ok(f"{', '.join(sockets)} in {place}", place)
+    if not kubelet.plugins:
+        return absent("no device plugin for GPUs runs")
+    first = kubelet.plugins[0]
+    return Finding(
+        FAILED,
+        f"{first.vendor} device plugin runs (pid {first.pid}), and {place} has no socket of it",
+        subject=place,
+        meaning="a kubelet that starts removes all sockets; a plugin that does not notice "
+        f"(or waits for a GPU, or uses another directory) offers nothing: {_PENDING}",
+        command=facts.restart(facts.pods(node)),
+        looked_at=(place,),
+    )
 
 
 @check("plugin.rivals", "Only one device plugin offers the GPUs", needs=(RUNNING,))
-@facts.with_kubelet
-def _rivals(node: ExaminedNode) -> Iterator[Finding]:
-    kubelet = node.once(facts.kubelet)
+@unless(facts.no_kubelet)
+def _rivals(node: ExaminedNode) -> Finding:
+    kubelet = facts.kubelet(node)
     vendors = [one.vendor for one in kubelet.plugins]
     if not kubelet.processes:
-        yield absent("the files of a node do not show which processes run")
-    elif len(set(vendors)) < 2 and vendors.count(facts.NVIDIA) < 2:
-        yield ok("no two device plugins offer the same GPUs")
-    else:
-        pids = ", ".join(f"{one.vendor} (pid {one.pid})" for one in kubelet.plugins)
-        yield Finding(
-            FAILED,
-            f"{len(kubelet.plugins)} device plugins for GPUs run: {pids}",
-            meaning="the kubelet keeps the last plugin that registers a resource, and the devices "
-            "of the other vanish; if they use two names for the same GPUs, each assigns GPUs that "
-            "the other has assigned",
-            command="kubectl get daemonsets -A | grep device-plugin && kubectl -n NAMESPACE delete "
-            "daemonset THE-ONE-TOO-MANY",
-        )
+        return absent("the files of a node do not show which processes run")
+    if len(set(vendors)) < 2 and vendors.count(facts.NVIDIA) < 2:
+        return ok("no two device plugins offer the same GPUs")
+    pids = ", ".join(f"{one.vendor} (pid {one.pid})" for one in kubelet.plugins)
+    return Finding(
+        FAILED,
+        f"{len(kubelet.plugins)} device plugins for GPUs run: {pids}",
+        meaning="the kubelet keeps the last plugin that registers a resource, and the devices "
+        "of the other vanish; if they use two names for the same GPUs, each assigns GPUs that "
+        "the other has assigned",
+        command="kubectl get daemonsets -A | grep device-plugin && kubectl -n NAMESPACE delete "
+        "daemonset THE-ONE-TOO-MANY",
+    )
 
 
 @check(REGISTRATION, "The kubelet has registered the GPUs", needs=(SOCKET,))
-@facts.with_kubelet
-def _registration(node: ExaminedNode) -> Iterator[Finding]:
-    found = node.once(checkpoint)
-    sockets = node.once(gpu_sockets)
+@unless(facts.no_kubelet)
+def _registration(node: ExaminedNode) -> Finding:
+    found, sockets = checkpoint(node), gpu_sockets(node)
     if not sockets:
-        yield absent("no device plugin for GPUs has a socket here")
-    elif found is not None and found.trouble:
-        yield Finding(
+        return absent("no device plugin for GPUs has a socket here")
+    if found is not None and found.trouble:
+        return Finding(
             WARNING,
             f"{found.path} cannot be read: {found.trouble}",
             subject=found.path,
             meaning="if the kubelet cannot read it either, it forgets which pod has which device",
-            command=f"sudo rm {found.path} && {node.once(facts.kubelet).restart}",
+            command=f"sudo rm {found.path} && {facts.kubelet(node).restart}",
             looked_at=(found.path,),
         )
-    elif found is not None and found.gpus:
+    if found is not None and found.gpus:
         counts = ", ".join(f"{name} ({len(ids)})" for name, ids in sorted(found.gpus.items()))
-        yield ok(f"the kubelet has registered {counts}", found.path)
-    else:
-        place = node.once(facts.kubelet).plugin_directory
-        yield Finding(
-            FAILED,
-            f"{sockets[0]} is in {place}, and the kubelet has registered no GPU resource",
-            subject=sockets[0],
-            meaning=f"kubectl describe node shows no nvidia.com/gpu, and {_PENDING}",
-            command=facts.restart(node.once(facts.pods)),
-            looked_at=(place,),
-        )
+        return ok(f"the kubelet has registered {counts}", found.path)
+    place = facts.kubelet(node).plugin_directory
+    return Finding(
+        FAILED,
+        f"{sockets[0]} is in {place}, and the kubelet has registered no GPU resource",
+        subject=sockets[0],
+        meaning=f"kubectl describe node shows no nvidia.com/gpu, and {_PENDING}",
+        command=facts.restart(facts.pods(node)),
+        looked_at=(place,),
+    )
 
 
 @check(DEVICES, "The registered devices are healthy and exist on this node", needs=(REGISTRATION,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _devices(node: ExaminedNode) -> Iterator[Finding]:
-    found = node.once(checkpoint)
+    found = checkpoint(node)
     if found is None or not found.gpus:
         yield absent("the kubelet has registered no GPU resource")
         return
     if reason := facts.no_gpus(node):
-        yield absent(reason)
+        yield reason
         return
     here = _uuids(node)
     for resource, ids in sorted(found.gpus.items()):
@@ -193,7 +188,7 @@ def _devices(node: ExaminedNode) -> Iterator[Finding]:
             subject=names,
             meaning=f"{_PENDING}. The plugin has ended, has withdrawn its list, or has marked "
             "every GPU unhealthy, which NVIDIA's does forever after one XID",
-            command=facts.restart(node.once(facts.pods)),
+            command=facts.restart(facts.pods(node)),
             looked_at=(found.path,),
         )
 
@@ -215,7 +210,7 @@ def _strangers(node: ExaminedNode, resource: str, strangers: list[str], path: st
         subject=resource,
         meaning="after a GPU was exchanged or MIG was changed, NVIDIA's plugin still offers the "
         'old devices: "unknown device", or a container without its GPU',
-        command=facts.restart(node.once(facts.pods)),
+        command=facts.restart(facts.pods(node)),
         looked_at=(path,),
     )
 

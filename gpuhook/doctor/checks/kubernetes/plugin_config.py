@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpuhook.device_plugin.config.findings import ERROR
 from gpuhook.device_plugin.config.findings import WARNING as DOUBT
 from gpuhook.device_plugin.config.sharing_section import MPS
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.doctor.facts import driver_facts
@@ -28,45 +28,40 @@ _EXCLUSIVE = ("exclusive-process", "exclusive-thread")
 
 
 @check(VALID, "The device plugin's configuration is valid", needs=(kubelet.RUNNING,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 def _valid(node: ExaminedNode) -> Iterator[Finding]:
-    files = node.once(plugin_files.configuration_files)
+    files = plugin_files.configuration_files(node)
     if not files:
         yield absent("no configuration of a device plugin is on this node")
     for file in files:
         errors = [one for one in file.reading.findings if one.severity == ERROR]
         doubts = [one for one in file.reading.findings if one.severity == DOUBT]
+        when = "now" if file.is_used else "if the label of the node selects it"
         if errors:
-            yield _unusable(file, errors)
+            yield _file_finding(
+                FAILED if file.is_used else WARNING,
+                file,
+                f"the configuration {file.key} cannot be used: {_listed(errors)}",
+                f'{when}, NVIDIA\'s device plugin ends with "unable to load config" and the node '
+                "offers no GPU; gpuhook's keeps the last valid one, and offers none if it starts",
+            )
         elif doubts and file.is_used:
-            yield _doubtful(file, doubts)
+            yield _file_finding(
+                WARNING,
+                file,
+                f"the configuration {file.key} has settings without effect: {_listed(doubts)}",
+                "NVIDIA's device plugin ignores them silently: GPUs are not offered as intended",
+            )
         else:
             state = "in use" if file.is_used else "not in use"
             yield ok(f"{file.key} is valid and {state}", file.path, subject=file.key)
 
 
-def _unusable(file: ConfigurationFile, errors: list[ConfigFinding]) -> Finding:
-    when = "now" if file.is_used else "if the label of the node selects it"
-    return Finding(
-        FAILED if file.is_used else WARNING,
-        f"the configuration {file.key} cannot be used: {_listed(errors)}",
-        subject=file.key,
-        meaning=f'{when}, NVIDIA\'s device plugin ends with "unable to load config" and the '
-        "node offers no GPU; gpuhook's keeps the last valid one, and offers none if it starts",
-        command=f"gpuhook device-plugin --validate {file.path} ; {file.edit}",
-        looked_at=(file.path,),
-    )
-
-
-def _doubtful(file: ConfigurationFile, doubts: list[ConfigFinding]) -> Finding:
-    return Finding(
-        WARNING,
-        f"the configuration {file.key} has settings without effect: {_listed(doubts)}",
-        subject=file.key,
-        meaning="NVIDIA's device plugin ignores them silently: GPUs are not offered as intended",
-        command=f"gpuhook device-plugin --validate {file.path} ; {file.edit}",
-        looked_at=(file.path,),
-    )
+def _file_finding(
+    status: str, file: ConfigurationFile, message: str, meaning: str, command: str = ""
+) -> Finding:
+    command = command or f"gpuhook device-plugin --validate {file.path} ; {file.edit}"
+    return Finding(status, message, file.key, meaning, command, (file.path,))
 
 
 def _listed(found: list[ConfigFinding]) -> str:
@@ -83,7 +78,7 @@ def _of_each(
 
     def looked(node: ExaminedNode) -> Iterator[Finding]:
         inventory = driver_facts.inventory_of(node)
-        used = node.once(plugin_files.in_use)
+        used = plugin_files.in_use(node)
         if inventory is None or not used:
             yield absent("the node's GPUs are unknown" if used else "no configuration is in use")
             return
@@ -98,7 +93,7 @@ def _of_each(
     "The GPUs are large enough for the configured sharing",
     needs=("driver.bus", "gpus.lost", "gpus.seen", VALID),
 )
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 @_of_each
 def _shares(
     file: ConfigurationFile, configuration: Configuration, inventory: Inventory
@@ -114,16 +109,15 @@ def _shares(
         yield ok(f"the GPUs are large enough for {file.key}", file.path, subject=file.key)
     for one in found:
         is_error = one.severity == ERROR
-        yield Finding(
+        yield _file_finding(
             FAILED if is_error else WARNING,
+            file,
             f"{file.key}: {one.path + ': ' if one.path else ''}{one.message}",
-            subject=file.key,
-            meaning="the configuration does not fit these GPUs: the plugin offers none of them"
+            "the configuration does not fit these GPUs: the plugin offers none of them"
             if is_error
             else "time slices do not divide the memory of a GPU: the last process gets "
             '"CUDA out of memory" (cudaErrorMemoryAllocation)',
-            command=(one.hint and f"{file.edit}  # {one.hint}") or file.edit,
-            looked_at=(file.path,),
+            f"{file.edit}  # {one.hint}" if one.hint else file.edit,
         )
 
 
@@ -132,7 +126,7 @@ def _shares(
     "Shared GPUs allow several processes",
     needs=(VALID, "gpus.compute-mode"),
 )
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 @_of_each
 def _compute_mode(
     file: ConfigurationFile, configuration: Configuration, inventory: Inventory
@@ -157,43 +151,36 @@ def _compute_mode(
 
 
 @check("plugin.mig", "The MIG strategy fits the GPUs", needs=(VALID,))
-@facts.with_kubelet
+@unless(facts.no_kubelet)
 @_of_each
 def _mig(
     file: ConfigurationFile, configuration: Configuration, inventory: Inventory
 ) -> Iterator[Finding]:
     strategy = configuration.flags.mig_strategy
     divided = [gpu for gpu in inventory.gpus if gpu.mig_mode == "enabled" and not gpu.lost]
+    indices = ", ".join(str(gpu.index) for gpu in divided)
+    empty = [str(gpu.index) for gpu in divided if not gpu.instances]
     if not divided:
         yield absent("no GPU is in MIG mode")
-    elif strategy != "none":
-        empty = [str(gpu.index) for gpu in divided if not gpu.instances]
-        if empty:
-            yield _without_instances(file, empty)
-        else:
-            yield ok(f"MIG strategy {strategy} offers the instances", subject=file.key)
-    else:
-        indices = ", ".join(str(gpu.index) for gpu in divided)
-        yield Finding(
+    elif strategy == "none":
+        yield _file_finding(
             WARNING,
+            file,
             f"{file.key} has MIG strategy none, and GPU {indices} is in MIG mode",
-            subject=file.key,
-            meaning="such a GPU is offered as a whole nvidia.com/gpu, and CUDA in the container "
-            'uses at most one instance, or prints "no CUDA-capable device is detected"',
-            command=f"{file.edit}  # flags.migStrategy: mixed, or single",
-            looked_at=(file.path,),
+            "such a GPU is offered as a whole nvidia.com/gpu, and CUDA in the container uses at "
+            'most one instance, or prints "no CUDA-capable device is detected"',
+            f"{file.edit}  # flags.migStrategy: mixed, or single",
         )
-
-
-def _without_instances(file: ConfigurationFile, empty: list[str]) -> Finding:
-    return Finding(
-        WARNING,
-        f"GPU {', '.join(empty)} is in MIG mode and has no instance",
-        subject=file.key,
-        meaning="it is not offered; with MIG strategy single no GPU of the node is offered",
-        command=f"sudo nvidia-smi mig -i {','.join(empty)} -cgi 0 -C",
-        looked_at=(file.path,),
-    )
+    elif empty:
+        yield _file_finding(
+            WARNING,
+            file,
+            f"GPU {', '.join(empty)} is in MIG mode and has no instance",
+            "it is not offered; with MIG strategy single no GPU of the node is offered",
+            f"sudo nvidia-smi mig -i {','.join(empty)} -cgi 0 -C",
+        )
+    else:
+        yield ok(f"MIG strategy {strategy} offers the instances", subject=file.key)
 
 
 CHECKS = (_valid, _shares, _compute_mode, _mig)

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config import config_source
+from gpuhook.doctor.check import fact
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 
 TYPE_CHECKING = False
@@ -44,10 +45,11 @@ class ConfigurationFile:
         return f"{space} edit configmap $({named})"
 
 
+@fact
 def configuration_files(node: ExaminedNode) -> tuple[ConfigurationFile, ...]:
     """Return the configurations of device plugins on the node."""
     label = _label(node)
-    listed = [one for pod in node.once(facts.pods) for one in _of_pod(node, pod, label)]
+    listed = [one for pod in facts.pods(node) for one in _of_pod(node, pod, label)]
     seen = {one.path for one in listed}
     for path in _named(node):
         content = node.tree.read(path, config_source.LARGEST_READ) if path not in seen else None
@@ -57,20 +59,22 @@ def configuration_files(node: ExaminedNode) -> tuple[ConfigurationFile, ...]:
     return tuple(listed)
 
 
+@fact
 def in_use(node: ExaminedNode) -> list[tuple[ConfigurationFile, Configuration]]:
     """Return the valid configurations that plugins use."""
     return [
         (one, one.reading.configuration)
-        for one in node.once(configuration_files)
+        for one in configuration_files(node)
         if one.is_used and one.reading.configuration is not None
     ]
 
 
+@fact
 def uses_cdi(node: ExaminedNode) -> bool:
     """Return whether a plugin assigns devices by CDI, which needs no runtime handler."""
     return any(
         strategy.startswith("cdi-")
-        for _, configuration in node.once(in_use)
+        for _, configuration in in_use(node)
         for strategy in configuration.flags.plugin.device_list_strategy
     )
 
@@ -104,14 +108,14 @@ def _used_key(keys: list[str], named: tuple[str, ...]) -> str:
 
 def _label(node: ExaminedNode) -> str:
     """Return the configuration that the node's label selects, "" if none."""
-    labels = (node.once(facts.api_node) or {}).get("labels")
+    labels = (facts.api_node(node) or {}).get("labels")
     found = labels.get(LABEL) if isinstance(labels, dict) else None
     return found if isinstance(found, str) else ""
 
 
 def _named(node: ExaminedNode) -> Iterator[str]:
     """Return the files of plugins that run on the node outside of a pod."""
-    for plugin in node.once(facts.kubelet).plugins:
+    for plugin in facts.kubelet(node).plugins:
         for index, argument in enumerate(plugin.argv):
             if argument.startswith(_FILE_OPTION + "="):
                 yield argument.partition("=")[2]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, ok
+from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, fact, for_each, ok, unless
 from gpuhook.doctor.checks.kubernetes import kubelet, plugin_files
 from gpuhook.doctor.checks.kubernetes import kubelet_facts as facts
 from gpuhook.host import bounded_yaml
@@ -12,8 +12,6 @@ from gpuhook.node.engine_handlers import is_for_gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gpuhook.doctor.check import ExaminedNode
 
 _MAX_MANIFEST = 1 << 20  # bytes
@@ -22,9 +20,10 @@ EXISTS = "runtime-class.exists"
 _OF_DISTRIBUTIONS = ("nvidia-experimental", "nvidia-cdi", "nvidia-legacy")
 
 
+@fact
 def _classes(node: ExaminedNode) -> dict[str, str] | None:
     """Return RuntimeClass name -> handler, None if they are unknown."""
-    found = (node.once(facts.api) or {}).get("runtimeClasses")
+    found = (facts.api(node) or {}).get("runtimeClasses")
     if isinstance(found, list):
         return {
             str(one.get("name")): str(one.get("handler")) for one in found if isinstance(one, dict)
@@ -53,31 +52,33 @@ def _declared(node: ExaminedNode) -> dict[str, str]:
     return found
 
 
+def _nothing_to_compare(node: ExaminedNode) -> Finding | None:
+    handlers = facts.handlers(node)
+    if not handlers.gpu:
+        return absent("no engine here has a handler for GPUs", *handlers.files)
+    return facts.without_api(node) if _classes(node) is None else None
+
+
 @check(EXISTS, "The engine's handler for GPUs has a RuntimeClass", needs=(kubelet.RUNNING,))
-@facts.with_kubelet
-def _exists(node: ExaminedNode) -> Iterator[Finding]:
-    handlers, classes = node.once(facts.handlers), node.once(_classes)
+@unless(facts.no_kubelet)
+@unless(_nothing_to_compare)
+def _exists(node: ExaminedNode) -> Finding:
+    handlers, classes = facts.handlers(node), _classes(node) or {}
     gpu = handlers.gpu
-    if not gpu:
-        yield absent("no engine here has a handler for GPUs", *handlers.files)
-    elif classes is None:
-        yield facts.without_api(node)
-    elif named := [
-        name for name, handler in classes.items() if is_for_gpus(name) or handler in gpu
-    ]:
-        yield ok(f"RuntimeClass {', '.join(named)} exists for handler {', '.join(gpu)}")
-    elif is_for_gpus(handlers.default):
+    named = [name for name, handler in classes.items() if is_for_gpus(name) or handler in gpu]
+    if named:
+        return ok(f"RuntimeClass {', '.join(named)} exists for handler {', '.join(gpu)}")
+    if is_for_gpus(handlers.default):
         message = f"pods get their GPUs from the default runtime, {handlers.default}"
-        yield ok(f"{message}, and need no RuntimeClass", *handlers.files)
-    else:
-        yield _missing(node, gpu[0], handlers.written[gpu[0]])
+        return ok(f"{message}, and need no RuntimeClass", *handlers.files)
+    return _missing(node, gpu[0], handlers.written[gpu[0]])
 
 
 def _missing(node: ExaminedNode, handler: str, where: str) -> Finding:
     message = f"the engine has the handler {handler} ({where}), and no RuntimeClass names it"
     rejected = f'pod rejected: RuntimeClass "{handler}" not found'
     others = ""
-    if node.once(plugin_files.uses_cdi):
+    if plugin_files.uses_cdi(node):
         others = "other pods get their GPUs by CDI"
     meaning = f'pods with `runtimeClassName: {handler}` are refused: "{rejected}"; '
     meaning += others or (
@@ -103,33 +104,29 @@ def _creation(handler: str) -> str:
     return f"echo '{text}' | kubectl apply -f -"
 
 
+def _gpu_classes(node: ExaminedNode) -> list[tuple[str, str]]:
+    """Return (name, handler) of the RuntimeClasses for GPUs."""
+    classes = _classes(node) or {}
+    return [one for one in classes.items() if any(map(is_for_gpus, one))]
+
+
 @check(
     "runtime-class.handler",
     "Each RuntimeClass for GPUs names a handler of the engine",
     needs=(EXISTS,),
 )
-@facts.with_kubelet
-def _handler(node: ExaminedNode) -> Iterator[Finding]:
-    handlers, classes = node.once(facts.handlers), node.once(_classes)
-    if not handlers.gpu:
-        yield absent("no engine here has a handler for GPUs", *handlers.files)
-        return
-    if classes is None:
-        yield facts.without_api(node)
-        return
-    for name, handler in classes.items():
-        if not is_for_gpus(name) and not is_for_gpus(handler):
-            continue
-        if handler not in handlers.written and name in _OF_DISTRIBUTIONS:
-            message = f"RuntimeClass {name} belongs to a distribution and is not used here"
-            yield absent(message, *handlers.files)
-        elif handler in handlers.written:
-            yield ok(
-                f"RuntimeClass {name} uses handler {handler} ({handlers.written[handler]})",
-                subject=name,
-            )
-        else:
-            yield _no_handler(name, handler, handlers.gpu, handlers.files)
+@unless(facts.no_kubelet)
+@unless(_nothing_to_compare)
+@for_each(_gpu_classes, absent("no RuntimeClass is for GPUs"))
+def _handler(node: ExaminedNode, gpu_class: tuple[str, str]) -> Finding:
+    handlers, (name, handler) = facts.handlers(node), gpu_class
+    if handler in handlers.written:
+        message = f"RuntimeClass {name} uses handler {handler} ({handlers.written[handler]})"
+        return ok(message, subject=name)
+    if name in _OF_DISTRIBUTIONS:
+        message = f"RuntimeClass {name} belongs to a distribution and is not used here"
+        return absent(message, *handlers.files)
+    return _no_handler(name, handler, handlers.gpu, handlers.files)
 
 
 def _no_handler(name: str, handler: str, gpu: list[str], files: tuple[str, ...]) -> Finding:
