@@ -131,25 +131,14 @@ def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterator[UsageDevice]:
 def _instance(gpu: Gpu, instance: MigInstance, minors: dict[str, int]) -> UsageDevice:
     from gpuhook.device_plugin.guard.usage_sample import SampleTarget, memory_by_pid
     from gpuhook.vendors.nvidia.hot import mig_capabilities
+    from gpuhook.vendors.nvidia.nvml import gpu_usage
 
     place = (instance.gpu_instance, instance.compute_instance)
     minor = minors.get(mig_capabilities.name(gpu.minor, *place)) if gpu.minor is not None else None
-    listed = memory_by_pid(_Listing(), SampleTarget(instance.uuid, gpu.uuid or "", place))
+    listed = memory_by_pid(gpu_usage.processes, SampleTarget(instance.uuid, gpu.uuid or "", place))
     processes = [ProcessOnDevice(pid, used) for pid, used in (listed or {}).items()]
     device = _with_memory(usage_devices.instance_device(gpu, instance, minor))
     return replace(device, processes=None if listed is None else tuple(processes))
-
-
-class _Listing:
-    """Lists processes for the device plugin's guard; NVML is open already."""
-
-    def opened(self) -> ExitStack:
-        return ExitStack()
-
-    def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
-        from gpuhook.vendors.nvidia.nvml import gpu_usage
-
-        return gpu_usage.processes(uuid)
 
 
 def _with_memory(device: UsageDevice) -> UsageDevice:

@@ -7,35 +7,28 @@ It blocks for as long as the driver takes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from gpuhook.device_plugin import driver_memory
-from gpuhook.device_plugin.guard import guard_shares, process_scope
+from gpuhook.device_plugin.guard import guard_shares
+from gpuhook.device_plugin.guard.container_processes import (
+    container_scopes,
+    first_processes,
+    process_container,
+)
 from gpuhook.device_plugin.guard.guard_policy import User
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.device_plugin.guard.container_processes import Processes
+    from gpuhook.device_plugin.guard.container_processes import Processes, ProcessScope
     from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, Key, LimitedUnit
-    from gpuhook.device_plugin.guard.process_scope import ProcessScope
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 _MOST_CACHED = 4096
-
-
-class SampleDriver(Protocol):
-    """Queries of the driver. They may block, and raise GpuhookError."""
-
-    def opened(self) -> AbstractContextManager[object]:
-        """Keep the driver's library open: opening it takes time."""
-
-    def processes(self, uuid: str) -> Sequence[ProcessUse] | None:
-        """Return the processes on a GPU or MIG instance, None if not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +69,26 @@ class UsageSampler:
 
     def sample(
         self,
-        driver: SampleDriver,
+        opened: Callable[[], AbstractContextManager[None]],
+        memory: Callable[[str], Mapping[int, int | None] | None],
         holding: Holding,
-        known_targets: Mapping[str, SampleTarget],
         units: Mapping[str, LimitedUnit],
     ) -> SampledUse:
-        """Return a sample of the devices in `holding`."""
+        """Return a sample of the devices in `holding`.
+
+        `opened` keeps the driver's library open, since opening it takes time. `memory` returns the
+        bytes of the processes on a device, None if they are not reported.
+        """
         users: dict[str, tuple[User, ...] | None] = {}
         shares, strangers = dict(holding.shares), []
         pods: set[str] = set()
-        scopes = process_scope.container_scopes(self._kernel, holding.firsts)
+        first = first_processes(self._kernel, holding.firsts)
+        scopes = container_scopes(first)
         resources = {unit.device: unit.resource for unit in units.values()}
         try:
-            with driver.opened():
+            with opened():
                 for uuid in sorted(holding.devices):
-                    target = known_targets.get(uuid, SampleTarget(uuid, uuid))
-                    listed = memory_by_pid(driver, target)
+                    listed = memory(uuid)
                     users[uuid] = (
                         None if listed is None else self._users(listed, holding, scopes, pods)
                     )
@@ -110,22 +107,12 @@ class UsageSampler:
             known = shares.keys() | holding.by_driver | holding.unspecified.keys()
             containers = dict.fromkeys(user.container for user in seen or () if user.container)
             strangers += [(one, uuid) for one in containers if (one, uuid) not in known]
-        unidentified = self._unidentified(holding, scopes)
+        unidentified = frozenset(
+            container
+            for container, about in first.items()
+            if process_container(about, holding.known, scopes) != container
+        )
         return SampledUse(users, shares, tuple(strangers), scopes, unidentified)
-
-    def _unidentified(self, holding: Holding, scopes: Mapping[str, ProcessScope]) -> frozenset[str]:
-        """Return the containers whose first process cannot be identified as theirs."""
-        containers = set()
-        hosts = self._kernel.host_mounts() or ()
-        for container, (pid, started) in holding.firsts.items():
-            about = self._kernel.about(pid)
-            if about is None or about.started != started:
-                continue
-            if about.scope is None or about.scope.mounts in hosts:
-                continue  # it may not be in the container
-            if process_scope.container(about, holding.known, scopes) != container:
-                containers.add(container)
-        return frozenset(containers)
 
     def _users(
         self,
@@ -140,7 +127,7 @@ class UsageSampler:
             about = self._kernel.about(pid)
             if about is None:
                 continue
-            container = process_scope.container(about, holding.known, scopes)
+            container = process_container(about, holding.known, scopes)
             users.append(User(pid, about.started, container, memory))
             if container is not None and about.member.in_pod:
                 pods.add(container)
@@ -175,16 +162,18 @@ class UsageSampler:
         self._grants[container] = grants
 
 
-def memory_by_pid(driver: SampleDriver, target: SampleTarget) -> dict[int, int | None] | None:
+def memory_by_pid(
+    processes: Callable[[str], Sequence[ProcessUse] | None], target: SampleTarget
+) -> dict[int, int | None] | None:
     """Return the bytes of each process on a device, None if the driver does not report them.
 
-    A driver that does not list the processes of a MIG instance lists those of the GPU with their
-    instances. Raises GpuhookError.
+    `processes` returns the processes of the GPU or MIG instance with a UUID. A driver that does not
+    list those of a MIG instance lists those of the GPU with their instances. Raises GpuhookError.
     """
-    uses = driver.processes(target.uuid)
+    uses = processes(target.uuid)
     is_parents = uses is None and target.instance is not None
     if is_parents:
-        uses = driver.processes(target.gpu)
+        uses = processes(target.gpu)
     if uses is None:
         return None
     return driver_memory.process_memory(
