@@ -212,7 +212,7 @@ class ChangeReport:
         self, resources: tuple[Resource, ...], *, is_change: bool
     ) -> None:
         """Report memory that containers were assigned under another configuration."""
-        holdings = await unit_holders.ask(socket=self._pod_resources)
+        holdings = await unit_holders.ask(self._pod_resources)
         if holdings.reason and is_change:
             self._log.warning(
                 "the division of memory has changed, and the memory of running pods is not known",
@@ -228,7 +228,7 @@ class ChangeReport:
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]
     ) -> None:
         """Report the devices of each GPU in one sentence, with the pods that hold them."""
-        holdings = await unit_holders.ask(socket=self._pod_resources)
+        holdings = await unit_holders.ask(self._pod_resources)
         by_gpu: dict[tuple[str, str], list[Device]] = {}
         for device in new:
             by_gpu.setdefault((device.gpu, unhealthy[device.uuid]), []).append(device)

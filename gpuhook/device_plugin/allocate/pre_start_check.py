@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpuhook.device_plugin.allocate.allocate import units_of
 from gpuhook.errors import fault
+from gpuhook.request.memory_request import MIB
 from gpuhook.request.replicas import device_of
 
 TYPE_CHECKING = False
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gpuhook.device_plugin.offer.offered_devices import Resource
-
-_MEBIBYTE = 1 << 20
 
 
 def check(
@@ -43,8 +42,8 @@ def check(
     for uuid in dict.fromkeys(uuids.values()):
         free = free_memory(uuid)
         if free is not None and free < min_free_memory:
-            needed = min_free_memory // _MEBIBYTE
-            raise fault("GH1858", uuid=uuid, free=free // _MEBIBYTE, needed=needed)
+            needed = min_free_memory // MIB
+            raise fault("GH1858", uuid=uuid, free=free // MIB, needed=needed)
 
 
 def _devices(resource: Resource, ids: Sequence[str]) -> dict[str, str]:

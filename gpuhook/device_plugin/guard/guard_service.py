@@ -168,7 +168,7 @@ class GuardService:
             self._holdings = Holdings()
         elif self._is_stale:
             self._is_stale = False
-            self._holdings = await unit_holders.ask(socket=self._pod_resources)
+            self._holdings = await unit_holders.ask(self._pod_resources)
         holdings = self._holdings
 
         def run() -> GuardRound | None:
@@ -210,7 +210,7 @@ class GuardService:
         for order in outcome.sent:
             self._report_signal(order)
         for order, error in outcome.failed:
-            self._counters.guard_action("failed", order.share.resource)
+            self._counters.count("guard_actions", "failed", order.share.resource)
             self._notifier.report_fault("NotEnded", error, order.share.container)
         for mark in outcome.ended:
             sentence = f"{mark.share.label} is no longer above its limit of {mark.share.device}"
@@ -232,7 +232,7 @@ class GuardService:
 
     def _report_began(self, mark: GuardMark) -> None:
         share, settings = mark.share, self._settings
-        self._counters.guard_action(REPORT, share.resource)
+        self._counters.count("guard_actions", REPORT, share.resource)
         limit = _mebibytes(share.hard)
         above = f"its limit of {limit}" if share.is_certain else f"the {limit} of its units now"
         sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above {above}"
@@ -250,7 +250,7 @@ class GuardService:
 
         share, user = order.share, order.user
         action = KILL if order.signal == END else TERMINATE
-        self._counters.guard_action(action, share.resource)
+        self._counters.count("guard_actions", action, share.resource)
         sentence = f"{share.label} remains above its limit of {share.device}: {order.signal} for"
         sentence += f" process {user.pid}, which uses {_mebibytes(user.memory or 0)}"
         key = f"{share.container}/{share.device}/{user.pid}"

@@ -160,8 +160,7 @@ def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[GuardSha
     for unit, holder in holdings.holders.items():
         limited = units.get(unit)
         if limited is not None:
-            names = holder.namespace, holder.pod, holder.container
-            key = names, limited.device, limited.resource
+            key = holder, limited.device, limited.resource
             sums[key] = sums.get(key, 0) + limited.hard
     return [
         GuardShare("", names, device, hard, name) for (names, device, name), hard in sums.items()

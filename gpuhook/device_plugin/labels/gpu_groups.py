@@ -15,6 +15,7 @@ from gpuhook.device_plugin.labels import label_text
 from gpuhook.device_plugin.offer import memory_bounds
 from gpuhook.device_plugin.offer.offered_devices import capability
 from gpuhook.device_plugin.offer.resource_devices import included
+from gpuhook.request.memory_request import MIB
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY
 from gpuhook.vendors.nvidia.spec.device_selection import is_divided
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
 
 GPU, MIG = "gpu", "mig"  # subjects of labels: gpu.<name>, mig-<profile>.<name>
-_MEBIBYTE = 1 << 20
 _MAX_MODEL = 42  # of a model in a key: gpu-<model>.sharing-strategy has at most 63
 _UNNAMED = "unknown"
 
@@ -89,10 +89,10 @@ class Group:
             "sharing-strategy": self.sharing if self.is_shared else NOT_SHARED,
         }
         if self.memory_bytes:
-            values["memory"] = str(self.memory_bytes // _MEBIBYTE)
+            values["memory"] = str(self.memory_bytes // MIB)
             if self.replicas:
                 share = self.limit_bytes or self.memory_bytes // self.replicas
-                values["replica-memory"] = str(share // _MEBIBYTE)
+                values["replica-memory"] = str(share // MIB)
         if self.is_shared or self.limit_bytes:
             values["memory-limit-by"] = self.memory_by
         if self.subject == GPU:

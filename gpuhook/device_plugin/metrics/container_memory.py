@@ -178,8 +178,7 @@ def _held(
     """
     by_names: dict[Names, set[str]] = {}
     for unit, holder in holders.items():
-        names = holder.namespace, holder.pod, holder.container
-        by_names.setdefault(names, set()).add(unit)
+        by_names.setdefault(holder, set()).add(unit)
     if not holders:
         for entry in entries.values():
             by_names.setdefault(entry.names, set()).update(entry.units)
@@ -220,9 +219,7 @@ def _sole(
 ) -> Names | None:
     """Return the only container of a pod that holds units of a device, None if not exactly one."""
     names = {
-        (holder.namespace, holder.pod, holder.container)
-        for unit, holder in holders.items()
-        if unit in units and units[unit].device == uuid
+        holder for unit, holder in holders.items() if unit in units and units[unit].device == uuid
     }
     return names.pop() if len(names) == 1 else None
 

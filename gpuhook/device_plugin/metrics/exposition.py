@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.device_plugin.metrics import container_memory
+from gpuhook.device_plugin.metrics.counters import COUNTERS, DURATIONS
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
 
 TYPE_CHECKING = False
@@ -28,7 +29,7 @@ MAX_SERIES = 4096  # of one metric
 _MAX_VALUE = 256
 _OF_CONTAINER = ("gpu", "namespace", "pod", "container")
 
-# The labels and help of each metric. Names of counters lack _total, durations are histograms.
+# The labels and help text of each gauge.
 GAUGES = {
     "gpuhook_devices": (
         ("resource", "state"),
@@ -80,22 +81,6 @@ GAUGES = {
     "gpuhook_source_up": (("source",), "Whether a source of these metrics has answered"),
     "gpuhook_series_left_out": ((), "Series left out because there are too many"),
 }
-COUNTERS = {
-    "allocations": "Containers allocated by Allocate, and refused calls",
-    "starts": "Containers allowed to start by PreStartContainer, and refused ones",
-    "refusals": "Calls of the kubelet answered with an error",
-    "registrations": "Registrations with the kubelet",
-    "lists": "Lists of devices sent to the kubelet",
-    "troubles": "Problems that the plugin survived, by kind",
-    "config_reloads": "Rereads of the configuration, by outcome",
-    "xid": "XIDs reported by the driver",
-    "guard_actions": "Actions of the guard on containers above their memory limit",
-}
-HISTOGRAMS = {
-    "allocate": "Time to answer Allocate",
-    "preferred_allocation": "Time to answer GetPreferredAllocation",
-    "registration": "Time until the kubelet answered Register",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +92,6 @@ class ScrapedFacts:
     holdings: Holdings = field(default_factory=Holdings)
     uses: tuple[DeviceUse, ...] | None = None
     containers: tuple[ContainerMemory, ...] = ()
-
-
-def names() -> frozenset[str]:
-    """Return the names of all series, for the checks of dashboards and alerts."""
-    series = set(GAUGES) | {f"gpuhook_{name}_total" for name in COUNTERS}
-    for name in HISTOGRAMS:
-        series |= {f"gpuhook_{name}_seconds_{part}" for part in ("bucket", "count", "sum")}
-    return frozenset(series)
 
 
 def text(facts: ScrapedFacts, counters: CounterSnapshot, accept: str = "") -> tuple[bytes, str]:
@@ -146,8 +123,6 @@ def metrics(facts: ScrapedFacts, counters: CounterSnapshot) -> Iterator[Metric]:
         HistogramMetricFamily,
     )
 
-    from gpuhook.device_plugin.metrics.counters import COUNTERS as LABELS
-
     gauges = _gauges(facts, counters)
     left_out = sum(max(0, len(series) - MAX_SERIES) for series in gauges.values())
     gauges["gpuhook_series_left_out"] = {(): left_out}
@@ -156,13 +131,12 @@ def metrics(facts: ScrapedFacts, counters: CounterSnapshot) -> Iterator[Metric]:
         for key, value in list(gauges[name].items())[:MAX_SERIES]:
             gauge.add_metric(_shown(key), value)
         yield gauge
-    for name, help_text in COUNTERS.items():
-        of = name.removeprefix("config_")
-        counter = CounterMetricFamily(f"gpuhook_{name}", help_text, labels=LABELS[of])
-        for key, value in counters.counters.get(of, {}).items():
+    for name, (labels, help_text) in COUNTERS.items():
+        counter = CounterMetricFamily(f"gpuhook_{name}", help_text, labels=labels)
+        for key, value in counters.counters.get(name, {}).items():
             counter.add_metric(_shown(key), value)
         yield counter
-    for name, help_text in HISTOGRAMS.items():
+    for name, help_text in DURATIONS.items():
         histogram = HistogramMetricFamily(
             f"gpuhook_{name}_seconds", help_text, labels=("resource",)
         )
@@ -235,9 +209,8 @@ def _held(facts: ScrapedFacts) -> dict[str, _Series]:
             holder = facts.holdings.holders.get(unit.id)
             if holder is not None:
                 counts[resource.name,] += 1
-                names = holder.namespace, holder.pod, holder.container
                 uuid = unit.device.uuid
-                key = (resource.name, uuid if is_memory else unit.id, uuid, *names)
+                key = (resource.name, uuid if is_memory else unit.id, uuid, *holder)
                 holders[key] = holders.get(key, 0) + 1
     return {"gpuhook_replicas_held": counts, "gpuhook_replica_holder": holders}
 

@@ -64,7 +64,7 @@ class MetricsService:
         scrape = Scrape(
             lambda: self._offered,
             lambda: driver_memory.driver_usage(self._snapshot),
-            partial(unit_holders.ask, socket=self._pod_resources),
+            partial(unit_holders.ask, self._pod_resources),
             proc=self._proc,
         )
         self._endpoint = MetricsEndpoint(settings.address, scrape, self._counters)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.request.memory_request import MIB
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.container_memory import HolderEntry
     from gpuhook.device_plugin.metrics.unit_holders import Holder
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,7 @@ def overcommitments(
                 continue
             held: dict[str, int | None] = {}
             for holder, memory in accounted.get(device.uuid, {}).items():
-                names = (holder.namespace, holder.pod, holder.container, device.uuid)
-                has = recorded.get(names)
+                has = recorded.get((*holder, device.uuid))
                 if has > memory if has is not None else not memory:
                     pod = f"{holder.namespace}/{holder.pod}"
                     before = held.get(pod, 0)
@@ -96,4 +95,4 @@ def _accounted(
 
 
 def _amount(memory: int | None) -> str:
-    return "no recorded limit" if memory is None else f"{memory // _MIB} MiB"
+    return "no recorded limit" if memory is None else f"{memory // MIB} MiB"

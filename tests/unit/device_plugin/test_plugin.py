@@ -446,7 +446,7 @@ def test_port_that_is_free_again_is_taken(turns: Turns) -> None:
 
 def test_same_bad_configuration_is_news_after_a_good_one(turns: Turns) -> None:
     def unchanged() -> int:
-        return turns.plugin._counters.snapshot().counters["reloads"].get(("unchanged",), 0)
+        return turns.plugin._counters.snapshot().counters["config_reloads"].get(("unchanged",), 0)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -520,7 +520,7 @@ def test_configuration_that_the_node_cannot_have_is_refused_as_a_whole(turns: Tu
     """What is in force, what metrics say of it and what is offered are of one configuration."""
 
     def counted(what: str) -> int:
-        return turns.plugin._counters.snapshot().counters["reloads"].get((what,), 0)
+        return turns.plugin._counters.snapshot().counters["config_reloads"].get((what,), 0)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(lambda: turns.offered() == 4)
@@ -571,7 +571,7 @@ def test_refused_configuration_is_tried_again_with_the_node(
         is_larger = True
         turns.triggers.pull(Reason.NODE)
         await turns.until(lambda: turns.offered() == 4)
-        assert turns.plugin._counters.snapshot().counters["reloads"][("refused",)] == 1
+        assert turns.plugin._counters.snapshot().counters["config_reloads"][("refused",)] == 1
 
     turns.run(scenario)
 

@@ -197,11 +197,8 @@ def use(pid: int, memory: int | None, *instance: int) -> ProcessUse:
 
 def test_a_process_that_is_listed_twice_is_counted_once() -> None:
     driver = Driver(GPU_1=(use(7, 5), use(7, 5), use(8, None), use(8, 3), use(9, None)))
-    assert usage_sample.memory_by_pid(driver.processes, SampleTarget(GPU, GPU)) == {
-        7: 5,
-        8: 3,
-        9: None,
-    }
+    listed = usage_sample.memory_by_pid(driver.processes, SampleTarget(GPU, GPU))
+    assert listed == {7: 5, 8: 3, 9: None}
     assert usage_sample.memory_by_pid(driver.processes, SampleTarget(OTHER, OTHER)) is None
 
 

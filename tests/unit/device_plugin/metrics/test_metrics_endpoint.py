@@ -350,7 +350,7 @@ def test_what_has_happened(place: Path) -> None:
     events.preferred(NAME, 0.002)
     events.registered(NAME, 0.03)
     seen.xid(GPU, 79)
-    seen.reload("applied")
+    seen.count("config_reloads", "applied")
     seen.set_config("default", "0123abcd")
     events.streams(NAME, 1)
     found = scraped(scrape_of(place, Driver()), seen)
