@@ -184,14 +184,15 @@ class ChangeReport:
     def report_isolation(
         self,
         resources: tuple[Resource, ...],
-        bounds: Mapping[str, str],
-        unheld: tuple[str, str] = ("", ""),
+        unenforced: tuple[str, str] = ("", ""),
+        *,
+        guard: bool = False,
     ) -> None:
         """Report what is isolated between containers that share a device, if it has changed.
 
-        A limit that no component enforces is a warning, with the reason and remedy in `unheld`.
+        A limit that no component enforces is a warning, with the reason and remedy in `unenforced`.
         """
-        notes = sharing_notes.sharing_notes(resources, bounds, unheld)
+        notes = sharing_notes.sharing_notes(resources, unenforced, guard=guard)
         for note in notes:
             if note not in self._isolation:
                 write = self._log.warning if note.hint else self._log.info

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from gpuhook.device_plugin import daemon_thread, driver_memory, node_snapshot, reconcile
 from gpuhook.device_plugin.active_config import ActiveConfig
-from gpuhook.device_plugin.allocate.allocation_context import with_health
 from gpuhook.device_plugin.change_report import ChangeReport
 from gpuhook.device_plugin.change_watch import ChangeWatch
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
@@ -270,11 +270,12 @@ class Plugin:
         offered = outcome.offer.resources
         devices = {d.uuid: d for resource in offered for d in resource.devices}
         unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}
-        context = with_health(outcome.context, unhealthy)
+        context = replace(outcome.context, unhealthy=unhealthy)
         self._answers.known = KnownNode(self._snapshot.topology, configuration, context, unhealthy)
         await self._sockets.offer(offered, unhealthy)
         self._report.report_offer(offered, unhealthy)
-        self._report.report_isolation(offered, outcome.bounds, outcome.unheld)
+        guard = configuration.own.guard.ends_processes
+        self._report.report_isolation(offered, outcome.unenforced, guard=guard)
         own = self._config.loaded.configuration.own
         await self._metrics.update(
             own.metrics, self._snapshot, offered, unhealthy, guards=own.guard.ends_processes

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.device_plugin.offer.prefer_linked import Scores
+    from gpuhook.vendors.nvidia.nvml.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
     """The state that answers are computed from. `unhealthy` has reasons by device UUID."""
 
-    topology: Scores
+    topology: Topology
     configuration: Configuration = field(default_factory=Configuration)
     context: Context = field(default_factory=Context)
     unhealthy: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -88,6 +89,25 @@ class ResourceServer:
             pre_start_required=self.pre_start, get_preferred_allocation_available=True
         )
 
+    def rpc_handler(self) -> grpc.GenericRpcHandler:
+        """Return the handler by which a grpc.aio server calls this one with a request's bytes."""
+        answers: tuple[tuple[Method[Any, Any], Callable[..., Awaitable[Any]]], ...] = (
+            (services.ALLOCATE, self._allocate),
+            (services.PREFERRED, self._preferred),
+            (services.PRE_START, self._pre_start),
+        )
+        methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            method.name: grpc.unary_unary_rpc_method_handler(partial(self._answer, method, answer))
+            for method, answer in answers
+        }
+        methods |= {
+            services.OPTIONS.name: grpc.unary_unary_rpc_method_handler(self._get_options),
+            services.LIST_AND_WATCH.name: grpc.unary_stream_rpc_method_handler(
+                self._list_and_watch
+            ),
+        }
+        return grpc.method_handlers_generic_handler(services.DEVICE_PLUGIN, methods)
+
     def _show(self, listing: _Listing) -> None:
         if listing == self._listing and not self._ending:
             return
@@ -95,7 +115,7 @@ class ResourceServer:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def list_and_watch(self, _request: bytes, context: Context) -> None:
+    async def _list_and_watch(self, _request: bytes, context: Context) -> None:
         """Write the list, and again after each change."""
         self._count(1)
         try:
@@ -122,22 +142,6 @@ class ResourceServer:
         if self.streams == 0 and not self._ending:
             self.unwatched()
 
-    async def get_device_plugin_options(self, _request: bytes, _context: Context) -> bytes:
-        """Return the options of the plugin."""
-        return self.options().SerializeToString()
-
-    async def allocate(self, request: bytes, context: Context) -> bytes:
-        """Allocate devices for containers."""
-        return await self._answer(services.ALLOCATE, self._allocate, request, context)
-
-    async def get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
-        """Prefer devices for containers."""
-        return await self._answer(services.PREFERRED, self._preferred, request, context)
-
-    async def pre_start_container(self, request: bytes, context: Context) -> bytes:
-        """Check the devices of a container before it starts, if the configuration requires it."""
-        return await self._answer(services.PRE_START, self._pre_start, request, context)
-
     async def _answer(
         self,
         method: Method[Request, Response],
@@ -156,6 +160,9 @@ class ResourceServer:
             self._observer.broken(self.name, method.name, error)
         self._observer.refused(self.name, method.name, reason, time.perf_counter() - begun)
         return await context.abort(code, reason)
+
+    async def _get_options(self, _request: bytes, _context: Context) -> bytes:
+        return self.options().SerializeToString()
 
     async def _allocate(self, request: api.AllocateRequest, begun: float) -> api.AllocateResponse:
         requests = [list(one.devices_ids) for one in request.container_requests]

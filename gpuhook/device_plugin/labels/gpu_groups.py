@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.config.sharing_section import NOT_SHARED
 from gpuhook.device_plugin.labels import label_text
-from gpuhook.device_plugin.offer import memory_bounds
 from gpuhook.device_plugin.offer.offered_devices import capability
 from gpuhook.device_plugin.offer.resource_devices import included
+from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import MIB
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY
 from gpuhook.vendors.nvidia.spec.device_selection import is_divided
@@ -181,7 +181,7 @@ class _UsableDevices:
         first = next(d for d in devices if self._replicas[d.uuid] == replicas)
         resource = self._of[first.uuid]
         limit, own = resource.memory.get(first.uuid), resource.index.ids[first.uuid][0]
-        by = memory_bounds.bound(resource, first, driver=self._driver_limits, guard=self._guard)
+        by = limit_enforcer(resource, first, driver=self._driver_limits, guard=self._guard)
         return Group(
             subject=subject,
             key=key,

@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin import driver_memory
-from gpuhook.device_plugin.offer import memory_bounds
+from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_NOBODY
 
@@ -115,7 +115,7 @@ def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> M
     memory = resource.memory.get(device.uuid)
     if memory is None:
         return MemoryShare(device.uuid, fair)
-    by = memory_bounds.bound(resource, device, driver=False, guard=guards)
+    by = limit_enforcer(resource, device, driver=False, guard=guards)
     return MemoryShare(device.uuid, memory.soft or fair, memory.hard, memory.soft, by)
 
 

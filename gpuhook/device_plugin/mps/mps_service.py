@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.driver import driver_locations
@@ -14,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon
     from gpuhook.device_plugin.mps.mps_plan import MpsPlan
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
@@ -62,7 +62,7 @@ class MpsService:
         self._replace_library(snapshot)
         plans = self._plans(resources, mps_root, state.unready, faults)
         if snapshot.is_dump:
-            state.given.update((n, Allocation(p.envs, p.mounts)) for n, p in plans.items())
+            state.given.update((name, plan.allocation) for name, plan in plans.items())
             return state
         self._stop_unneeded(plans, mps_root, snapshot)
         for name, plan in plans.items():
@@ -74,7 +74,7 @@ class MpsService:
                     started.append(name)
                 elif before is not None and before.plan != plan:
                     changed.append(name)
-                state.given[name] = Allocation(plan.envs, plan.mounts)
+                state.given[name] = plan.allocation
             except GpuhookError as error:
                 state.unready.update(dict.fromkeys(plan.uuids, error.message))
                 faults.append(error)
@@ -123,13 +123,12 @@ class MpsService:
 
 
 def _daemon(plan: MpsPlan, snapshot: NodeSnapshot) -> MpsDaemon:
-    from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon  # used on few nodes
+    from gpuhook.device_plugin.mps.mps_daemon import PROGRAM, MpsDaemon  # used on few nodes
     from gpuhook.vendors.nvidia.gpu.compute_mode import set_compute_mode
 
     library = snapshot.library
-    return MpsDaemon(
-        plan, _program(snapshot), lambda uuid, mode: set_compute_mode(library, uuid, mode)
-    )
+    program = driver_locations.program_path(snapshot.seen, PROGRAM)
+    return MpsDaemon(plan, program, lambda uuid, mode: set_compute_mode(library, uuid, mode))
 
 
 def _quit(daemon: MpsDaemon) -> None:
@@ -137,9 +136,3 @@ def _quit(daemon: MpsDaemon) -> None:
         daemon.quit()
     except (GpuhookError, OSError):
         return  # it has ended, or ends with its GPU
-
-
-def _program(snapshot: NodeSnapshot) -> str:
-    from gpuhook.device_plugin.mps.mps_daemon import PROGRAM
-
-    return driver_locations.program_path(snapshot.seen, PROGRAM)

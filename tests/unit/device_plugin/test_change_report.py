@@ -59,8 +59,8 @@ def test_what_is_isolated_is_told_once_and_when_it_changes() -> None:
     shared = replace(resource(), sharing="time-slicing", memory=memory)
     with capture_logs() as lines:
         told = ChangeReport(Notifier(logger()), "/none")
-        for by in ("driver", "driver", "guard", "driver"):
-            told.report_isolation((shared,), {device.uuid: by for device in shared.devices})
+        for unenforced in ("", "", "the driver is old", ""):
+            told.report_isolation((shared,), (unenforced, ""), guard=True)
     said = [memory.partition(" by ")[0] for _, memory in sharing(lines)]
     kept, watched = "limited to 9Mi a replica, enforced", "limited to 9Mi a replica, watched"
     assert said == [kept, watched, kept]
@@ -72,11 +72,10 @@ def test_devices_that_differ_have_lines_of_their_own() -> None:
     """If one GPU has limits and another has none, each line names its devices."""
     other = replace(DEVICE, uuid="GPU-other", index="7")
     units = (*resource().units, Unit("GPU-other::0", other, 0))
-    shared = replace(resource(), units=units, sharing="time-slicing")
+    memory = {"GPU-other": UnitMemory(9 << 20, 9 << 20)}
+    shared = replace(resource(), units=units, sharing="time-slicing", memory=memory)
     with capture_logs() as lines:
-        ChangeReport(Notifier(logger()), "/none").report_isolation(
-            (shared,), {"GPU-other": "driver"}
-        )
+        ChangeReport(Notifier(logger()), "/none").report_isolation((shared,))
     assert [line["devices"] for line in lines][-1] == ["7"]
     assert "GPU" not in str(lines[0]["devices"])
     assert len(lines) == 2
@@ -90,7 +89,7 @@ def test_a_limit_that_nobody_holds_is_a_warning() -> None:
         with capture_logs() as lines:
             told = ChangeReport(Notifier(logger()), "/none")
             told.report_isolation(
-                (limited,), {}, ("driver 580 is older than r615", "update the driver")
+                (limited,), ("driver 580 is older than r615", "update the driver")
             )
         (line,) = lines
         assert line["log_level"] == "warning"
@@ -105,7 +104,7 @@ def test_a_unit_of_memory_is_no_replica() -> None:
     units = replace(resource(), sharing=MEMORY_UNITS, memory=memory)
     with capture_logs() as lines:
         told = ChangeReport(Notifier(logger()), "/none")
-        told.report_isolation((units,), {device.uuid: "driver" for device in units.devices})
+        told.report_isolation((units,))
     assert lines[0]["memory"].startswith("limited to 1Gi a unit, enforced by the driver")
     assert "hint" not in lines[0]
 

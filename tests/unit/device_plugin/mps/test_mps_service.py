@@ -18,9 +18,10 @@ from gpuhook.device_plugin.mps.mps_service import MpsService
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.offer.offered_devices import Resource
 from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.driver import driver_locations
 from gpuhook.vendors.nvidia.gpu import compute_mode
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
-from tests.unit.device_plugin.offer.test_mps import STAND_IN, shared
+from tests.unit.device_plugin.mps.test_mps_plan import STAND_IN, shared
 
 GPU = "nvidia.com/gpu"
 
@@ -60,7 +61,7 @@ class Daemons:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemons]:
     made = Daemons(tmp_path, f"/dev/shm/gpuhook-test-keeping-{os.getpid()}")
-    monkeypatch.setattr(mps_service, "_program", lambda _look: str(made.program))
+    monkeypatch.setattr(driver_locations, "program_path", lambda _node, _name: str(made.program))
     monkeypatch.setattr(compute_mode, "set_compute_mode", made.set_mode)
     yield made
     for file in Path(made.root).glob("*/pipe/*.pid"):
