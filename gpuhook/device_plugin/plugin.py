@@ -62,7 +62,8 @@ class Plugin:
         notifier: Notifier,
     ) -> None:
         own = loaded.configuration.own
-        is_this_machine = launch.inventory is None
+        is_here = launch.inventory is None
+        self._counters = counters = Counters()
         self._launch = launch
         self._triggers = triggers
         self._notifier = notifier
@@ -72,35 +73,25 @@ class Plugin:
         self._is_serving = False
         self._mps = MpsService()
         self._policies = PolicyService(launch.host_root)
-        self._counters = Counters()
         self._report = ChangeReport(notifier, launch.pod_resources_socket)
-        self._config = ActiveConfig(launch, loaded, clients, self._report, self._counters)
+        self._config = ActiveConfig(launch, loaded, clients, self._report, counters)
         self._health = HealthService(
-            own.health,
-            launch.host_root,
-            triggers,
-            notifier,
-            self._counters.xid,
-            is_this_machine=is_this_machine,
+            own.health, launch.host_root, triggers, notifier, counters.xid, is_this_machine=is_here
         )
         self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
         self._guard = GuardService(
-            own.guard,
-            launch.pod_resources_socket,
-            notifier,
-            self._counters,
-            is_this_machine=is_this_machine,
+            own.guard, launch.pod_resources_socket, notifier, counters, is_this_machine=is_here
         )
         self._sockets = PluginSockets(
             launch.plugin_directory,
             launch.kubelet_socket,
             self._answers,
-            Observer(self._counters, self._guard.on_allocate),
+            Observer(counters, self._guard.on_allocate),
             pre_start=own.pre_start_check,
         )
         self._labels = LabelService(launch, clients.server, notifier)
         self._metrics = MetricsService(
-            self._counters, notifier, launch.pod_resources_socket, launch.host_root
+            counters, notifier, launch.pod_resources_socket, launch.host_root
         )
         self._watch = ChangeWatch(launch, triggers, own.health.poll_seconds)
 

@@ -15,7 +15,6 @@ from gpuhook.device_plugin.health import health_marks, recovery_evidence
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.nvml_watcher import (
     LONGEST_PAUSE,
-    EventSource,
     Message,
     Watcher,
     WatchFailed,
@@ -181,12 +180,11 @@ class HealthService:
 
             if self._watcher is not None:
                 self._watcher.stop()
-            source = EventSource(
-                partial(nvml_events.watched, *library), nvml_device.recovery_action
-            )
             self._library = library
             self._watcher = Watcher(
-                source, poster(loop, partial(self._on_library_message, library))
+                partial(nvml_events.watched, *library),
+                nvml_device.recovery_action,
+                poster(loop, partial(self._on_library_message, library)),
             )
             self._watcher.start(uuids)
         else:

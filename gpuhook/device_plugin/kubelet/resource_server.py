@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -91,20 +91,14 @@ class ResourceServer:
 
     def rpc_handler(self) -> grpc.GenericRpcHandler:
         """Return the handler by which a grpc.aio server calls this one with a request's bytes."""
-        answers: tuple[tuple[Method[Any, Any], Callable[..., Awaitable[Any]]], ...] = (
-            (services.ALLOCATE, self._allocate),
-            (services.PREFERRED, self._preferred),
-            (services.PRE_START, self._pre_start),
-        )
+        unary, answer = grpc.unary_unary_rpc_method_handler, self._answer
+        watch = grpc.unary_stream_rpc_method_handler(self._list_and_watch)
         methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-            method.name: grpc.unary_unary_rpc_method_handler(partial(self._answer, method, answer))
-            for method, answer in answers
-        }
-        methods |= {
-            services.OPTIONS.name: grpc.unary_unary_rpc_method_handler(self._get_options),
-            services.LIST_AND_WATCH.name: grpc.unary_stream_rpc_method_handler(
-                self._list_and_watch
-            ),
+            services.OPTIONS.name: unary(self._get_options),
+            services.LIST_AND_WATCH.name: watch,
+            services.ALLOCATE.name: unary(partial(answer, services.ALLOCATE, self._allocate)),
+            services.PREFERRED.name: unary(partial(answer, services.PREFERRED, self._preferred)),
+            services.PRE_START.name: unary(partial(answer, services.PRE_START, self._pre_start)),
         }
         return grpc.method_handlers_generic_handler(services.DEVICE_PLUGIN, methods)
 

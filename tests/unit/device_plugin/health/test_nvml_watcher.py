@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -14,7 +14,6 @@ import pytest
 
 from gpuhook.device_plugin.health.nvml_watcher import (
     Actions,
-    EventSource,
     Message,
     Watcher,
     WatchFailed,
@@ -24,13 +23,13 @@ from gpuhook.device_plugin.health.nvml_watcher import (
 )
 from gpuhook.device_plugin.health.rate_limit import RateLimit
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlXidEvent, UnwatchedDevices
+from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlEventWatch, NvmlXidEvent, UnwatchedDevices
 
 SECONDS = 20
 
 
 @dataclass
-class FakeNvml:
+class FakeNvml(NvmlEventWatch):
     """Events are put into a queue; an exception in it is raised by the wait."""
 
     events: queue.Queue[XidReport | Exception] = field(default_factory=queue.Queue)
@@ -53,7 +52,7 @@ class FakeNvml:
         finally:
             self.closed += 1
 
-    def register(self, uuids: Sequence[str]) -> Mapping[str, UnwatchedDevices]:
+    def register(self, uuids: Iterable[str]) -> dict[str, UnwatchedDevices]:
         self.registered.append(tuple(uuids))
         return self.unwatched
 
@@ -66,7 +65,7 @@ class FakeNvml:
             raise found
         return NvmlXidEvent(found.uuid, found.xid, found.gpu_instance, found.compute_instance)
 
-    def lost(self) -> Mapping[str, str]:
+    def lost(self) -> dict[str, str]:
         return self.losses
 
     def action(self, uuid: str) -> str | None:
@@ -96,7 +95,8 @@ class Posted:
 @contextmanager
 def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watcher]:
     watcher = Watcher(
-        EventSource(nvml.open, nvml.action),
+        nvml.open,
+        nvml.action,
         posted.queue.put,
         milliseconds=10,
         **options,  # type: ignore[arg-type]
