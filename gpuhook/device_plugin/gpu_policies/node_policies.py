@@ -9,6 +9,7 @@ from typing import TypeVar
 from gpuhook.device_plugin.gpu_policies.policy_plan import TIME_SLICE
 from gpuhook.errors import DriverError
 from gpuhook.vendors.nvidia.driver import driver_locations
+from gpuhook.vendors.nvidia.gpu import compute_mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ class GpuPolicies:
 
             known = self._time_slices.get(uuid)
             return known or self._call(lambda: time_slice(self._smi(), uuid))
-        from gpuhook.vendors.nvidia.gpu.compute_mode import compute_mode
-
-        return compute_mode(self._snapshot.library, uuid)
+        return compute_mode.compute_mode(self._snapshot.library, uuid)
 
     def set(self, key: Key, value: str) -> None:
         """Set a GPU's value. Raises GpuhookError as the vendor's modules."""
@@ -75,9 +74,7 @@ class GpuPolicies:
             self._time_slices.pop(uuid, None)
             self._call(lambda: set_time_slice(self._smi(), uuid, value))
             return
-        from gpuhook.vendors.nvidia.gpu.compute_mode import set_compute_mode
-
-        set_compute_mode(self._snapshot.library, uuid, value)
+        compute_mode.set_compute_mode(self._snapshot.library, uuid, value)
 
     def _call(self, call: Callable[[], T]) -> T:
         """Return the result of a call of nvidia-smi, unless an earlier call has timed out."""

@@ -44,6 +44,7 @@ class User:
     started: int
     container: str | None  # the id; None: a process of the host
     memory: int | None
+    in_pod: bool = False  # the container is one of a pod
 
 
 @dataclass(frozen=True, slots=True)

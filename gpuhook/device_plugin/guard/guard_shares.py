@@ -117,7 +117,11 @@ def holding(
     shares: dict[Key, GuardShare] = {}
     devices = {device for _, device in unspecified}
     for entry in entries:
-        own_shares = _of_entry(entry, resources)
+        own_shares = [
+            GuardShare(entry.id, entry.names, device, hard, resources.get(device, ""))
+            for device, hard in entry.limits.items()
+            if hard is not None  # else the driver enforces it
+        ]
         shares.update((share.key, share) for share in own_shares)
         may_live = not entry.in_pod or holdings.reason or entry.names[:2] in pods
         if entry.lives or (entry.lives is None and may_live):
@@ -167,15 +171,6 @@ def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[GuardSha
     ]
 
 
-def _of_entry(entry: LedgerLimits, resources: Mapping[str, str]) -> list[GuardShare]:
-    """Return the shares of an entry that the driver does not enforce."""
-    return [
-        GuardShare(entry.id, entry.names, device, hard, resources.get(device, ""))
-        for device, hard in entry.limits.items()
-        if hard is not None
-    ]
-
-
 def unspecified_shares(
     device: str,
     grants: Mapping[str, int | None],
@@ -199,7 +194,7 @@ def unspecified_shares(
 def unrecorded_shares(
     device: str,
     grants: Mapping[str, int | None],
-    pods: Collection[str],
+    pods: Collection[str | None],
     unrecorded: Iterable[GuardShare],
     resource: str = "",
     *,

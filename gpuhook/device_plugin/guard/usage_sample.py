@@ -80,57 +80,61 @@ class UsageSampler:
         bytes of the processes on a device, None if they are not reported.
         """
         users: dict[str, tuple[User, ...] | None] = {}
-        shares, strangers = dict(holding.shares), []
-        pods: set[str] = set()
         first = first_processes(self._kernel, holding.firsts)
         scopes = container_scopes(first)
-        resources = {unit.device: unit.resource for unit in units.values()}
         try:
             with opened():
                 for uuid in sorted(holding.devices):
-                    listed = memory(uuid)
-                    users[uuid] = (
-                        None if listed is None else self._users(listed, holding, scopes, pods)
-                    )
+                    users[uuid] = self._users(memory(uuid), holding, scopes)
         except GpuhookError:  # the library cannot be opened, also for the remaining devices
             users.update((uuid, None) for uuid in holding.devices - users.keys())
-        for uuid, seen in users.items():
-            grants, hidden = self._granted(uuid, seen or (), holding)
-            for share in guard_shares.unspecified_shares(uuid, grants, holding.unspecified, hidden):
-                shares[share.key] = share
-            others = {one: hard for one, hard in grants.items() if one not in holding.known}
-            resource = resources.get(uuid, "")
-            for share in guard_shares.unrecorded_shares(
-                uuid, others, pods, holding.unrecorded, resource, hidden=hidden
-            ):
-                shares[share.key] = share
-            known = shares.keys() | holding.by_driver | holding.unspecified.keys()
-            containers = dict.fromkeys(user.container for user in seen or () if user.container)
-            strangers += [(one, uuid) for one in containers if (one, uuid) not in known]
+        shares, strangers = self._shares(users, holding, units)
         unidentified = frozenset(
             container
             for container, about in first.items()
             if process_container(about, holding.known, scopes) != container
         )
-        return SampledUse(users, shares, tuple(strangers), scopes, unidentified)
+        return SampledUse(users, shares, strangers, scopes, unidentified)
+
+    def _shares(
+        self,
+        users: Mapping[str, tuple[User, ...] | None],
+        holding: Holding,
+        units: Mapping[str, LimitedUnit],
+    ) -> tuple[dict[Key, GuardShare], tuple[Key, ...]]:
+        """Return the shares, and (container, device) pairs without one."""
+        shares, strangers = dict(holding.shares), []
+        resources = {unit.device: unit.resource for unit in units.values()}
+        pods = {user.container for seen in users.values() for user in seen or () if user.in_pod}
+        for uuid, seen in users.items():
+            grants, hidden = self._granted(uuid, seen or (), holding)
+            others = {one: hard for one, hard in grants.items() if one not in holding.known}
+            found = guard_shares.unspecified_shares(uuid, grants, holding.unspecified, hidden)
+            found += guard_shares.unrecorded_shares(
+                uuid, others, pods, holding.unrecorded, resources.get(uuid, ""), hidden=hidden
+            )
+            shares.update((share.key, share) for share in found)
+            known = shares.keys() | holding.by_driver | holding.unspecified.keys()
+            containers = dict.fromkeys(user.container for user in seen or () if user.container)
+            strangers += [(one, uuid) for one in containers if (one, uuid) not in known]
+        return shares, tuple(strangers)
 
     def _users(
         self,
-        listed: Mapping[int, int | None],
+        listed: Mapping[int, int | None] | None,
         holding: Holding,
         scopes: Mapping[str, ProcessScope],
-        pods: set[str],
-    ) -> tuple[User, ...]:
-        """Return the running processes, and add the containers of pods to `pods`."""
+    ) -> tuple[User, ...] | None:
+        """Return the running ones of the listed processes."""
+        if listed is None:
+            return None
         users = []
         for pid, memory in listed.items():
             about = self._kernel.about(pid)
-            if about is None:
-                continue
-            container = process_container(about, holding.known, scopes)
-            users.append(User(pid, about.started, container, memory))
-            if container is not None and about.member.in_pod:
-                pods.add(container)
+            if about is not None:
+                container = process_container(about, holding.known, scopes)
+                in_pod = container is not None and about.member.in_pod
+                users.append(User(pid, about.started, container, memory, in_pod))
         return tuple(users)
 
     def _granted(

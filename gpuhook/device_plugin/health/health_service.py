@@ -23,6 +23,7 @@ from gpuhook.device_plugin.health.nvml_watcher import (
     poster,
 )
 from gpuhook.device_plugin.triggers import Reason
+from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,8 +177,6 @@ class HealthService:
             return
         library = snapshot.library
         if self._watcher is None or self._library != library:
-            from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
-
             if self._watcher is not None:
                 self._watcher.stop()
             self._library = library

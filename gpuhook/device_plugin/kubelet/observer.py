@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from gpuhook.host.logs import logger
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +24,6 @@ class Observer:
     """
 
     def __init__(self, counters: Counters, on_allocate: Callable[[], None] = lambda: None) -> None:
-        from gpuhook.host.logs import logger  # 50 ms, for the programs that log
-
         self._log = logger()
         self._counters = counters
         self._on_allocate = on_allocate

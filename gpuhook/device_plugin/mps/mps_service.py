@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.driver import driver_locations
+from gpuhook.vendors.nvidia.gpu import compute_mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,11 +126,9 @@ class MpsService:
 
 def _daemon(plan: MpsPlan, snapshot: NodeSnapshot) -> MpsDaemon:
     from gpuhook.device_plugin.mps.mps_daemon import PROGRAM, MpsDaemon  # used on few nodes
-    from gpuhook.vendors.nvidia.gpu.compute_mode import set_compute_mode
 
-    library = snapshot.library
     program = driver_locations.program_path(snapshot.seen, PROGRAM)
-    return MpsDaemon(plan, program, lambda uuid, mode: set_compute_mode(library, uuid, mode))
+    return MpsDaemon(plan, program, partial(compute_mode.set_compute_mode, snapshot.library))
 
 
 def _quit(daemon: MpsDaemon) -> None:
