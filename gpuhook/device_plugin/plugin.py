@@ -262,7 +262,7 @@ class Plugin:
         devices = {d.uuid: d for resource in offered for d in resource.devices}
         unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}
         context = replace(outcome.context, unhealthy=unhealthy)
-        self._answers.known = KnownNode(self._snapshot.topology, configuration, context, unhealthy)
+        self._answers.known = KnownNode(self._snapshot.topology, configuration, context)
         await self._sockets.offer(offered, unhealthy)
         self._report.report_offer(offered, unhealthy)
         guard = configuration.own.guard.ends_processes

@@ -103,7 +103,7 @@ def _require(
     if resource.sharing == MEMORY_UNITS and len(devices) > 1:
         raise memory_units.split(resource, len(units), devices)
     for unit in units if context.unhealthy else ():
-        reason = context.unhealthy.get(unit.id) or context.unhealthy.get(unit.device.uuid)
+        reason = context.unhealthy.get(unit.device.uuid)
         if reason:
             raise fault("GH1851", id=unit.id, resource=resource.name, reason=reason)
     if context.blocked:

@@ -39,8 +39,8 @@ class Specs:
 class Context:
     """How this node passes devices to containers. Host paths are paths on the host.
 
-    `blocked` is the reason why no strategy works, or "". `unhealthy` has reasons by unit id or
-    device UUID, `mps` the allocation for each resource that MPS shares.
+    `blocked` is the reason why no strategy works, or "". `unhealthy` has reasons by device
+    UUID, `mps` the allocation for each resource that MPS shares.
     """
 
     strategies: tuple[str, ...] = ("envvar",)  # the working ones, in the order of LIST_STRATEGIES

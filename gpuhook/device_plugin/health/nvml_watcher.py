@@ -11,7 +11,6 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
-from gpuhook.device_plugin.health.rate_limit import RateLimit
 from gpuhook.errors import GpuhookError, printable
 
 TYPE_CHECKING = False
@@ -86,6 +85,45 @@ def poster(loop: asyncio.AbstractEventLoop, take: Callable[[Message], None]) -> 
     return post
 
 
+class RateLimit:
+    """Limits repeated reports: the first one passes, then one with a count per time window.
+
+    Times are those of a monotonic clock.
+    """
+
+    def __init__(self, seconds: float, limit: int = 4096) -> None:
+        self._seconds = seconds
+        self._limit = limit
+        self._windows: dict[XidReport, tuple[float, int]] = {}
+
+    def is_first(self, key: XidReport, now: float) -> bool:
+        """Return whether to report `key` now; else it is counted, and due() returns the count.
+
+        Beyond the limit of keys, new ones are reported each time.
+        """
+        window = self._windows.get(key)
+        if window is None:
+            if len(self._windows) < self._limit:
+                self._windows[key] = (now + self._seconds, 0)
+            return True
+        end, count = window
+        self._windows[key] = (end, count + 1)
+        return False
+
+    def due(self, now: float) -> list[tuple[XidReport, int]]:
+        """Return the keys counted in windows that have ended, with their counts."""
+        reports = []
+        for key, (end, count) in list(self._windows.items()):
+            if end > now:
+                continue
+            if count:
+                reports.append((key, count))
+                self._windows[key] = (now + self._seconds, 0)
+            else:
+                del self._windows[key]
+        return reports
+
+
 class Watcher:
     """Waits for XIDs until it is stopped.
 
@@ -118,7 +156,7 @@ class Watcher:
         self._uuids: tuple[str, ...] = ()
         self._is_stale = False  # the session must be restarted
         self._to_query: tuple[str, ...] = ()
-        self._limit: RateLimit[XidReport] = RateLimit(REPORT_WINDOW)
+        self._limit = RateLimit(REPORT_WINDOW)
         self._failures = 0
         self._lost: Mapping[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)

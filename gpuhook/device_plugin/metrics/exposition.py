@@ -88,7 +88,7 @@ class ScrapedFacts:
     """The facts at the time of a scrape. `uses` None: the driver did not answer."""
 
     resources: tuple[Resource, ...] = ()
-    unhealthy: frozenset[str] = frozenset()  # ids of units
+    unhealthy: frozenset[str] = frozenset()  # UUIDs of devices
     holdings: Holdings = field(default_factory=Holdings)
     uses: tuple[DeviceUse, ...] | None = None
     containers: tuple[ContainerMemory, ...] = ()
@@ -169,27 +169,25 @@ def _gauges(facts: ScrapedFacts, counters: CounterSnapshot) -> dict[str, _Series
 
 
 def _offered(facts: ScrapedFacts) -> dict[str, _Series]:
-    devices: Counter[tuple[str, ...]] = Counter()
-    units: Counter[tuple[str, ...]] = Counter()
+    devices: _Series = {}
+    units: _Series = {}
     info: _Series = {}
     for resource in facts.resources:
-        bad = {unit.device.uuid for unit in resource.units if unit.id in facts.unhealthy}
-        for device in resource.devices:
-            info[_info(device)] = 1
-            devices[resource.name, "unhealthy" if device.uuid in bad else "healthy"] += 1
-        broken = sum(unit.id in facts.unhealthy for unit in resource.units)
-        units[resource.name, "unhealthy"] = broken
+        info |= {_info(device): 1 for device in resource.devices}
+        bad = [device for device in resource.devices if device.uuid in facts.unhealthy]
+        broken = sum(len(resource.index.ids[device.uuid]) for device in bad)
+        devices[resource.name, "healthy"] = len(resource.devices) - len(bad)
+        devices[resource.name, "unhealthy"] = len(bad)
         units[resource.name, "healthy"] = len(resource.units) - broken
-        for state in ("healthy", "unhealthy"):
-            devices[resource.name, state] += 0
+        units[resource.name, "unhealthy"] = broken
     return {
         "gpuhook_unit_memory_limit_bytes": {
             (resource.name, uuid): memory.hard
             for resource in facts.resources
             for uuid, memory in resource.memory.items()
         },
-        "gpuhook_devices": dict(devices),
-        "gpuhook_replicas": dict(units),
+        "gpuhook_devices": devices,
+        "gpuhook_replicas": units,
         "gpuhook_gpu_info": info,
     }
 

@@ -50,13 +50,11 @@ class MetricsService:
         *,
         guards: bool = False,
     ) -> None:
-        """Serve metrics of these resources from now on; `unhealthy` has device UUIDs.
+        """Serve metrics of these resources from now on; `unhealthy` has reasons by device UUID.
 
         `guards`: the plugin ends processes of containers above their memory limit.
         """
-        units = (unit for resource in resources for unit in resource.units)
-        bad = frozenset(unit.id for unit in units if unit.device.uuid in unhealthy)
-        self._offered, self._snapshot = Offered(resources, bad, guards), snapshot
+        self._offered, self._snapshot = Offered(resources, frozenset(unhealthy), guards), snapshot
         if settings == self._settings:
             return
         await self.end()

@@ -31,7 +31,7 @@ _MAX_PROCESSES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The offered resources, and the ids of unhealthy units.
+    """The offered resources, and the UUIDs of unhealthy devices.
 
     `guards`: the plugin ends processes of containers above their memory limit.
     """

@@ -68,7 +68,7 @@ def plugin_offer(
     if made.blocked:
         uuids = (device.uuid for resource in offer.resources for device in resource.devices)
         unusable |= dict.fromkeys(uuids, made.blocked)
-    known = KnownNode(Topology(), chosen, replace(made, unhealthy=unusable), unhealthy=unusable)
+    known = KnownNode(Topology(), chosen, replace(made, unhealthy=unusable))
     guard = chosen.own.guard.ends_processes
     return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},

@@ -239,7 +239,7 @@ def test_health_does_not_wait_for_a_look_that_hangs(
         (gpu,) = turns.plugin._snapshot.node.gpus
         turns.plugin._health._health.mark_lost(str(gpu.uuid), "it is gone", 1.0)
         turns.plugin._health._publish()
-        await turns.until(lambda: turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: turns.plugin._answers.known.context.unhealthy)
         assert not gate.is_set()
 
     turns.run(scenario)
@@ -254,11 +254,11 @@ def test_look_that_hangs_is_told_and_leaves_all_unhealthy_until_it_ends(
         monkeypatch.setattr(health_service, "_DRIVER_TIMEOUT", 0.05)
         monkeypatch.setattr(node_snapshot, "take", _hanging(node_snapshot.take, gate))
         turns.triggers.pull(Reason.NODE)
-        await turns.until(lambda: turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: turns.plugin._answers.known.context.unhealthy)
         assert turns.log.told("has not answered for 0.05 seconds: no GPU is assigned") == 1
         assert turns.offered() == 1
         gate.set()
-        await turns.until(lambda: not turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: not turns.plugin._answers.known.context.unhealthy)
 
     turns.run(scenario)
 
@@ -378,10 +378,10 @@ def test_driver_that_goes_leaves_all_unhealthy_until_it_is_back(
         await turns.until(turns.offered)
         is_gone = True
         turns.triggers.pull(Reason.NODE)
-        await turns.until(lambda: turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: turns.plugin._answers.known.context.unhealthy)
         assert turns.offered() == 1
         is_gone = False
-        await turns.until(lambda: not turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: not turns.plugin._answers.known.context.unhealthy)
 
     turns.run(scenario)
 

@@ -15,13 +15,13 @@ import pytest
 from gpuhook.device_plugin.health.nvml_watcher import (
     Actions,
     Message,
+    RateLimit,
     Watcher,
     WatchFailed,
     WatchStarted,
     XidReport,
     poster,
 )
-from gpuhook.device_plugin.health.rate_limit import RateLimit
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlEventWatch, NvmlXidEvent, UnwatchedDevices
 
@@ -262,16 +262,17 @@ def test_a_storm_is_a_few_messages() -> None:
 
 def test_storms_forget_what_is_over() -> None:
     """A window without a repetition is dropped, and the table has an end."""
-    storms: RateLimit[str] = RateLimit(10.0, limit=2)
-    assert storms.is_first("a", 0.0)
-    assert not storms.is_first("a", 1.0)
-    assert storms.is_first("b", 2.0)
-    assert storms.is_first("c", 2.0)
-    assert storms.is_first("c", 2.0)  # no room to count it
+    storms = RateLimit(10.0, limit=2)
+    a, b, c = (XidReport("GPU-0", xid) for xid in (31, 79, 95))
+    assert storms.is_first(a, 0.0)
+    assert not storms.is_first(a, 1.0)
+    assert storms.is_first(b, 2.0)
+    assert storms.is_first(c, 2.0)
+    assert storms.is_first(c, 2.0)  # no room to count it
     assert storms.due(9.0) == []
-    assert storms.due(12.0) == [("a", 1)]
+    assert storms.due(12.0) == [(a, 1)]
     assert storms.due(30.0) == []
-    assert storms.is_first("a", 31.0)
+    assert storms.is_first(a, 31.0)
 
 
 def test_messages_arrive_in_the_loop() -> None:

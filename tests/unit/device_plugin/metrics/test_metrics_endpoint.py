@@ -216,12 +216,12 @@ def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_offered_and_held(place: Path) -> None:
     """Devices, replicas by state, holders and what the GPU is."""
-    found = scraped(scrape_of(place, Driver(), unhealthy=frozenset({f"{GPU}::3"})))
+    found = scraped(scrape_of(place, Driver(), unhealthy=frozenset({GPU})))
     assert of(found, "gpuhook_devices", "resource", "state") == {
         (NAME, "healthy"): 0,
         (NAME, "unhealthy"): 1,
     }
-    assert of(found, "gpuhook_replicas", "state") == {"healthy": 3, "unhealthy": 1}
+    assert of(found, "gpuhook_replicas", "state") == {"healthy": 0, "unhealthy": 4}
     assert of(found, "gpuhook_replicas_held", "resource") == {NAME: 2}
     labels = ("resource", "unit", "gpu", "namespace", "pod", "container")
     assert of(found, "gpuhook_replica_holder", *labels) == {
