@@ -88,7 +88,6 @@ class ChangeReport:
             self._notifier.warn("ConfigRefused", str(error), **fields)
 
     def report_failure(self, error: Exception) -> None:
-        """Report the error that ended a turn."""
         failure = f"{type(error).__name__}: {error}"
         if failure == self._failure:
             return

@@ -188,7 +188,6 @@ class Plugin:
         await self._reconcile(reasons, self._config.loaded.configuration)
 
     def _apply(self, loaded: LoadedConfig) -> None:
-        """Pass a configuration to all services."""
         own = loaded.configuration.own
         self._config.apply(loaded)
         self._watch.set_interval(own.health.poll_seconds)

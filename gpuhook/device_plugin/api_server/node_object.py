@@ -18,7 +18,6 @@ _LABEL = Purpose("patch", "nodes", "feature labels without node feature discover
 
 
 def path(node: str) -> str:
-    """Return the path of a node's object."""
     from urllib.parse import quote
 
     return f"/api/v1/nodes/{quote(node, safe='')}"

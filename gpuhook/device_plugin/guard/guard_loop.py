@@ -94,11 +94,9 @@ class GuardLoop:
 
     @property
     def marks(self) -> tuple[GuardMark, ...]:
-        """The containers above their limits."""
         return tuple(self._marks.values())
 
     def round(self, inputs: GuardInput) -> GuardRound:
-        """Run a round."""
         settings = self._settings()
         if settings is None:
             return GuardRound()

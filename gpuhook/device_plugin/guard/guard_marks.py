@@ -46,7 +46,6 @@ def write(
 
 
 def document(mark: GuardMark) -> dict[str, Any]:
-    """Return a mark as an object for JSON."""
     namespace, pod, container = mark.share.names
     return {
         "id": mark.share.container,

@@ -71,7 +71,6 @@ class Sent:
     waited: float = 0.0
 
     def is_to(self, user: User) -> bool:
-        """Return whether `user` is the process that got the signal."""
         return (self.pid, self.started) == (user.pid, user.started)
 
 
@@ -127,7 +126,6 @@ def container_users(sample: GuardSample, key: Key) -> list[User] | None:
 def guard_verdict(
     marks: Mapping[Key, GuardMark], sample: GuardSample, settings: Guard
 ) -> GuardVerdict:
-    """Return the verdict on a sample."""
     current: dict[Key, GuardMark] = {}
     began: list[GuardMark] = []
     ended: list[GuardMark] = []

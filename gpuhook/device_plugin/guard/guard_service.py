@@ -73,7 +73,6 @@ class GuardService:
         self._reported: dict[str, str] = {}  # the last message of each kind of trouble
 
     def configure(self, settings: Guard) -> None:
-        """Apply new settings."""
         if settings != self._settings:
             self._settings = settings
             self._wake_up()
@@ -181,7 +180,6 @@ class GuardService:
             return self._guard_loop().round(inputs)
 
         running = daemon_thread.begin(run, "gpuhook-guard")
-        running.add_done_callback(daemon_thread.ignore_result)
         await asyncio.wait({running}, timeout=_ROUND_TIMEOUT)
         if not running.done():
             late = fault("GH1887", seconds=f"{_ROUND_TIMEOUT:g}")

@@ -53,7 +53,6 @@ class GuardShare:
 
     @property
     def key(self) -> Key:
-        """Return the identity of the share."""
         return self.container, self.device
 
     @property

@@ -78,7 +78,6 @@ class HealthService:
         return self._health.unhealthy(devices)
 
     def configure(self, settings: Health) -> None:
-        """Apply new settings."""
         self._report_ended(self._health.configure(settings))
         self._publish()
 

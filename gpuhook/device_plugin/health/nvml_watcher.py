@@ -162,7 +162,6 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
 
     def start(self, uuids: Sequence[str]) -> None:
-        """Start the thread, with these GPUs."""
         self._uuids = tuple(uuids)
         self._thread.start()
 

@@ -67,7 +67,6 @@ class ResourceServer:
 
     @property
     def name(self) -> str:
-        """The name of the resource."""
         return self.resource.name
 
     def publish(self, resource: Resource, unhealthy: Mapping[str, str]) -> None:

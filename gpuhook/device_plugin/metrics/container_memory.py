@@ -137,8 +137,10 @@ def container_memory(
     for key, share in held.items():
         if key[1] in known and share.by != BY_MPS:
             held[key] = replace(share, hard=None, soft=None, by=BY_NOBODY)
-    for key, limit in _recorded(entries).items():
-        held[key] = _as_recorded(held.get(key, MemoryShare(limit.device)), limit, by_device)
+    for entry in entries.values():
+        for limit in entry.memory:  # of several containers with one name the newest's
+            key = limit.device, entry.names
+            held[key] = _as_recorded(held.get(key, MemoryShare(limit.device)), limit, by_device)
     result: dict[tuple[str, Names], ContainerMemory] = {}
     for use in uses:
         on_device = {names: share for (uuid, names), share in held.items() if uuid == use.uuid}
@@ -197,13 +199,6 @@ def _times(share: MemoryShare, count: int) -> MemoryShare:
         None if one is None else one * count for one in (share.fair, share.hard, share.soft)
     )
     return replace(share, fair=fair, hard=hard, soft=soft)
-
-
-def _recorded(entries: Mapping[str, HolderEntry]) -> dict[tuple[str, Names], MemoryLimitFact]:
-    """Return the limits in the ledger; of several containers with one name the newest's."""
-    return {
-        (limit.device, entry.names): limit for entry in entries.values() for limit in entry.memory
-    }
 
 
 def _as_recorded(

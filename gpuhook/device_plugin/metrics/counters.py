@@ -94,7 +94,6 @@ class Counters:
         self._configuration: tuple[str, str] | None = None
 
     def snapshot(self) -> CounterSnapshot:
-        """Return a copy of all numbers."""
         with self._lock:
             durations = {
                 name: {key: Durations(list(d.counts), d.total) for key, d in by.items()}
@@ -120,7 +119,6 @@ class Counters:
             durations.setdefault(resource, Durations()).add(seconds)
 
     def set_streams(self, resource: str, count: int) -> None:
-        """Set the number of open ListAndWatch streams."""
         with self._lock:
             if resource in self._streams or len(self._streams) < MAX_KEYS:
                 self._streams[resource] = count

@@ -85,7 +85,6 @@ class MetricsEndpoint:
         return int(sockets[0].getsockname()[1]) if sockets else None
 
     async def stop(self) -> None:
-        """Stop serving, and cancel unfinished answers."""
         if self._server is None:
             return
         server, self._server = self._server, None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.metrics import cgroup_names, container_memory, ledger_entries
@@ -68,7 +69,6 @@ class Scrape:
         self._measuring: asyncio.Future[_DriverFacts] | None = None
 
     async def pull(self) -> ScrapedFacts:
-        """Return the facts of this moment, within the timeout."""
         offered = self._offered()
         devices = dict.fromkeys(d.uuid for r in offered.resources for d in r.devices)
         holdings, measured = await asyncio.gather(
@@ -97,11 +97,10 @@ class Scrape:
             return _DriverFacts()
         if self._measuring is not None and not self._measuring.done():
             return _DriverFacts()
-        measuring = daemon_thread.begin(lambda: self._measure(usage, devices), "gpuhook-usage")
-        measuring.add_done_callback(daemon_thread.ignore_result)
-        self._measuring = measuring
+        measure = partial(self._measure, usage, devices)
+        self._measuring = daemon_thread.begin(measure, "gpuhook-usage")
         try:
-            return await asyncio.wait_for(asyncio.shield(measuring), self._timeout)
+            return await asyncio.wait_for(asyncio.shield(self._measuring), self._timeout)
         except asyncio.TimeoutError:
             return _DriverFacts()
 

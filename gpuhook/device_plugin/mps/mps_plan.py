@@ -42,12 +42,10 @@ class MpsPlan:
 
     @property
     def pipe(self) -> str:
-        """The directory of the daemon's pipes."""
         return os.path.join(self.root, "pipe")
 
     @property
     def log(self) -> str:
-        """The directory of its logs."""
         return os.path.join(self.root, "log")
 
     @property

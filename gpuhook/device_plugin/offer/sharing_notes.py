@@ -44,7 +44,6 @@ class SharingNote:
     hint: str = ""
 
     def fields(self) -> dict[str, object]:
-        """Return the fields of a log line."""
         some: dict[str, object] = {"devices": list(self.devices)} if self.devices else {}
         named = {"resource": self.resource, "strategy": self.strategy}
         hint = {"hint": self.hint} if self.hint else {}

@@ -41,7 +41,7 @@ def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
 def test_limits_that_no_running_server_of_mps_takes_are_told() -> None:
     with capture_logs() as lines:
         ChangeReport(Notifier(logger()), "/none").report_outcome(
-            TurnOutcome(OFFER, mps=MpsState(changed=(GPU,)))
+            TurnOutcome(OFFER, mps=MpsState(changed=[GPU]))
         )
     (line,) = lines
     assert (line["log_level"], line["resource"]) == ("warning", GPU)
