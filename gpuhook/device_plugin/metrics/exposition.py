@@ -17,7 +17,7 @@ from gpuhook.device_plugin.metrics.unit_holders import Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from prometheus_client import Metric
 
@@ -151,7 +151,6 @@ def _shown(key: Iterable[str]) -> list[str]:
 
 
 _Series = dict[tuple[str, ...], float]
-_Values = dict[tuple[str, ...], "int | None"]
 
 
 def _gauges(facts: ScrapedFacts, counters: CounterSnapshot) -> dict[str, _Series]:
@@ -215,40 +214,30 @@ def _held(facts: ScrapedFacts) -> dict[str, _Series]:
 
 def _memory(facts: ScrapedFacts) -> dict[str, _Series]:
     uses, containers = facts.uses or (), facts.containers
-    rest: _Values = {(use.uuid,): container_memory.unattributed(use, containers) for use in uses}
     of = {(one.gpu, one.namespace, one.pod, one.container): one for one in containers}
-    return {
-        "gpuhook_gpu_memory_total_bytes": _known({(u.uuid,): u.total_bytes for u in uses}),
-        "gpuhook_gpu_memory_used_bytes": _known({(u.uuid,): u.used_bytes for u in uses}),
-        "gpuhook_gpu_memory_unattributed_bytes": _known(rest),
-        "gpuhook_gpu_processes": {
-            (u.uuid,): len({process.pid for process in u.processes})
-            for u in uses
-            if u.processes is not None
+    values: dict[str, dict[tuple[str, ...], int | None]] = {
+        "gpuhook_gpu_memory_total_bytes": {(u.uuid,): u.total_bytes for u in uses},
+        "gpuhook_gpu_memory_used_bytes": {(u.uuid,): u.used_bytes for u in uses},
+        "gpuhook_gpu_memory_unattributed_bytes": {
+            (u.uuid,): container_memory.unattributed(u, containers) for u in uses
         },
-        "gpuhook_container_memory_used_bytes": _known({k: c.used_bytes for k, c in of.items()}),
-        "gpuhook_container_memory_fair_share_bytes": _known(
-            {k: c.fair_share_bytes for k, c in of.items()}
-        ),
-        **_limits(of),
+        "gpuhook_gpu_processes": {
+            (u.uuid,): None if u.processes is None else len({one.pid for one in u.processes})
+            for u in uses
+        },
+        "gpuhook_container_memory_used_bytes": {k: c.used_bytes for k, c in of.items()},
+        "gpuhook_container_memory_fair_share_bytes": {k: c.fair_share_bytes for k, c in of.items()},
+        "gpuhook_container_memory_limit_bytes": {
+            (*key, one.limited_by): one.limit_bytes for key, one in of.items()
+        },
+        "gpuhook_container_memory_guaranteed_bytes": {k: c.guaranteed_bytes for k, c in of.items()},
     }
-
-
-def _limits(of: Mapping[tuple[str, str, str, str], ContainerMemory]) -> dict[str, _Series]:
-    """Return the limits of containers; a container without one has no series."""
     granted: Counter[tuple[str, ...]] = Counter()
-    for one in of.values():
+    for one in containers:
         if one.limit_bytes is not None:
             granted[one.gpu,] += one.limit_bytes
-    limits: _Values = {(*key, one.limited_by): one.limit_bytes for key, one in of.items()}
-    return {
-        "gpuhook_container_memory_limit_bytes": _known(limits),
-        "gpuhook_container_memory_guaranteed_bytes": _known(
-            {key: one.guaranteed_bytes for key, one in of.items()}
-        ),
-        "gpuhook_gpu_memory_granted_bytes": dict(granted),
+    known: dict[str, _Series] = {
+        name: {key: value for key, value in series.items() if value is not None}
+        for name, series in values.items()
     }
-
-
-def _known(series: _Values) -> _Series:
-    return {key: value for key, value in series.items() if value is not None}
+    return {**known, "gpuhook_gpu_memory_granted_bytes": dict(granted)}

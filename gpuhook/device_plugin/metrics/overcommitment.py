@@ -68,7 +68,8 @@ def overcommitments(
             held: dict[str, int | None] = {}
             for holder, memory in accounted.get(device.uuid, {}).items():
                 has = recorded.get((*holder, device.uuid))
-                if has > memory if has is not None else not memory:
+                is_beyond = memory == 0 if has is None else has > memory
+                if is_beyond:
                     pod = f"{holder.namespace}/{holder.pod}"
                     before = held.get(pod, 0)
                     held[pod] = None if has is None or before is None else before + has
