@@ -68,8 +68,7 @@ class Plugin:
         self._triggers = triggers
         self._notifier = notifier
         self._snapshot = node_snapshot.NodeSnapshot()
-        self._outcome = TurnOutcome()
-        self._outcome_config = loaded.configuration
+        self._outcome = TurnOutcome(loaded.configuration)
         self._is_serving = False
         self._mps = MpsService()
         self._policies = PolicyService(launch.host_root)
@@ -209,7 +208,7 @@ class Plugin:
                 self._launch, configuration, snapshot, self._mps, self._policies
             )
         )
-        self._snapshot, self._outcome, self._outcome_config = snapshot, outcome, configuration
+        self._snapshot, self._outcome = snapshot, outcome
         self._report.report_outcome(outcome)
         if not is_new:
             return
@@ -256,7 +255,8 @@ class Plugin:
 
     async def _offer(self) -> None:
         """Pass the offer, with the current health of its devices, to the servers and services."""
-        configuration, outcome = self._outcome_config, self._outcome
+        outcome = self._outcome
+        configuration = outcome.configuration
         offered = outcome.offer.resources
         devices = {d.uuid: d for resource in offered for d in resource.devices}
         unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcome:
-    """The offer of one turn. `unusable` has the reasons of unusable devices, by UUID.
+    """The offer of one turn by a configuration. `unusable` has the reasons of unusable devices, by UUID.
 
     `written` are the paths of new or changed CDI specs. `unenforced` is why the driver does not
     enforce memory limits, and the remedy.
     """
 
+    configuration: Configuration
     offer: Offer = field(default_factory=lambda: Offer((), ()))
     context: Context = field(default_factory=Context)
     mps: MpsState = field(default_factory=MpsState)
@@ -75,7 +76,9 @@ def reconcile(
     of_node = (warning for warning in snapshot.node.warnings if warning not in losses)
     warnings = (*of_node, *offer.warnings, *specs.warnings, *context.warnings)
     unenforced = _missing_driver_limits(offer.resources, snapshot)
-    return TurnOutcome(offer, context, mps, policies, unusable, warnings, specs.written, unenforced)
+    return TurnOutcome(
+        configuration, offer, context, mps, policies, unusable, warnings, specs.written, unenforced
+    )
 
 
 def _missing_driver_limits(

@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 
-from gpuhook.device_plugin.api_server import node_object, service_account
+from gpuhook.device_plugin.api_server import service_account
 from gpuhook.device_plugin.api_server.client import ApiServer
-from gpuhook.device_plugin.api_server.node_label import NodeLabel
+from gpuhook.device_plugin.api_server.node_label import NodeLabel, read_labels
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config_manager import config_choice
 from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions, options
@@ -49,7 +49,7 @@ def run(chosen: ManagerOptions, access: ApiAccess) -> None:
     """
     server = ApiServer(access)
     if chosen.oneshot:
-        labels, _ = node_object.labels(server, chosen.node_name)
+        labels, _ = read_labels(server, chosen.node_name)
         _apply(chosen, labels.get(chosen.node_label), has_new_text=False)
         return
     asyncio.run(_Follower(chosen, server).run())

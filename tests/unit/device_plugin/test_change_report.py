@@ -10,6 +10,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from gpuhook.device_plugin.change_report import ChangeReport
+from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, SharedResource
 from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.notifier import Notifier
@@ -28,9 +29,11 @@ def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
     with capture_logs() as lines:
         told = ChangeReport(Notifier(logger()), "/none")
         told.report_outcome(
-            TurnOutcome(OFFER, warnings=("a doubt",), written=("/var/run/cdi/a.json",))
+            TurnOutcome(
+                Configuration(), OFFER, warnings=("a doubt",), written=("/var/run/cdi/a.json",)
+            )
         )
-        told.report_outcome(TurnOutcome(OFFER, warnings=("a doubt", "another")))
+        told.report_outcome(TurnOutcome(Configuration(), OFFER, warnings=("a doubt", "another")))
     assert [(line["log_level"], line["event"], line.get("path")) for line in lines] == [
         ("warning", "a doubt", None),
         ("info", "CDI spec written", "/var/run/cdi/a.json"),
@@ -41,7 +44,7 @@ def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
 def test_limits_that_no_running_server_of_mps_takes_are_told() -> None:
     with capture_logs() as lines:
         ChangeReport(Notifier(logger()), "/none").report_outcome(
-            TurnOutcome(OFFER, mps=MpsState(changed=[GPU]))
+            TurnOutcome(Configuration(), OFFER, mps=MpsState(changed=[GPU]))
         )
     (line,) = lines
     assert (line["log_level"], line["resource"]) == ("warning", GPU)
@@ -112,7 +115,7 @@ def test_a_unit_of_memory_is_no_replica() -> None:
 def test_units_of_another_size_are_told_once() -> None:
     def offered(size: int) -> TurnOutcome:
         entry = SharedResource(GPU, rename="nvidia.com/gpumem", unit=size)
-        return TurnOutcome(offer(T4, entry, strategy=MEMORY_UNITS))
+        return TurnOutcome(Configuration(), offer(T4, entry, strategy=MEMORY_UNITS))
 
     with capture_logs() as lines:
         told = ChangeReport(Notifier(logger()), "/none")
