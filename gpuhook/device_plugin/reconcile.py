@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcome:
-    """The offer of one turn by a configuration. `unusable` has the reasons of unusable devices, by UUID.
+    """The offer of one turn. `unusable` has the reasons of unusable devices, by UUID.
 
     `written` are the paths of new or changed CDI specs. `unenforced` is why the driver does not
     enforce memory limits, and the remedy.
