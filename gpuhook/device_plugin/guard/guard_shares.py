@@ -211,8 +211,9 @@ def unrecorded_shares(
     limits = {container: hard for container, hard in grants.items() if hard is not None}
     matches = _matches(limits, holders)
 
-    def share(container: str, hard: int) -> GuardShare:
-        return GuardShare(container, ("", "", container), device, hard, resource)
+    def share(container: str, hard: int, *, is_certain: bool = True) -> GuardShare:
+        names = ("", "", container)
+        return GuardShare(container, names, device, hard, resource, is_certain=is_certain)
 
     shares = [
         replace(matches.get(container, share(container, hard)), container=container, hard=hard)
@@ -223,9 +224,10 @@ def unrecorded_shares(
     left = [one for one in holders if one.names not in taken]
     if len(left) == 1 and len(nameless) == 1 and len(holders) - len(left) == len(shares):
         return [*shares, replace(left[0], container=nameless[0], is_certain=False)]
-    most = max((one.hard for one in left), default=0)
-    uncertain = [share(one, most) for one in nameless if left and one in hidden]
-    return [*shares, *(replace(one, is_certain=False) for one in uncertain)]
+    if not left:
+        return shares
+    most = max(one.hard for one in left)
+    return [*shares, *(share(one, most, is_certain=False) for one in nameless if one in hidden)]
 
 
 def _matches(limits: Mapping[str, int], holders: list[GuardShare]) -> dict[str, GuardShare]:
