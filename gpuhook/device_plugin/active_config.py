@@ -58,7 +58,7 @@ class ActiveConfig:
         if (loaded.configuration, loaded.name) != (before.configuration, before.name):
             return loaded
         if is_counted:
-            self._counters.reload("unchanged")
+            self._counters.count("config_reloads", "unchanged")
         self.loaded, self.is_refused = loaded, False
         if self.is_in_force:
             self._report.report_same_config(loaded)
@@ -68,7 +68,7 @@ class ActiveConfig:
     def apply(self, loaded: LoadedConfig) -> None:
         """Put a configuration in force, and report it."""
         if self.is_in_force:
-            self._counters.reload("applied")
+            self._counters.count("config_reloads", "applied")
         self.loaded, self.is_in_force, self.is_refused = loaded, True, False
         self._report.report_config(loaded)
         self._counters.set_config(loaded.name, loaded.digest)
@@ -79,7 +79,7 @@ class ActiveConfig:
     ) -> None:
         """Report that a configuration is refused; `loaded` has the parts that could be read."""
         if is_counted:
-            self._counters.reload("refused")
+            self._counters.count("config_reloads", "refused")
         self.is_refused = True
         self._report.report_refusal(error, self.loaded if self.is_in_force else None, loaded)
 

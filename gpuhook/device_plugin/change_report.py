@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.device_plugin.health import affected_pods
@@ -13,13 +15,15 @@ from gpuhook.request.memory_request import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Hashable, Iterable, Mapping
 
     from gpuhook.device_plugin.config.config_source import LoadedConfig
     from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
     from gpuhook.device_plugin.notifier import Notifier
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.device_plugin.reconcile import TurnOutcome
+
+T = TypeVar("T", bound="Hashable")
 
 
 class ChangeReport:
@@ -29,22 +33,18 @@ class ChangeReport:
         self._notifier = notifier
         self._log = notifier.log
         self._pod_resources = pod_resources
-        self._warnings: frozenset[str] = frozenset()
+        self._last: dict[str, frozenset[object]] = {}  # the last reports of each kind
         self._failure = ""
         self._refusal = ""
         self._is_reload_requested = False
-        self._findings: frozenset[str] = frozenset()
         self._counts: dict[str, tuple[int, int]] | None = None  # None: no offer reported yet
-        self._unhealthy: frozenset[str] = frozenset()
-        self._isolation: frozenset[sharing_notes.SharingNote] = frozenset()
-        self._faults: dict[str, frozenset[str]] = {}  # messages by the reason of their event
         self._unit_memory: dict[str, object] = {}  # memory of the units, by resource
         self._unit_sizes: dict[str, int] = {}  # of memory units, MiB by resource
 
     def report_config(self, loaded: LoadedConfig) -> None:
         """Report the configuration that is put in force, and its findings."""
         self._notifier.info("ConfigApplied", f"configuration {_title(loaded)}", loaded.digest)
-        self._findings = frozenset()
+        self._last.pop("findings", None)
         self._refusal, self._is_reload_requested = "", False
         self.report_same_config(loaded)
 
@@ -60,10 +60,9 @@ class ChangeReport:
             self._log.info(same)
         self._refusal, self._is_reload_requested = "", False
         findings = {str(finding): finding.hint for finding in loaded.findings}
-        for finding, hint in findings.items():
-            if finding not in self._findings:
-                self._log.warning(finding, **({"hint": hint} if hint else {}))
-        self._findings = frozenset(findings)
+        for finding in self._new("findings", findings):
+            hint = findings[finding]
+            self._log.warning(finding, **({"hint": hint} if hint else {}))
 
     def report_reload_request(self) -> None:
         """Report a SIGHUP; its outcome is then reported even if nothing has changed."""
@@ -89,7 +88,6 @@ class ChangeReport:
             self._notifier.warn("ConfigRefused", str(error), **fields)
 
     def report_failure(self, error: Exception) -> None:
-        """Report the error that ended a turn."""
         failure = f"{type(error).__name__}: {error}"
         if failure == self._failure:
             return
@@ -108,10 +106,8 @@ class ChangeReport:
 
     def report_outcome(self, outcome: TurnOutcome) -> None:
         """Report new warnings, written CDI specs, MPS daemons, policies and unit sizes."""
-        for warning in dict.fromkeys(outcome.warnings):
-            if warning not in self._warnings:
-                self._log.warning(warning)
-        self._warnings = frozenset(outcome.warnings)
+        for warning in self._new("warnings", outcome.warnings):
+            self._log.warning(warning)
         for path in outcome.written:
             self._log.info("CDI spec written", path=path)
         self._report_faults("MpsNotStarted", outcome.mps.faults)
@@ -142,11 +138,14 @@ class ChangeReport:
 
     def _report_faults(self, reason: str, faults: Iterable[GpuhookError]) -> None:
         """Report each fault once for as long as it persists."""
-        before = self._faults.get(reason, frozenset())
-        for error in faults:
-            if str(error) not in before:
-                self._notifier.report_fault(reason, error, str(error))
-        self._faults[reason] = frozenset(str(error) for error in faults)
+        by_text = {str(error): error for error in faults}
+        for text in self._new(reason, by_text):
+            self._notifier.report_fault(reason, by_text[text], text)
+
+    def _new(self, kind: str, items: Collection[T]) -> list[T]:
+        """Return the items that were not among the last ones of this kind."""
+        before, self._last[kind] = self._last.get(kind, frozenset()), frozenset(items)
+        return [item for item in dict.fromkeys(items) if item not in before]
 
     def _report_unit_size(self, name: str, size: int) -> None:
         """Report a changed size of units.
@@ -171,8 +170,8 @@ class ChangeReport:
         if counts or not self._failure:  # after a failure the offer is only not known yet
             self._report_counts(counts)
         known = {d.uuid: d for resource in resources for d in resource.devices}
-        new = [d for uuid, d in known.items() if uuid in unhealthy and uuid not in self._unhealthy]
-        self._unhealthy = frozenset(unhealthy)
+        fresh = set(self._new("unhealthy", unhealthy))
+        new = [device for uuid, device in known.items() if uuid in fresh]
         if new:
             self._notifier.schedule(self._report_unhealthy(resources, new, unhealthy))
         unit_memory = {one.name: one.memory for one in resources if one.memory}
@@ -184,19 +183,18 @@ class ChangeReport:
     def report_isolation(
         self,
         resources: tuple[Resource, ...],
-        bounds: Mapping[str, str],
-        unheld: tuple[str, str] = ("", ""),
+        unenforced: tuple[str, str] = ("", ""),
+        *,
+        guard: bool = False,
     ) -> None:
         """Report what is isolated between containers that share a device, if it has changed.
 
-        A limit that no component enforces is a warning, with the reason and remedy in `unheld`.
+        A limit that no component enforces is a warning, with the reason and remedy in `unenforced`.
         """
-        notes = sharing_notes.sharing_notes(resources, bounds, unheld)
-        for note in notes:
-            if note not in self._isolation:
-                write = self._log.warning if note.hint else self._log.info
-                write("sharing", **note.fields())
-        self._isolation = frozenset(notes)
+        notes = sharing_notes.sharing_notes(resources, unenforced, guard=guard)
+        for note in self._new("isolation", notes):
+            write = self._log.warning if note.hint else self._log.info
+            write("sharing", **note.fields())
 
     def _report_counts(self, counts: dict[str, tuple[int, int]]) -> None:
         before, self._counts = self._counts, counts
@@ -212,7 +210,7 @@ class ChangeReport:
         self, resources: tuple[Resource, ...], *, is_change: bool
     ) -> None:
         """Report memory that containers were assigned under another configuration."""
-        holdings = await unit_holders.ask(socket=self._pod_resources)
+        holdings = await unit_holders.ask(self._pod_resources)
         if holdings.reason and is_change:
             self._log.warning(
                 "the division of memory has changed, and the memory of running pods is not known",
@@ -228,7 +226,7 @@ class ChangeReport:
         self, resources: tuple[Resource, ...], new: list[Device], unhealthy: Mapping[str, str]
     ) -> None:
         """Report the devices of each GPU in one sentence, with the pods that hold them."""
-        holdings = await unit_holders.ask(socket=self._pod_resources)
+        holdings = await unit_holders.ask(self._pod_resources)
         by_gpu: dict[tuple[str, str], list[Device]] = {}
         for device in new:
             by_gpu.setdefault((device.gpu, unhealthy[device.uuid]), []).append(device)

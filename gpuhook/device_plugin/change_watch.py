@@ -49,7 +49,6 @@ class ChangeWatch:
         self._schedule_poll()
 
     def set_interval(self, seconds: float) -> None:
-        """Change the time between two polls."""
         if seconds != self._seconds:
             self._seconds = seconds
             if self._timer is not None:
@@ -80,7 +79,6 @@ class ChangeWatch:
         return not self._last.is_whole or node_snapshot.has_changed(self._last, self._launch)
 
     def stop(self) -> None:
-        """Stop polling and close inotify."""
         if self._timer is not None:
             self._timer.cancel()
         self._unwatch_files()

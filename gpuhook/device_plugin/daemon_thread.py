@@ -22,11 +22,13 @@ T = TypeVar("T")
 def begin(call: Callable[[], T], name: str) -> asyncio.Future[T]:
     """Run `call` in a new thread and return the future of its result or exception.
 
-    The thread has the caller's context variables, such as the NVML library in use.
+    The thread has the caller's context variables, such as the NVML library in use. asyncio does not
+    report the exception of an abandoned call.
     """
     context = copy_context()
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
+    future.add_done_callback(_retrieve_exception)
 
     def resolve(result: T | None, error: BaseException | None) -> None:
         if future.done():
@@ -51,7 +53,6 @@ def begin(call: Callable[[], T], name: str) -> asyncio.Future[T]:
     return future
 
 
-def ignore_result(future: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of an abandoned call, so that asyncio does not report it."""
+def _retrieve_exception(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,22 +29,16 @@ class DriverUsage:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Keep NVML open for several calls."""
-        from gpuhook.vendors.nvidia.nvml import nvml_inventory
-
         with nvml_inventory.opened(*self._library):
             yield
 
     def memory(self, uuid: str) -> GpuMemory | None:
         """Return the memory in bytes, None if the driver does not report it."""
-        from gpuhook.vendors.nvidia.nvml import gpu_usage
-
         with self.opened():
             return gpu_usage.memory(uuid)
 
     def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
         """Return the processes that use the device, None if the driver does not report them."""
-        from gpuhook.vendors.nvidia.nvml import gpu_usage
-
         with self.opened():
             return gpu_usage.processes(uuid)
 

@@ -12,8 +12,12 @@ from gpuhook.device_plugin.allocate import host_paths
 from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.errors import DriverError, GpuhookError
 from gpuhook.vendors.nvidia.devices.node_signature import signature
+from gpuhook.vendors.nvidia.hot import host_fingerprint
+from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.nvidia.nvml import nvml_inventory, topology
 from gpuhook.vendors.nvidia.nvml.topology import Topology
+from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +68,7 @@ def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
     )
     before = signature(launch.host_root, "")
     try:
-        seen, topology = _query_driver(launch, places)
+        seen, links = _query_driver(launch, places)
     except DriverError as trouble:
         return NodeSnapshot(places=places, signature=before, trouble=trouble)
     after = signature(launch.host_root, _libcuda(seen))
@@ -74,7 +78,7 @@ def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
         node=host_paths.at_host(seen, places),
         seen=seen,
         places=places,
-        topology=topology,
+        topology=links,
         # `before` lacks libcuda and never equals a later signature: a new snapshot follows.
         signature=before if has_changed_meanwhile else after,
     )
@@ -105,11 +109,6 @@ def has_changed(last: NodeSnapshot, launch: Launch) -> bool:
 
 
 def _query_driver(launch: Launch, places: Places) -> tuple[Node, Topology]:
-    from gpuhook.vendors.nvidia.hot import host_fingerprint
-    from gpuhook.vendors.nvidia.inventory import discover
-    from gpuhook.vendors.nvidia.nvml import nvml_inventory, topology
-    from gpuhook.vendors.nvidia.warm import nvml_library
-
     search = launch.library_search_path
     library = nvml_library.find(places.driver, library=launch.nvml_library, search_paths=search)
     # Starting NVML may wake every GPU, so it is started once for all queries.

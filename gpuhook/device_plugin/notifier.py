@@ -34,7 +34,6 @@ class Notifier:
         self._event(NORMAL, reason, key, message)
 
     def warn(self, reason: str, message: str, key: str = "", **fields: object) -> None:
-        """Report a problem."""
         self.log.warning(message, reason=reason, **fields)
         self._event(WARNING, reason, key, message)
 

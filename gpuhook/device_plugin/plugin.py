@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from gpuhook.device_plugin import daemon_thread, driver_memory, node_snapshot, reconcile
 from gpuhook.device_plugin.active_config import ActiveConfig
-from gpuhook.device_plugin.allocate.allocation_context import with_health
 from gpuhook.device_plugin.change_report import ChangeReport
 from gpuhook.device_plugin.change_watch import ChangeWatch
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
@@ -62,45 +62,35 @@ class Plugin:
         notifier: Notifier,
     ) -> None:
         own = loaded.configuration.own
-        is_this_machine = launch.inventory is None
+        is_here = launch.inventory is None
+        self._counters = counters = Counters()
         self._launch = launch
         self._triggers = triggers
         self._notifier = notifier
         self._snapshot = node_snapshot.NodeSnapshot()
-        self._outcome = TurnOutcome()
-        self._outcome_config = loaded.configuration
+        self._outcome = TurnOutcome(loaded.configuration)
         self._is_serving = False
         self._mps = MpsService()
         self._policies = PolicyService(launch.host_root)
-        self._counters = Counters()
         self._report = ChangeReport(notifier, launch.pod_resources_socket)
-        self._config = ActiveConfig(launch, loaded, clients, self._report, self._counters)
+        self._config = ActiveConfig(launch, loaded, clients, self._report, counters)
         self._health = HealthService(
-            own.health,
-            launch.host_root,
-            triggers,
-            notifier,
-            self._counters.xid,
-            is_this_machine=is_this_machine,
+            own.health, launch.host_root, triggers, notifier, counters.xid, is_this_machine=is_here
         )
         self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
         self._guard = GuardService(
-            own.guard,
-            launch.pod_resources_socket,
-            notifier,
-            self._counters,
-            is_this_machine=is_this_machine,
+            own.guard, launch.pod_resources_socket, notifier, counters, is_this_machine=is_here
         )
         self._sockets = PluginSockets(
             launch.plugin_directory,
             launch.kubelet_socket,
             self._answers,
-            Observer(self._counters, self._guard.on_allocate),
+            Observer(counters, self._guard.on_allocate),
             pre_start=own.pre_start_check,
         )
         self._labels = LabelService(launch, clients.server, notifier)
         self._metrics = MetricsService(
-            self._counters, notifier, launch.pod_resources_socket, launch.host_root
+            counters, notifier, launch.pod_resources_socket, launch.host_root
         )
         self._watch = ChangeWatch(launch, triggers, own.health.poll_interval)
 
@@ -197,7 +187,6 @@ class Plugin:
         await self._reconcile(reasons, self._config.loaded.configuration)
 
     def _apply(self, loaded: LoadedConfig) -> None:
-        """Pass a configuration to all services."""
         own = loaded.configuration.own
         self._config.apply(loaded)
         self._watch.set_interval(own.health.poll_interval)
@@ -219,7 +208,7 @@ class Plugin:
                 self._launch, configuration, snapshot, self._mps, self._policies
             )
         )
-        self._snapshot, self._outcome, self._outcome_config = snapshot, outcome, configuration
+        self._snapshot, self._outcome = snapshot, outcome
         self._report.report_outcome(outcome)
         if not is_new:
             return
@@ -266,15 +255,17 @@ class Plugin:
 
     async def _offer(self) -> None:
         """Pass the offer, with the current health of its devices, to the servers and services."""
-        configuration, outcome = self._outcome_config, self._outcome
+        outcome = self._outcome
+        configuration = outcome.configuration
         offered = outcome.offer.resources
         devices = {d.uuid: d for resource in offered for d in resource.devices}
         unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}
-        context = with_health(outcome.context, unhealthy)
-        self._answers.known = KnownNode(self._snapshot.topology, configuration, context, unhealthy)
+        context = replace(outcome.context, unhealthy=unhealthy)
+        self._answers.known = KnownNode(self._snapshot.topology, configuration, context)
         await self._sockets.offer(offered, unhealthy)
         self._report.report_offer(offered, unhealthy)
-        self._report.report_isolation(offered, outcome.bounds, outcome.unheld)
+        guard = configuration.own.guard.ends_processes
+        self._report.report_isolation(offered, outcome.unenforced, guard=guard)
         own = self._config.loaded.configuration.own
         await self._metrics.update(
             own.metrics, self._snapshot, offered, unhealthy, guards=own.guard.ends_processes

@@ -13,7 +13,7 @@ from gpuhook.device_plugin.allocate import allocation_context, auxiliary_devices
 from gpuhook.device_plugin.allocate.allocation_context import Context, Specs
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
 from gpuhook.device_plugin.mps.mps_service import MpsState
-from gpuhook.device_plugin.offer import memory_bounds, preferred_allocation, resources
+from gpuhook.device_plugin.offer import preferred_allocation, resources
 from gpuhook.device_plugin.offer.resources import Offer
 
 TYPE_CHECKING = False
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 class TurnOutcome:
     """The offer of one turn. `unusable` has the reasons of unusable devices, by UUID.
 
-    `written` are the paths of new or changed CDI specs. `bounds` names, by device UUID, the
-    component that enforces memory limits. `unheld` is why the driver does not, and the remedy.
+    `written` are the paths of new or changed CDI specs. `unenforced` is why the driver does not
+    enforce memory limits, and the remedy.
     """
 
+    configuration: Configuration
     offer: Offer = field(default_factory=lambda: Offer((), ()))
     context: Context = field(default_factory=Context)
     mps: MpsState = field(default_factory=MpsState)
@@ -41,8 +42,7 @@ class TurnOutcome:
     unusable: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
-    bounds: dict[str, str] = field(default_factory=dict)
-    unheld: tuple[str, str] = ("", "")
+    unenforced: tuple[str, str] = ("", "")
 
 
 def reconcile(
@@ -75,10 +75,9 @@ def reconcile(
     losses = {gpu.loss for gpu in snapshot.node.gpus}  # the health service reports these
     of_node = (warning for warning in snapshot.node.warnings if warning not in losses)
     warnings = (*of_node, *offer.warnings, *specs.warnings, *context.warnings)
-    unheld = _missing_driver_limits(offer.resources, snapshot)
-    bounds = _bounds(offer.resources, configuration, driver=not unheld[0])
+    unenforced = _missing_driver_limits(offer.resources, snapshot)
     return TurnOutcome(
-        offer, context, mps, policies, unusable, warnings, specs.written, bounds, unheld
+        configuration, offer, context, mps, policies, unusable, warnings, specs.written, unenforced
     )
 
 
@@ -94,17 +93,6 @@ def _missing_driver_limits(
 
     support = driver_support.driver_support(snapshot.seen.driver.nvml)
     return support.reason, support.remedy
-
-
-def _bounds(
-    offered: tuple[Resource, ...], configuration: Configuration, *, driver: bool
-) -> dict[str, str]:
-    guard = configuration.own.guard.ends_processes
-    return {
-        device.uuid: memory_bounds.bound(resource, device, driver=driver, guard=guard)
-        for resource in offered
-        for device in resource.devices
-    }
 
 
 def _update_specs(

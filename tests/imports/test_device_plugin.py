@@ -17,7 +17,6 @@ LATER = {
     "gpuhook.device_plugin.api_server.client",
     "gpuhook.device_plugin.labels.node_labels",
     "gpuhook.device_plugin.mps.mps_daemon",
-    "gpuhook.vendors.nvidia.gpu.compute_policy",
     "gpuhook.device_plugin.allocate.plugin_specs",
 }
 LOADED = """

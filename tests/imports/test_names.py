@@ -24,7 +24,6 @@ SHARED = {
     "fabric",  # asked of NVML, judged by doctor
     "installation",  # made by `gpuhook install`, judged by doctor
     "inventory",  # the facts, and the command
-    "messages",  # of errors, and of the kubelet
     "plugin",  # the device plugin, judged by doctor
     "spec_devices",  # of a config.json, and of CDI specs judged by doctor
     "configuration",  # of the device plugin, and of engines judged by doctor

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gpuhook.device_plugin.driver_memory import DriverUsage
 from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 from gpuhook.device_plugin.guard.guard_shares import LimitedUnit
 from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits, unambiguous
@@ -209,9 +210,16 @@ class World(Processes):
         return True
 
 
-class Driver:
+class Driver(DriverUsage):
     """The driver of a world."""
 
     def __init__(self, world: World) -> None:
-        self.opened = world.opened
-        self.processes = world.processes_of
+        self.world = world
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        with self.world.opened():
+            yield
+
+    def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
+        return self.world.processes_of(uuid)

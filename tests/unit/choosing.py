@@ -6,19 +6,25 @@ from __future__ import annotations
 from itertools import combinations
 
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
+from gpuhook.vendors.nvidia.nvml.topology import Topology
 
 GPU = "nvidia.com/gpu"
 
 
-class Table:
+class Table(Topology):
     """Scores by a dict of pairs of indices; a pair that is not in it has `other`."""
 
-    def __init__(self, scores: dict[tuple[int, int], int] | None = None, other: int = 0) -> None:
-        self._scores = {frozenset(pair): score for pair, score in (scores or {}).items()}
-        self._other = other
+    _scores: dict[frozenset[int], int]
+    _other: int
 
-    def score(self, first: str, second: str) -> int:
-        pair = frozenset((int(first.rpartition("-")[2]), int(second.rpartition("-")[2])))
+    def __init__(self, scores: dict[tuple[int, int], int] | None = None, other: int = 0) -> None:
+        super().__init__()
+        by_pair = {frozenset(pair): score for pair, score in (scores or {}).items()}
+        object.__setattr__(self, "_scores", by_pair)  # a Topology is frozen
+        object.__setattr__(self, "_other", other)
+
+    def score(self, one: str, other: str) -> int:
+        pair = frozenset((int(one.rpartition("-")[2]), int(other.rpartition("-")[2])))
         return self._scores.get(pair, self._other)
 
 

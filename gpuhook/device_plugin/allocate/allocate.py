@@ -27,7 +27,7 @@ from gpuhook.device_plugin.allocate.container_allocation import (
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import memory_units
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR, VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _require(
     if resource.sharing == MEMORY_UNITS and len(devices) > 1:
         raise memory_units.split(resource, len(units), devices)
     for unit in units if context.unhealthy else ():
-        reason = context.unhealthy.get(unit.id) or context.unhealthy.get(unit.device.uuid)
+        reason = context.unhealthy.get(unit.device.uuid)
         if reason:
             raise fault("GH1851", id=unit.id, resource=resource.name, reason=reason)
     if context.blocked:
@@ -195,11 +195,11 @@ def _names(devices: tuple[Device, ...], context: Context) -> list[str]:
 
 def _cdi_names(devices: tuple[Device, ...], context: Context) -> tuple[str, ...]:
     """Return the qualified names of devices and extras; raises GH1855 if no spec has a GPU."""
-    names = [f"{context.vendor}/gpu={device.uuid}" for device in devices]
+    names = [f"{PLUGIN_VENDOR}/gpu={device.uuid}" for device in devices]
     for name in names:
         if name not in context.cdi_names:
             raise fault("GH1855", name=name)
-    extras = [f"{context.vendor}/{e.device_class}={n}" for e in context.extras for n in e.devices]
+    extras = [f"{PLUGIN_VENDOR}/{e.device_class}={n}" for e in context.extras for n in e.devices]
     return (*names, *(name for name in extras if name in context.cdi_names))
 
 

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.allocate import driver_mounts
 from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec
 from gpuhook.device_plugin.config.configuration import LIST_STRATEGIES
 from gpuhook.vendors.nvidia.devices.driver_nodes import CONTROL_NODES
-from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ class Specs:
     `written` are the changed files.
     """
 
-    vendor: str = PLUGIN_VENDOR
     names: frozenset[str] = frozenset()
     trouble: str = ""
     written: tuple[str, ...] = ()
@@ -41,14 +39,13 @@ class Specs:
 class Context:
     """How this node passes devices to containers. Host paths are paths on the host.
 
-    `blocked` is the reason why no strategy works, or "". `unhealthy` has reasons by unit id or
-    device UUID, `mps` the allocation for each resource that MPS shares.
+    `blocked` is the reason why no strategy works, or "". `unhealthy` has reasons by device
+    UUID, `mps` the allocation for each resource that MPS shares.
     """
 
     strategies: tuple[str, ...] = ("envvar",)  # the working ones, in the order of LIST_STRATEGIES
     id_strategy: str = "uuid"
     annotation_prefix: str = "cdi.k8s.io/"
-    vendor: str = PLUGIN_VENDOR  # of the CDI names
     cdi_names: frozenset[str] = frozenset()  # qualified names in the plugin's specs
     pass_device_specs: bool = False
     control_nodes: tuple[DeviceSpec, ...] = ()
@@ -95,7 +92,6 @@ def context(
         strategies=strategies,
         id_strategy=flags.device_id_strategy,
         annotation_prefix=flags.cdi_annotation_prefix,
-        vendor=specs.vendor,
         cdi_names=specs.names,
         pass_device_specs=flags.pass_device_specs,
         control_nodes=_control_nodes(node),
@@ -107,11 +103,6 @@ def context(
         blocked="" if strategies else "; ".join(lost),
         warnings=tuple(warnings),
     )
-
-
-def with_health(before: Context, unhealthy: Mapping[str, str]) -> Context:
-    """Return the context with other reasons, by unit id or device UUID."""
-    return replace(before, unhealthy=unhealthy)
 
 
 def _control_nodes(node: Node) -> tuple[DeviceSpec, ...]:

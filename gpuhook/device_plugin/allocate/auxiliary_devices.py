@@ -8,7 +8,7 @@ files are those of NVIDIA's CDI library, its modes gds, gdrcopy, mofed and imex.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, DeviceSpec
 from gpuhook.errors import fault
@@ -34,7 +34,7 @@ class AuxiliaryDevice:
     device_class: str
     devices: dict[str, tuple[DeviceSpec, ...]]
     env: str = ""
-    mounts: tuple[AllocatedMount, ...] = field(default=())
+    mounts: tuple[AllocatedMount, ...] = ()
 
 
 def find(configuration: Configuration, places: Places) -> tuple[AuxiliaryDevice, ...]:

@@ -24,7 +24,7 @@ from gpuhook.vendors.nvidia.driver import hookless_mounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Node
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _KINDS = ("library", "plugin", "config")
 
@@ -37,7 +37,11 @@ def driver_mounts(node: Node, path: str) -> Allocation:
     libraries = join(path, "lib64")
     files = tuple(file for file in node.files if file.kind in _KINDS)
     bindings, _ = hookless_mounts.bindings(files, node.links, libraries)
-    bindings += [(file.host_path, _program(file, path)) for file in _programs(node)]
+    bindings += [
+        (file.host_path, join(path, "bin", basename(file.container_path)))
+        for file in node.files
+        if file.kind == "binary"
+    ]
     if not any(file.kind == "library" for file in files):
         return Allocation()
     ordered = sorted(bindings, key=lambda pair: (pair[1].count("/"), pair[1]))
@@ -45,11 +49,3 @@ def driver_mounts(node: Node, path: str) -> Allocation:
         envs={"LD_LIBRARY_PATH": f"{join(path, 'lib')}:{libraries}"},
         mounts=tuple(AllocatedMount(place, source) for source, place in ordered),
     )
-
-
-def _programs(node: Node) -> list[DriverFile]:
-    return [file for file in node.files if file.kind == "binary"]
-
-
-def _program(file: DriverFile, path: str) -> str:
-    return join(path, "bin", basename(file.container_path))

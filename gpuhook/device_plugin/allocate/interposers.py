@@ -8,7 +8,6 @@ HAMi's. gpuhook does not include one, and applies only its configuration.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import TypeVar
 
 from gpuhook.device_plugin.allocate import memory_grants
@@ -111,8 +110,8 @@ class _Placeholders:
         self._uuid = uuid
         self._count = len(counts)
         device = next(device for device in resource.devices if device.uuid == uuid)
-        replicas = Counter(unit.device.uuid for unit in resource.units)[uuid]
-        self._values = {"{uuid}": uuid, "{index}": device.index, "{replicas}": str(replicas)}
+        replicas = str(len(resource.index.ids[uuid]))
+        self._values = {"{uuid}": uuid, "{index}": device.index, "{replicas}": replicas}
         for limit in memory_grants.limits(resource, counts):
             if limit.device == uuid:
                 self._values["{limitMiB}"] = str(limit.hard // MIB)

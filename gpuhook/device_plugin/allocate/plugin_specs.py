@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin's CDI specs: written by gpuhook's generator, and again whenever they change.
 
-There is one file for each class, <vendor>-<class>.json, in the host's CDI directory: `gpu`, and
-those of the extras. The plugin never removes a file, neither at its end nor if the driver is
+There is one file for each class, PLUGIN_VENDOR-<class>.json, in the host's CDI directory: `gpu`,
+and those of the extras. The plugin never removes a file, neither at its end nor if the driver is
 incomplete: the kubelet keeps its answers, and a container that restarts needs their names. A
 running container needs no spec.
 """
@@ -80,7 +80,6 @@ def update(
     chosen: Hook,
     *,
     directory: str | None,
-    vendor: str = PLUGIN_VENDOR,
     host_root: str = "/",
 ) -> Specs:
     """Write the changed specs of a node with the paths of the host (host_paths.at_host).
@@ -89,9 +88,9 @@ def update(
     as `trouble`, and not raised, since other strategies may work; that of an extra is a warning.
     """
     if node.files_trouble:
-        return Specs(vendor, trouble=node.files_trouble)
+        return Specs(trouble=node.files_trouble)
     choices = Choices(
-        vendor=vendor,
+        vendor=PLUGIN_VENDOR,
         strategies=("uuid",),
         with_all=False,
         hooks=chosen.choice,
@@ -102,19 +101,18 @@ def update(
         described = describe(node, choices)
         written = _write(described.spec, directory)
     except GpuhookError as trouble:
-        return Specs(vendor, trouble=trouble.message)
+        return Specs(trouble=trouble.message)
     names = _names(described.spec)
-    warnings = [chosen.warning] if chosen.warning else []
-    warnings += described.warnings
+    warnings = [*filter(None, [chosen.warning]), *described.warnings]
     for extra in extras:
-        document = _extra_spec(extra, vendor)
+        document = _extra_spec(extra)
         try:
             written += _write(document, directory)
         except GpuhookError as trouble:
             warnings.append(trouble.message)
-            continue
-        names += _names(document)
-    return Specs(vendor, frozenset(names), "", tuple(written), tuple(warnings))
+        else:
+            names += _names(document)
+    return Specs(frozenset(names), "", tuple(written), tuple(warnings))
 
 
 def _write(document: Spec, directory: str | None) -> list[str]:
@@ -132,7 +130,7 @@ def _write(document: Spec, directory: str | None) -> list[str]:
     return [path]
 
 
-def _extra_spec(extra: AuxiliaryDevice, vendor: str) -> Spec:
+def _extra_spec(extra: AuxiliaryDevice) -> Spec:
     devices: list[Device] = []
     for name, specs in extra.devices.items():
         nodes: list[DeviceNode] = []
@@ -153,7 +151,8 @@ def _extra_spec(extra: AuxiliaryDevice, vendor: str) -> Spec:
                 for mount in extra.mounts
             ]
         devices.append({"name": name, "containerEdits": edits})
-    return {"cdiVersion": _VERSION, "kind": f"{vendor}/{extra.device_class}", "devices": devices}
+    kind = f"{PLUGIN_VENDOR}/{extra.device_class}"
+    return {"cdiVersion": _VERSION, "kind": kind, "devices": devices}
 
 
 def _names(document: Spec) -> list[str]:

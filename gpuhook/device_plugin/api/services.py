@@ -7,10 +7,9 @@ of gpuhook. Sources: deviceplugin.proto, podresources.proto.
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import quote
 
-import grpc
 from google.protobuf.message import Message
 from grpc import aio
 
@@ -84,39 +83,6 @@ LIST_PODS = Method(
 )
 
 Context = aio.ServicerContext[bytes, bytes]
-
-
-class DevicePlugin(Protocol):
-    """An implementation of the DevicePlugin service: each method gets the bytes of a request."""
-
-    async def get_device_plugin_options(self, request: bytes, context: Context) -> bytes:
-        """Answer GetDevicePluginOptions."""
-
-    async def list_and_watch(self, request: bytes, context: Context) -> None:
-        """Write lists to the context until the resource is no longer offered."""
-
-    async def get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
-        """Answer GetPreferredAllocation."""
-
-    async def allocate(self, request: bytes, context: Context) -> bytes:
-        """Answer Allocate."""
-
-    async def pre_start_container(self, request: bytes, context: Context) -> bytes:
-        """Answer PreStartContainer."""
-
-
-def device_plugin(served: DevicePlugin) -> grpc.GenericRpcHandler:
-    """Return the handler that lets a grpc.aio server call `served`."""
-    unary = {
-        OPTIONS.name: served.get_device_plugin_options,
-        PREFERRED.name: served.get_preferred_allocation,
-        ALLOCATE.name: served.allocate,
-        PRE_START.name: served.pre_start_container,
-    }
-    methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]]
-    methods = {name: grpc.unary_unary_rpc_method_handler(call) for name, call in unary.items()}
-    methods[LIST_AND_WATCH.name] = grpc.unary_stream_rpc_method_handler(served.list_and_watch)
-    return grpc.method_handlers_generic_handler(DEVICE_PLUGIN, methods)
 
 
 def target(path: str) -> str:

@@ -68,7 +68,6 @@ class ApiServer:
         query: Mapping[str, str] | None = None,
         accept: str = "application/json",
     ) -> dict[str, Any]:
-        """Return the object or list at `path`."""
         return self._call("GET", _with(path, query), purpose, {"Accept": accept})
 
     def create(self, path: str, body: Mapping[str, Any], purpose: Purpose) -> dict[str, Any]:
@@ -206,7 +205,6 @@ class Changes:
             return  # it has ended already
 
     def close(self) -> None:
-        """Close the connection."""
         self._answer.close()
         self._connection.close()
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import time
 import uuid
 from datetime import datetime, timezone
+from functools import partial
 
+from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.api_server.client import Purpose, is_forbidden
+from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.device_plugin.api_server.client import ApiServer
-    from gpuhook.errors import GpuhookError
 
 COMPONENT = "gpuhook-device-plugin"
 QUIET_SECONDS = 300.0
@@ -56,9 +58,6 @@ class NodeEvents:
         `kind` is NORMAL or WARNING of notifier.py, `reason` a word ("GpuUnhealthy"), `key` its
         subject (a GPU's UUID). Returns whether it was created. Never raises a GpuhookError.
         """
-        from gpuhook.device_plugin import daemon_thread
-        from gpuhook.errors import GpuhookError
-
         if self._is_off:
             return False
         suppressed = self._suppressed(reason, key)
@@ -66,10 +65,8 @@ class NodeEvents:
             return False
         body = event(self._node, kind, reason, _with_count(message, suppressed))
         try:
-            created = daemon_thread.begin(
-                lambda: self._server.create(_PATH, body, _PURPOSE), "gpuhook-events"
-            )
-            await created
+            create = partial(self._server.create, _PATH, body, _PURPOSE)
+            await daemon_thread.begin(create, "gpuhook-events")
         except GpuhookError as error:
             self._is_off = is_forbidden(error)
             if not self._has_failed:

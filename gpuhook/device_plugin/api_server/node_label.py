@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows a label of the plugin's node through the API server.
+"""The labels of the plugin's node in the API server: read, set, and one that is followed.
 
 The label nvidia.com/device-plugin.config names the node's configuration.
 """
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from typing import TypeVar
+from urllib.parse import quote
 
 from gpuhook.device_plugin import daemon_thread
-from gpuhook.device_plugin.api_server import node_object
-from gpuhook.device_plugin.api_server.client import GoneError, is_forbidden
+from gpuhook.device_plugin.api_server.client import METADATA_ONLY, GoneError, Purpose, is_forbidden
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import Any
 
     from gpuhook.device_plugin.api_server.client import ApiServer, Changes
 
@@ -24,6 +25,9 @@ CONFIG_LABEL = "nvidia.com/device-plugin.config"
 WATCH_SECONDS = 300
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds
+_READ = Purpose("get", "nodes", "the node's label that selects a configuration")
+_WATCH = Purpose("watch", "nodes", "the node's label that selects a configuration")
+_LABEL = Purpose("patch", "nodes", "feature labels without node feature discovery")
 
 
 class NodeLabel:
@@ -71,7 +75,7 @@ class NodeLabel:
 
     async def _follow(self) -> None:
         """Read the label, then watch it with one watch after another."""
-        labels, version = await _in_thread(lambda: node_object.labels(self._server, self._node))
+        labels, version = await _in_thread(lambda: read_labels(self._server, self._node))
         self._set_labels(labels)
         while True:
             version = await self._follow_changes(await self._watch(version), version)
@@ -80,7 +84,7 @@ class NodeLabel:
 
     async def _watch(self, version: str) -> Changes:
         server, node = self._server, self._node
-        return await _in_thread(lambda: node_object.watch(server, node, version, WATCH_SECONDS))
+        return await _in_thread(lambda: watch_node(server, node, version, WATCH_SECONDS))
 
     async def _follow_changes(self, changes: Changes, version: str) -> str:
         """Apply the changes of a watch until its end; returns the last resourceVersion."""
@@ -90,9 +94,9 @@ class NodeLabel:
                 node = change.get("object")
                 if not isinstance(node, dict):
                     continue
-                version = node_object.version_of(node) or version
+                version = _version_of(node) or version
                 if change.get("type") in ("ADDED", "MODIFIED"):
-                    self._set_labels(node_object.labels_of(node))
+                    self._set_labels(_labels_of(node))
         finally:
             changes.interrupt()  # after a cancellation the thread still waits in next()
             changes.close()
@@ -113,3 +117,46 @@ class NodeLabel:
 async def _in_thread(call: Callable[[], T]) -> T:
     """Return the result of `call`; an answer without end does not keep the process alive."""
     return await daemon_thread.begin(call, "gpuhook-node-label")
+
+
+def _path(node: str) -> str:
+    return f"/api/v1/nodes/{quote(node, safe='')}"
+
+
+def read_labels(server: ApiServer, node: str) -> tuple[dict[str, str], str]:
+    """Return the labels of a node and their resourceVersion. Raises GH1862 to GH1864."""
+    metadata = server.get(_path(node), _READ, accept=METADATA_ONLY)
+    return _labels_of(metadata), _version_of(metadata)
+
+
+def watch_node(server: ApiServer, node: str, version: str, seconds: int) -> Changes:
+    """Return the changes of a node since `version`. Raises GoneError, GH1862 to GH1864."""
+    query = {
+        "fieldSelector": f"metadata.name={node}",
+        "resourceVersion": version,
+        "allowWatchBookmarks": "true",
+    }
+    return server.watch("/api/v1/nodes", _WATCH, query, seconds)
+
+
+def set_labels(server: ApiServer, node: str, changes: Mapping[str, str | None]) -> None:
+    """Set labels of a node; None removes one. Raises GH1862 to GH1864."""
+    server.patch(_path(node), {"metadata": {"labels": dict(changes)}}, _LABEL)
+
+
+def _labels_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels of any object, without values that are not text."""
+    labels = _metadata(document).get("labels")
+    if not isinstance(labels, dict):
+        return {}
+    return {name: value for name, value in labels.items() if isinstance(value, str)}
+
+
+def _version_of(document: Mapping[str, Any]) -> str:
+    """Return the resourceVersion of any object, "" without one."""
+    return str(_metadata(document).get("resourceVersion") or "")
+
+
+def _metadata(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

@@ -50,27 +50,23 @@ def link(options: ManagerOptions, name: str) -> bool:
     to = options.config_file_dst
     os.makedirs(os.path.dirname(to) or ".", 0o755, exist_ok=True)
     temporary = f"{to}.new"
-    if name == EMPTY:
-        if os.path.isfile(to) and not os.path.islink(to) and files.read(to) == _EMPTY_TEXT:
-            return False
-        # A killed run may have left a link to a configuration, which a write would follow.
-        _remove(temporary)
-        files.replace(temporary, _EMPTY_TEXT)
-        os.rename(temporary, to)
-        return True
     target = os.path.join(options.config_file_srcdir, name)
-    if os.path.islink(to) and os.readlink(to) == target:
+    if os.path.islink(to):
+        is_current = name != EMPTY and os.readlink(to) == target
+    else:
+        is_current = name == EMPTY and os.path.isfile(to) and files.read(to) == _EMPTY_TEXT
+    if is_current:
         return False
+    # A killed run may have left a link to a configuration, which a write would follow.
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    if name == EMPTY:
+        files.replace(temporary, _EMPTY_TEXT)
+    else:
+        os.symlink(target, temporary)
     # The rename is atomic: a plugin that starts now finds the old link or the new one.
-    _remove(temporary)
-    os.symlink(target, temporary)
     os.rename(temporary, to)
     return True
-
-
-def _remove(path: str) -> None:
-    if os.path.lexists(path):
-        os.unlink(path)
 
 
 def edition(options: ManagerOptions) -> str:

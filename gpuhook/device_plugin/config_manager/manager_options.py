@@ -11,6 +11,7 @@ from gpuhook.errors import fault
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 STRATEGIES = ("named", "single", "empty")
 _YES, _NO = ("1", "t", "true", "yes"), ("", "0", "f", "false", "no")
@@ -57,21 +58,14 @@ def options(words: Sequence[str], environ: Mapping[str, str]) -> ManagerOptions:
             raise fault("GH2108", variable=name, value="", reason="it is required")
     if given["KUBECONFIG"]:
         _refuse("KUBECONFIG", given, "only the service account of its pod is supported")
-    send_signal = _boolean("SEND_SIGNAL", given)
-    if send_signal and not given["PROCESS_TO_SIGNAL"]:
+    values: dict[str, Any] = {name.lower(): given[name] for name in NAMES}
+    values["send_signal"] = _boolean("SEND_SIGNAL", given)
+    if values["send_signal"] and not given["PROCESS_TO_SIGNAL"]:
         _refuse("PROCESS_TO_SIGNAL", given, "SEND_SIGNAL requires the name of a process")
-    return ManagerOptions(
-        node_name=given["NODE_NAME"],
-        node_label=given["NODE_LABEL"],
-        config_file_srcdir=given["CONFIG_FILE_SRCDIR"],
-        config_file_dst=given["CONFIG_FILE_DST"],
-        default_config=given["DEFAULT_CONFIG"],
-        fallback_strategies=_strategies(given),
-        send_signal=send_signal,
-        signal=_signal(given),
-        process_to_signal=given["PROCESS_TO_SIGNAL"],
-        oneshot=_boolean("ONESHOT", given),
-    )
+    values["fallback_strategies"] = _strategies(given)
+    values["signal"] = _signal(given)
+    values["oneshot"] = _boolean("ONESHOT", given)
+    return ManagerOptions(**values)
 
 
 def _command_line(words: Sequence[str]) -> dict[str, str]:

@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 
-from gpuhook.device_plugin.api_server import node_object, service_account
+from gpuhook.device_plugin.api_server import service_account
 from gpuhook.device_plugin.api_server.client import ApiServer
-from gpuhook.device_plugin.api_server.node_label import NodeLabel
+from gpuhook.device_plugin.api_server.node_label import NodeLabel, read_labels
 from gpuhook.device_plugin.config import config_source
-from gpuhook.device_plugin.config_manager import config_choice, process_signal
+from gpuhook.device_plugin.config_manager import config_choice
 from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions, options
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import procfs
 from gpuhook.host.logs import configure, logger
 
 TYPE_CHECKING = False
@@ -48,7 +49,7 @@ def run(chosen: ManagerOptions, access: ApiAccess) -> None:
     """
     server = ApiServer(access)
     if chosen.oneshot:
-        labels, _ = node_object.labels(server, chosen.node_name)
+        labels, _ = read_labels(server, chosen.node_name)
         _apply(chosen, labels.get(chosen.node_label), has_new_text=False)
         return
     asyncio.run(_Follower(chosen, server).run())
@@ -83,24 +84,28 @@ class _Follower:
             try:
                 await asyncio.wait_for(self._stop.wait(), LOOK)
             except (TimeoutError, asyncio.TimeoutError):
-                self._look()
+                if self._is_known and config_choice.edition(self._options) != self._seen:
+                    self._update()
         if label.done() and not label.cancelled():
             label.result()
             if self._refused is not None:
                 raise self._refused
         label.cancel()
 
-    def _look(self) -> None:
-        if self._is_known and config_choice.edition(self._options) != self._seen:
-            self._update()
-
     def _changed(self, label: str | None) -> None:
         self._label, self._is_known = label, True
         self._update()
 
     def _update(self) -> None:
+        """Apply the label and the current edition; a failure is logged."""
         self._seen = now = config_choice.edition(self._options)
-        if _is_applied(self._options, self._label, has_new_text=now != self._applied):
+        try:
+            _apply(self._options, self._label, has_new_text=now != self._applied)
+        except GpuhookError as error:
+            _log(error)
+        except OSError as error:
+            logger().error("the configuration remains unchanged", reason=str(error))
+        else:
             self._applied = now
 
     def _failed(self, error: GpuhookError | None) -> None:
@@ -109,19 +114,6 @@ class _Follower:
             logger().info("the API server answers again")
         else:
             _log(error)
-
-
-def _is_applied(chosen: ManagerOptions, label: str | None, *, has_new_text: bool) -> bool:
-    """Apply the label, and return whether that succeeded; a failure is logged."""
-    try:
-        _apply(chosen, label, has_new_text=has_new_text)
-    except GpuhookError as error:
-        _log(error)
-    except OSError as error:
-        logger().error("the configuration remains unchanged", reason=str(error))
-    else:
-        return True
-    return False
 
 
 def _apply(chosen: ManagerOptions, label: str | None, *, has_new_text: bool) -> None:
@@ -135,12 +127,43 @@ def _apply(chosen: ManagerOptions, label: str | None, *, has_new_text: bool) -> 
     logger().info("selected a configuration", config=shown, label=label or "")
     if chosen.send_signal:
         try:
-            pids = process_signal.send(chosen)
+            pids = _send_signal(chosen)
         except PermissionError:
             process = chosen.process_to_signal
             logger().error("permission denied to signal: run as its user", process=process)
             return
         logger().info("sent a signal", signal=chosen.signal, pids=pids)
+
+
+def processes(name: str, proc: str = "/proc") -> list[int]:
+    """Return the PIDs of processes whose first word is `name`, or a path with that base name."""
+    pids = []
+    for pid in procfs.pids(proc):
+        try:
+            with open(f"{proc}/{pid}/cmdline", "rb") as file:
+                first = os.fsdecode(file.read(4096).partition(b"\0")[0])
+        except OSError:
+            continue  # the process has ended
+        if name in (first, os.path.basename(first)):
+            pids.append(pid)
+    return sorted(pids)
+
+
+def _send_signal(options: ManagerOptions) -> list[int]:
+    """Send the signal to the processes of that name, and return their PIDs.
+
+    The list may be empty: a process that starts later reads the new configuration.
+    """
+    pids = []
+    for pid in processes(options.process_to_signal):
+        if pid == os.getpid():
+            continue
+        try:
+            os.kill(pid, options.signal)
+        except ProcessLookupError:
+            continue
+        pids.append(pid)
+    return pids
 
 
 def _log(error: GpuhookError) -> None:

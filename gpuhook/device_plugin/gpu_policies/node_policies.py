@@ -9,6 +9,7 @@ from typing import TypeVar
 from gpuhook.device_plugin.gpu_policies.policy_plan import TIME_SLICE
 from gpuhook.errors import DriverError
 from gpuhook.vendors.nvidia.driver import driver_locations
+from gpuhook.vendors.nvidia.gpu import compute_mode, compute_policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.gpu_policies.policy_plan import Key
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.errors import GpuhookError
-    from gpuhook.vendors.nvidia.gpu.compute_policy import Smi
 
 T = TypeVar("T")
 
@@ -42,10 +42,8 @@ class GpuPolicies:
         uuids = {uuid for uuid, kind in keys if kind == TIME_SLICE}
         if len(uuids) < 2:  # get() reads a single one
             return
-        from gpuhook.vendors.nvidia.gpu.compute_policy import time_slices
-
         try:
-            by_index = self._call(lambda: time_slices(self._smi()))
+            by_index = self._call(compute_policy.time_slices)
         except DriverError:
             return  # one GPU without a time slice fails the whole list: get() reads each
         known = {gpu.index: gpu.uuid for gpu in self._snapshot.seen.gpus}
@@ -58,41 +56,28 @@ class GpuPolicies:
         """Return a GPU's current value. Raises GpuhookError as the vendor's modules."""
         uuid, kind = key
         if kind == TIME_SLICE:
-            from gpuhook.vendors.nvidia.gpu.compute_policy import time_slice
-
             known = self._time_slices.get(uuid)
-            return known or self._call(lambda: time_slice(self._smi(), uuid))
-        from gpuhook.vendors.nvidia.gpu.compute_mode import compute_mode
-
-        return compute_mode(self._snapshot.library, uuid)
+            return known or self._call(compute_policy.time_slice, uuid)
+        return compute_mode.compute_mode(self._snapshot.library, uuid)
 
     def set(self, key: Key, value: str) -> None:
         """Set a GPU's value. Raises GpuhookError as the vendor's modules."""
         uuid, kind = key
         if kind == TIME_SLICE:
-            from gpuhook.vendors.nvidia.gpu.compute_policy import set_time_slice
-
             self._time_slices.pop(uuid, None)
-            self._call(lambda: set_time_slice(self._smi(), uuid, value))
+            self._call(compute_policy.set_time_slice, uuid, value)
             return
-        from gpuhook.vendors.nvidia.gpu.compute_mode import set_compute_mode
+        compute_mode.set_compute_mode(self._snapshot.library, uuid, value)
 
-        set_compute_mode(self._snapshot.library, uuid, value)
-
-    def _call(self, call: Callable[[], T]) -> T:
+    def _call(self, call: Callable[..., T], *arguments: str) -> T:
         """Return the result of a call of nvidia-smi, unless an earlier call has timed out."""
         if self._timeout is not None:
             raise self._timeout
+        seen, (library, _) = self._snapshot.seen, self._snapshot.library
+        program = driver_locations.program_path(seen, compute_policy.PROGRAM)
         try:
-            return call()
+            return call(compute_policy.Smi(program, library), *arguments)
         except DriverError as error:
             if isinstance(error.__cause__, subprocess.TimeoutExpired):
                 self._timeout = error
             raise
-
-    def _smi(self) -> Smi:
-        from gpuhook.vendors.nvidia.gpu.compute_policy import PROGRAM, Smi
-
-        return Smi(
-            driver_locations.program_path(self._snapshot.seen, PROGRAM), self._snapshot.library[0]
-        )

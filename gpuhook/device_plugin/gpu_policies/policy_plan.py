@@ -13,9 +13,8 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from gpuhook.device_plugin.config.sharing_section import SharedResource
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.errors import GpuhookError
 
@@ -43,29 +42,20 @@ def policy_plan(resources: Iterable[Resource]) -> PolicyPlan:
     for resource in resources:
         for device in resource.devices:
             entry = resource.entries.get(device.uuid)
-            for kind, value in _configured(entry):
-                objection = _fault(resource, device, kind)
-                if objection is None:
-                    values[device.uuid, kind] = value
+            chosen = (entry.time_slice, entry.compute_mode) if entry else ()
+            for kind, value in zip(KINDS, chosen, strict=False):
+                if value is None:
+                    continue
+                reason = _objection(resource, device, kind)
+                if reason:
+                    facts = {"resource": resource.name, "uuid": device.uuid, "key": _KEYS[kind]}
+                    faults.append(fault("GH1882", **facts, reason=reason))
                 else:
-                    faults.append(objection)
+                    values[device.uuid, kind] = value
     return PolicyPlan(values, tuple(faults))
 
 
-def _configured(entry: SharedResource | None) -> Iterator[tuple[str, str]]:
-    if entry is None:
-        return
-    for kind, value in ((TIME_SLICE, entry.time_slice), (COMPUTE_MODE, entry.compute_mode)):
-        if value is not None:
-            yield kind, value
-
-
-def _fault(resource: Resource, device: Device, kind: str) -> GpuhookError | None:
-    name, uuid = resource.name, device.uuid
+def _objection(resource: Resource, device: Device, kind: str) -> str:
     if device.instance is not None:
-        return fault(
-            "GH1882", resource=name, uuid=uuid, key=_KEYS[kind], reason="it is a MIG instance"
-        )
-    if kind == COMPUTE_MODE and resource.sharing == MPS:
-        return fault("GH1882", resource=name, uuid=uuid, key=_KEYS[kind], reason="MPS sets it")
-    return None
+        return "it is a MIG instance"
+    return "MPS sets it" if kind == COMPUTE_MODE and resource.sharing == MPS else ""

@@ -40,7 +40,6 @@ class SavedPolicy:
 
 
 def path() -> str:
-    """Return the path of the file."""
     return os.path.join(state.directory(), "policies.json")
 
 

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes of the host: their container, its memory grants, and signals.
 
+The cgroup of a process usually has the container's name. A config.json may name any cgroup, also a
+shared one. A process in such a cgroup belongs to a container only if it is in the cgroups of the
+container's first process, or below, and has the same mount namespace. Containers in the ledger that
+share cgroups or mounts have no scope.
+
 A pid may be reused, so a process is identified by pid and start time, and signals are sent through
 a pidfd. Sources: proc(5), pidfd_open(2); for the inode of the initial pid namespace the kernel's
 include/linux/proc_ns.h, PROC_PID_INIT_INO.
@@ -11,9 +16,8 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
+from itertools import combinations
 
-from gpuhook.device_plugin.guard import process_scope
-from gpuhook.device_plugin.guard.process_scope import ProcessScope
 from gpuhook.device_plugin.metrics import cgroup_names
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files, procfs
@@ -23,7 +27,7 @@ from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
     from gpuhook.kernel.mountinfo import Mount
@@ -32,6 +36,40 @@ _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 _HOST_DEVICES = "devtmpfs"  # the type of the host's /dev
 _MAX_CGROUP = 1 << 18
 _MAX_MOUNTINFO = 4 << 20
+# The first process of a container: its pid, and its start in clock ticks since boot.
+FirstProcess = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessScope:
+    """The cgroups of a process by hierarchy, and its mount namespace."""
+
+    cgroups: tuple[tuple[str, str], ...]
+    mounts: tuple[int, int]
+
+    def holds(self, other: ProcessScope) -> bool:
+        """Return whether `other` has the same mounts, and the same cgroups or cgroups below."""
+        return self.mounts == other.mounts and self.is_above(other)
+
+    def is_above(self, other: ProcessScope) -> bool:
+        """Return whether `other` is in the same cgroups or below, not counting the root cgroup."""
+        theirs = dict(other.cgroups)
+        is_own = any(path != "/" for _, path in self.cgroups)
+        return is_own and all(_is_below(theirs.get(kind), path) for kind, path in self.cgroups)
+
+
+def scope_cgroups(content: bytes) -> tuple[tuple[str, str], ...]:
+    """Parse /proc/PID/cgroup: the cgroup in each hierarchy.
+
+    >>> scope_cgroups(b"2:cpu,cpuacct:/a:b" + bytes([10]) + b"0::/c")
+    (('', '/c'), ('cpu,cpuacct', '/a:b'))
+    """
+    return tuple(
+        sorted(
+            (os.fsdecode(b",".join(controllers)), os.fsdecode(path))
+            for _, controllers, path in procfs.cgroups(content)
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +105,12 @@ class Processes:
     def about(self, pid: int) -> ProcessFacts | None:
         """Return the facts about a process, None if it has ended."""
         started = self._started(pid)
-        cgroups = self._cgroups(pid)
+        content = self._cgroups(pid)
         mounts = self._mounts(pid)
         if started is None or self._started(pid) != started:
             return None
-        scope = ProcessScope(process_scope.cgroups(cgroups), mounts) if mounts else None
-        return ProcessFacts(started, cgroup_names.parse(cgroups), scope)
+        scope = ProcessScope(scope_cgroups(content), mounts) if mounts else None
+        return ProcessFacts(started, cgroup_names.parse(content), scope)
 
     def host_mounts(self) -> frozenset[tuple[int, int]] | None:
         """Return the mount namespaces outside of containers: the host's and this process's.
@@ -188,3 +226,49 @@ def _has_root(mounts: list[Mount]) -> bool:
     """
     has_proc = any((one.target, one.fstype, one.root) == ("/proc", "proc", "/") for one in mounts)
     return has_proc and any(mount.target == "/" for mount in mounts)
+
+
+def first_processes(
+    kernel: Processes, firsts: Mapping[str, FirstProcess]
+) -> dict[str, ProcessFacts]:
+    """Return the facts of the running first processes by container, without those of the host."""
+    hosts = kernel.host_mounts()
+    if hosts is None:
+        return {}
+    facts = {container: kernel.about(pid) for container, (pid, _) in firsts.items()}
+    return {
+        container: about
+        for container, about in facts.items()
+        if about is not None and about.started == firsts[container][1]
+        if about.scope is not None and about.scope.mounts not in hosts
+    }
+
+
+def container_scopes(first: Mapping[str, ProcessFacts]) -> dict[str, ProcessScope]:
+    """Return the scopes of containers by id, without those that share mounts or cgroups."""
+    scopes = {one: about.scope for one, about in first.items() if about.scope is not None}
+    shared: set[str] = set()
+    for (one, scope), (other, theirs) in combinations(scopes.items(), 2):
+        if scope.mounts == theirs.mounts or scope.is_above(theirs) or theirs.is_above(scope):
+            shared.update((one, other))
+    return {one: scope for one, scope in scopes.items() if one not in shared}
+
+
+def process_container(
+    about: ProcessFacts, known: Collection[str], scopes: Mapping[str, ProcessScope]
+) -> str | None:
+    """Return the id of a process's container, None for a process of the host.
+
+    Names of cgroups have priority.
+    """
+    named = about.member.outermost(known)
+    if named is not None or about.scope is None:
+        return named
+    matches = [one for one, scope in scopes.items() if scope.holds(about.scope)]
+    return matches[0] if len(matches) == 1 else None
+
+
+def _is_below(path: str | None, other: str) -> bool:
+    if path is None:
+        return False
+    return path == other or path.startswith(other.rstrip("/") + "/")

@@ -18,10 +18,9 @@ from gpuhook.device_plugin.guard import (
     guard_policy,
     guard_shares,
     ledger_limits,
-    process_scope,
     usage_sample,
 )
-from gpuhook.device_plugin.guard.guard_marks import GuardWatching
+from gpuhook.device_plugin.guard.container_processes import process_container
 from gpuhook.device_plugin.guard.guard_policy import GuardSample
 from gpuhook.device_plugin.guard.usage_sample import SampleTarget, UsageSampler
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
@@ -32,11 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gpuhook.device_plugin.config.gpuhook_section import Guard
+    from gpuhook.device_plugin.driver_memory import DriverUsage
     from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
     from gpuhook.device_plugin.guard.guard_policy import GuardMark, Order, User
-    from gpuhook.device_plugin.guard.guard_shares import Holding, Key, LimitedUnit
+    from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, Key, LimitedUnit
     from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
-    from gpuhook.device_plugin.guard.usage_sample import SampleDriver, SampledUse
+    from gpuhook.device_plugin.guard.usage_sample import SampledUse
 
 _MAX_REPORTED = 4096
 
@@ -45,7 +45,7 @@ _MAX_REPORTED = 4096
 class GuardInput:
     """The input of a round: the driver, the holders of units, and the units with limits."""
 
-    driver: SampleDriver | None
+    driver: DriverUsage | None
     holdings: Holdings = field(default_factory=Holdings)
     units: Mapping[str, LimitedUnit] = field(default_factory=dict)
     targets: Mapping[str, SampleTarget] = field(default_factory=dict)
@@ -88,17 +88,15 @@ class GuardLoop:
         self._sampler = UsageSampler(kernel)
         self._marks: dict[Key, GuardMark] = {mark.share.key: mark for mark in guard_marks.read()}
         self._store_lock = threading.Lock()
-        self._written: tuple[GuardWatching, tuple[GuardMark, ...]] | None = None
+        self._written: tuple[str, tuple[GuardShare, ...], tuple[GuardMark, ...]] | None = None
         self._last: float | None = None  # the time of the last sample
         self._reported: set[object] = set()
 
     @property
     def marks(self) -> tuple[GuardMark, ...]:
-        """The containers above their limits."""
         return tuple(self._marks.values())
 
     def round(self, inputs: GuardInput) -> GuardRound:
-        """Run a round."""
         settings = self._settings()
         if settings is None:
             return GuardRound()
@@ -123,7 +121,7 @@ class GuardLoop:
 
         It may be called from another thread while a round hangs.
         """
-        return self._store(GuardWatching())
+        return self._store(NO_ACTION, ())
 
     def _without_shares(self) -> GuardRound:
         """End all marks, since no share must be watched."""
@@ -131,9 +129,13 @@ class GuardLoop:
         return GuardRound(ended=ended, store_error=self.clear_watched())
 
     def _act_on_sample(
-        self, inputs: GuardInput, driver: SampleDriver, holding: Holding
+        self, inputs: GuardInput, driver: DriverUsage, holding: Holding
     ) -> GuardRound:
-        use = self._sampler.sample(driver, holding, inputs.targets, inputs.units)
+        def users(device: str) -> dict[int, int | None] | None:
+            target = inputs.targets.get(device, SampleTarget(device, device))
+            return usage_sample.memory_by_pid(driver.processes, target)
+
+        use = self._sampler.sample(driver.opened, users, holding, inputs.units)
         settings = self._settings()
         if settings is None or settings.action == NO_ACTION:  # it has changed meanwhile
             return GuardRound()
@@ -142,8 +144,8 @@ class GuardLoop:
         sample = GuardSample(use.shares, use.users, self._now(), elapsed)
         verdict = guard_policy.guard_verdict(self._marks, sample, settings)
         self._marks = dict(verdict.marks)
-        whose = partial(process_scope.container, known=holding.known, scopes=use.scopes)
-        sent, failed = self._act(verdict.orders, sample, driver, inputs.targets, whose)
+        whose = partial(process_container, known=holding.known, scopes=use.scopes)
+        sent, failed = self._act(verdict.orders, sample, users, whose)
         return GuardRound(
             is_needed=True,
             is_near=bool(self._marks) or guard_policy.is_near(sample),
@@ -153,28 +155,24 @@ class GuardLoop:
             failed=tuple(failed),
             strangers=tuple(one for one in use.strangers if self._is_first(one)),
             of_host=self._of_host(use),
-            store_error=self._store(_watching(settings, use)),
+            store_error=self._store(settings.action, _watched(use)),
         )
 
     def _act(
         self,
         orders: Iterable[Order],
         sample: GuardSample,
-        driver: SampleDriver,
-        targets: Mapping[str, SampleTarget],
+        users: Callable[[str], Mapping[int, int | None] | None],
         whose: Callable[[ProcessFacts], str | None],
     ) -> tuple[list[Order], list[tuple[Order, GpuhookError]]]:
         sent: list[Order] = []
         failed: list[tuple[Order, GpuhookError]] = []
         for order in orders:
-            device = order.share.device
-            target = targets.get(device, SampleTarget(device, device))
             try:
                 was_sent = send_signal(
                     order,
-                    driver,
                     self._kernel,
-                    target,
+                    users=partial(users, order.share.device),
                     whose=whose,
                     is_allowed=partial(self._allows, order.signal),
                 )
@@ -210,39 +208,37 @@ class GuardLoop:
         self._reported.add(what)
         return True
 
-    def _store(self, watching: GuardWatching) -> str:
+    def _store(self, action: str, shares: tuple[GuardShare, ...]) -> str:
         """Store changed marks and watched shares; returns the error of the file."""
         with self._store_lock:
-            now = tuple(
+            marks = tuple(
                 replace(mark, is_over=False, is_above=False) for mark in self._marks.values()
             )
-            if (watching, now) == self._written:
+            if (action, shares, marks) == self._written:
                 return ""
             try:
-                guard_marks.write(now, watching)
+                guard_marks.write(marks, action, shares)
             except OSError as error:
                 return str(error)
-            self._written = watching, now
+            self._written = action, shares, marks
             return ""
 
 
-def _watching(settings: Guard, use: SampledUse) -> GuardWatching:
+def _watched(use: SampledUse) -> tuple[GuardShare, ...]:
     """Return the watched shares: those whose processes the driver and /proc identify."""
     reported = {device for device, users in use.users.items() if users is not None}
-    shares = [
+    return tuple(
         share
         for (container, device), share in sorted(use.shares.items())
         if device in reported and container not in use.unidentified
-    ]
-    return GuardWatching(settings.action, tuple(shares))
+    )
 
 
 def send_signal(
     order: Order,
-    driver: SampleDriver,
     kernel: Processes,
-    target: SampleTarget,
     *,
+    users: Callable[[], Mapping[int, int | None] | None],
     whose: Callable[[ProcessFacts], str | None],
     is_allowed: Callable[[], bool],
 ) -> bool:
@@ -250,8 +246,9 @@ def send_signal(
 
     Since the sample the process may have ended, its pid may have been reused, it may have changed
     its cgroup, or it may have released the device. So all of it is checked again while a pidfd
-    holds the process. `whose` returns the container of a process. `is_allowed` is called last,
-    since the configuration may have changed.
+    holds the process. `users` returns the bytes of the processes on the device, None if unknown,
+    `whose` the container of a process. `is_allowed` is called last, since the configuration may
+    have changed.
     """
     user = order.user
     if user.pid in (0, 1, os.getpid(), os.getppid()) or user.container != order.share.container:
@@ -259,7 +256,7 @@ def send_signal(
 
     def is_still() -> bool:
         try:
-            listed = usage_sample.memory_by_pid(driver.processes, target)
+            listed = users()
         except GpuhookError:
             return False
         if listed is None or not listed.get(user.pid):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from gpuhook.device_plugin.config.gpuhook_section import NO_ACTION
 from gpuhook.device_plugin.guard.guard_policy import END, FAILED, TERM, GuardMark, Sent
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
-class GuardWatching:
-    """The guard's action, and the shares in its last sample."""
-
-    action: str = NO_ACTION
-    shares: tuple[GuardShare, ...] = ()
-
-
 def read() -> tuple[GuardMark, ...]:
     """Return the stored marks, () for a missing or faulty file."""
     over = guard_state.read().get("over")
@@ -33,32 +25,27 @@ def read() -> tuple[GuardMark, ...]:
     return tuple(mark for mark in marks if mark is not None)
 
 
-def write(marks: Iterable[GuardMark], watching: GuardWatching | None = None) -> None:
-    """Store the marks and the watched shares; without any, remove the file. Raises OSError."""
+def write(
+    marks: Iterable[GuardMark], action: str = NO_ACTION, watched: Iterable[GuardShare] = ()
+) -> None:
+    """Store the marks, the guard's action and the shares in its last sample. Raises OSError.
+
+    Without marks and shares, the file is removed.
+    """
     over = [document(mark) for mark in marks]
-    current = watching or GuardWatching()
-    if not (over or current.shares):
+    shares = [
+        {"id": one.container, "device": one.device, "limit": one.hard, "certain": one.is_certain}
+        for one in watched
+    ]
+    if not (over or shares):
         guard_state.write(None)
         return
     pid = os.getpid()
-    watcher = {"pid": pid, "started": procfs.start_time(pid), "action": current.action}
-    guard_state.write(
-        {**watcher, "watched": [_watched(one) for one in current.shares], "over": over}
-    )
-
-
-def _watched(share: GuardShare) -> dict[str, Any]:
-    certain = share.is_certain
-    return {
-        "id": share.container,
-        "device": share.device,
-        "limit": share.hard,
-        "certain": certain,
-    }
+    watcher = {"pid": pid, "started": procfs.start_time(pid), "action": action}
+    guard_state.write({**watcher, "watched": shares, "over": over})
 
 
 def document(mark: GuardMark) -> dict[str, Any]:
-    """Return a mark as an object for JSON."""
     namespace, pod, container = mark.share.names
     return {
         "id": mark.share.container,

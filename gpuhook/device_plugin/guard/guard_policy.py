@@ -44,6 +44,7 @@ class User:
     started: int
     container: str | None  # the id; None: a process of the host
     memory: int | None
+    in_pod: bool = False  # the container is one of a pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,6 @@ class Sent:
     waited: float = 0.0
 
     def is_to(self, user: User) -> bool:
-        """Return whether `user` is the process that got the signal."""
         return (self.pid, self.started) == (user.pid, user.started)
 
 
@@ -112,18 +112,8 @@ class GuardVerdict:
     orders: tuple[Order, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TotalUse:
-    """The memory of several processes; `is_whole` is false if that of some is unknown."""
-
-    used: int
-    is_whole: bool
-
-
-def total_use(users: Iterable[User]) -> TotalUse:
-    """Return the memory of processes together."""
-    amounts = [user.memory for user in users]
-    return TotalUse(sum(one for one in amounts if one is not None), None not in amounts)
+def _memory_used(users: Iterable[User]) -> int:
+    return sum(user.memory or 0 for user in users)
 
 
 def container_users(sample: GuardSample, key: Key) -> list[User] | None:
@@ -136,7 +126,6 @@ def container_users(sample: GuardSample, key: Key) -> list[User] | None:
 def guard_verdict(
     marks: Mapping[Key, GuardMark], sample: GuardSample, settings: Guard
 ) -> GuardVerdict:
-    """Return the verdict on a sample."""
     current: dict[Key, GuardMark] = {}
     began: list[GuardMark] = []
     ended: list[GuardMark] = []
@@ -149,8 +138,7 @@ def guard_verdict(
         share = sample.shares.get(key)
         mark = _mark(before, share, container_users(sample, key), sample, settings)
         if mark is None:
-            if before is not None:
-                ended.append(before)
+            ended += [before] if before else []
             continue
         current[key] = mark
         if before is None:
@@ -175,12 +163,13 @@ def _mark(
         return None
     if users is None:
         return _without_sample(before, share_now, sample)
-    total = total_use(users) if share else TotalUse(0, is_whole=True)
-    if total.used > share_now.hard * settings.tolerance:
-        return _above(before, share_now, total.used, sample, settings)
-    if total.is_whole:
-        return _not_above(before, share_now, total.used, sample, settings)
-    return _without_sample(before, share_now, sample)
+    counted = users if share else []
+    total = _memory_used(counted)
+    if total > share_now.hard * settings.tolerance:
+        return _above(before, share_now, total, sample, settings)
+    if any(user.memory is None for user in counted):
+        return _without_sample(before, share_now, sample)
+    return _not_above(before, share_now, total, sample, settings)
 
 
 def _without_sample(
@@ -267,7 +256,7 @@ def marks_after_signal(
 def is_near(sample: GuardSample) -> bool:
     """Return whether any container uses much of its limit."""
     return any(
-        total_use(container_users(sample, key) or ()).used >= share.hard * NEAR
+        _memory_used(container_users(sample, key) or ()) >= share.hard * NEAR
         for key, share in sample.shares.items()
     )
 

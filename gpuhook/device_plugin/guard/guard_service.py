@@ -73,7 +73,6 @@ class GuardService:
         self._reported: dict[str, str] = {}  # the last message of each kind of trouble
 
     def configure(self, settings: Guard) -> None:
-        """Apply new settings."""
         if settings != self._settings:
             self._settings = settings
             self._wake_up()
@@ -168,7 +167,7 @@ class GuardService:
             self._holdings = Holdings()
         elif self._is_stale:
             self._is_stale = False
-            self._holdings = await unit_holders.ask(socket=self._pod_resources)
+            self._holdings = await unit_holders.ask(self._pod_resources)
         holdings = self._holdings
 
         def run() -> GuardRound | None:
@@ -181,7 +180,6 @@ class GuardService:
             return self._guard_loop().round(inputs)
 
         running = daemon_thread.begin(run, "gpuhook-guard")
-        running.add_done_callback(daemon_thread.ignore_result)
         await asyncio.wait({running}, timeout=_ROUND_TIMEOUT)
         if not running.done():
             late = fault("GH1887", seconds=f"{_ROUND_TIMEOUT:g}")
@@ -210,7 +208,7 @@ class GuardService:
         for order in outcome.sent:
             self._report_signal(order)
         for order, error in outcome.failed:
-            self._counters.guard_action("failed", order.share.resource)
+            self._counters.count("guard_actions", "failed", order.share.resource)
             self._notifier.report_fault("NotEnded", error, order.share.container)
         for mark in outcome.ended:
             sentence = f"{mark.share.label} is no longer above its limit of {mark.share.device}"
@@ -232,7 +230,7 @@ class GuardService:
 
     def _report_began(self, mark: GuardMark) -> None:
         share, settings = mark.share, self._settings
-        self._counters.guard_action(REPORT, share.resource)
+        self._counters.count("guard_actions", REPORT, share.resource)
         limit = _mebibytes(share.hard)
         above = f"its limit of {limit}" if share.is_certain else f"the {limit} of its units now"
         sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above {above}"
@@ -250,7 +248,7 @@ class GuardService:
 
         share, user = order.share, order.user
         action = KILL if order.signal == END else TERMINATE
-        self._counters.guard_action(action, share.resource)
+        self._counters.count("guard_actions", action, share.resource)
         sentence = f"{share.label} remains above its limit of {share.device}: {order.signal} for"
         sentence += f" process {user.pid}, which uses {_mebibytes(user.memory or 0)}"
         key = f"{share.container}/{share.device}/{user.pid}"

@@ -10,7 +10,7 @@ started.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.request.memory_request import NO_LIMIT
@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from gpuhook.device_plugin.guard.container_processes import FirstProcess
     from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
-    from gpuhook.device_plugin.guard.process_scope import FirstProcess
     from gpuhook.device_plugin.metrics.container_memory import Names
     from gpuhook.device_plugin.metrics.unit_holders import Holdings
     from gpuhook.device_plugin.offer.offered_devices import Resource
@@ -44,7 +44,7 @@ class GuardShare:
     `is_certain` is false if the container was identified only as the last possible holder.
     """
 
-    container: str  # the id
+    container: str  # the id; "" for units of a holder whose container is not identified yet
     names: Names
     device: str
     hard: int
@@ -53,7 +53,6 @@ class GuardShare:
 
     @property
     def key(self) -> Key:
-        """Return the identity of the share."""
         return self.container, self.device
 
     @property
@@ -64,22 +63,12 @@ class GuardShare:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitShare:
-    """The units of a device that a pod's container holds, without a limit in the ledger."""
-
-    names: Names
-    device: str
-    hard: int
-    resource: str
-
-
-@dataclass(frozen=True, slots=True)
 class Holding:
     """The shares that are known without the driver.
 
     `known` has the ids of the ledger's containers, `by_driver` the limits that the driver enforces.
     `unspecified` are the ledger's containers that hold units without a recorded limit: their mounts
-    show whether they have one. `unrecorded` are containers without an entry. `devices` must be
+    show whether they have one. `unrecorded` are holders without an entry. `devices` must be
     sampled; without any, the guard has nothing to watch. `firsts` are the known first processes of
     the ledger's containers.
     """
@@ -87,8 +76,8 @@ class Holding:
     known: frozenset[str] = frozenset()
     by_driver: frozenset[Key] = frozenset()
     shares: Mapping[Key, GuardShare] = field(default_factory=dict)
-    unspecified: Mapping[Key, UnitShare] = field(default_factory=dict)
-    unrecorded: tuple[UnitShare, ...] = ()
+    unspecified: Mapping[Key, GuardShare] = field(default_factory=dict)
+    unrecorded: tuple[GuardShare, ...] = ()
     devices: frozenset[str] = frozenset()
     firsts: Mapping[str, FirstProcess] = field(default_factory=dict)
 
@@ -127,7 +116,11 @@ def holding(
     shares: dict[Key, GuardShare] = {}
     devices = {device for _, device in unspecified}
     for entry in entries:
-        own_shares = _of_entry(entry, resources)
+        own_shares = [
+            GuardShare(entry.id, entry.names, device, hard, resources.get(device, ""))
+            for device, hard in entry.limits.items()
+            if hard is not None  # else the driver enforces it
+        ]
         shares.update((share.key, share) for share in own_shares)
         may_live = not entry.in_pod or holdings.reason or entry.names[:2] in pods
         if entry.lives or (entry.lives is None and may_live):
@@ -150,13 +143,13 @@ def holding(
 
 
 def _unspecified(
-    entries: Iterable[LedgerLimits], held: Iterable[UnitShare]
-) -> dict[Key, UnitShare]:
-    by_names: dict[Names, list[UnitShare]] = {}
+    entries: Iterable[LedgerLimits], held: Iterable[GuardShare]
+) -> dict[Key, GuardShare]:
+    by_names: dict[Names, list[GuardShare]] = {}
     for one in held:
         by_names.setdefault(one.names, []).append(one)
     return {
-        (entry.id, one.device): one
+        (entry.id, one.device): replace(one, container=entry.id)
         for entry in entries
         if not entry.is_ambiguous
         for one in by_names.get(entry.names, ())
@@ -164,31 +157,23 @@ def _unspecified(
     }
 
 
-def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[UnitShare]:
+def _held(holdings: Holdings, units: Mapping[str, LimitedUnit]) -> list[GuardShare]:
     """Return the units of each container by device, added up."""
     sums: dict[tuple[Names, str, str], int] = {}
     for unit, holder in holdings.holders.items():
         limited = units.get(unit)
         if limited is not None:
-            names = holder.namespace, holder.pod, holder.container
-            key = names, limited.device, limited.resource
+            key = holder, limited.device, limited.resource
             sums[key] = sums.get(key, 0) + limited.hard
-    return [UnitShare(names, device, hard, name) for (names, device, name), hard in sums.items()]
-
-
-def _of_entry(entry: LedgerLimits, resources: Mapping[str, str]) -> list[GuardShare]:
-    """Return the shares of an entry that the driver does not enforce."""
     return [
-        GuardShare(entry.id, entry.names, device, hard, resources.get(device, ""))
-        for device, hard in entry.limits.items()
-        if hard is not None
+        GuardShare("", names, device, hard, name) for (names, device, name), hard in sums.items()
     ]
 
 
 def unspecified_shares(
     device: str,
     grants: Mapping[str, int | None],
-    unspecified: Mapping[Key, UnitShare],
+    unspecified: Mapping[Key, GuardShare],
     hidden: Collection[str] = (),
 ) -> list[GuardShare]:
     """Return the shares of a device that only the mounts of the ledger's containers show.
@@ -198,21 +183,18 @@ def unspecified_shares(
     shares = []
     for container, hard in grants.items():
         held = unspecified.get((container, device))
-        if held is None or (hard is None and container not in hidden):
-            continue
-        most, is_certain = (held.hard, False) if hard is None else (hard, True)
-        share = GuardShare(
-            container, held.names, device, most, held.resource, is_certain=is_certain
-        )
-        shares.append(share)
+        if held is not None and hard is not None:
+            shares.append(replace(held, hard=hard))
+        elif held is not None and container in hidden:
+            shares.append(replace(held, is_certain=False))
     return shares
 
 
 def unrecorded_shares(
     device: str,
     grants: Mapping[str, int | None],
-    pods: Collection[str],
-    unrecorded: Iterable[UnitShare],
+    pods: Collection[str | None],
+    unrecorded: Iterable[GuardShare],
     resource: str = "",
     *,
     hidden: Collection[str] = (),
@@ -228,37 +210,33 @@ def unrecorded_shares(
     holders = [one for one in unrecorded if one.device == device]
     limits = {container: hard for container, hard in grants.items() if hard is not None}
     matches = _matches(limits, holders)
-    shares = []
-    for container, hard in limits.items():
-        held = matches.get(container)
-        names = held.names if held else ("", "", container)
-        name = held.resource if held else resource
-        shares.append(GuardShare(container, names, device, hard, name))
+
+    def share(container: str, hard: int, *, is_certain: bool = True) -> GuardShare:
+        names = ("", "", container)
+        return GuardShare(container, names, device, hard, resource, is_certain=is_certain)
+
+    shares = [
+        replace(matches.get(container, share(container, hard)), container=container, hard=hard)
+        for container, hard in limits.items()
+    ]
     nameless = [one for one, hard in grants.items() if hard is None and one in pods]
-    taken = {share.names for share in shares}
+    taken = {one.names for one in shares}
     left = [one for one in holders if one.names not in taken]
     if len(left) == 1 and len(nameless) == 1 and len(holders) - len(left) == len(shares):
-        (one,), (container,) = left, nameless
-        shares.append(
-            GuardShare(container, one.names, device, one.hard, one.resource, is_certain=False)
-        )
-    elif left:
-        most = max(one.hard for one in left)
-        shares += [
-            GuardShare(container, ("", "", container), device, most, resource, is_certain=False)
-            for container in nameless
-            if container in hidden
-        ]
-    return shares
+        return [*shares, replace(left[0], container=nameless[0], is_certain=False)]
+    if not left:
+        return shares
+    most = max(one.hard for one in left)
+    return [*shares, *(share(one, most, is_certain=False) for one in nameless if one in hidden)]
 
 
-def _matches(limits: Mapping[str, int], holders: list[UnitShare]) -> dict[str, UnitShare]:
+def _matches(limits: Mapping[str, int], holders: list[GuardShare]) -> dict[str, GuardShare]:
     """Return the holder of each container with a grant that fits one holder, and it alone.
 
     A single holder fits any grant: its units may have had another limit when it started. The
     kubelet's list may be older than a container, so that several containers fit one holder.
     """
-    by_container: dict[str, UnitShare] = {}
+    by_container: dict[str, GuardShare] = {}
     for container, hard in limits.items():
         fitting = holders if len(holders) == 1 else [one for one in holders if one.hard == hard]
         if len(fitting) == 1:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from gpuhook.device_plugin.guard.process_scope import FirstProcess
+    from gpuhook.device_plugin.guard.container_processes import FirstProcess
     from gpuhook.device_plugin.metrics.container_memory import Names
 
 

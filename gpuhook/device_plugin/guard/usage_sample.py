@@ -7,10 +7,14 @@ It blocks for as long as the driver takes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from gpuhook.device_plugin import driver_memory
-from gpuhook.device_plugin.guard import guard_shares, process_scope
+from gpuhook.device_plugin.guard import guard_shares
+from gpuhook.device_plugin.guard.container_processes import (
+    container_scopes,
+    first_processes,
+    process_container,
+)
 from gpuhook.device_plugin.guard.guard_policy import User
 from gpuhook.errors import GpuhookError
 
@@ -19,23 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.device_plugin.guard.container_processes import Processes
+    from gpuhook.device_plugin.guard.container_processes import Processes, ProcessScope
     from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, Key, LimitedUnit
-    from gpuhook.device_plugin.guard.process_scope import ProcessScope
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 _MOST_CACHED = 4096
-
-
-class SampleDriver(Protocol):
-    """Queries of the driver. They may block, and raise GpuhookError."""
-
-    def opened(self) -> AbstractContextManager[object]:
-        """Keep the driver's library open: opening it takes time."""
-
-    def processes(self, uuid: str) -> Sequence[ProcessUse] | None:
-        """Return the processes on a GPU or MIG instance, None if not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,74 +69,72 @@ class UsageSampler:
 
     def sample(
         self,
-        driver: SampleDriver,
+        opened: Callable[[], AbstractContextManager[None]],
+        memory: Callable[[str], Mapping[int, int | None] | None],
         holding: Holding,
-        known_targets: Mapping[str, SampleTarget],
         units: Mapping[str, LimitedUnit],
     ) -> SampledUse:
-        """Return a sample of the devices in `holding`."""
+        """Return a sample of the devices in `holding`.
+
+        `opened` keeps the driver's library open, since opening it takes time. `memory` returns the
+        bytes of the processes on a device, None if they are not reported.
+        """
         users: dict[str, tuple[User, ...] | None] = {}
-        shares, strangers = dict(holding.shares), []
-        pods: set[str] = set()
-        scopes = process_scope.container_scopes(self._kernel, holding.firsts)
-        resources = {unit.device: unit.resource for unit in units.values()}
+        first = first_processes(self._kernel, holding.firsts)
+        scopes = container_scopes(first)
         try:
-            with driver.opened():
+            with opened():
                 for uuid in sorted(holding.devices):
-                    target = known_targets.get(uuid, SampleTarget(uuid, uuid))
-                    listed = memory_by_pid(driver.processes, target)
-                    users[uuid] = (
-                        None if listed is None else self._users(listed, holding, scopes, pods)
-                    )
+                    users[uuid] = self._users(memory(uuid), holding, scopes)
         except GpuhookError:  # the library cannot be opened, also for the remaining devices
             users.update((uuid, None) for uuid in holding.devices - users.keys())
+        shares, strangers = self._shares(users, holding, units)
+        unidentified = frozenset(
+            container
+            for container, about in first.items()
+            if process_container(about, holding.known, scopes) != container
+        )
+        return SampledUse(users, shares, strangers, scopes, unidentified)
+
+    def _shares(
+        self,
+        users: Mapping[str, tuple[User, ...] | None],
+        holding: Holding,
+        units: Mapping[str, LimitedUnit],
+    ) -> tuple[dict[Key, GuardShare], tuple[Key, ...]]:
+        """Return the shares, and (container, device) pairs without one."""
+        shares, strangers = dict(holding.shares), []
+        resources = {unit.device: unit.resource for unit in units.values()}
+        pods = {user.container for seen in users.values() for user in seen or () if user.in_pod}
         for uuid, seen in users.items():
             grants, hidden = self._granted(uuid, seen or (), holding)
-            for share in guard_shares.unspecified_shares(uuid, grants, holding.unspecified, hidden):
-                shares[share.key] = share
             others = {one: hard for one, hard in grants.items() if one not in holding.known}
-            resource = resources.get(uuid, "")
-            for share in guard_shares.unrecorded_shares(
-                uuid, others, pods, holding.unrecorded, resource, hidden=hidden
-            ):
-                shares[share.key] = share
+            found = guard_shares.unspecified_shares(uuid, grants, holding.unspecified, hidden)
+            found += guard_shares.unrecorded_shares(
+                uuid, others, pods, holding.unrecorded, resources.get(uuid, ""), hidden=hidden
+            )
+            shares.update((share.key, share) for share in found)
             known = shares.keys() | holding.by_driver | holding.unspecified.keys()
             containers = dict.fromkeys(user.container for user in seen or () if user.container)
             strangers += [(one, uuid) for one in containers if (one, uuid) not in known]
-        unidentified = self._unidentified(holding, scopes)
-        return SampledUse(users, shares, tuple(strangers), scopes, unidentified)
-
-    def _unidentified(self, holding: Holding, scopes: Mapping[str, ProcessScope]) -> frozenset[str]:
-        """Return the containers whose first process cannot be identified as theirs."""
-        containers = set()
-        hosts = self._kernel.host_mounts() or ()
-        for container, (pid, started) in holding.firsts.items():
-            about = self._kernel.about(pid)
-            if about is None or about.started != started:
-                continue
-            if about.scope is None or about.scope.mounts in hosts:
-                continue  # it may not be in the container
-            if process_scope.container(about, holding.known, scopes) != container:
-                containers.add(container)
-        return frozenset(containers)
+        return shares, tuple(strangers)
 
     def _users(
         self,
-        listed: Mapping[int, int | None],
+        listed: Mapping[int, int | None] | None,
         holding: Holding,
         scopes: Mapping[str, ProcessScope],
-        pods: set[str],
-    ) -> tuple[User, ...]:
-        """Return the running processes, and add the containers of pods to `pods`."""
+    ) -> tuple[User, ...] | None:
+        """Return the running ones of the listed processes."""
+        if listed is None:
+            return None
         users = []
         for pid, memory in listed.items():
             about = self._kernel.about(pid)
-            if about is None:
-                continue
-            container = process_scope.container(about, holding.known, scopes)
-            users.append(User(pid, about.started, container, memory))
-            if container is not None and about.member.in_pod:
-                pods.add(container)
+            if about is not None:
+                container = process_container(about, holding.known, scopes)
+                in_pod = container is not None and about.member.in_pod
+                users.append(User(pid, about.started, container, memory, in_pod))
         return tuple(users)
 
     def _granted(
@@ -176,17 +167,17 @@ class UsageSampler:
 
 
 def memory_by_pid(
-    listed: Callable[[str], Sequence[ProcessUse] | None], target: SampleTarget
+    processes: Callable[[str], Sequence[ProcessUse] | None], target: SampleTarget
 ) -> dict[int, int | None] | None:
     """Return the bytes of each process on a device, None if the driver does not report them.
 
-    `listed` returns the processes on the device of a UUID. A driver that does not list those of a
-    MIG instance lists those of the GPU with their instances. Raises GpuhookError.
+    `processes` returns the processes of the GPU or MIG instance with a UUID. A driver that does not
+    list those of a MIG instance lists those of the GPU with their instances. Raises GpuhookError.
     """
-    uses = listed(target.uuid)
+    uses = processes(target.uuid)
     is_parents = uses is None and target.instance is not None
     if is_parents:
-        uses = listed(target.gpu)
+        uses = processes(target.gpu)
     if uses is None:
         return None
     return driver_memory.process_memory(

@@ -41,27 +41,19 @@ def pods(units: Iterable[str], holders: Mapping[str, Holder]) -> tuple[str, ...]
 
 
 def sentence(
-    label: str,
-    reason: str,
-    hits: Iterable[Affected],
-    names: Iterable[str] | None = (),
+    label: str, reason: str, hits: Iterable[Affected], names: Collection[str] | None
 ) -> str:
     """Return one line about an unhealthy GPU; `names` are its pods, None if unknown.
 
     "GPU 0 (GPU-...) reported XID 79 (...); unhealthy: nvidia.com/gpu 4 of 4; pods: ns/a, ns/b".
     """
-    counts = [f"{one.resource} {len(one.units)} of {one.total}" for one in hits]
-    parts = [f"{label} {reason}".strip()]
-    if counts:
-        parts.append(f"unhealthy: {', '.join(counts)}")
-        parts.append(f"pods: {_list(names)}")
-    return "; ".join(parts)
+    counts = ", ".join(f"{one.resource} {len(one.units)} of {one.total}" for one in hits)
+    return f"{label} {reason}; unhealthy: {counts}; pods: {_list(names)}"
 
 
-def _list(names: Iterable[str] | None) -> str:
+def _list(names: Collection[str] | None) -> str:
     if names is None:
         return "not known"
-    all_of_them = list(names)
-    shown = ", ".join(all_of_them[:_MAX_PODS])
-    more = len(all_of_them) - _MAX_PODS
+    shown = ", ".join(list(names)[:_MAX_PODS])
+    more = len(names) - _MAX_PODS
     return (shown + f" and {more} more" if more > 0 else shown) or "none"

@@ -141,12 +141,10 @@ def _instance(content: object) -> tuple[int, int | None] | None:
 
 
 def directory() -> str:
-    """Return the directory of the files."""
     return os.path.join(state.directory(), "health")
 
 
 def path() -> str:
-    """Return the path of the marks."""
     return os.path.join(directory(), "marks.json")
 
 

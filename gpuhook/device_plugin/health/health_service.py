@@ -15,7 +15,6 @@ from gpuhook.device_plugin.health import health_marks, recovery_evidence
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.nvml_watcher import (
     LONGEST_PAUSE,
-    EventSource,
     Message,
     Watcher,
     WatchFailed,
@@ -24,6 +23,7 @@ from gpuhook.device_plugin.health.nvml_watcher import (
     poster,
 )
 from gpuhook.device_plugin.triggers import Reason
+from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ class HealthService:
         return self._health.unhealthy(devices)
 
     def configure(self, settings: Health) -> None:
-        """Apply new settings."""
         self._report_ended(self._health.configure(settings))
         self._publish()
 
@@ -177,16 +176,13 @@ class HealthService:
             return
         library = snapshot.library
         if self._watcher is None or self._library != library:
-            from gpuhook.vendors.nvidia.nvml import nvml_device, nvml_events
-
             if self._watcher is not None:
                 self._watcher.stop()
-            source = EventSource(
-                partial(nvml_events.watched, *library), nvml_device.recovery_action
-            )
             self._library = library
             self._watcher = Watcher(
-                source, poster(loop, partial(self._on_library_message, library))
+                partial(nvml_events.watched, *library),
+                nvml_device.recovery_action,
+                poster(loop, partial(self._on_library_message, library)),
             )
             self._watcher.start(uuids)
         else:

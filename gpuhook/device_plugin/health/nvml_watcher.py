@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
-from gpuhook.device_plugin.health.rate_limit import RateLimit
 from gpuhook.errors import GpuhookError, printable
 
 TYPE_CHECKING = False
@@ -21,24 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlXidEvent, UnwatchedDevices
+    from gpuhook.vendors.nvidia.nvml.nvml_events import (
+        NvmlEventWatch,
+        NvmlXidEvent,
+        UnwatchedDevices,
+    )
 
 WAIT_MILLISECONDS = 1000
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds
 REPORT_WINDOW = 10.0  # seconds in which equal XIDs are counted together
-
-
-class EventWatch(Protocol):
-    """An event set of NVML."""
-
-    def register(self, uuids: Sequence[str]) -> Mapping[str, UnwatchedDevices]:
-        """Watch these GPUs; returns those that cannot be watched."""
-
-    def wait(self, milliseconds: int) -> NvmlXidEvent | None:
-        """Return the next XID, None after a timeout. Raises GpuhookError."""
-
-    def lost(self) -> Mapping[str, str]:
-        """Return the reasons of the watched GPUs that are lost, by UUID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +73,6 @@ class Actions:
 Message = XidReport | WatchStarted | WatchFailed | Actions
 
 
-@dataclass(frozen=True, slots=True)
-class EventSource:
-    """Access to NVML: `open` starts and ends it, `action` returns a GPU's recovery action."""
-
-    open: Callable[[], AbstractContextManager[EventWatch]]
-    action: Callable[[str], str | None] | None = None
-
-
 def poster(loop: asyncio.AbstractEventLoop, take: Callable[[Message], None]) -> Callable[..., None]:
     """Return a function that calls `take` in `loop`, and has no effect after the loop's end."""
 
@@ -104,19 +85,63 @@ def poster(loop: asyncio.AbstractEventLoop, take: Callable[[Message], None]) -> 
     return post
 
 
+class RateLimit:
+    """Limits repeated reports: the first one passes, then one with a count per time window.
+
+    Times are those of a monotonic clock.
+    """
+
+    def __init__(self, seconds: float, limit: int = 4096) -> None:
+        self._seconds = seconds
+        self._limit = limit
+        self._windows: dict[XidReport, tuple[float, int]] = {}
+
+    def is_first(self, key: XidReport, now: float) -> bool:
+        """Return whether to report `key` now; else it is counted, and due() returns the count.
+
+        Beyond the limit of keys, new ones are reported each time.
+        """
+        window = self._windows.get(key)
+        if window is None:
+            if len(self._windows) < self._limit:
+                self._windows[key] = (now + self._seconds, 0)
+            return True
+        end, count = window
+        self._windows[key] = (end, count + 1)
+        return False
+
+    def due(self, now: float) -> list[tuple[XidReport, int]]:
+        """Return the keys counted in windows that have ended, with their counts."""
+        reports = []
+        for key, (end, count) in list(self._windows.items()):
+            if end > now:
+                continue
+            if count:
+                reports.append((key, count))
+                self._windows[key] = (now + self._seconds, 0)
+            else:
+                del self._windows[key]
+        return reports
+
+
 class Watcher:
-    """Waits for XIDs until it is stopped."""
+    """Waits for XIDs until it is stopped.
+
+    `opened` starts and ends NVML, `action` returns the recovery action of the GPU with a UUID.
+    """
 
     def __init__(
         self,
-        source: EventSource,
+        opened: Callable[[], AbstractContextManager[NvmlEventWatch]],
+        action: Callable[[str], str | None],
         post: Callable[[Message], None],
         *,
         milliseconds: int = WAIT_MILLISECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
-        self._source = source
+        self._opened = opened
+        self._read_action = action
         self._post = post
         self._milliseconds = milliseconds
         self._clock = clock
@@ -131,13 +156,12 @@ class Watcher:
         self._uuids: tuple[str, ...] = ()
         self._is_stale = False  # the session must be restarted
         self._to_query: tuple[str, ...] = ()
-        self._limit: RateLimit[XidReport] = RateLimit(REPORT_WINDOW)
+        self._limit = RateLimit(REPORT_WINDOW)
         self._failures = 0
         self._lost: Mapping[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
 
     def start(self, uuids: Sequence[str]) -> None:
-        """Start the thread, with these GPUs."""
         self._uuids = tuple(uuids)
         self._thread.start()
 
@@ -210,7 +234,7 @@ class Watcher:
             self._closed.set()
 
     def _wait_for_events(self, uuids: tuple[str, ...]) -> None:
-        with self._source.open() as watch:
+        with self._opened() as watch:
             unwatched = watch.register(uuids)
             is_posted = False
             while not (self._stopped.is_set() or self._is_stale):
@@ -224,7 +248,7 @@ class Watcher:
                 self._post_counted()
                 self._post_actions()
 
-    def _wait(self, watch: EventWatch) -> NvmlXidEvent | None:
+    def _wait(self, watch: NvmlEventWatch) -> NvmlXidEvent | None:
         try:
             return watch.wait(self._milliseconds)
         except GpuhookError:
@@ -241,16 +265,7 @@ class Watcher:
             self._post_report(report, count)
 
     def _post_report(self, report: XidReport, count: int) -> None:
-        self._post(
-            XidReport(
-                report.uuid,
-                report.xid,
-                report.gpu_instance,
-                report.compute_instance,
-                count,
-                self._action(report.uuid),
-            )
-        )
+        self._post(replace(report, count=count, action=self._action(report.uuid)))
 
     def _post_actions(self) -> None:
         with self._lock:
@@ -259,10 +274,10 @@ class Watcher:
             self._post(Actions({uuid: self._action(uuid) for uuid in uuids}))
 
     def _action(self, uuid: str | None) -> str | None:
-        if uuid is None or self._source.action is None:
+        if uuid is None:
             return None
         try:
-            return self._source.action(uuid)
+            return self._read_action(uuid)
         except GpuhookError:  # a lost GPU does not answer
             return None
 

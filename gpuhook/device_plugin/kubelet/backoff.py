@@ -19,7 +19,6 @@ class Backoff:
         self._cap = cap
 
     def next(self) -> float:
-        """Return the next delay."""
         delay = self._next
         self._next = min(delay * 2, self._cap)
         return delay * random.uniform(0.5, 1.0)  # noqa: S311  # no secret depends on it

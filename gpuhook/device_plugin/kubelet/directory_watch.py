@@ -50,7 +50,6 @@ class DirectoryWatch:
             raise
 
     def close(self) -> None:
-        """Stop watching."""
         if self._inotify.fd >= 0:
             asyncio.get_running_loop().remove_reader(self._inotify.fd)
             self._inotify.close()

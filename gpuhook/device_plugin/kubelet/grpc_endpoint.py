@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from gpuhook.device_plugin.api.services import DevicePlugin
+    from gpuhook.device_plugin.kubelet.resource_server import ResourceServer
 
 _MIN_NAME = 24  # bytes: a digest, and enough of the resource to recognize it
 MESSAGE_LIMIT = 16 << 20  # bytes of a request
@@ -40,8 +40,8 @@ class Endpoint:
         self._inode = inode
 
     @classmethod
-    async def listening(cls, path: str, resource: str, served: DevicePlugin) -> Endpoint:
-        """Serve `served` at `path`, replacing an existing socket, and return when it listens.
+    async def listening(cls, path: str, served: ResourceServer) -> Endpoint:
+        """Serve a resource at `path`, replacing an existing socket, and return when it listens.
 
         Raises GH1821, and leaves no file behind then.
         """
@@ -50,7 +50,7 @@ class Endpoint:
         # another container, and would have to start at the same moment.
         bound = os.path.join(directory, f".{os.getpid():x}{_digest(name)}"[: len(name)])
         server = aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((services.device_plugin(served),))
+        server.add_generic_rpc_handlers((served.rpc_handler(),))
         try:
             os.stat(directory)  # gRPC's error has no reason
             server.add_insecure_port(services.target(bound))
@@ -60,7 +60,7 @@ class Endpoint:
         except (OSError, RuntimeError) as error:
             await server.stop(None)
             reason = error.strerror if isinstance(error, OSError) else _bind_error(bound)
-            raise fault("GH1821", resource=resource, path=path, reason=reason) from error
+            raise fault("GH1821", resource=served.name, path=path, reason=reason) from error
         return cls(path, server, inode)
 
     def is_ours(self) -> bool:

@@ -5,30 +5,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.allocate import pre_start_check
-from gpuhook.device_plugin.allocate.allocate import allocate
+from gpuhook.device_plugin.allocate.allocate import allocate, units_of
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.device_plugin.offer.preferred_allocation import preferred
+from gpuhook.errors import fault
+from gpuhook.request.memory_request import MIB
+from gpuhook.request.replicas import device_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.device_plugin.offer.prefer_linked import Scores
+    from gpuhook.vendors.nvidia.nvml.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """The state that answers are computed from. `unhealthy` has reasons by device UUID."""
+    """The state that answers are computed from."""
 
-    topology: Scores
+    topology: Topology
     configuration: Configuration = field(default_factory=Configuration)
     context: Context = field(default_factory=Context)
-    unhealthy: Mapping[str, str] = field(default_factory=dict)
 
 
 class KubeletAnswers:
@@ -61,16 +62,54 @@ class KubeletAnswers:
             size,
             policy=_policy(known.configuration, resource),
             topology=known.topology,
-            unhealthy=known.unhealthy,
+            unhealthy=known.context.unhealthy,
         )
 
     def pre_start(self, resource: Resource, ids: list[str]) -> None:
-        """Return if the container may start, else raise as pre_start_check.check()."""
+        """Return if the container may start, else raise what check_start() raises."""
         least = self.known.configuration.own.min_free_memory
-        pre_start_check.check(resource, ids, self.known.unhealthy, least, self._free_memory)
+        check_start(resource, ids, self.known.context.unhealthy, least, self._free_memory)
 
 
 def _policy(configuration: Configuration, resource: Resource) -> str:
     if resource.sharing == MEMORY_UNITS:
         return configuration.sharing.policy
     return configuration.flags.plugin.shared_devices_allocation_policy
+
+
+def check_start(
+    resource: Resource,
+    ids: Sequence[str],
+    unhealthy: Mapping[str, str],
+    min_free_memory: int,
+    free_memory: Callable[[str], int | None],
+) -> None:
+    """Return if a container can start on the units `ids`, else raise GH1851 or GH1858.
+
+    The kubelet calls Allocate once in the life of a container, and this check before each start. An
+    id may therefore be of a configuration with other replicas: only its device is checked.
+
+    `unhealthy` has reasons by device UUID. `free_memory` returns the free bytes of the
+    device with a UUID, None if they are unknown, which refuses nothing. It may block. An id of a
+    missing device raises GH1850.
+    """
+    uuids = _devices(resource, ids)
+    for name, uuid in uuids.items():
+        reason = unhealthy.get(uuid)
+        if reason:
+            raise fault("GH1851", id=name, resource=resource.name, reason=reason)
+    if min_free_memory <= 0:
+        return
+    for uuid in dict.fromkeys(uuids.values()):
+        free = free_memory(uuid)
+        if free is not None and free < min_free_memory:
+            needed = min_free_memory // MIB
+            raise fault("GH1858", uuid=uuid, free=free // MIB, needed=needed)
+
+
+def _devices(resource: Resource, ids: Sequence[str]) -> dict[str, str]:
+    """Return the device UUID of each id; raises GH1850 for an unknown device."""
+    known = {device.uuid for device in resource.devices}
+    uuids = {name: device_of(name) or name for name in ids}
+    units_of(resource, [name for name, uuid in uuids.items() if uuid not in known])
+    return uuids

@@ -123,7 +123,7 @@ class ResourceOffer:
             await old.close()
             await asyncio.sleep(max(self._served_at + _MIN_SOCKET_AGE - time.monotonic(), 0))
         try:
-            self._endpoint = await Endpoint.listening(self.path, self.server.name, self.server)
+            self._endpoint = await Endpoint.listening(self.path, self.server)
         except GpuhookError as error:
             delay = self._serving.next()
             self._observer.serving_failed(self.server.name, error, delay)

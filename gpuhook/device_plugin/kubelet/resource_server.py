@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import NamedTuple
 
 import grpc
@@ -17,17 +18,19 @@ from google.protobuf.message import DecodeError
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from gpuhook.device_plugin.api import services
-from gpuhook.device_plugin.kubelet import messages
+from gpuhook.device_plugin.api.services import HEALTHY, UNHEALTHY
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.errors import GpuhookError, RequestError, fault, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
+    from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.api.services import Context, Method, Request, Response
     from gpuhook.device_plugin.kubelet.kubelet_answers import KubeletAnswers
     from gpuhook.device_plugin.kubelet.observer import Observer
-    from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
 
 _STATUS_LENGTH = 2000  # a status travels in a header, which peers limit to 8 KiB and more
 
@@ -64,7 +67,6 @@ class ResourceServer:
 
     @property
     def name(self) -> str:
-        """The name of the resource."""
         return self.resource.name
 
     def publish(self, resource: Resource, unhealthy: Mapping[str, str]) -> None:
@@ -74,7 +76,7 @@ class ResourceServer:
         and gets the newest.
         """
         self.resource = resource
-        data = messages.listing(resource, unhealthy).SerializeToString()
+        data = listing(resource, unhealthy).SerializeToString()
         self._show(_Listing(len(resource.units), data))
 
     def end(self) -> None:
@@ -88,14 +90,28 @@ class ResourceServer:
             pre_start_required=self.pre_start, get_preferred_allocation_available=True
         )
 
-    def _show(self, listing: _Listing) -> None:
-        if listing == self._listing and not self._ending:
+    def rpc_handler(self) -> grpc.GenericRpcHandler:
+        """Return the handler by which a grpc.aio server calls this one with a request's bytes."""
+        unary, answer = grpc.unary_unary_rpc_method_handler, self._answer
+        methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            services.OPTIONS.name: unary(self._get_options),
+            services.ALLOCATE.name: unary(partial(answer, services.ALLOCATE, self._allocate)),
+            services.PREFERRED.name: unary(partial(answer, services.PREFERRED, self._preferred)),
+            services.PRE_START.name: unary(partial(answer, services.PRE_START, self._pre_start)),
+        }
+        methods[services.LIST_AND_WATCH.name] = grpc.unary_stream_rpc_method_handler(
+            self._list_and_watch
+        )
+        return grpc.method_handlers_generic_handler(services.DEVICE_PLUGIN, methods)
+
+    def _show(self, new: _Listing) -> None:
+        if new == self._listing and not self._ending:
             return
-        self._listing = listing
+        self._listing = new
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def list_and_watch(self, _request: bytes, context: Context) -> None:
+    async def _list_and_watch(self, _request: bytes, context: Context) -> None:
         """Write the list, and again after each change."""
         self._count(1)
         try:
@@ -106,11 +122,11 @@ class ResourceServer:
     async def _watch(self, context: Context) -> None:
         sent = None
         while True:
-            listing, changed, ending = self._listing, self._changed, self._ending
-            if listing != sent:
-                await context.write(listing.data)
-                sent = listing
-                self._observer.list_sent(self.name, listing.devices, len(listing.data))
+            current, changed, ending = self._listing, self._changed, self._ending
+            if current != sent:
+                await context.write(current.data)
+                sent = current
+                self._observer.list_sent(self.name, current.devices, len(current.data))
             elif ending:
                 return
             else:
@@ -121,22 +137,6 @@ class ResourceServer:
         self._observer.streams(self.name, self.streams)
         if self.streams == 0 and not self._ending:
             self.unwatched()
-
-    async def get_device_plugin_options(self, _request: bytes, _context: Context) -> bytes:
-        """Return the options of the plugin."""
-        return self.options().SerializeToString()
-
-    async def allocate(self, request: bytes, context: Context) -> bytes:
-        """Allocate devices for containers."""
-        return await self._answer(services.ALLOCATE, self._allocate, request, context)
-
-    async def get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
-        """Prefer devices for containers."""
-        return await self._answer(services.PREFERRED, self._preferred, request, context)
-
-    async def pre_start_container(self, request: bytes, context: Context) -> bytes:
-        """Check the devices of a container before it starts, if the configuration requires it."""
-        return await self._answer(services.PRE_START, self._pre_start, request, context)
 
     async def _answer(
         self,
@@ -157,9 +157,12 @@ class ResourceServer:
         self._observer.refused(self.name, method.name, reason, time.perf_counter() - begun)
         return await context.abort(code, reason)
 
+    async def _get_options(self, _request: bytes, _context: Context) -> bytes:
+        return self.options().SerializeToString()
+
     async def _allocate(self, request: api.AllocateRequest, begun: float) -> api.AllocateResponse:
         requests = [list(one.devices_ids) for one in request.container_requests]
-        response = messages.allocate_response(self._answers.allocate(self.resource, requests))
+        response = allocate_response(self._answers.allocate(self.resource, requests))
         self._observer.allocated(self.name, requests, time.perf_counter() - begun)
         return response
 
@@ -214,3 +217,54 @@ def _code(error: GpuhookError) -> grpc.StatusCode:
 def _sentence(error: GpuhookError) -> str:
     """Return an error as one line; the kubelet shows it in the pod's status."""
     return printable(f"{error.code}: {error.message} ({error.hint})", _STATUS_LENGTH)
+
+
+def listing(resource: Resource, unhealthy: Collection[str]) -> api.ListAndWatchResponse:
+    """Return the list of a resource's units, in their order.
+
+    `unhealthy` has UUIDs of devices. A unit has a topology only if its NUMA node is known: the
+    kubelet takes an unset node for node 0. Memory units have none: the kubelet prefers units of one
+    NUMA node, and would split a request over several GPUs.
+    """
+    has_node = resource.sharing != MEMORY_UNITS
+    return api.ListAndWatchResponse(
+        devices=[_device(unit, unhealthy, has_node=has_node) for unit in resource.units]
+    )
+
+
+def _device(unit: Unit, unhealthy: Collection[str], *, has_node: bool) -> api.Device:
+    health = UNHEALTHY if unit.device.uuid in unhealthy else HEALTHY
+    node = unit.device.numa_node if has_node else None
+    if node is None or node < 0:
+        return api.Device(ID=unit.id, health=health)
+    topology = api.TopologyInfo(nodes=[api.NUMANode(ID=node)])
+    return api.Device(ID=unit.id, health=health, topology=topology)
+
+
+def allocate_response(allocations: Iterable[Allocation]) -> api.AllocateResponse:
+    """Return the answer of Allocate: one part for each container."""
+    return api.AllocateResponse(container_responses=[_container(one) for one in allocations])
+
+
+def _container(allocation: Allocation) -> api.ContainerAllocateResponse:
+    return api.ContainerAllocateResponse(
+        envs=allocation.envs,
+        mounts=[
+            api.Mount(
+                container_path=mount.container_path,
+                host_path=mount.host_path,
+                read_only=mount.read_only,
+            )
+            for mount in allocation.mounts
+        ],
+        devices=[
+            api.DeviceSpec(
+                container_path=node.container_path,
+                host_path=node.host_path,
+                permissions=node.permissions,
+            )
+            for node in allocation.devices
+        ],
+        annotations=allocation.annotations,
+        cdi_devices=[api.CDIDevice(name=name) for name in allocation.cdi_devices],
+    )

@@ -8,26 +8,28 @@ can request; GPUs in MIG mode, which are not offered as a whole, have 0 replicas
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypeVar
 
 from gpuhook.device_plugin.config.sharing_section import NOT_SHARED
 from gpuhook.device_plugin.labels import label_text
-from gpuhook.device_plugin.offer import memory_bounds
 from gpuhook.device_plugin.offer.offered_devices import capability
 from gpuhook.device_plugin.offer.resource_devices import included
+from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
+from gpuhook.request.memory_request import MIB
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY
 from gpuhook.vendors.nvidia.spec.device_selection import is_divided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
 
+T = TypeVar("T")
 GPU, MIG = "gpu", "mig"  # subjects of labels: gpu.<name>, mig-<profile>.<name>
-_MEBIBYTE = 1 << 20
 _MAX_MODEL = 42  # of a model in a key: gpu-<model>.sharing-strategy has at most 63
 _UNNAMED = "unknown"
 
@@ -89,10 +91,10 @@ class Group:
             "sharing-strategy": self.sharing if self.is_shared else NOT_SHARED,
         }
         if self.memory_bytes:
-            values["memory"] = str(self.memory_bytes // _MEBIBYTE)
+            values["memory"] = str(self.memory_bytes // MIB)
             if self.replicas:
                 share = self.limit_bytes or self.memory_bytes // self.replicas
-                values["replica-memory"] = str(share // _MEBIBYTE)
+                values["replica-memory"] = str(share // MIB)
         if self.is_shared or self.limit_bytes:
             values["memory-limit-by"] = self.memory_by
         if self.subject == GPU:
@@ -119,13 +121,18 @@ def groups(
     usable = _UsableDevices(node, resources, configuration, driver_limits=driver_limits)
     whole = [device for device in usable.devices if device.instance is None]
     slices = [device for device in usable.devices if device.instance is not None]
-    instances = {one.uuid: one for gpu in node.gpus for one in gpu.instances}
-    named = [usable.group(GPU, key, devices) for key, devices in _by_model(whole)]
-    if configuration.flags.mig_strategy == "single":
-        return (*named, *(usable.of_profile(GPU, d, instances) for _, d in _by_profile(slices)))
-    known = {group.key for group in named}
-    named += [group for group in _in_mig_mode(node, configuration) if group.key not in known]
-    return (*named, *(usable.of_profile(MIG, d, instances) for _, d in _by_profile(slices)))
+    by_model = _grouped(whole, lambda device: _model_key(device.model))
+    named = [usable.group(GPU, key, devices) for key, devices in by_model.items()]
+    subject = GPU if configuration.flags.mig_strategy == "single" else MIG
+    if subject == MIG:
+        known = {group.key for group in named}
+        named += [group for group in _in_mig_mode(node, configuration) if group.key not in known]
+    by_profile = _grouped(slices, lambda device: device.profile or _UNNAMED)
+    named += [
+        usable.group(subject, label_text.profile(profile), devices)
+        for profile, devices in by_profile.items()
+    ]
+    return tuple(named)
 
 
 def invalid_single(
@@ -162,9 +169,10 @@ class _UsableDevices:
         self._of: dict[str, Resource] = {}
         self._replicas: Counter[str] = Counter()
         self._renamed = _renamed(configuration)
+        self._instances = {one.uuid: one for gpu in node.gpus for one in gpu.instances}
         devices: dict[str, Device] = {}
         lost = {gpu.index for gpu in node.gpus if gpu.lost is not None}
-        troubled = {one.uuid for gpu in node.gpus for one in gpu.instances if one.trouble}
+        troubled = {uuid for uuid, one in self._instances.items() if one.trouble}
         for resource in resources:
             for unit in resource.units:
                 uuid = unit.device.uuid
@@ -181,7 +189,7 @@ class _UsableDevices:
         first = next(d for d in devices if self._replicas[d.uuid] == replicas)
         resource = self._of[first.uuid]
         limit, own = resource.memory.get(first.uuid), resource.index.ids[first.uuid][0]
-        by = memory_bounds.bound(resource, first, driver=self._driver_limits, guard=self._guard)
+        by = limit_enforcer(resource, first, driver=self._driver_limits, guard=self._guard)
         return Group(
             subject=subject,
             key=key,
@@ -196,14 +204,8 @@ class _UsableDevices:
             sharing=resource.sharing,
             is_renamed=resource.name in self._renamed,
             profile=first.profile,
+            instance=self._instances.get(devices[0].uuid),
         )
-
-    def of_profile(
-        self, subject: str, devices: list[Device], instances: dict[str, MigInstance]
-    ) -> Group:
-        """Return the group of MIG instances of one profile."""
-        key = label_text.profile(devices[0].profile or _UNNAMED)
-        return replace(self.group(subject, key, devices), instance=instances.get(devices[0].uuid))
 
 
 def _renamed(configuration: Configuration) -> set[str]:
@@ -216,18 +218,11 @@ def _renamed(configuration: Configuration) -> set[str]:
     return {after for before, after in names if after != before}
 
 
-def _by_model(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
-    by_model: dict[str, list[Device]] = {}
-    for device in devices:
-        by_model.setdefault(_model_key(device.model), []).append(device)
-    return list(by_model.items())
-
-
-def _by_profile(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
-    by_profile: dict[str, list[Device]] = {}
-    for device in devices:
-        by_profile.setdefault(device.profile or _UNNAMED, []).append(device)
-    return list(by_profile.items())
+def _grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+    groups: dict[str, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def _model_key(model: str | None) -> str:
@@ -236,9 +231,7 @@ def _model_key(model: str | None) -> str:
 
 def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
     """Return a group for each model of the GPUs in MIG mode, which are not offered as a whole."""
-    by_model: dict[str, list[Gpu]] = {}
-    for gpu in _mig_gpus(node, configuration):
-        by_model.setdefault(_model_key(gpu.name), []).append(gpu)
+    by_model = _grouped(_mig_gpus(node, configuration), lambda gpu: _model_key(gpu.name))
     return [
         Group(
             subject=GPU,

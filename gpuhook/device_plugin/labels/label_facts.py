@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.errors import GpuhookError
+from gpuhook.memory_limits import driver_support
 from gpuhook.vendors.nvidia.gpu import features
+from gpuhook.vendors.nvidia.gpu.fabric import fabric
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +17,6 @@ if TYPE_CHECKING:
 
 def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE) -> LabelFacts:
     """Return the facts of this machine's `node`; unavailable ones are None."""
-    from gpuhook.memory_limits import driver_support
-
     gpus = [gpu for gpu in node.gpus if gpu.lost is None]
     virtual = [vgpu for gpu in gpus if (vgpu := features.vgpu(host_root, gpu.pci_bus_id))]
     host = virtual[0] if virtual else None
@@ -32,9 +33,6 @@ def facts(node: Node, host_root: str, machine_file: str = features.MACHINE_FILE)
 
 def _clique(node: Node, gpus: list[Gpu]) -> str | None:
     """Return the NVLink clique of all GPUs, None if they differ."""
-    from gpuhook.vendors.nvidia.gpu.fabric import fabric
-    from gpuhook.vendors.nvidia.nvml import nvml_inventory
-
     if node.driver.nvml is None or not gpus:
         return None
     try:

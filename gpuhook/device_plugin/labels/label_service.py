@@ -148,13 +148,13 @@ class LabelService:
         server = self._server
         if server is None or values == self._node_labels:
             return
-        from gpuhook.device_plugin.api_server import node_object
+        from gpuhook.device_plugin.api_server import node_label
 
         changes: dict[str, str | None] = dict.fromkeys(self._node_labels.keys() - values.keys())
         changes.update(values)
         name = self._launch.node_name
         await daemon_thread.begin(
-            lambda: node_object.set_labels(server, name, changes), "gpuhook-labels"
+            lambda: node_label.set_labels(server, name, changes), "gpuhook-labels"
         )
         self._node_labels = values
 

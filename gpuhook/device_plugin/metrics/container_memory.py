@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin import driver_memory
-from gpuhook.device_plugin.offer import memory_bounds
+from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_NOBODY
 
@@ -115,7 +115,7 @@ def _share(resource: Resource, device: Device, count: int, *, guards: bool) -> M
     memory = resource.memory.get(device.uuid)
     if memory is None:
         return MemoryShare(device.uuid, fair)
-    by = memory_bounds.bound(resource, device, driver=False, guard=guards)
+    by = limit_enforcer(resource, device, driver=False, guard=guards)
     return MemoryShare(device.uuid, memory.soft or fair, memory.hard, memory.soft, by)
 
 
@@ -137,8 +137,10 @@ def container_memory(
     for key, share in held.items():
         if key[1] in known and share.by != BY_MPS:
             held[key] = replace(share, hard=None, soft=None, by=BY_NOBODY)
-    for key, limit in _recorded(entries).items():
-        held[key] = _as_recorded(held.get(key, MemoryShare(limit.device)), limit, by_device)
+    for entry in entries.values():
+        for limit in entry.memory:  # of several containers with one name the newest's
+            key = limit.device, entry.names
+            held[key] = _as_recorded(held.get(key, MemoryShare(limit.device)), limit, by_device)
     result: dict[tuple[str, Names], ContainerMemory] = {}
     for use in uses:
         on_device = {names: share for (uuid, names), share in held.items() if uuid == use.uuid}
@@ -178,8 +180,7 @@ def _held(
     """
     by_names: dict[Names, set[str]] = {}
     for unit, holder in holders.items():
-        names = holder.namespace, holder.pod, holder.container
-        by_names.setdefault(names, set()).add(unit)
+        by_names.setdefault(holder, set()).add(unit)
     if not holders:
         for entry in entries.values():
             by_names.setdefault(entry.names, set()).update(entry.units)
@@ -200,13 +201,6 @@ def _times(share: MemoryShare, count: int) -> MemoryShare:
     return replace(share, fair=fair, hard=hard, soft=soft)
 
 
-def _recorded(entries: Mapping[str, HolderEntry]) -> dict[tuple[str, Names], MemoryLimitFact]:
-    """Return the limits in the ledger; of several containers with one name the newest's."""
-    return {
-        (limit.device, entry.names): limit for entry in entries.values() for limit in entry.memory
-    }
-
-
 def _as_recorded(
     share: MemoryShare, limit: MemoryLimitFact, by_device: Mapping[str, str]
 ) -> MemoryShare:
@@ -220,9 +214,7 @@ def _sole(
 ) -> Names | None:
     """Return the only container of a pod that holds units of a device, None if not exactly one."""
     names = {
-        (holder.namespace, holder.pod, holder.container)
-        for unit, holder in holders.items()
-        if unit in units and units[unit].device == uuid
+        holder for unit, holder in holders.items() if unit in units and units[unit].device == uuid
     }
     return names.pop() if len(names) == 1 else None
 

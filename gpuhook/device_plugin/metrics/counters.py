@@ -18,19 +18,32 @@ BUCKETS = (
 MAX_KEYS = 1000  # of one counter; later keys are counted together as OTHER
 OTHER = "other"
 
-# The labels of each counter, in the order of its keys.
+# The labels of each counter, in the order of its keys, and its help text for Prometheus.
 COUNTERS = {
-    "allocations": ("resource", "outcome"),
-    "starts": ("resource", "outcome"),
-    "refusals": ("resource", "method"),
-    "registrations": ("resource", "outcome"),
-    "lists": ("resource",),
-    "troubles": ("kind",),
-    "reloads": ("outcome",),
-    "xid": ("gpu", "xid"),
-    "guard_actions": ("action", "resource"),
+    "allocations": (
+        ("resource", "outcome"),
+        "Containers allocated by Allocate, and refused calls",
+    ),
+    "starts": (
+        ("resource", "outcome"),
+        "Containers allowed to start by PreStartContainer, and refused ones",
+    ),
+    "refusals": (("resource", "method"), "Calls of the kubelet answered with an error"),
+    "registrations": (("resource", "outcome"), "Registrations with the kubelet"),
+    "lists": (("resource",), "Lists of devices sent to the kubelet"),
+    "troubles": (("kind",), "Problems that the plugin survived, by kind"),
+    "config_reloads": (("outcome",), "Rereads of the configuration, by outcome"),
+    "xid": (("gpu", "xid"), "XIDs reported by the driver"),
+    "guard_actions": (
+        ("action", "resource"),
+        "Actions of the guard on containers above their memory limit",
+    ),
 }
-DURATIONS = ("allocate", "preferred_allocation", "registration")  # all by resource
+DURATIONS = {  # all by resource
+    "allocate": "Time to answer Allocate",
+    "preferred_allocation": "Time to answer GetPreferredAllocation",
+    "registration": "Time until the kubelet answered Register",
+}
 
 
 @dataclass(slots=True)
@@ -81,7 +94,6 @@ class Counters:
         self._configuration: tuple[str, str] | None = None
 
     def snapshot(self) -> CounterSnapshot:
-        """Return a copy of all numbers."""
         with self._lock:
             durations = {
                 name: {key: Durations(list(d.counts), d.total) for key, d in by.items()}
@@ -107,7 +119,6 @@ class Counters:
             durations.setdefault(resource, Durations()).add(seconds)
 
     def set_streams(self, resource: str, count: int) -> None:
-        """Set the number of open ListAndWatch streams."""
         with self._lock:
             if resource in self._streams or len(self._streams) < MAX_KEYS:
                 self._streams[resource] = count
@@ -122,18 +133,6 @@ class Counters:
         with self._lock:
             self._configuration = (name, digest)
 
-    def trouble(self, kind: str) -> None:
-        """Count a problem that the plugin survived; `kind` is one of a few words."""
-        self.count("troubles", kind)
-
     def xid(self, gpu: str, number: int) -> None:
         """Count an XID of the GPU with this UUID."""
         self.count("xid", gpu, str(number))
-
-    def guard_action(self, action: str, resource: str) -> None:
-        """Count an action of the guard: report, terminate, kill, or a "failed" signal."""
-        self.count("guard_actions", action, resource)
-
-    def reload(self, outcome: str) -> None:
-        """Count a reread configuration: "applied", "unchanged" or "refused"."""
-        self.count("reloads", outcome)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
 from gpuhook.device_plugin.metrics import container_memory
+from gpuhook.device_plugin.metrics.counters import COUNTERS, DURATIONS
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from prometheus_client import Metric
 
@@ -28,7 +29,7 @@ MAX_SERIES = 4096  # of one metric
 _MAX_VALUE = 256
 _OF_CONTAINER = ("gpu", "namespace", "pod", "container")
 
-# The labels and help of each metric. Names of counters lack _total, durations are histograms.
+# The labels and help text of each gauge.
 GAUGES = {
     "gpuhook_devices": (
         ("resource", "state"),
@@ -80,22 +81,6 @@ GAUGES = {
     "gpuhook_source_up": (("source",), "Whether a source of these metrics has answered"),
     "gpuhook_series_left_out": ((), "Series left out because there are too many"),
 }
-COUNTERS = {
-    "allocations": "Containers allocated by Allocate, and refused calls",
-    "starts": "Containers allowed to start by PreStartContainer, and refused ones",
-    "refusals": "Calls of the kubelet answered with an error",
-    "registrations": "Registrations with the kubelet",
-    "lists": "Lists of devices sent to the kubelet",
-    "troubles": "Problems that the plugin survived, by kind",
-    "config_reloads": "Rereads of the configuration, by outcome",
-    "xid": "XIDs reported by the driver",
-    "guard_actions": "Actions of the guard on containers above their memory limit",
-}
-HISTOGRAMS = {
-    "allocate": "Time to answer Allocate",
-    "preferred_allocation": "Time to answer GetPreferredAllocation",
-    "registration": "Time until the kubelet answered Register",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +88,10 @@ class ScrapedFacts:
     """The facts at the time of a scrape. `uses` None: the driver did not answer."""
 
     resources: tuple[Resource, ...] = ()
-    unhealthy: frozenset[str] = frozenset()  # ids of units
+    unhealthy: frozenset[str] = frozenset()  # UUIDs of devices
     holdings: Holdings = field(default_factory=Holdings)
     uses: tuple[DeviceUse, ...] | None = None
     containers: tuple[ContainerMemory, ...] = ()
-
-
-def names() -> frozenset[str]:
-    """Return the names of all series, for the checks of dashboards and alerts."""
-    series = set(GAUGES) | {f"gpuhook_{name}_total" for name in COUNTERS}
-    for name in HISTOGRAMS:
-        series |= {f"gpuhook_{name}_seconds_{part}" for part in ("bucket", "count", "sum")}
-    return frozenset(series)
 
 
 def text(facts: ScrapedFacts, counters: CounterSnapshot, accept: str = "") -> tuple[bytes, str]:
@@ -146,8 +123,6 @@ def metrics(facts: ScrapedFacts, counters: CounterSnapshot) -> Iterator[Metric]:
         HistogramMetricFamily,
     )
 
-    from gpuhook.device_plugin.metrics.counters import COUNTERS as LABELS
-
     gauges = _gauges(facts, counters)
     left_out = sum(max(0, len(series) - MAX_SERIES) for series in gauges.values())
     gauges["gpuhook_series_left_out"] = {(): left_out}
@@ -156,13 +131,12 @@ def metrics(facts: ScrapedFacts, counters: CounterSnapshot) -> Iterator[Metric]:
         for key, value in list(gauges[name].items())[:MAX_SERIES]:
             gauge.add_metric(_shown(key), value)
         yield gauge
-    for name, help_text in COUNTERS.items():
-        of = name.removeprefix("config_")
-        counter = CounterMetricFamily(f"gpuhook_{name}", help_text, labels=LABELS[of])
-        for key, value in counters.counters.get(of, {}).items():
+    for name, (labels, help_text) in COUNTERS.items():
+        counter = CounterMetricFamily(f"gpuhook_{name}", help_text, labels=labels)
+        for key, value in counters.counters.get(name, {}).items():
             counter.add_metric(_shown(key), value)
         yield counter
-    for name, help_text in HISTOGRAMS.items():
+    for name, help_text in DURATIONS.items():
         histogram = HistogramMetricFamily(
             f"gpuhook_{name}_seconds", help_text, labels=("resource",)
         )
@@ -177,7 +151,6 @@ def _shown(key: Iterable[str]) -> list[str]:
 
 
 _Series = dict[tuple[str, ...], float]
-_Values = dict[tuple[str, ...], "int | None"]
 
 
 def _gauges(facts: ScrapedFacts, counters: CounterSnapshot) -> dict[str, _Series]:
@@ -195,27 +168,25 @@ def _gauges(facts: ScrapedFacts, counters: CounterSnapshot) -> dict[str, _Series
 
 
 def _offered(facts: ScrapedFacts) -> dict[str, _Series]:
-    devices: Counter[tuple[str, ...]] = Counter()
-    units: Counter[tuple[str, ...]] = Counter()
+    devices: _Series = {}
+    units: _Series = {}
     info: _Series = {}
     for resource in facts.resources:
-        bad = {unit.device.uuid for unit in resource.units if unit.id in facts.unhealthy}
-        for device in resource.devices:
-            info[_info(device)] = 1
-            devices[resource.name, "unhealthy" if device.uuid in bad else "healthy"] += 1
-        broken = sum(unit.id in facts.unhealthy for unit in resource.units)
-        units[resource.name, "unhealthy"] = broken
+        info |= {_info(device): 1 for device in resource.devices}
+        bad = [device for device in resource.devices if device.uuid in facts.unhealthy]
+        broken = sum(len(resource.index.ids[device.uuid]) for device in bad)
+        devices[resource.name, "healthy"] = len(resource.devices) - len(bad)
+        devices[resource.name, "unhealthy"] = len(bad)
         units[resource.name, "healthy"] = len(resource.units) - broken
-        for state in ("healthy", "unhealthy"):
-            devices[resource.name, state] += 0
+        units[resource.name, "unhealthy"] = broken
     return {
         "gpuhook_unit_memory_limit_bytes": {
             (resource.name, uuid): memory.hard
             for resource in facts.resources
             for uuid, memory in resource.memory.items()
         },
-        "gpuhook_devices": dict(devices),
-        "gpuhook_replicas": dict(units),
+        "gpuhook_devices": devices,
+        "gpuhook_replicas": units,
         "gpuhook_gpu_info": info,
     }
 
@@ -235,49 +206,38 @@ def _held(facts: ScrapedFacts) -> dict[str, _Series]:
             holder = facts.holdings.holders.get(unit.id)
             if holder is not None:
                 counts[resource.name,] += 1
-                names = holder.namespace, holder.pod, holder.container
                 uuid = unit.device.uuid
-                key = (resource.name, uuid if is_memory else unit.id, uuid, *names)
+                key = (resource.name, uuid if is_memory else unit.id, uuid, *holder)
                 holders[key] = holders.get(key, 0) + 1
     return {"gpuhook_replicas_held": counts, "gpuhook_replica_holder": holders}
 
 
 def _memory(facts: ScrapedFacts) -> dict[str, _Series]:
     uses, containers = facts.uses or (), facts.containers
-    rest: _Values = {(use.uuid,): container_memory.unattributed(use, containers) for use in uses}
     of = {(one.gpu, one.namespace, one.pod, one.container): one for one in containers}
-    return {
-        "gpuhook_gpu_memory_total_bytes": _known({(u.uuid,): u.total_bytes for u in uses}),
-        "gpuhook_gpu_memory_used_bytes": _known({(u.uuid,): u.used_bytes for u in uses}),
-        "gpuhook_gpu_memory_unattributed_bytes": _known(rest),
-        "gpuhook_gpu_processes": {
-            (u.uuid,): len({process.pid for process in u.processes})
-            for u in uses
-            if u.processes is not None
+    values: dict[str, dict[tuple[str, ...], int | None]] = {
+        "gpuhook_gpu_memory_total_bytes": {(u.uuid,): u.total_bytes for u in uses},
+        "gpuhook_gpu_memory_used_bytes": {(u.uuid,): u.used_bytes for u in uses},
+        "gpuhook_gpu_memory_unattributed_bytes": {
+            (u.uuid,): container_memory.unattributed(u, containers) for u in uses
         },
-        "gpuhook_container_memory_used_bytes": _known({k: c.used_bytes for k, c in of.items()}),
-        "gpuhook_container_memory_fair_share_bytes": _known(
-            {k: c.fair_share_bytes for k, c in of.items()}
-        ),
-        **_limits(of),
+        "gpuhook_gpu_processes": {
+            (u.uuid,): None if u.processes is None else len({one.pid for one in u.processes})
+            for u in uses
+        },
+        "gpuhook_container_memory_used_bytes": {k: c.used_bytes for k, c in of.items()},
+        "gpuhook_container_memory_fair_share_bytes": {k: c.fair_share_bytes for k, c in of.items()},
+        "gpuhook_container_memory_limit_bytes": {
+            (*key, one.limited_by): one.limit_bytes for key, one in of.items()
+        },
+        "gpuhook_container_memory_guaranteed_bytes": {k: c.guaranteed_bytes for k, c in of.items()},
     }
-
-
-def _limits(of: Mapping[tuple[str, str, str, str], ContainerMemory]) -> dict[str, _Series]:
-    """Return the limits of containers; a container without one has no series."""
     granted: Counter[tuple[str, ...]] = Counter()
-    for one in of.values():
+    for one in containers:
         if one.limit_bytes is not None:
             granted[one.gpu,] += one.limit_bytes
-    limits: _Values = {(*key, one.limited_by): one.limit_bytes for key, one in of.items()}
-    return {
-        "gpuhook_container_memory_limit_bytes": _known(limits),
-        "gpuhook_container_memory_guaranteed_bytes": _known(
-            {key: one.guaranteed_bytes for key, one in of.items()}
-        ),
-        "gpuhook_gpu_memory_granted_bytes": dict(granted),
+    known: dict[str, _Series] = {
+        name: {key: value for key, value in series.items() if value is not None}
+        for name, series in values.items()
     }
-
-
-def _known(series: _Values) -> _Series:
-    return {key: value for key, value in series.items() if value is not None}
+    return {**known, "gpuhook_gpu_memory_granted_bytes": dict(granted)}

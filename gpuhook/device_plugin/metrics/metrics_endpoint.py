@@ -16,6 +16,7 @@ from functools import partial
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.metrics import exposition
 from gpuhook.errors import fault
+from gpuhook.host.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +85,6 @@ class MetricsEndpoint:
         return int(sockets[0].getsockname()[1]) if sockets else None
 
     async def stop(self) -> None:
-        """Stop serving, and cancel unfinished answers."""
         if self._server is None:
             return
         server, self._server = self._server, None
@@ -140,8 +140,6 @@ class MetricsEndpoint:
             )
             body, content_type = await daemon_thread.begin(text, "gpuhook-metrics")
         except Exception as error:  # a bug must not end the endpoint
-            from gpuhook.host.logs import logger
-
             logger().error("metrics failed", exc_info=error)
             return _Answer(500, b"cannot collect the metrics; see the log\n")
         return _Answer(200, body, content_type)

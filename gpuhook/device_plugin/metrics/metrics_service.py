@@ -11,13 +11,13 @@ from gpuhook.device_plugin.config.gpuhook_section import Metrics as MetricsSetti
 from gpuhook.device_plugin.metrics import unit_holders
 from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint
 from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
-from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpuhook.device_plugin.metrics.counters import Counters
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.notifier import Notifier
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
@@ -33,13 +33,11 @@ class MetricsService:
     ) -> None:
         self._counters = counters
         self._notifier = notifier
-        self._pod_resources = pod_resources
-        self._proc = os.path.join(host_root, "proc")
+        holders = partial(unit_holders.ask, pod_resources)
+        self._scrape = Scrape(holders, proc=os.path.join(host_root, "proc"))
         self._settings = MetricsSettings(address="")
         self._endpoint: MetricsEndpoint | None = None
-        self._offered = Offered()
         self._reported = ""  # why there is no endpoint
-        self._snapshot = NodeSnapshot()
 
     async def update(
         self,
@@ -50,24 +48,17 @@ class MetricsService:
         *,
         guards: bool = False,
     ) -> None:
-        """Serve metrics of these resources from now on; `unhealthy` has device UUIDs.
+        """Serve metrics of these resources from now on; `unhealthy` has reasons by device UUID.
 
         `guards`: the plugin ends processes of containers above their memory limit.
         """
-        units = (unit for resource in resources for unit in resource.units)
-        bad = frozenset(unit.id for unit in units if unit.device.uuid in unhealthy)
-        self._offered, self._snapshot = Offered(resources, bad, guards), snapshot
+        usage = driver_memory.driver_usage(snapshot)
+        self._scrape.offered = Offered(resources, frozenset(unhealthy), guards, usage)
         if settings == self._settings:
             return
         await self.end()
         self._settings = settings
-        scrape = Scrape(
-            lambda: self._offered,
-            lambda: driver_memory.driver_usage(self._snapshot),
-            partial(unit_holders.ask, socket=self._pod_resources),
-            proc=self._proc,
-        )
-        self._endpoint = MetricsEndpoint(settings.address, scrape, self._counters)
+        self._endpoint = MetricsEndpoint(settings.address, self._scrape, self._counters)
         failed = await self._endpoint.start()
         if failed is not None:
             await self.end()  # the next turn tries again

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.request.memory_request import MIB
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.container_memory import HolderEntry
     from gpuhook.device_plugin.metrics.unit_holders import Holder
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
-
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ def overcommitments(
                 continue
             held: dict[str, int | None] = {}
             for holder, memory in accounted.get(device.uuid, {}).items():
-                names = (holder.namespace, holder.pod, holder.container, device.uuid)
-                has = recorded.get(names)
-                if has > memory if has is not None else not memory:
+                has = recorded.get((*holder, device.uuid))
+                is_beyond = memory == 0 if has is None else has > memory
+                if is_beyond:
                     pod = f"{holder.namespace}/{holder.pod}"
                     before = held.get(pod, 0)
                     held[pod] = None if has is None or before is None else before + has
@@ -96,4 +96,4 @@ def _accounted(
 
 
 def _amount(memory: int | None) -> str:
-    return "no recorded limit" if memory is None else f"{memory // _MIB} MiB"
+    return "no recorded limit" if memory is None else f"{memory // MIB} MiB"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.metrics import cgroup_names, container_memory, ledger_entries
@@ -31,14 +32,16 @@ _MAX_PROCESSES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The offered resources, and the ids of unhealthy units.
+    """The offered resources, and the UUIDs of unhealthy devices.
 
-    `guards`: the plugin ends processes of containers above their memory limit.
+    `guards`: the plugin ends processes of containers above their memory limit. `usage` has the
+    queries of the current driver, None without one.
     """
 
     resources: tuple[Resource, ...] = ()
     unhealthy: frozenset[str] = frozenset()
     guards: bool = False
+    usage: DriverUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +52,27 @@ class _DriverFacts:
 
 
 class Scrape:
-    """Collects facts. `usage` returns the queries of the current driver, None without one."""
+    """Collects facts about `offered`; `holders` queries the kubelet."""
 
     def __init__(
         self,
-        offered: Callable[[], Offered],
-        usage: Callable[[], DriverUsage | None],
         holders: Callable[[], Awaitable[Holdings]],
         *,
+        offered: Offered | None = None,
         proc: str = "/proc",
         timeout: float = TIMEOUT,
     ) -> None:
-        self._offered = offered
-        self._usage = usage
+        self.offered = offered or Offered()
         self._holders = holders
         self._proc = proc
         self._timeout = timeout
         self._measuring: asyncio.Future[_DriverFacts] | None = None
 
     async def pull(self) -> ScrapedFacts:
-        """Return the facts of this moment, within the timeout."""
-        offered = self._offered()
+        offered = self.offered
         devices = dict.fromkeys(d.uuid for r in offered.resources for d in r.devices)
         holdings, measured = await asyncio.gather(
-            self._query_kubelet(), self._query_driver(tuple(devices))
+            self._query_kubelet(), self._query_driver(offered.usage, tuple(devices))
         )
         containers = container_memory.container_memory(
             measured.uses or (),
@@ -91,17 +91,16 @@ class Scrape:
         except asyncio.TimeoutError:  # another class before Python 3.11
             return Holdings(reason="no answer in time")
 
-    async def _query_driver(self, devices: tuple[str, ...]) -> _DriverFacts:
-        usage = self._usage()
-        if usage is None:
+    async def _query_driver(
+        self, usage: DriverUsage | None, devices: tuple[str, ...]
+    ) -> _DriverFacts:
+        is_busy = self._measuring is not None and not self._measuring.done()
+        if usage is None or is_busy:
             return _DriverFacts()
-        if self._measuring is not None and not self._measuring.done():
-            return _DriverFacts()
-        measuring = daemon_thread.begin(lambda: self._measure(usage, devices), "gpuhook-usage")
-        measuring.add_done_callback(daemon_thread.ignore_result)
-        self._measuring = measuring
+        measure = partial(self._measure, usage, devices)
+        self._measuring = daemon_thread.begin(measure, "gpuhook-usage")
         try:
-            return await asyncio.wait_for(asyncio.shield(measuring), self._timeout)
+            return await asyncio.wait_for(asyncio.shield(self._measuring), self._timeout)
         except asyncio.TimeoutError:
             return _DriverFacts()
 

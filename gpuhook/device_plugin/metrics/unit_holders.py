@@ -10,19 +10,17 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from gpuhook.device_plugin.api.podresources_pb2 import ListPodResourcesResponse
 
 _MAX_ANSWER = 16 << 20
 _MAX_REASON = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """The container of a pod that holds a unit."""
 
     namespace: str
@@ -42,10 +40,8 @@ class Holdings:
     by_resource: dict[str, dict[str, Holder]] = field(default_factory=dict)
 
 
-async def ask(
-    resources: Collection[str] | None = None, *, socket: str, timeout: float = 2.0
-) -> Holdings:
-    """Return the holders of the units of `resources` (None: all), within `timeout` seconds.
+async def ask(socket: str, timeout: float = 2.0) -> Holdings:
+    """Return the holders of all units, within `timeout` seconds.
 
     Errors do not raise: a missing socket, permission or answer is the `reason`.
     """
@@ -71,7 +67,7 @@ async def ask(
         await channel.close()
     if answer is None:  # gRPC returns None for bytes that it cannot parse
         return Holdings(reason=f"{socket}: the answer is not a message of the pod resources API v1")
-    by_resource = _holders_by_resource(answer, resources)
+    by_resource = _holders_by_resource(answer)
     holders: dict[str, Holder] = {}
     for units in by_resource.values():
         holders.update(units)
@@ -88,15 +84,12 @@ def _socket_error(socket: str) -> str:
     return "" if os.access(socket, os.W_OK) else f"{socket}: Permission denied"
 
 
-def _holders_by_resource(
-    answer: ListPodResourcesResponse, resources: Collection[str] | None
-) -> dict[str, dict[str, Holder]]:
+def _holders_by_resource(answer: ListPodResourcesResponse) -> dict[str, dict[str, Holder]]:
     held: dict[str, dict[str, Holder]] = {}
     for pod in answer.pod_resources:
         for container in pod.containers:
             holder = Holder(pod.namespace, pod.name, container.name)
             for devices in container.devices:
-                if resources is None or devices.resource_name in resources:
-                    units = held.setdefault(devices.resource_name, {})
-                    units.update(dict.fromkeys(devices.device_ids, holder))
+                units = held.setdefault(devices.resource_name, {})
+                units.update(dict.fromkeys(devices.device_ids, holder))
     return held

@@ -156,13 +156,9 @@ def _is_in_memory(directory: str) -> bool:
     real = os.path.realpath(directory)
     with open("/proc/self/mountinfo", "rb") as stream:
         mounts = mountinfo.parse(stream.read())
-    below = [mount for mount in mounts if _contains(mount.target, real)]
-    _, nearest = max(enumerate(below), key=lambda pair: (len(pair[1].target), pair[0]))
+    over = [mount for mount in mounts if mount.is_over(real)]
+    _, nearest = max(enumerate(over), key=lambda pair: (len(pair[1].target), pair[0]))
     return nearest.fstype == _TMPFS_TYPE
-
-
-def _contains(target: str, path: str) -> bool:
-    return path == target or path.startswith(target.rstrip("/") + "/")
 
 
 def _half_of_memory() -> int:

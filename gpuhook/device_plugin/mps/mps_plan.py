@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount
+from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
 from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.device_plugin.offer.offered_devices import most_clients
 from gpuhook.errors import GpuhookError, fault
@@ -42,12 +42,10 @@ class MpsPlan:
 
     @property
     def pipe(self) -> str:
-        """The directory of the daemon's pipes."""
         return os.path.join(self.root, "pipe")
 
     @property
     def log(self) -> str:
-        """The directory of its logs."""
         return os.path.join(self.root, "log")
 
     @property
@@ -60,16 +58,14 @@ class MpsPlan:
         return (self.root, self.uuids) == (other.root, other.uuids)
 
     @property
-    def envs(self) -> dict[str, str]:
-        """The variables by which a client finds the daemon in its container."""
-        return {"CUDA_MPS_PIPE_DIRECTORY": CONTAINER_PIPE}
-
-    @property
-    def mounts(self) -> tuple[AllocatedMount, ...]:
-        """The daemon's pipes and the shared memory, writable: clients create files in them."""
-        return (
-            AllocatedMount(CONTAINER_PIPE, self.pipe, read_only=False),
-            AllocatedMount(CONTAINER_SHM, self.shm, read_only=False),
+    def allocation(self) -> Allocation:
+        """The variable and mounts of a client; the mounts are writable: it creates files there."""
+        return Allocation(
+            envs={"CUDA_MPS_PIPE_DIRECTORY": CONTAINER_PIPE},
+            mounts=(
+                AllocatedMount(CONTAINER_PIPE, self.pipe, read_only=False),
+                AllocatedMount(CONTAINER_SHM, self.shm, read_only=False),
+            ),
         )
 
     def commands(self) -> tuple[str, ...]:

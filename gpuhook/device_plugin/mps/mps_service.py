@@ -4,23 +4,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
-from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.driver import driver_locations
+from gpuhook.vendors.nvidia.gpu import compute_mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon
     from gpuhook.device_plugin.mps.mps_plan import MpsPlan
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.offer.offered_devices import Resource
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MpsState:
     """The allocation for each resource whose daemon answers, and the reasons of other resources.
 
@@ -31,9 +33,9 @@ class MpsState:
 
     given: dict[str, Allocation] = field(default_factory=dict)
     unready: dict[str, str] = field(default_factory=dict)
-    started: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    faults: tuple[GpuhookError, ...] = ()
+    started: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    faults: list[GpuhookError] = field(default_factory=list)
 
 
 class MpsService:
@@ -57,12 +59,11 @@ class MpsService:
         Unneeded daemons are stopped first, since a GPU belongs to one daemon. For an inventory file
         no daemon is started or stopped: those on this machine belong to another node.
         """
-        state, started, changed = MpsState(), [], []
-        faults: list[GpuhookError] = []
+        state = MpsState()
         self._replace_library(snapshot)
-        plans = self._plans(resources, mps_root, state.unready, faults)
+        plans = self._plans(resources, mps_root, state)
         if snapshot.is_dump:
-            state.given.update((n, Allocation(p.envs, p.mounts)) for n, p in plans.items())
+            state.given.update((name, plan.allocation) for name, plan in plans.items())
             return state
         self._stop_unneeded(plans, mps_root, snapshot)
         for name, plan in plans.items():
@@ -71,14 +72,14 @@ class MpsService:
                 daemon = self._daemons[name] = _daemon(plan, snapshot)
             try:
                 if daemon.ensure():
-                    started.append(name)
+                    state.started.append(name)
                 elif before is not None and before.plan != plan:
-                    changed.append(name)
-                state.given[name] = Allocation(plan.envs, plan.mounts)
+                    state.changed.append(name)
+                state.given[name] = plan.allocation
             except GpuhookError as error:
                 state.unready.update(dict.fromkeys(plan.uuids, error.message))
-                faults.append(error)
-        return MpsState(state.given, state.unready, tuple(started), tuple(changed), tuple(faults))
+                state.faults.append(error)
+        return state
 
     def _replace_library(self, snapshot: NodeSnapshot) -> None:
         """Use the library of the current driver after a replacement."""
@@ -88,20 +89,16 @@ class MpsService:
             self._daemons = {name: _daemon(daemon.plan, snapshot) for name, daemon in known}
 
     def _plans(
-        self,
-        resources: Iterable[Resource],
-        mps_root: str,
-        unready: dict[str, str],
-        faults: list[GpuhookError],
+        self, resources: Iterable[Resource], mps_root: str, state: MpsState
     ) -> dict[str, MpsPlan]:
-        """Return the needed daemons; add to `unready` and `faults` for devices without one."""
+        """Return the needed daemons; devices without one are added to the state."""
         plans = {}
         for resource in resources:
             try:
                 plan = mps.plan(resource, mps_root)
             except GpuhookError as error:
-                unready.update((device.uuid, error.message) for device in resource.devices)
-                faults.append(error)
+                state.unready.update((device.uuid, error.message) for device in resource.devices)
+                state.faults.append(error)
                 known = self._daemons.get(resource.name)
                 plan = known.plan if known is not None else None  # keep it for its running clients
             if plan is not None:
@@ -123,13 +120,10 @@ class MpsService:
 
 
 def _daemon(plan: MpsPlan, snapshot: NodeSnapshot) -> MpsDaemon:
-    from gpuhook.device_plugin.mps.mps_daemon import MpsDaemon  # used on few nodes
-    from gpuhook.vendors.nvidia.gpu.compute_mode import set_compute_mode
+    from gpuhook.device_plugin.mps.mps_daemon import PROGRAM, MpsDaemon  # used on few nodes
 
-    library = snapshot.library
-    return MpsDaemon(
-        plan, _program(snapshot), lambda uuid, mode: set_compute_mode(library, uuid, mode)
-    )
+    program = driver_locations.program_path(snapshot.seen, PROGRAM)
+    return MpsDaemon(plan, program, partial(compute_mode.set_compute_mode, snapshot.library))
 
 
 def _quit(daemon: MpsDaemon) -> None:
@@ -137,9 +131,3 @@ def _quit(daemon: MpsDaemon) -> None:
         daemon.quit()
     except (GpuhookError, OSError):
         return  # it has ended, or ends with its GPU
-
-
-def _program(snapshot: NodeSnapshot) -> str:
-    from gpuhook.device_plugin.mps.mps_daemon import PROGRAM
-
-    return driver_locations.program_path(snapshot.seen, PROGRAM)

@@ -19,23 +19,16 @@ from __future__ import annotations
 from array import array
 from functools import lru_cache
 from operator import add
-from typing import Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gpuhook.device_plugin.offer.offered_devices import Device
+    from gpuhook.vendors.nvidia.nvml.topology import Topology
 
 EXACT = 16  # GPUs: a table of 65,536 sums, half a MiB
 _Weights = tuple[tuple[int, ...], ...]
-
-
-class Scores(Protocol):
-    """How well two GPUs are linked."""
-
-    def score(self, first: str, second: str, /) -> int:
-        """Return the score of the link of two GPUs by UUID, 0 if it is unknown."""
 
 
 def choose(
@@ -43,7 +36,7 @@ def choose(
     available: Collection[str],
     required: Collection[str],
     size: int,
-    links: Scores,
+    links: Topology,
 ) -> set[str]:
     """Return the UUIDs of the best `size` of `devices`, the required ones among them.
 
@@ -58,14 +51,14 @@ def choose(
     return {devices[number].uuid for number in best(weights, free, fixed, size)}
 
 
-def prepare(devices: Sequence[Device], links: Scores) -> None:
+def prepare(devices: Sequence[Device], links: Topology) -> None:
     """Compute the tables for `devices` now rather than at the first choice."""
     if len(devices) <= EXACT:
         _sums(_weights(devices, links))
         _masks(len(devices))
 
 
-def _weights(devices: Sequence[Device], links: Scores) -> _Weights:
+def _weights(devices: Sequence[Device], links: Topology) -> _Weights:
     """Return for each device the weights of its pairs with the devices before it."""
     step = len(devices) ** 2  # a link outweighs the NUMA nodes of all pairs
     return tuple(

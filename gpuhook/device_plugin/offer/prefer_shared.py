@@ -17,13 +17,13 @@ import heapq
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from gpuhook.device_plugin.config.sharing_section import PACKED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from gpuhook.device_plugin.offer.offered_devices import Unit
-
-PACKED = "packed"
 
 
 @dataclass(slots=True)

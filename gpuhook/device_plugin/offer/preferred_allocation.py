@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.device_plugin.offer.prefer_linked import Scores
+    from gpuhook.vendors.nvidia.nvml.topology import Topology
 
 
 def preferred(
@@ -29,7 +29,7 @@ def preferred(
     size: int,
     *,
     policy: str,
-    topology: Scores,
+    topology: Topology,
     unhealthy: Collection[str] = (),
 ) -> list[str]:
     """Return the ids of the `size` preferred units, in the order of the resource.
@@ -39,20 +39,8 @@ def preferred(
     not fail a pod. Raises GH1843 to GH1846. For memory units, which are of one healthy device, it
     raises GH1849 instead of GH1846, and GH1859.
     """
-    known = resource.index.positions
-    required = set(must_include)
-    named = set(available)
-    _check_names(resource, available, named, "available")
-    _check_names(resource, must_include, required, "must_include")
-    unknown = next((name for name in must_include if name not in known), None)
-    if unknown is not None:
-        raise fault("GH1843", resource=resource.name, name=unknown)
-    if size < len(required):
-        raise fault(
-            "GH1844",
-            resource=resource.name,
-            reason=f"an allocation of {size} must include {len(required)}",
-        )
+    _check(resource, available, must_include, size)
+    known, required, named = resource.index.positions, set(must_include), set(available)
     if resource.sharing == MEMORY_UNITS:
         named |= required
         return memory_units.choose(
@@ -74,7 +62,7 @@ def preferred(
     return [name for name in known if name in chosen]
 
 
-def prepare(resource: Resource, topology: Scores) -> None:
+def prepare(resource: Resource, topology: Topology) -> None:
     """Compute the tables of the links before the first request, if the resource uses them."""
     if uses_links(resource):
         prefer_linked.prepare(resource.devices, topology)
@@ -85,9 +73,17 @@ def uses_links(resource: Resource) -> bool:
     return not resource.is_mig and all(unit.replica is None for unit in resource.units)
 
 
-def _check_names(
-    resource: Resource, names: Sequence[str], distinct: Collection[str], where: str
+def _check(
+    resource: Resource, available: Sequence[str], must_include: Sequence[str], size: int
 ) -> None:
-    if len(distinct) < len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise fault("GH1844", resource=resource.name, reason=f"{twice} is twice in {where}")
+    """Raise GH1843 or GH1844 for a request that contradicts itself or the resource."""
+    for where, names in (("available", available), ("must_include", must_include)):
+        if len(set(names)) < len(names):
+            twice = next(name for name, count in Counter(names).items() if count > 1)
+            raise fault("GH1844", resource=resource.name, reason=f"{twice} is twice in {where}")
+    unknown = next((name for name in must_include if name not in resource.index.positions), None)
+    if unknown is not None:
+        raise fault("GH1843", resource=resource.name, name=unknown)
+    if size < len(must_include):
+        reason = f"an allocation of {size} must include {len(must_include)}"
+        raise fault("GH1844", resource=resource.name, reason=reason)

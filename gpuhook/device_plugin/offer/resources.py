@@ -7,6 +7,7 @@ by index, the replicas of a device in sequence, from 0.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.grammar.memory_values import UNITS
@@ -154,12 +155,9 @@ def _check_units(name: str, own: Iterable[Share], reserve: int) -> None:
     unit = sizes[0]
     if fits(unit):
         return
-    too_small, fitting = unit // MIB, 2 * unit // MIB
-    while not fits(fitting * MIB):
-        too_small, fitting = fitting, 2 * fitting
-    while fitting - too_small > 1:
-        middle = (too_small + fitting) // 2
-        too_small, fitting = (too_small, middle) if fits(middle * MIB) else (middle, fitting)
+    largest = max(share.device.memory_bytes or 0 for share in own) // MIB + 1
+    mebibytes = range(unit // MIB + 1, largest + 1)
+    fitting = mebibytes[bisect_left(mebibytes, True, key=lambda each: fits(each * MIB))]
     count = sum(share.replicas for share in own)
     reason = (
         f"{count} units of {unit // MIB} MiB do not fit into the {MAX_MESSAGE >> 20} MiB that the "
@@ -184,13 +182,9 @@ def _most_replicas(own: Collection[Share]) -> int | None:
             for share in own
         )
 
-    fits, too_many = 1, max(share.replicas for share in own) + 1
-    if size(too_many) <= MAX_MESSAGE:
-        return None
-    while too_many - fits > 1:
-        middle = (fits + too_many) // 2
-        fits, too_many = (middle, too_many) if size(middle) <= MAX_MESSAGE else (fits, middle)
-    return fits
+    counts = range(1, max(share.replicas for share in own) + 1)
+    fitting = bisect_right(counts, MAX_MESSAGE, key=size)
+    return None if fitting == len(counts) else max(fitting, 1)
 
 
 def _long_ids(resource: Resource) -> list[str]:

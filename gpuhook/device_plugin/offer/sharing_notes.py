@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes on the isolation of containers that share a device, for each resource. Pure."""
+"""The isolation of containers that share a device, and what enforces their memory limits. Pure.
+
+The driver enforces limits if it has the call and the node's runtime makes it; the ledger records
+the call for each container.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, NOT_SHARED
-from gpuhook.device_plugin.offer import memory_bounds
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, NOT_SHARED
 from gpuhook.request.memory_request import amount
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
-from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY, Isolation
+from gpuhook.vendors.nvidia.gpu.sharing_isolation import (
+    BY_DRIVER,
+    BY_GUARD,
+    BY_HARDWARE,
+    BY_MPS,
+    BY_NOBODY,
+    Isolation,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
 
 _MIG = "the driver limits the memory of whole GPUs, not of MIG instances"
@@ -36,25 +44,43 @@ class SharingNote:
     hint: str = ""
 
     def fields(self) -> dict[str, object]:
-        """Return the fields of a log line."""
         some: dict[str, object] = {"devices": list(self.devices)} if self.devices else {}
         named = {"resource": self.resource, "strategy": self.strategy}
         hint = {"hint": self.hint} if self.hint else {}
         return {**named, **some, **dict(self.isolation.sentences()), **hint}
 
 
-def sharing_notes(
-    resources: tuple[Resource, ...], bounds: Mapping[str, str], unheld: tuple[str, str] = ("", "")
-) -> tuple[SharingNote, ...]:
-    """Return the notes on each resource; `bounds` has what enforces limits, by device UUID.
+def limit_enforcer(resource: Resource, device: Device, *, driver: bool, guard: bool) -> str:
+    """Return what enforces the memory limit of a unit of `device`: BY_DRIVER and so on.
 
-    `unheld` is the reason why this node's driver enforces no limits, and the remedy.
+    `driver`: this node's driver enforces limits. `guard`: otherwise the plugin ends processes above
+    a limit; a guard that only reports enforces nothing. MIG instances have no limits of the driver
+    (nvml.h).
+    """
+    if device.uuid not in resource.memory:
+        alone = device.instance is not None and resource.sharing == NOT_SHARED
+        return BY_HARDWARE if alone else BY_NOBODY
+    if resource.sharing == MPS:
+        return BY_MPS
+    if driver and device.instance is None:
+        return BY_DRIVER
+    return BY_GUARD if guard else BY_NOBODY
+
+
+def sharing_notes(
+    resources: tuple[Resource, ...], unenforced: tuple[str, str] = ("", ""), *, guard: bool = False
+) -> tuple[SharingNote, ...]:
+    """Return the notes on each resource.
+
+    `unenforced` is the reason why this node's driver enforces no limits, and the remedy; empty if
+    it does. `guard`: the plugin ends processes above a limit.
     """
     found: list[SharingNote] = []
     for resource in resources:
         groups: dict[tuple[Isolation, str], list[str]] = {}
         for device in resource.devices:
-            key = _isolation(resource, device, bounds.get(device.uuid, BY_NOBODY), unheld)
+            by = limit_enforcer(resource, device, driver=not unenforced[0], guard=guard)
+            key = _isolation(resource, device, by, unenforced)
             groups.setdefault(key, []).append(device.index)
         for (isolation, hint), indices in groups.items():
             some = tuple(indices) if len(groups) > 1 else ()
@@ -63,17 +89,17 @@ def sharing_notes(
 
 
 def _isolation(
-    resource: Resource, device: Device, by: str, unheld: tuple[str, str]
+    resource: Resource, device: Device, by: str, unenforced: tuple[str, str]
 ) -> tuple[Isolation, str]:
     """Return the isolation, and the hint for a limit that is not enforced."""
     memory = resource.memory.get(device.uuid)
     is_mig = device.instance is not None
-    reason, remedy = (_MIG, _PROFILE) if is_mig else unheld
+    reason, remedy = (_MIG, _PROFILE) if is_mig else unenforced
     isolation = sharing_isolation.isolation_of(
         resource.sharing,
         is_mig=is_mig,
         memory_by=by,
-        is_oversubscribed=memory_bounds.is_oversubscribed(resource, device),
+        is_oversubscribed=memory is not None and memory.soft < memory.hard,
         limit=amount(memory.hard) + _EACH.get(resource.sharing, _REPLICA) if memory else "",
         unheld=reason,
     )

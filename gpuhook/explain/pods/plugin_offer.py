@@ -7,21 +7,22 @@ of GPUs, the extras (GDRCopy, GDS, MOFED, IMEX) and the state of MPS are unknown
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.allocate import allocation_context
 from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES, Specs
-from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.config.config_source import ConfigSource, load
 from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
 from gpuhook.device_plugin.mps import mps_plan as mps
-from gpuhook.device_plugin.offer import memory_bounds, resources, sharing_notes
+from gpuhook.device_plugin.offer import resources, sharing_notes
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.nvml.topology import Topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.device_plugin.offer.sharing_notes import SharingNote
@@ -40,13 +41,6 @@ class PluginOffer:
     isolation: tuple[SharingNote, ...]
     unusable: Mapping[str, str]
     warnings: tuple[str, ...]
-
-
-class _Unlinked:
-    """Unknown links of GPUs."""
-
-    def score(self, _first: str, _second: str, /) -> int:
-        return 0
 
 
 def configuration(path: str | None) -> Configuration:
@@ -71,19 +65,12 @@ def plugin_offer(node: Node, chosen: Configuration) -> PluginOffer:
     if made.blocked:
         uuids = (device.uuid for resource in offer.resources for device in resource.devices)
         unusable |= dict.fromkeys(uuids, made.blocked)
-    known = KnownNode(
-        _Unlinked(), chosen, allocation_context.with_health(made, unusable), unhealthy=unusable
-    )
+    known = KnownNode(Topology(), chosen, replace(made, unhealthy=unusable))
     guard = chosen.own.guard.ends_processes
-    bounds = {
-        device.uuid: memory_bounds.bound(resource, device, driver=True, guard=guard)
-        for resource in offer.resources
-        for device in resource.devices
-    }
     return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},
         answering=KubeletAnswers(known, lambda _: None),
-        isolation=sharing_notes.sharing_notes(offer.resources, bounds),
+        isolation=sharing_notes.sharing_notes(offer.resources, guard=guard),
         unusable=unusable,
         warnings=(*offer.warnings, *specs.warnings, *made.warnings, *_unknown(chosen)),
     )
@@ -111,7 +98,7 @@ def _mps(
             unusable.update((device.uuid, error.message) for device in resource.devices)
             continue
         if plan is not None:
-            given[resource.name] = Allocation(plan.envs, plan.mounts)
+            given[resource.name] = plan.allocation
     return given
 
 

@@ -21,7 +21,6 @@ from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.config.gpuhook_section import KILL, REPORT
 from gpuhook.device_plugin.config.grammar.memory_values import CONTEXT_MEMORY
 from gpuhook.device_plugin.guard import guard_marks
-from gpuhook.device_plugin.guard.guard_marks import GuardWatching
 from gpuhook.device_plugin.guard.guard_policy import GuardMark
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.kernel import cgroup
@@ -124,7 +123,7 @@ def test_what_the_guard_watches(place: Path) -> None:
     mark = GuardMark(above, 5 * GIB, time.time())
     missing = ["--nvml-library", str(place / "none.so.1")]
     for action, by in ((KILL, "guard"), (REPORT, "nobody")):
-        guard_marks.write([mark], GuardWatching(action, (above, kept, unnoted)))
+        guard_marks.write([mark], action, (above, kept, unnoted))
         shown = limits("show", *missing)
         rows = {line.split()[0]: line.split()[6:] for line in shown.stdout.splitlines()[1:]}
         assert rows == {

@@ -10,6 +10,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from gpuhook.device_plugin.change_report import ChangeReport
+from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, SharedResource
 from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.notifier import Notifier
@@ -28,9 +29,11 @@ def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
     with capture_logs() as lines:
         told = ChangeReport(Notifier(logger()), "/none")
         told.report_outcome(
-            TurnOutcome(OFFER, warnings=("a doubt",), written=("/var/run/cdi/a.json",))
+            TurnOutcome(
+                Configuration(), OFFER, warnings=("a doubt",), written=("/var/run/cdi/a.json",)
+            )
         )
-        told.report_outcome(TurnOutcome(OFFER, warnings=("a doubt", "another")))
+        told.report_outcome(TurnOutcome(Configuration(), OFFER, warnings=("a doubt", "another")))
     assert [(line["log_level"], line["event"], line.get("path")) for line in lines] == [
         ("warning", "a doubt", None),
         ("info", "CDI spec written", "/var/run/cdi/a.json"),
@@ -41,7 +44,7 @@ def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
 def test_limits_that_no_running_server_of_mps_takes_are_told() -> None:
     with capture_logs() as lines:
         ChangeReport(Notifier(logger()), "/none").report_outcome(
-            TurnOutcome(OFFER, mps=MpsState(changed=(GPU,)))
+            TurnOutcome(Configuration(), OFFER, mps=MpsState(changed=[GPU]))
         )
     (line,) = lines
     assert (line["log_level"], line["resource"]) == ("warning", GPU)
@@ -59,8 +62,8 @@ def test_what_is_isolated_is_told_once_and_when_it_changes() -> None:
     shared = replace(resource(), sharing="time-slicing", memory=memory)
     with capture_logs() as lines:
         told = ChangeReport(Notifier(logger()), "/none")
-        for by in ("driver", "driver", "guard", "driver"):
-            told.report_isolation((shared,), {device.uuid: by for device in shared.devices})
+        for unenforced in ("", "", "the driver is old", ""):
+            told.report_isolation((shared,), (unenforced, ""), guard=True)
     said = [memory.partition(" by ")[0] for _, memory in sharing(lines)]
     kept, watched = "limited to 9Mi a replica, enforced", "limited to 9Mi a replica, watched"
     assert said == [kept, watched, kept]
@@ -72,11 +75,10 @@ def test_devices_that_differ_have_lines_of_their_own() -> None:
     """If one GPU has limits and another has none, each line names its devices."""
     other = replace(DEVICE, uuid="GPU-other", index="7")
     units = (*resource().units, Unit("GPU-other::0", other, 0))
-    shared = replace(resource(), units=units, sharing="time-slicing")
+    memory = {"GPU-other": UnitMemory(9 << 20, 9 << 20)}
+    shared = replace(resource(), units=units, sharing="time-slicing", memory=memory)
     with capture_logs() as lines:
-        ChangeReport(Notifier(logger()), "/none").report_isolation(
-            (shared,), {"GPU-other": "driver"}
-        )
+        ChangeReport(Notifier(logger()), "/none").report_isolation((shared,))
     assert [line["devices"] for line in lines][-1] == ["7"]
     assert "GPU" not in str(lines[0]["devices"])
     assert len(lines) == 2
@@ -90,7 +92,7 @@ def test_a_limit_that_nobody_holds_is_a_warning() -> None:
         with capture_logs() as lines:
             told = ChangeReport(Notifier(logger()), "/none")
             told.report_isolation(
-                (limited,), {}, ("driver 580 is older than r615", "update the driver")
+                (limited,), ("driver 580 is older than r615", "update the driver")
             )
         (line,) = lines
         assert line["log_level"] == "warning"
@@ -105,7 +107,7 @@ def test_a_unit_of_memory_is_no_replica() -> None:
     units = replace(resource(), sharing=MEMORY_UNITS, memory=memory)
     with capture_logs() as lines:
         told = ChangeReport(Notifier(logger()), "/none")
-        told.report_isolation((units,), {device.uuid: "driver" for device in units.devices})
+        told.report_isolation((units,))
     assert lines[0]["memory"].startswith("limited to 1Gi a unit, enforced by the driver")
     assert "hint" not in lines[0]
 
@@ -113,7 +115,7 @@ def test_a_unit_of_memory_is_no_replica() -> None:
 def test_units_of_another_size_are_told_once() -> None:
     def offered(size: int) -> TurnOutcome:
         entry = SharedResource(GPU, rename="nvidia.com/gpumem", unit=size)
-        return TurnOutcome(offer(T4, entry, strategy=MEMORY_UNITS))
+        return TurnOutcome(Configuration(), offer(T4, entry, strategy=MEMORY_UNITS))
 
     with capture_logs() as lines:
         told = ChangeReport(Notifier(logger()), "/none")

@@ -239,7 +239,7 @@ def test_health_does_not_wait_for_a_look_that_hangs(
         (gpu,) = turns.plugin._snapshot.node.gpus
         turns.plugin._health._health.mark_lost(str(gpu.uuid), "it is gone", 1.0)
         turns.plugin._health._publish()
-        await turns.until(lambda: turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: turns.plugin._answers.known.context.unhealthy)
         assert not gate.is_set()
 
     turns.run(scenario)
@@ -254,11 +254,11 @@ def test_look_that_hangs_is_told_and_leaves_all_unhealthy_until_it_ends(
         monkeypatch.setattr(health_service, "_DRIVER_TIMEOUT", 0.05)
         monkeypatch.setattr(node_snapshot, "take", _hanging(node_snapshot.take, gate))
         turns.triggers.pull(Reason.NODE)
-        await turns.until(lambda: turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: turns.plugin._answers.known.context.unhealthy)
         assert turns.log.told("has not answered for 0.05 seconds: no GPU is assigned") == 1
         assert turns.offered() == 1
         gate.set()
-        await turns.until(lambda: not turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: not turns.plugin._answers.known.context.unhealthy)
 
     turns.run(scenario)
 
@@ -378,10 +378,10 @@ def test_driver_that_goes_leaves_all_unhealthy_until_it_is_back(
         await turns.until(turns.offered)
         is_gone = True
         turns.triggers.pull(Reason.NODE)
-        await turns.until(lambda: turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: turns.plugin._answers.known.context.unhealthy)
         assert turns.offered() == 1
         is_gone = False
-        await turns.until(lambda: not turns.plugin._answers.known.unhealthy)
+        await turns.until(lambda: not turns.plugin._answers.known.context.unhealthy)
 
     turns.run(scenario)
 
@@ -446,7 +446,7 @@ def test_port_that_is_free_again_is_taken(turns: Turns) -> None:
 
 def test_same_bad_configuration_is_news_after_a_good_one(turns: Turns) -> None:
     def unchanged() -> int:
-        return turns.plugin._counters.snapshot().counters["reloads"].get(("unchanged",), 0)
+        return turns.plugin._counters.snapshot().counters["config_reloads"].get(("unchanged",), 0)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(turns.offered)
@@ -520,7 +520,7 @@ def test_configuration_that_the_node_cannot_have_is_refused_as_a_whole(turns: Tu
     """What is in force, what metrics say of it and what is offered are of one configuration."""
 
     def counted(what: str) -> int:
-        return turns.plugin._counters.snapshot().counters["reloads"].get((what,), 0)
+        return turns.plugin._counters.snapshot().counters["config_reloads"].get((what,), 0)
 
     async def scenario(turns: Turns) -> None:
         await turns.until(lambda: turns.offered() == 4)
@@ -571,7 +571,7 @@ def test_refused_configuration_is_tried_again_with_the_node(
         is_larger = True
         turns.triggers.pull(Reason.NODE)
         await turns.until(lambda: turns.offered() == 4)
-        assert turns.plugin._counters.snapshot().counters["reloads"][("refused",)] == 1
+        assert turns.plugin._counters.snapshot().counters["config_reloads"][("refused",)] == 1
 
     turns.run(scenario)
 

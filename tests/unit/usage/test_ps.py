@@ -23,7 +23,6 @@ from gpuhook.device_plugin.gpu_policies import saved_policies
 from gpuhook.device_plugin.gpu_policies.policy_plan import COMPUTE_MODE, TIME_SLICE
 from gpuhook.device_plugin.gpu_policies.saved_policies import SavedPolicy
 from gpuhook.device_plugin.guard import guard_marks
-from gpuhook.device_plugin.guard.guard_marks import GuardWatching
 from gpuhook.device_plugin.guard.guard_policy import TERM, GuardMark, Sent
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.device_plugin.health import recovery_evidence
@@ -177,7 +176,7 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
     above = GuardMark(share("above"), 5000 << 20, time.time() - 200, sent=sent)
     watched = tuple(map(share, ("kept", "above", "unnoted")))
     for action, by in ((KILL, "guard"), (REPORT, "nobody")):
-        guard_marks.write([above], GuardWatching(action, watched))
+        guard_marks.write([above], action, watched)
         rows = {line.split()[0]: " ".join(line.split()) for line in ps().stdout.splitlines()[1:]}
         assert f" 3776Mi {by} wrapper" in rows["kept"]
         assert f" 3776Mi {by} (over: 5000Mi) wrapper" in rows["above"]
@@ -192,7 +191,7 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
         assert over["done"] == [{"signal": TERM, "pid": 77, "at": sent[0].at}]
         told = ways()
         assert (told["above"], told["alone"]) == (("time-slicing", by), ("time-slicing", "nobody"))
-    guard_marks.write([above], GuardWatching(KILL, watched))
+    guard_marks.write([above], KILL, watched)
     shown = ps("--isolation").stdout
     assert "memory:     limited to 3776Mi, watched by the device plugin" in shown
     wanted = "now:        uses 5000Mi, above its limit of 3776Mi since 3m ago; the guard: SIGTERM"

@@ -272,10 +272,9 @@ def test_an_unknown_id() -> None:
     assert "nearest are none" in code(whole(0), ["x"], at_work("envvar")).message
 
 
-@pytest.mark.parametrize("key", ["GPU-1", "GPU-1::2"])
-def test_an_unhealthy_device(key: str) -> None:
-    """An unhealthy unit and a unit of an unhealthy device are refused."""
-    context = contexts.with_health(at_work("envvar"), {key: "XID 79"})
+def test_an_unhealthy_device() -> None:
+    """A unit of an unhealthy device is refused."""
+    context = replace(at_work("envvar"), unhealthy={"GPU-1": "XID 79"})
     error = code(shared(), ["GPU-0::0", "GPU-1::2"], context)
     assert error.code == "GH1851"
     assert error.message.endswith("XID 79")

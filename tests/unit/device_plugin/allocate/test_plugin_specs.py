@@ -77,14 +77,6 @@ def test_the_specs_of_a_node(h100: Node, tmp_path: Path) -> None:
     assert {Path(path).name for path in specs.written} == set(os.listdir(tmp_path / "cdi"))
 
 
-def test_a_kind_of_choice(h100: Node, tmp_path: Path) -> None:
-    """The vendor names the files, the kinds and the devices."""
-    specs = updated(h100, tmp_path, GDR, vendor="example.com")
-    assert sorted(os.listdir(tmp_path)) == ["example.com-gdrcopy.json", "example.com-gpu.json"]
-    assert specs.vendor == "example.com"
-    assert all(name.startswith("example.com/") for name in specs.names)
-
-
 def test_only_what_differs_is_written(h100: Node, tmp_path: Path) -> None:
     """An unchanged node writes nothing; another fingerprint, another GPU or a missing file does."""
     path = str(tmp_path / GPU)
@@ -219,6 +211,6 @@ def test_a_dump_is_described_and_not_written(
     """A node of an inventory writes no file on this one."""
     monkeypatch.chdir(tmp_path)
     specs = plugin_specs.update(h100, (), NONE, directory=None)
-    assert f"{specs.vendor}/gpu={h100.gpus[0].uuid}" in specs.names
+    assert f"{VENDOR}/gpu={h100.gpus[0].uuid}" in specs.names
     assert specs.written == ()
     assert list(tmp_path.iterdir()) == []

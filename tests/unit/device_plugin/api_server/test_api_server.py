@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gpuhook.device_plugin.api_server import node_object
+from gpuhook.device_plugin.api_server import node_label
 from gpuhook.device_plugin.api_server.client import MERGE_PATCH, ApiServer, GoneError, is_forbidden
 from gpuhook.device_plugin.api_server.node_events import NodeEvents, event
 from gpuhook.device_plugin.api_server.node_label import CONFIG_LABEL, NodeLabel
@@ -55,9 +55,9 @@ def test_labels_are_read_with_the_token_of_the_moment(stand_in: ApiStandIn, tmp_
     """The kubelet replaces the token's file; only the metadata of the node is asked for."""
     server = ApiServer(stand_in.access)
     stand_in.otherwise = lambda asked: asked.reply(node("a100", 7))
-    assert node_object.labels(server, "n1") == ({"a": "b", CONFIG_LABEL: "a100"}, "7")
+    assert node_label.read_labels(server, "n1") == ({"a": "b", CONFIG_LABEL: "a100"}, "7")
     (tmp_path / "token").write_text("second", encoding="ascii")
-    node_object.labels(server, "n1")
+    node_label.read_labels(server, "n1")
     tokens = [asked.headers["Authorization"] for asked in stand_in.asked]
     assert tokens == ["Bearer first", "Bearer second"]
     assert stand_in.asked[0].path == "/api/v1/nodes/n1"
@@ -70,11 +70,11 @@ def test_a_server_of_another_ca_is_not_spoken_to(tmp_path: Path) -> None:
         server = ApiServer(stand_in.access)
         stand_in.otherwise = lambda asked: asked.reply(node(None, 1))
         with pytest.raises(GpuhookError, match="CERTIFICATE_VERIFY_FAILED") as caught:
-            node_object.labels(server, "n1")
+            node_label.read_labels(server, "n1")
         assert code(caught) == "GH1862"
         assert stand_in.asked == []
         shutil.copy(tmp_path / "impostor.crt", tmp_path / "ca.crt")
-        assert node_object.labels(server, "n1")[1] == "1"
+        assert node_label.read_labels(server, "n1")[1] == "1"
 
 
 @pytest.mark.parametrize("missing", ["token", "ca.crt"])
@@ -82,7 +82,7 @@ def test_a_missing_file_is_a_sentence(stand_in: ApiStandIn, tmp_path: Path, miss
     """A pod without its projected volume learns which file it misses."""
     (tmp_path / missing).unlink()
     with pytest.raises(GpuhookError, match=missing) as caught:
-        node_object.labels(ApiServer(stand_in.access), "n1")
+        node_label.read_labels(ApiServer(stand_in.access), "n1")
     assert code(caught) == "GH1862"
 
 
@@ -94,14 +94,14 @@ def test_nobody_there(tmp_path: Path) -> None:
     for scheme in ("https", "http"):
         one = ApiAccess(access.host, access.port, access.token_path, access.ca_path, scheme)
         with pytest.raises(GpuhookError, match=r"cannot reach the API server at 127\.0\.0\.1:1: "):
-            node_object.watch(ApiServer(one), "n1", "1", 1)
+            node_label.watch_node(ApiServer(one), "n1", "1", 1)
 
 
 def test_a_missing_permission_names_its_rule(stand_in: ApiStandIn) -> None:
     """The sentence has what to add to the ClusterRole, and what is off without it."""
     stand_in.otherwise = status(403, "nodes is forbidden")
     with pytest.raises(GpuhookError) as caught:
-        node_object.set_labels(ApiServer(stand_in.access), "n1", {"a": "b"})
+        node_label.set_labels(ApiServer(stand_in.access), "n1", {"a": "b"})
     assert is_forbidden(caught.value)
     assert "may not patch nodes, which is needed for feature labels" in caught.value.message
     assert 'resources ["nodes"], verbs ["patch"]' in caught.value.hint
@@ -119,7 +119,7 @@ def test_an_odd_answer_is_a_fault(stand_in: ApiStandIn, answer: bytes) -> None:
 
     stand_in.otherwise = odd
     with pytest.raises(GpuhookError) as caught:
-        node_object.labels(ApiServer(stand_in.access), "n1")
+        node_label.read_labels(ApiServer(stand_in.access), "n1")
     assert code(caught) == "GH1862"
 
 
@@ -128,7 +128,7 @@ def test_another_refusal_has_the_servers_words(stand_in: ApiStandIn) -> None:
     stand_in.answers = [status(401, "Unauthorized"), lambda asked: asked.reply([], 500)]
     for words in ("401 Unauthorized", "500 Internal Server Error"):
         with pytest.raises(GpuhookError, match=words) as caught:
-            node_object.labels(ApiServer(stand_in.access), "n1")
+            node_label.read_labels(ApiServer(stand_in.access), "n1")
         assert code(caught) == "GH1864"
         assert not is_forbidden(caught.value)
 
@@ -137,7 +137,7 @@ def test_labels_that_are_no_text_are_none(stand_in: ApiStandIn) -> None:
     """A label's value becomes the name of a file."""
     odd = {"metadata": {"labels": {CONFIG_LABEL: ["x"], "n": 5, "a": "b"}}}
     stand_in.otherwise = lambda asked: asked.reply(odd)
-    assert node_object.labels(ApiServer(stand_in.access), "n1") == ({"a": "b"}, "")
+    assert node_label.read_labels(ApiServer(stand_in.access), "n1") == ({"a": "b"}, "")
 
 
 def test_server_that_never_answers_does_not_keep_the_process_from_ending() -> None:
@@ -169,7 +169,7 @@ def test_server_that_never_answers_does_not_keep_the_process_from_ending() -> No
 def test_labels_are_merged(stand_in: ApiStandIn) -> None:
     """None takes a label away, and those of others are not sent."""
     stand_in.otherwise = lambda asked: asked.reply({})
-    node_object.set_labels(ApiServer(stand_in.access), "n/1", {"x/y": "1", "x/z": None})
+    node_label.set_labels(ApiServer(stand_in.access), "n/1", {"x/y": "1", "x/z": None})
     (asked,) = stand_in.asked
     assert (asked.command, asked.path) == ("PATCH", "/api/v1/nodes/n%2F1")
     assert asked.headers["Content-Type"] == MERGE_PATCH
@@ -188,8 +188,8 @@ def test_a_watch_that_is_too_old(stand_in: ApiStandIn) -> None:
     server = ApiServer(stand_in.access)
     stand_in.answers = [status(410, "too old"), stream]
     with pytest.raises(GoneError):
-        node_object.watch(server, "n1", "1", 60)
-    changes = node_object.watch(server, "n1", "1", 60)
+        node_label.watch_node(server, "n1", "1", 60)
+    changes = node_label.watch_node(server, "n1", "1", 60)
     assert changes.next() == {"type": "BOOKMARK", "object": node(None, 8)}
     with pytest.raises(GoneError):
         changes.next()
@@ -208,7 +208,7 @@ def test_a_waiting_watch_can_be_interrupted(stand_in: ApiStandIn) -> None:
         over.wait(SECONDS)
 
     stand_in.otherwise = silent
-    changes = node_object.watch(ApiServer(stand_in.access), "n1", "1", 300)
+    changes = node_label.watch_node(ApiServer(stand_in.access), "n1", "1", 300)
     ended: list[object] = []
 
     def wait() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from gpuhook.device_plugin.api_server.client import ApiServer
 from gpuhook.device_plugin.config import config_source
-from gpuhook.device_plugin.config_manager import config_choice, manager_process, process_signal
+from gpuhook.device_plugin.config_manager import config_choice, manager_process
 from gpuhook.device_plugin.config_manager.manager_options import ManagerOptions, options
 from gpuhook.errors import GpuhookError
 from tests.unit.api_stand_in import ApiStandIn, Asked, serving, status
@@ -282,7 +282,7 @@ def test_an_edition_that_came_with_a_label_of_nothing_is_told_with_the_next(
         time.sleep(0.01)
     found._changed("nine")
     edition(configs, 2, {"default": "version: v1\n# 5\n"})
-    found._look()  # nothing can be chosen
+    found._update()  # nothing can be chosen
     found._changed("default")
     while signals(log) == 1 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -338,4 +338,4 @@ def test_processes_are_known_by_their_first_word(tmp_path: Path) -> None:
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "cmdline").write_bytes(words)
     (tmp_path / "5").mkdir()  # it has ended meanwhile
-    assert process_signal.processes("nvidia-device-plugin", str(tmp_path)) == [1, 22]
+    assert manager_process.processes("nvidia-device-plugin", str(tmp_path)) == [1, 22]

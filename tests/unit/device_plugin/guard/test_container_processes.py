@@ -8,24 +8,25 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from gpuhook.device_plugin.guard import guard_loop, process_scope
-from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
+from gpuhook.device_plugin.guard import guard_loop
+from gpuhook.device_plugin.guard.container_processes import (
+    Processes,
+    ProcessFacts,
+    process_container,
+)
 from gpuhook.device_plugin.guard.guard_policy import TERM, Order, User
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
-from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics import cgroup_names
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
-from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 A, B = "a" * 64, "b" * 64
 GIB = 1 << 30
@@ -175,18 +176,6 @@ def test_a_signal_that_may_not_be_sent_is_a_fault(
     assert caught.value.code == "GH1886"
 
 
-class Driver:
-    """A driver that lists these processes."""
-
-    opened = nullcontext
-
-    def __init__(self, *uses: tuple[int, int | None]) -> None:
-        self.uses = tuple(ProcessUse(pid, used, None, None, "compute") for pid, used in uses)
-
-    def processes(self, _uuid: str) -> tuple[ProcessUse, ...]:
-        return self.uses
-
-
 class InContainers(Processes):
     """The processes here, as if they were in these containers."""
 
@@ -201,33 +190,37 @@ class InContainers(Processes):
 
 
 def carried_out(
-    pid: int, driver: Driver, container: str = "web", *, started: int | None = None, **more: int
+    pid: int,
+    uses: dict[int, int | None],
+    container: str = "web",
+    *,
+    started: int | None = None,
+    **more: int,
 ) -> bool:
     began = started if started is not None else procfs.start_time(pid) or 0
     share = GuardShare("web", ("", "", "web"), "GPU-1", GIB)
     order = Order(share, User(pid, began, container, GIB), TERM)
     kernel = InContainers(**more)
-    target = SampleTarget("GPU-1", "GPU-1")
-    whose = partial(process_scope.container, known={"web", "job"}, scopes={})
+    whose = partial(process_container, known={"web", "job"}, scopes={})
     return guard_loop.send_signal(
-        order, driver, kernel, target, whose=whose, is_allowed=lambda: True
+        order, kernel, users=lambda: uses, whose=whose, is_allowed=lambda: True
     )
 
 
 def test_orders_are_checked_again(sleeper: subprocess.Popen[bytes]) -> None:
     """Another process, a moved one, one of the host, or one off the device gets no signal."""
     pid = sleeper.pid
-    uses = Driver((pid, GIB))
+    uses: dict[int, int | None] = {pid: GIB}
     assert not carried_out(pid, uses, started=1, web=pid)
     assert not carried_out(pid, uses, job=pid)
     assert not carried_out(pid, uses)
     assert not carried_out(pid, uses, container="job", web=pid)
-    assert not carried_out(pid, Driver((pid + 1, GIB)), web=pid)
-    assert not carried_out(pid, Driver((pid, None)), web=pid)
-    assert not carried_out(1, Driver((1, GIB)), web=1)
+    assert not carried_out(pid, {pid + 1: GIB}, web=pid)
+    assert not carried_out(pid, {pid: None}, web=pid)
+    assert not carried_out(1, {1: GIB}, web=1)
     own, parent = os.getpid(), os.getppid()
-    assert not carried_out(own, Driver((own, GIB)), web=own)
-    assert not carried_out(parent, Driver((parent, GIB)), web=parent)
+    assert not carried_out(own, {own: GIB}, web=own)
+    assert not carried_out(parent, {parent: GIB}, web=parent)
     assert sleeper.poll() is None
     assert carried_out(pid, uses, web=pid)
     assert sleeper.wait() == -signal.SIGTERM

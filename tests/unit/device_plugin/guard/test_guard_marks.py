@@ -13,7 +13,6 @@ import pytest
 
 from gpuhook.device_plugin.config.gpuhook_section import KILL, NO_ACTION, REPORT
 from gpuhook.device_plugin.guard import guard_marks
-from gpuhook.device_plugin.guard.guard_marks import GuardWatching
 from gpuhook.device_plugin.guard.guard_policy import FAILED, TERM, GuardMark, Sent
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.memory_limits import guard_state
@@ -40,7 +39,7 @@ def rewritten(**more: object) -> None:
 def test_who_is_watched() -> None:
     sent = (Sent(7, 70, TERM, 5.0), Sent(8, 80, FAILED, 6.0))
     above = GuardMark(WEB, 150 * MIB, 100.0, sent=sent)
-    guard_marks.write([above], GuardWatching(KILL, (WEB, GUESSED)))
+    guard_marks.write([above], KILL, (WEB, GUESSED))
     done = [{"signal": TERM, "pid": 7, "at": 5.0}, {"signal": None, "pid": 8, "at": 6.0}]
     over = {"used": 150 * MIB, "since": 100.0, "done": done}
     assert guard_state.watched() == {
@@ -53,21 +52,21 @@ def test_who_is_watched() -> None:
 
 def test_who_came_down_is_not_above() -> None:
     """The mark stays for a few seconds, for a process that ends and comes back."""
-    guard_marks.write([GuardMark(WEB, 50 * MIB, 100.0, below=2.0)], GuardWatching(KILL, (WEB,)))
+    guard_marks.write([GuardMark(WEB, 50 * MIB, 100.0, below=2.0)], KILL, (WEB,))
     assert guard_state.watched() == {("web", GPU): Watched(100 * MIB, KILL)}
 
 
 def test_the_file_goes_with_the_last_that_is_watched(place: Path) -> None:
-    guard_marks.write([], GuardWatching(REPORT, (WEB,)))
+    guard_marks.write([], REPORT, (WEB,))
     assert len(guard_state.watched()) == 1
-    guard_marks.write([], GuardWatching(NO_ACTION))
+    guard_marks.write([], NO_ACTION)
     assert not (place / "guard.json").exists()
     assert guard_state.watched() == {}
 
 
 def test_what_a_dead_plugin_wrote_counts_for_nobody_but_its_marks_for_the_next() -> None:
     above = GuardMark(WEB, 150 * MIB, 100.0)
-    guard_marks.write([above], GuardWatching(KILL, (WEB,)))
+    guard_marks.write([above], KILL, (WEB,))
     with subprocess.Popen(["sleep", "0"]) as ended:
         pass
     rewritten(pid=ended.pid)
@@ -76,7 +75,7 @@ def test_what_a_dead_plugin_wrote_counts_for_nobody_but_its_marks_for_the_next()
 
 
 def test_another_process_of_the_same_pid_is_another_one() -> None:
-    guard_marks.write([], GuardWatching(KILL, (WEB,)))
+    guard_marks.write([], KILL, (WEB,))
     rewritten(started=1)
     assert guard_state.watched() == {}
 
@@ -92,13 +91,13 @@ def test_another_process_of_the_same_pid_is_another_one() -> None:
     ],
 )
 def test_what_is_not_understood_counts_for_nobody(broken: dict[str, object]) -> None:
-    guard_marks.write([], GuardWatching(KILL, (WEB,)))
+    guard_marks.write([], KILL, (WEB,))
     rewritten(**broken)
     assert guard_state.watched() == {}
 
 
 def test_a_broken_mark_leaves_the_rest() -> None:
-    guard_marks.write([GuardMark(WEB, 150 * MIB, 100.0)], GuardWatching(KILL, (WEB,)))
+    guard_marks.write([GuardMark(WEB, 150 * MIB, 100.0)], KILL, (WEB,))
     rewritten(over=[{"id": "web", "device": GPU, "used": None}])
     assert guard_state.watched() == {("web", GPU): Watched(100 * MIB, KILL)}
 
@@ -109,6 +108,6 @@ def test_it_is_read_without_the_guard() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     loaded = done.stdout.decode().split()
     guard = "gpuhook.device_plugin.guard"
-    used = {f"{guard}.{name}" for name in ("container_processes", "process_scope")}
+    used = {f"{guard}.container_processes"}
     assert {name for name in loaded if name.startswith(f"{guard}.")} == used
     assert not [name for name in loaded if name.startswith("grpc")]

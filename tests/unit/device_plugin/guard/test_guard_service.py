@@ -113,7 +113,7 @@ class Room:
         monkeypatch.setattr(container_processes, "Processes", lambda: self.host)
         monkeypatch.setattr(unit_holders, "ask", self._ask)
 
-    async def _ask(self, *, socket: str) -> Holdings:
+    async def _ask(self, socket: str) -> Holdings:
         self.asked += 1
         return self.holdings
 

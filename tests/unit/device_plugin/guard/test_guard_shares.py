@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.guard import guard_marks, guard_shares, ledger_limits, usage_sample
 from gpuhook.device_plugin.guard.guard_policy import END, TERM, GuardMark, Sent
-from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, LimitedUnit, UnitShare
+from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, LimitedUnit
 from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
 from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
@@ -99,7 +98,7 @@ def test_entries_of_pods_that_have_gone_are_no_reason_to_look() -> None:
 
 
 def test_a_mount_says_which_container_it_is() -> None:
-    holders = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 8 * GIB, NAME)]
+    holders = [GuardShare("", WEB, GPU, 4 * GIB, NAME), GuardShare("", JOB, GPU, 8 * GIB, NAME)]
     grants = {A: 8 * GIB, B: 4 * GIB}
     found = guard_shares.unrecorded_shares(GPU, grants, {A, B}, holders)
     assert found == [
@@ -109,7 +108,7 @@ def test_a_mount_says_which_container_it_is() -> None:
 
 
 def test_alike_holders_are_limited_without_a_name() -> None:
-    holders = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 4 * GIB, NAME)]
+    holders = [GuardShare("", WEB, GPU, 4 * GIB, NAME), GuardShare("", JOB, GPU, 4 * GIB, NAME)]
     (found,) = guard_shares.unrecorded_shares(GPU, {A: 4 * GIB}, {A}, holders, NAME)
     assert found == GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME)
     assert found.label == A[:12]
@@ -117,7 +116,7 @@ def test_alike_holders_are_limited_without_a_name() -> None:
 
 def test_one_holder_names_one_container_only() -> None:
     """The kubelet's list may be older than a container: which one it names is unknown then."""
-    alone = [UnitShare(WEB, GPU, 4 * GIB, NAME)]
+    alone = [GuardShare("", WEB, GPU, 4 * GIB, NAME)]
     (named,) = guard_shares.unrecorded_shares(GPU, {A: 8 * GIB}, {A}, alone)
     assert named == GuardShare(A, WEB, GPU, 8 * GIB, NAME)
     for second in (4 * GIB, 8 * GIB):
@@ -129,7 +128,7 @@ def test_one_holder_names_one_container_only() -> None:
 
 
 def test_one_fitting_holder_names_one_container_only() -> None:
-    holders = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 8 * GIB, NAME)]
+    holders = [GuardShare("", WEB, GPU, 4 * GIB, NAME), GuardShare("", JOB, GPU, 8 * GIB, NAME)]
     grants = {A: 4 * GIB, B: 4 * GIB, C: 8 * GIB}
     assert guard_shares.unrecorded_shares(GPU, grants, set(grants), holders, NAME) == [
         GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME),
@@ -140,14 +139,14 @@ def test_one_fitting_holder_names_one_container_only() -> None:
 
 def test_a_holder_of_two_containers_is_no_name_for_a_third() -> None:
     """It may be one of those with a grant, so a container without one is not the last holder."""
-    alone = [UnitShare(WEB, GPU, 4 * GIB, NAME)]
+    alone = [GuardShare("", WEB, GPU, 4 * GIB, NAME)]
     grants = {A: 4 * GIB, B: 4 * GIB, C: None}
     shares = guard_shares.unrecorded_shares(GPU, grants, set(grants), alone, NAME)
     assert [one.container for one in shares] == [A, B]
 
 
 def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
-    holder = [UnitShare(WEB, GPU, 4 * GIB, NAME)]
+    holder = [GuardShare("", WEB, GPU, 4 * GIB, NAME)]
     (found,) = guard_shares.unrecorded_shares(GPU, {A: None}, {A}, holder)
     assert found == GuardShare(A, WEB, GPU, 4 * GIB, NAME, is_certain=False)
     assert found.label == "default/web/main"
@@ -157,13 +156,13 @@ def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
 
 def test_hidden_mounts_take_no_limit_away() -> None:
     """What a container hides may be any grant that no other container shows."""
-    alike = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 4 * GIB, NAME)]
+    alike = [GuardShare("", WEB, GPU, 4 * GIB, NAME), GuardShare("", JOB, GPU, 4 * GIB, NAME)]
     shown, likely = guard_shares.unrecorded_shares(
         GPU, {A: 4 * GIB, B: None}, {A, B}, alike, NAME, hidden={B}
     )
     assert shown == GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME)
     assert likely == GuardShare(B, ("", "", B), GPU, 4 * GIB, NAME, is_certain=False)
-    others = [UnitShare(WEB, GPU, 4 * GIB, NAME), UnitShare(JOB, GPU, 8 * GIB, NAME)]
+    others = [GuardShare("", WEB, GPU, 4 * GIB, NAME), GuardShare("", JOB, GPU, 8 * GIB, NAME)]
     both = {A: None, B: None}
     found = guard_shares.unrecorded_shares(GPU, both, {A, B}, others, NAME, hidden={A, B})
     assert [(one.container, one.hard) for one in found] == [(A, 8 * GIB), (B, 8 * GIB)]
@@ -186,7 +185,6 @@ class Driver:
 
     def __init__(self, **uses: tuple[ProcessUse, ...] | None) -> None:
         self.uses = {name.replace("_", "-"): use for name, use in uses.items()}
-        self.opened = nullcontext
 
     def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
         return self.uses.get(uuid)
@@ -199,11 +197,8 @@ def use(pid: int, memory: int | None, *instance: int) -> ProcessUse:
 
 def test_a_process_that_is_listed_twice_is_counted_once() -> None:
     driver = Driver(GPU_1=(use(7, 5), use(7, 5), use(8, None), use(8, 3), use(9, None)))
-    assert usage_sample.memory_by_pid(driver.processes, SampleTarget(GPU, GPU)) == {
-        7: 5,
-        8: 3,
-        9: None,
-    }
+    listed = usage_sample.memory_by_pid(driver.processes, SampleTarget(GPU, GPU))
+    assert listed == {7: 5, 8: 3, 9: None}
     assert usage_sample.memory_by_pid(driver.processes, SampleTarget(OTHER, OTHER)) is None
 
 

@@ -324,7 +324,6 @@ def test_the_sentence_names_resources_and_pods() -> None:
     assert affected_pods.sentence("GPU 0 (u)", "reported XID 79", [hit], names) == (
         "GPU 0 (u) reported XID 79; unhealthy: nvidia.com/gpu 2 of 4; pods: ns/a, ns/b"
     )
-    assert affected_pods.sentence("GPU 0", "reported XID 31", []) == "GPU 0 reported XID 31"
     assert affected_pods.sentence("G", "w", [hit], None).endswith("pods: not known")
     assert affected_pods.sentence("G", "w", [hit], ()).endswith("pods: none")
     many = [f"ns/{n}" for n in range(13)]

@@ -47,7 +47,7 @@ class Watch:
 
     made: ClassVar[list[Watch]] = []
 
-    def __init__(self, _source: object, post: Callable[[Message], None]) -> None:
+    def __init__(self, _opened: object, _action: object, post: Callable[[Message], None]) -> None:
         self.post = post
         self.calls: list[str] = []
         Watch.made.append(self)

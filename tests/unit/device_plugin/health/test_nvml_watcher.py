@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -14,23 +14,22 @@ import pytest
 
 from gpuhook.device_plugin.health.nvml_watcher import (
     Actions,
-    EventSource,
     Message,
+    RateLimit,
     Watcher,
     WatchFailed,
     WatchStarted,
     XidReport,
     poster,
 )
-from gpuhook.device_plugin.health.rate_limit import RateLimit
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlXidEvent, UnwatchedDevices
+from gpuhook.vendors.nvidia.nvml.nvml_events import NvmlEventWatch, NvmlXidEvent, UnwatchedDevices
 
 SECONDS = 20
 
 
 @dataclass
-class FakeNvml:
+class FakeNvml(NvmlEventWatch):
     """Events are put into a queue; an exception in it is raised by the wait."""
 
     events: queue.Queue[XidReport | Exception] = field(default_factory=queue.Queue)
@@ -53,7 +52,7 @@ class FakeNvml:
         finally:
             self.closed += 1
 
-    def register(self, uuids: Sequence[str]) -> Mapping[str, UnwatchedDevices]:
+    def register(self, uuids: Iterable[str]) -> dict[str, UnwatchedDevices]:
         self.registered.append(tuple(uuids))
         return self.unwatched
 
@@ -66,7 +65,7 @@ class FakeNvml:
             raise found
         return NvmlXidEvent(found.uuid, found.xid, found.gpu_instance, found.compute_instance)
 
-    def lost(self) -> Mapping[str, str]:
+    def lost(self) -> dict[str, str]:
         return self.losses
 
     def action(self, uuid: str) -> str | None:
@@ -96,7 +95,8 @@ class Posted:
 @contextmanager
 def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watcher]:
     watcher = Watcher(
-        EventSource(nvml.open, nvml.action),
+        nvml.open,
+        nvml.action,
         posted.queue.put,
         milliseconds=10,
         **options,  # type: ignore[arg-type]
@@ -262,16 +262,17 @@ def test_a_storm_is_a_few_messages() -> None:
 
 def test_storms_forget_what_is_over() -> None:
     """A window without a repetition is dropped, and the table has an end."""
-    storms: RateLimit[str] = RateLimit(10.0, limit=2)
-    assert storms.is_first("a", 0.0)
-    assert not storms.is_first("a", 1.0)
-    assert storms.is_first("b", 2.0)
-    assert storms.is_first("c", 2.0)
-    assert storms.is_first("c", 2.0)  # no room to count it
+    storms = RateLimit(10.0, limit=2)
+    a, b, c = (XidReport("GPU-0", xid) for xid in (31, 79, 95))
+    assert storms.is_first(a, 0.0)
+    assert not storms.is_first(a, 1.0)
+    assert storms.is_first(b, 2.0)
+    assert storms.is_first(c, 2.0)
+    assert storms.is_first(c, 2.0)  # no room to count it
     assert storms.due(9.0) == []
-    assert storms.due(12.0) == [("a", 1)]
+    assert storms.due(12.0) == [(a, 1)]
     assert storms.due(30.0) == []
-    assert storms.is_first("a", 31.0)
+    assert storms.is_first(a, 31.0)
 
 
 def test_messages_arrive_in_the_loop() -> None:

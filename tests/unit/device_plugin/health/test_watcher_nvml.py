@@ -15,7 +15,6 @@ from gpuhook.device_plugin.config.gpuhook_section import Health
 from gpuhook.device_plugin.health.gpu_health import GpuHealth
 from gpuhook.device_plugin.health.health_marks import Evidence
 from gpuhook.device_plugin.health.nvml_watcher import (
-    EventSource,
     Message,
     Watcher,
     WatchFailed,
@@ -42,10 +41,13 @@ def uuids(node: SimulatedNode) -> list[str]:
 @contextmanager
 def watching(node: SimulatedNode) -> Iterator[queue.Queue[Message]]:
     posted: queue.Queue[Message] = queue.Queue()
-    source = EventSource(
-        partial(nvml_events.watched, node.nvml_library), nvml_device.recovery_action
+    watcher = Watcher(
+        partial(nvml_events.watched, node.nvml_library),
+        nvml_device.recovery_action,
+        posted.put,
+        milliseconds=50,
+        sleep=lambda seconds: None,
     )
-    watcher = Watcher(source, posted.put, milliseconds=50, sleep=lambda seconds: None)
     watcher.start(uuids(node))
     try:
         yield posted

@@ -64,7 +64,7 @@ def test_a_socket_is_there_whole_and_goes_with_its_server(tmp_path: Path) -> Non
     path = str(tmp_path / "a %41?#é.sock")
 
     async def work() -> None:
-        endpoint = await Endpoint.listening(path, "r", served())
+        endpoint = await Endpoint.listening(path, served())
         assert os.listdir(tmp_path) == [os.path.basename(path)]
         assert endpoint.is_ours()
         assert not endpoint.is_taken()
@@ -84,7 +84,7 @@ def test_in_the_longest_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path = "d/" + "n" * 105
 
     async def work() -> None:
-        endpoint = await Endpoint.listening(path, "r", served())
+        endpoint = await Endpoint.listening(path, served())
         assert endpoint.is_ours()
         await endpoint.close()
 
@@ -96,8 +96,8 @@ def test_another_socket_is_left_alone(tmp_path: Path) -> None:
     path = str(tmp_path / "a.sock")
 
     async def work() -> None:
-        old = await Endpoint.listening(path, "r", served())
-        new = await Endpoint.listening(path, "r", served())
+        old = await Endpoint.listening(path, served())
+        new = await Endpoint.listening(path, served())
         assert (old.is_ours(), new.is_ours()) == (False, True)
         assert (old.is_taken(), new.is_taken()) == (True, False)
         await old.close()
@@ -114,7 +114,7 @@ def test_what_was_left_behind_is_replaced(tmp_path: Path, left: str) -> None:
     path = str(tmp_path / "a.sock")
 
     async def work() -> None:
-        endpoint = await Endpoint.listening(path, "r", served())
+        endpoint = await Endpoint.listening(path, served())
         os.unlink(path)
         if left == "socket":
             with socket.socket(socket.AF_UNIX) as dead:
@@ -123,7 +123,7 @@ def test_what_was_left_behind_is_replaced(tmp_path: Path, left: str) -> None:
             Path(path).touch()
         assert not endpoint.is_ours()
         assert not endpoint.is_taken()
-        again = await Endpoint.listening(path, "r", served())
+        again = await Endpoint.listening(path, served())
         assert again.is_ours()
         await endpoint.close()
         await again.close()
@@ -137,7 +137,7 @@ def test_where_no_socket_can_be(tmp_path: Path) -> None:
 
     async def reason(path: Path) -> str:
         with pytest.raises(GpuhookError) as raised:
-            await Endpoint.listening(str(path), "nvidia.com/gpu", served())
+            await Endpoint.listening(str(path), served())
         assert raised.value.code == "GH1821"
         return raised.value.message
 

@@ -17,7 +17,7 @@ from gpuhook.device_plugin.allocate.container_allocation import (
     DeviceSpec,
 )
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
-from gpuhook.device_plugin.kubelet import messages
+from gpuhook.device_plugin.kubelet import resource_server
 from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
 from gpuhook.errors import fault
 from tests.kubelet.endpoint import Endpoint
@@ -64,7 +64,7 @@ def test_topology_where_it_is_known() -> None:
     """A known NUMA node is listed; the kernel's -1 means that there is none."""
     nodes = {"GPU-a": 0, "GPU-b": 1, "GPU-c": None, "GPU-d": -1}
     units = tuple(Unit(name, device(name, node)) for name, node in nodes.items())
-    listed = messages.listing(Resource("nvidia.com/gpu", units), {}).devices
+    listed = resource_server.listing(Resource("nvidia.com/gpu", units), {}).devices
     assert [[node.ID for node in one.topology.nodes] for one in listed] == [[0], [1], [], []]
     assert [one.HasField("topology") for one in listed] == [True, True, False, False]
 
@@ -153,7 +153,7 @@ def test_allocations_become_messages() -> None:
         annotations={"cdi.k8s.io/gpuhook": "nvidia.com/gpu=0"},
         cdi_devices=("nvidia.com/gpu=0",),
     )
-    full, empty = messages.allocate_response([allocation, Allocation()]).container_responses
+    full, empty = resource_server.allocate_response([allocation, Allocation()]).container_responses
     assert dict(full.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-0"}
     assert [(m.container_path, m.host_path, m.read_only) for m in full.mounts] == [
         ("/c", "/h", True),

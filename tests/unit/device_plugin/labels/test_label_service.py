@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gpuhook.device_plugin.api_server import node_object
+from gpuhook.device_plugin.api_server import node_label
 from gpuhook.device_plugin.api_server.client import ApiServer
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, LabelFlags
 from gpuhook.device_plugin.config.gpuhook_section import Own
@@ -77,7 +77,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
             else:
                 labels[key] = value
 
-    monkeypatch.setattr(node_object, "set_labels", set_labels)
+    monkeypatch.setattr(node_label, "set_labels", set_labels)
     return labels
 
 

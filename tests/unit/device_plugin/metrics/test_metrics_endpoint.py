@@ -96,10 +96,8 @@ def scrape_of(
     async def holders() -> Holdings:
         return held
 
-    offered = Offered((resource or T4,), unhealthy)
-    return Scrape(
-        lambda: offered, lambda: usage, holders, proc=str(place / "proc"), timeout=timeout
-    )
+    offered = Offered((resource or T4,), unhealthy, usage=usage)
+    return Scrape(holders, offered=offered, proc=str(place / "proc"), timeout=timeout)
 
 
 async def http(port: int, request: str) -> tuple[int, dict[str, str], bytes]:
@@ -216,12 +214,12 @@ def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_offered_and_held(place: Path) -> None:
     """Devices, replicas by state, holders and what the GPU is."""
-    found = scraped(scrape_of(place, Driver(), unhealthy=frozenset({f"{GPU}::3"})))
+    found = scraped(scrape_of(place, Driver(), unhealthy=frozenset({GPU})))
     assert of(found, "gpuhook_devices", "resource", "state") == {
         (NAME, "healthy"): 0,
         (NAME, "unhealthy"): 1,
     }
-    assert of(found, "gpuhook_replicas", "state") == {"healthy": 3, "unhealthy": 1}
+    assert of(found, "gpuhook_replicas", "state") == {"healthy": 0, "unhealthy": 4}
     assert of(found, "gpuhook_replicas_held", "resource") == {NAME: 2}
     labels = ("resource", "unit", "gpu", "namespace", "pod", "container")
     assert of(found, "gpuhook_replica_holder", *labels) == {
@@ -274,8 +272,8 @@ def test_limits_of_memory(place: Path) -> None:
     async def holders() -> Holdings:
         return HELD
 
-    offered = Offered((limited,), guards=True)
-    scrape = Scrape(lambda: offered, Driver, holders, proc=str(place / "proc"), timeout=10.0)
+    offered = Offered((limited,), guards=True, usage=Driver())
+    scrape = Scrape(holders, offered=offered, proc=str(place / "proc"), timeout=10.0)
     found = scraped(scrape)
     assert of(found, "gpuhook_container_memory_limit_bytes", "pod", "by") == {
         ("trainer", "driver"): 3 << 30,
@@ -350,7 +348,7 @@ def test_what_has_happened(place: Path) -> None:
     events.preferred(NAME, 0.002)
     events.registered(NAME, 0.03)
     seen.xid(GPU, 79)
-    seen.reload("applied")
+    seen.count("config_reloads", "applied")
     seen.set_config("default", "0123abcd")
     events.streams(NAME, 1)
     found = scraped(scrape_of(place, Driver()), seen)
@@ -407,7 +405,7 @@ def test_series_are_bounded(place: Path) -> None:
         return held
 
     offered = Offered((Resource(NAME, units),))
-    found = scraped(Scrape(lambda: offered, lambda: None, holders))
+    found = scraped(Scrape(holders, offered=offered))
     assert len(of(found, "gpuhook_replica_holder", "unit")) == exposition.MAX_SERIES
     assert of(found, "gpuhook_series_left_out") == {(): 5}
 
@@ -438,18 +436,15 @@ def test_requests_of_all_sorts(place: Path, request_text: str, status: int) -> N
 def test_a_fault_in_a_scrape_is_answered(place: Path) -> None:
     """A bug results in status 500 and a log line, and the endpoint continues."""
 
-    def broken() -> Offered:
-        raise ValueError("broken")
-
     async def holders() -> Holdings:
-        return HELD
+        raise ValueError("broken")
 
     async def scenario(port: int) -> None:
         for _ in range(2):
             assert (await http(port, get()))[0] == 500
 
     with capture_logs() as lines:
-        with_endpoint(Scrape(broken, lambda: None, holders), Counters(), scenario)
+        with_endpoint(Scrape(holders), Counters(), scenario)
     assert [line["event"] for line in lines] == ["metrics failed"] * 2
 
 
@@ -472,7 +467,7 @@ def test_all_who_ask_at_once_get_one_answer(place: Path) -> None:
         assert {status for status, _, _ in await asyncio.gather(*asking)} == {200}
         assert len(pulls) == 1
 
-    with_endpoint(Scrape(lambda: Offered((T4,)), lambda: None, holders), Counters(), scenario)
+    with_endpoint(Scrape(holders, offered=Offered((T4,))), Counters(), scenario)
 
 
 def test_connections_are_bounded(place: Path) -> None:
@@ -528,7 +523,7 @@ def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
 
         metrics = MetricsEndpoint(
             "127.0.0.1:0",
-            Scrape(lambda: Offered((T4,)), lambda: None, holders, timeout=3600),
+            Scrape(holders, offered=Offered((T4,)), timeout=3600),
             Counters(),
         )
         assert await metrics.start() is None
@@ -556,7 +551,7 @@ def test_a_port_in_use_is_said() -> None:
 
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
-            scrape = Scrape(Offered, lambda: None, holders)
+            scrape = Scrape(holders)
             metrics = MetricsEndpoint(address, scrape, Counters())
             wrong = await metrics.start()
             assert wrong is not None
@@ -583,7 +578,7 @@ def test_addresses(address: str, code: str | None) -> None:
         return HELD
 
     async def scenario() -> str | None:
-        metrics = MetricsEndpoint(address, Scrape(Offered, lambda: None, holders), Counters())
+        metrics = MetricsEndpoint(address, Scrape(holders), Counters())
         wrong = await metrics.start()
         assert metrics.port is None
         await metrics.stop()

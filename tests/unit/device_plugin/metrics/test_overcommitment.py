@@ -29,11 +29,7 @@ def units(hard: int) -> Resource:
 def entry(holder: Holder, *limits: int) -> HolderEntry:
     """Return what the ledger has of a container: limits in MiB."""
     memory = tuple(MemoryLimitFact(UUID, limit * MIB, 0) for limit in limits)
-    return HolderEntry(f"{holder.pod}-{holder.container}", *_names(holder), memory=memory)
-
-
-def _names(holder: Holder) -> tuple[str, str, str]:
-    return holder.namespace, holder.pod, holder.container
+    return HolderEntry(f"{holder.pod}-{holder.container}", *holder, memory=memory)
 
 
 @pytest.mark.parametrize(

@@ -74,14 +74,14 @@ async def _list(request: bytes, context: object) -> bytes:
     return pods().SerializeToString()
 
 
-def ask(path: str, answer: Answer | None, **options: object) -> Holdings:
+def ask(path: str, answer: Answer | None, timeout: float = 2.0) -> Holdings:
     """Return the holdings from a kubelet with this answer; None: no kubelet."""
 
     async def scenario() -> Holdings:
         if answer is None:
-            return await unit_holders.ask(socket=path, **options)  # type: ignore[arg-type]
+            return await unit_holders.ask(path, timeout)
         async with kubelet(path, answer):
-            return await unit_holders.ask(socket=path, **options)  # type: ignore[arg-type]
+            return await unit_holders.ask(path, timeout)
 
     return asyncio.run(scenario())
 
@@ -94,7 +94,7 @@ def test_units_and_their_holders(socket: str) -> None:
     found = ask(socket, _list)
     assert (found.holders, found.reason) == ({**gpus, **nic}, "")
     assert found.by_resource == {"nvidia.com/gpu": gpus, "vendor.com/nic": nic}
-    assert ask(socket, _list, resources=("nvidia.com/gpu",)).holders == gpus
+    assert found.by_resource["nvidia.com/gpu"] == gpus
 
 
 def test_no_socket(socket: str) -> None:

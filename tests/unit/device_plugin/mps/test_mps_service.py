@@ -18,9 +18,10 @@ from gpuhook.device_plugin.mps.mps_service import MpsService
 from gpuhook.device_plugin.node_snapshot import NodeSnapshot
 from gpuhook.device_plugin.offer.offered_devices import Resource
 from gpuhook.errors import fault
+from gpuhook.vendors.nvidia.driver import driver_locations
 from gpuhook.vendors.nvidia.gpu import compute_mode
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
-from tests.unit.device_plugin.offer.test_mps import STAND_IN, shared
+from tests.unit.device_plugin.mps.test_mps_plan import STAND_IN, shared
 
 GPU = "nvidia.com/gpu"
 
@@ -60,7 +61,7 @@ class Daemons:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemons]:
     made = Daemons(tmp_path, f"/dev/shm/gpuhook-test-keeping-{os.getpid()}")
-    monkeypatch.setattr(mps_service, "_program", lambda _look: str(made.program))
+    monkeypatch.setattr(driver_locations, "program_path", lambda _node, _name: str(made.program))
     monkeypatch.setattr(compute_mode, "set_compute_mode", made.set_mode)
     yield made
     for file in Path(made.root).glob("*/pipe/*.pid"):
@@ -95,9 +96,9 @@ def test_other_limits_keep_the_daemon(node: Daemons) -> None:
     node.keep(keeping, shared(4))
     before = node.pid()
     state = node.keep(keeping, shared(2))
-    assert (state.started, state.changed) == ((), (GPU,))
-    assert node.keep(keeping, shared(2)).changed == ()
-    assert node.keep(MpsService(), shared(2)).changed == ()
+    assert (state.started, state.changed) == ([], [GPU])
+    assert node.keep(keeping, shared(2)).changed == []
+    assert node.keep(MpsService(), shared(2)).changed == []
     assert node.pid() == before
     told = Path(node.root, "gpu/pipe/told").read_text().splitlines()
     assert told[-1] == "set_default_active_thread_percentage 50"
@@ -106,7 +107,7 @@ def test_other_limits_keep_the_daemon(node: Daemons) -> None:
 def test_next_plugin_keeps_the_daemon(node: Daemons) -> None:
     node.keep(MpsService(), shared(4))
     before = node.pid()
-    assert node.keep(MpsService(), shared(4)).started == ()
+    assert node.keep(MpsService(), shared(4)).started == []
     assert node.pid() == before
     assert node.modes == {"GPU-0": "exclusive-process"}
 
@@ -122,7 +123,7 @@ def test_next_plugin_stops_a_daemon_that_nobody_wants(node: Daemons) -> None:
 def test_next_plugin_restarts_a_daemon_of_other_gpus(node: Daemons) -> None:
     node.keep(MpsService(), shared(4, 4))
     state = node.keep(MpsService(), shared(4))
-    assert state.started == (GPU,)
+    assert state.started == [GPU]
     assert Path(node.root, "gpu/pipe/devices").read_text() == "GPU-0"
     assert node.modes == {"GPU-0": "exclusive-process", "GPU-1": "default"}
 
@@ -170,7 +171,7 @@ def test_daemon_that_was_killed_is_started_again(node: Daemons) -> None:
     assert before is not None
     os.kill(before, signal.SIGKILL)
     Path(node.root, "gpu/pipe/control").unlink()  # the real one removes what is stale
-    assert node.keep(keeping, shared(4)).started == (GPU,)
+    assert node.keep(keeping, shared(4)).started == [GPU]
     told = Path(node.root, "gpu/pipe/told").read_text().splitlines()
     assert told.count("set_default_active_thread_percentage 25") == 2
 
@@ -195,7 +196,7 @@ def test_daemon_that_keeps_its_output_open_is_not_waited_for(node: Daemons) -> N
         '#!/bin/sh\nif [ "$1" = -d ]; then sleep 15 & touch "$0.up"; exit; fi\n'
         '[ -e "$0.up" ] && echo 100.0\n'
     )
-    assert node.keep(MpsService(), shared(4)).started == (GPU,)
+    assert node.keep(MpsService(), shared(4)).started == [GPU]
 
 
 def test_dump_starts_and_stops_no_daemon(node: Daemons) -> None:

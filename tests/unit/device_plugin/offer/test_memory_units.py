@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from gpuhook.device_plugin.allocate import pre_start_check
 from gpuhook.device_plugin.allocate.allocate import allocate
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
@@ -19,8 +18,8 @@ from gpuhook.device_plugin.config.sharing_section import (
     SharedResource,
     Sharing,
 )
-from gpuhook.device_plugin.kubelet import messages
-from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
+from gpuhook.device_plugin.kubelet import resource_server
+from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers, check_start
 from gpuhook.device_plugin.labels.gpu_groups import groups
 from gpuhook.device_plugin.metrics.container_memory import shares
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
@@ -82,14 +81,14 @@ def choose(
 
 def test_kubelet_is_told_no_numa_nodes_of_units() -> None:
     """The kubelet would select units of one NUMA node, of any devices."""
-    listed = messages.listing(resource(2, 2), {"GPU-1"}).devices
+    listed = resource_server.listing(resource(2, 2), {"GPU-1"}).devices
     assert [(d.ID, d.health, len(d.topology.nodes)) for d in listed] == [
         ("GPU-0::0", "Healthy", 0),
         ("GPU-0::1", "Healthy", 0),
         ("GPU-1::0", "Unhealthy", 0),
         ("GPU-1::1", "Unhealthy", 0),
     ]
-    slices = messages.listing(resource(2, 2, sharing="time-slicing"), {}).devices
+    slices = resource_server.listing(resource(2, 2, sharing="time-slicing"), {}).devices
     assert all(len(d.topology.nodes) == 1 for d in slices)
 
 
@@ -222,11 +221,11 @@ def test_mps_bounds_its_clients_itself() -> None:
 
 def test_start_is_refused_on_a_broken_card_only() -> None:
     two = resource(8, 4)
-    pre_start_check.check(two, ids(0, *range(8)), {"GPU-1": "XID 79"})
+    check_start(two, ids(0, *range(8)), {"GPU-1": "XID 79"}, 0, lambda _: None)
     with refused("GH1851"):
-        pre_start_check.check(two, ids(1, 0), {"GPU-1": "XID 79"})
+        check_start(two, ids(1, 0), {"GPU-1": "XID 79"}, 0, lambda _: None)
     # An id of a configuration with smaller units: only its device is checked.
-    pre_start_check.check(two, ids(0, 5000), {})
+    check_start(two, ids(0, 5000), {}, 0, lambda _: None)
 
 
 def test_labels_tell_the_size_of_a_unit() -> None:

@@ -27,7 +27,7 @@ def choose(
     required: list[str] | None = None,
     size: int = 1,
     policy: str = "distributed",
-    links: prefer_linked.Scores = NO_LINKS,
+    links: Table = NO_LINKS,
     unhealthy: tuple[str, ...] = (),
 ) -> str:
     """Return the preferred ids without their first word, "0::1 2::0"."""

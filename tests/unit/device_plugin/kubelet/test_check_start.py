@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from gpuhook.device_plugin.allocate import pre_start_check
+from gpuhook.device_plugin.kubelet.kubelet_answers import check_start
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
 
 GIB = 1 << 30
+
+
+def nothing(uuid: str) -> int:
+    raise AssertionError(uuid)
 
 
 def shared() -> Resource:
@@ -20,14 +24,13 @@ def shared() -> Resource:
     return Resource("nvidia.com/gpu", tuple(units))
 
 
-@pytest.mark.parametrize("key", ["GPU-0", "GPU-0::1"])
-def test_an_unhealthy_device_is_refused(key: str) -> None:
+def test_an_unhealthy_device_is_refused() -> None:
     """A container that restarts on an unhealthy GPU is refused; others start."""
     with pytest.raises(GpuhookError) as caught:
-        pre_start_check.check(shared(), ["GPU-0::1"], {key: "XID 79"})
+        check_start(shared(), ["GPU-0::1"], {"GPU-0": "XID 79"}, 0, nothing)
     assert caught.value.code == "GH1851"
     assert "XID 79" in caught.value.message
-    pre_start_check.check(shared(), ["GPU-1::1"], {key: "XID 79"})
+    check_start(shared(), ["GPU-1::1"], {"GPU-0": "XID 79"}, 0, nothing)
 
 
 @pytest.mark.parametrize(
@@ -44,20 +47,16 @@ def test_memory_that_is_left(free: int | None, refused: bool) -> None:
     ids = ["GPU-0::0", "GPU-1::0", "GPU-1::1"]
     if refused:
         with pytest.raises(GpuhookError, match=r"GPU-1 has 4095 MiB .* 4096") as caught:
-            pre_start_check.check(shared(), ids, {}, 4 * GIB, free_memory)
+            check_start(shared(), ids, {}, 4 * GIB, free_memory)
         assert caught.value.code == "GH1858"
     else:
-        pre_start_check.check(shared(), ids, {}, 4 * GIB, free_memory)
+        check_start(shared(), ids, {}, 4 * GIB, free_memory)
     assert asked == ["GPU-0", "GPU-1"]
 
 
 def test_no_question_without_a_bound() -> None:
     """Without minFreeMemory the driver is not called."""
-
-    def free_memory(uuid: str) -> int:
-        raise AssertionError(uuid)
-
-    pre_start_check.check(shared(), ["GPU-0::0"], {}, 0, free_memory)
+    check_start(shared(), ["GPU-0::0"], {}, 0, nothing)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -67,18 +66,18 @@ def test_an_id_of_another_number_of_replicas(identifier: str, replicas: int) -> 
     device = Device("GPU-0", "0", "GPU-0", 0, (), ())
     ids = ["GPU-0"] if replicas == 1 else ["GPU-0::0", "GPU-0::1"]
     resource = Resource("nvidia.com/gpu", tuple(Unit(name, device) for name in ids))
-    pre_start_check.check(resource, [identifier], {})
+    check_start(resource, [identifier], {}, 0, nothing)
     with pytest.raises(GpuhookError) as caught:
-        pre_start_check.check(resource, [identifier], {"GPU-0": "XID 79"})
+        check_start(resource, [identifier], {"GPU-0": "XID 79"}, 0, nothing)
     assert caught.value.code == "GH1851"
-    pre_start_check.check(resource, [identifier], {}, GIB, lambda _: GIB)
+    check_start(resource, [identifier], {}, GIB, lambda _: GIB)
     with pytest.raises(GpuhookError) as caught:
-        pre_start_check.check(resource, [identifier], {}, GIB, lambda _: 1)
+        check_start(resource, [identifier], {}, GIB, lambda _: 1)
     assert caught.value.code == "GH1858"
 
 
 def test_an_id_that_is_gone() -> None:
     """A device that the resource no longer has is unknown."""
     with pytest.raises(GpuhookError) as caught:
-        pre_start_check.check(shared(), ["GPU-7::0"], {})
+        check_start(shared(), ["GPU-7::0"], {}, 0, nothing)
     assert caught.value.code == "GH1850"

@@ -9,10 +9,18 @@ from dataclasses import replace
 import pytest
 
 from gpuhook.device_plugin.config.gpuhook_section import KILL
-from gpuhook.device_plugin.guard import ledger_limits, process_scope
-from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
+from gpuhook.device_plugin.guard import ledger_limits
+from gpuhook.device_plugin.guard.container_processes import (
+    FirstProcess,
+    Processes,
+    ProcessFacts,
+    ProcessScope,
+    container_scopes,
+    first_processes,
+    process_container,
+    scope_cgroups,
+)
 from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
-from gpuhook.device_plugin.guard.process_scope import ProcessScope
 from gpuhook.device_plugin.metrics import cgroup_names
 
 HOST = (4, 1)
@@ -41,12 +49,16 @@ class Kernel(Processes):
         return frozenset({HOST}) if self.is_open else None
 
 
+def scopes(kernel: Processes, firsts: dict[str, FirstProcess]) -> dict[str, ProcessScope]:
+    return container_scopes(first_processes(kernel, firsts))
+
+
 def whose(one: ProcessFacts, known: dict[str, ProcessScope]) -> str | None:
-    return process_scope.container(one, set(known), known)
+    return process_container(one, set(known), known)
 
 
 def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
-    known = process_scope.container_scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
+    known = scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     assert known == {"web": home("/apps/gpu", 7)}
     assert whose(about("/apps/gpu", 7), known) == "web"
     assert whose(about("/apps/gpu/below", 7), known) == "web"
@@ -63,13 +75,13 @@ def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
     ],
 )
 def test_whoever_else_is_there_is_not_of_the_container(path: str, mounts: int) -> None:
-    known = process_scope.container_scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
+    known = scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     assert whose(about(path, mounts), known) is None
     assert whose(replace(about(path, mounts), scope=None), known) is None
 
 
 def test_what_a_cgroup_is_called_counts_first() -> None:
-    known = process_scope.container_scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
+    known = scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     other = "ab" * 32
     assert whose(about(f"/apps/gpu/{other}", 7), known) == other
 
@@ -87,46 +99,37 @@ def test_what_two_containers_share_is_nobodys(
     mine: tuple[str, int], theirs: tuple[str, int]
 ) -> None:
     kernel = Kernel(p10=about(*mine), p20=about(*theirs, 200))
-    assert process_scope.container_scopes(kernel, {"web": WEB, "job": JOB}) == {}
-    assert process_scope.container_scopes(kernel, {"web": WEB}).keys() == {"web"}
+    assert scopes(kernel, {"web": WEB, "job": JOB}) == {}
+    assert scopes(kernel, {"web": WEB}).keys() == {"web"}
     apart = Kernel(p10=about("/apps/a", 7), p20=about("/apps/b", 8, 200))
-    assert process_scope.container_scopes(apart, {"web": WEB, "job": JOB}).keys() == {"web", "job"}
+    assert scopes(apart, {"web": WEB, "job": JOB}).keys() == {"web", "job"}
 
 
 def test_a_first_process_that_is_none() -> None:
     """It has ended, its pid is another's, it is the host's, or it may not be looked at."""
-    assert process_scope.container_scopes(Kernel(), {"web": WEB}) == {}
-    assert (
-        process_scope.container_scopes(Kernel(p10=about("/apps/gpu", 7, 101)), {"web": WEB}) == {}
-    )
-    assert (
-        process_scope.container_scopes(Kernel(p10=about("/apps/gpu", HOST[1])), {"web": WEB}) == {}
-    )
-    assert (
-        process_scope.container_scopes(
-            Kernel(p10=replace(about("/a", 7), scope=None)), {"web": WEB}
-        )
-        == {}
-    )
+    assert scopes(Kernel(), {"web": WEB}) == {}
+    assert scopes(Kernel(p10=about("/apps/gpu", 7, 101)), {"web": WEB}) == {}
+    assert scopes(Kernel(p10=about("/apps/gpu", HOST[1])), {"web": WEB}) == {}
+    assert scopes(Kernel(p10=replace(about("/a", 7), scope=None)), {"web": WEB}) == {}
     closed = Kernel(p10=about("/apps/gpu", 7))
     closed.is_open = False
-    assert process_scope.container_scopes(closed, {"web": WEB}) == {}
+    assert scopes(closed, {"web": WEB}) == {}
 
 
 def test_the_root_of_the_hierarchy_is_nobodys() -> None:
-    known = process_scope.container_scopes(Kernel(p10=about("/", 7)), {"web": WEB})
+    known = scopes(Kernel(p10=about("/", 7)), {"web": WEB})
     assert whose(about("/system.slice/sshd.service", 7), known) is None
 
 
 def test_hierarchies_of_version_1_count_all_of_them() -> None:
-    one = ProcessScope(process_scope.cgroups(b"4:devices:/a/gpu\n0::/\n"), (4, 7))
+    one = ProcessScope(scope_cgroups(b"4:devices:/a/gpu\n0::/\n"), (4, 7))
     for content, holds in (
         ("0::/\n4:devices:/a/gpu\n", True),
         ("0::/x\n4:devices:/a/gpu/x\n", True),
         ("0::/\n4:devices:/a\n", False),
         ("0::/\n", False),
     ):
-        assert one.holds(ProcessScope(process_scope.cgroups(content.encode()), (4, 7))) is holds
+        assert one.holds(ProcessScope(scope_cgroups(content.encode()), (4, 7))) is holds
 
 
 def test_an_id_that_two_containers_have_has_no_first_process() -> None:
@@ -142,4 +145,4 @@ def test_the_processes_of_this_machine() -> None:
     assert ours is not None
     assert ours.scope is not None
     assert ours.scope.mounts in (kernel.host_mounts() or ())
-    assert process_scope.container_scopes(kernel, {KILL: (os.getpid(), ours.started)}) == {}
+    assert scopes(kernel, {KILL: (os.getpid(), ours.started)}) == {}

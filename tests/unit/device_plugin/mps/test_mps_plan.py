@@ -62,7 +62,7 @@ def test_every_client_gets_its_share() -> None:
     )
     assert plan.pipe == "/run/nvidia/mps/gpu/pipe"
     assert plan.shm == "/run/nvidia/mps/shm"
-    assert [mount.host_path for mount in plan.mounts] == [plan.pipe, plan.shm]
+    assert [mount.host_path for mount in plan.allocation.mounts] == [plan.pipe, plan.shm]
 
 
 def test_limits_are_of_the_right_devices() -> None:
