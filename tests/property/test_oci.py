@@ -137,7 +137,7 @@ def cleared(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
     spec["mounts"] = [m for m in spec["mounts"] if m["destination"] == "/proc"]
     for unrecorded in ("additionalGids", "netDevices"):
         edits.pop(unrecorded, None)
-    marked = [change_record.HOOK_MARK + "apply"]
+    marked = [oci_spec.HOOK_MARK + "apply"]
     edits["hooks"] = [
         {**hook, "hookName": "createContainer", "env": marked} for hook in edits.get("hooks", [])
     ]

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
 
 KEY = "io.gpuhook.record"
-HOOK_MARK = "GPUHOOK_HOOK="
 
 
 def take_back(spec: dict[str, Any]) -> bool:
@@ -33,8 +32,13 @@ def take_back(spec: dict[str, Any]) -> bool:
         return False
     from gpuhook.apply.spec import spec_undo  # bundles are seldom created twice
 
-    spec_undo.take_back(spec)
+    spec_undo.undo(spec, spec.pop(KEY))
     return True
+
+
+def mounts(spec: dict[str, Any]) -> list[str]:
+    """Return the destinations of the mounts that the record names."""
+    return fastjson.strings(spec, KEY, "mounts")
 
 
 def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -> None:

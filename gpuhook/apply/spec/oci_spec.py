@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Hook, Mount
 
 ID_MAPPED = frozenset(("idmap", "ridmap"))  # options of a mount
+HOOK_MARK = "GPUHOOK_HOOK="  # a variable of the hooks that the wrapper adds
 _HOOK_ENV = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
 BIND_NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record in a config.json, and the spec as it was before: see change_record.py.
+"""Undo the changes that the record of a config.json names: see change_record.py.
 
 Loaded only for a config.json that has a record.
 """
 
 from __future__ import annotations
 
-from gpuhook.apply.spec.change_record import HOOK_MARK, KEY
-from gpuhook.apply.spec.oci_spec import BIND_NODE_OPTIONS
+from gpuhook.apply.spec.oci_spec import BIND_NODE_OPTIONS, HOOK_MARK
 from gpuhook.host.hot import fastjson
 
 TYPE_CHECKING = False
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
 _STAGES = ("createRuntime", "createContainer")  # in which the wrapper puts hooks
 
 
-def take_back(spec: dict[str, Any]) -> None:
-    """Restore what an earlier create changed in `spec`, which has a record."""
-    record = spec.pop(KEY)
+def undo(spec: dict[str, Any], record: Any) -> None:
+    """Restore what an earlier create changed in `spec`, by its record."""
     _restore_variables(fastjson.array(spec, "process", "env"), fastjson.array(record, "env"))
     targets = frozenset(fastjson.strings(record, "mounts"))
     nodes = frozenset(fastjson.strings(record, "devices"))
@@ -33,11 +31,6 @@ def take_back(spec: dict[str, Any]) -> None:
     )
     for stage in _STAGES:
         _drop(fastjson.array(spec, "hooks", stage), _is_marked)
-
-
-def mounts(spec: dict[str, Any]) -> list[str]:
-    """Return the destinations that the record names."""
-    return fastjson.strings(spec, KEY, "mounts")
 
 
 def _restore_variables(env: list[Any], pairs: list[Any]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.apply.spec import oci_spec
-from gpuhook.apply.spec.change_record import HOOK_MARK
+from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import settings, state
 from gpuhook.memory_limits.hot import container_limits, framework_hints

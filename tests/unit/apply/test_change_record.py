@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.apply.spec import change_record, oci_spec, spec_undo
+from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.host.hot import fastjson
 
 EDITS: Any = {
@@ -49,7 +49,7 @@ def test_rules_that_were_there_stay() -> None:
 
 def test_a_spec_without_a_record() -> None:
     """Without a record nothing happens, not even to hooks that look like ours."""
-    hook = {"path": "/h", "env": [change_record.HOOK_MARK + "apply"]}
+    hook = {"path": "/h", "env": [oci_spec.HOOK_MARK + "apply"]}
     specs: list[dict[str, Any]] = [
         {"hooks": {"createContainer": [hook]}},
         {"annotations": []},
@@ -64,7 +64,7 @@ def test_a_spec_without_a_record() -> None:
 def test_marked_hooks_go() -> None:
     """Hooks of the wrapper's go with the record, the engine's stay."""
     ours, theirs = (
-        {"path": "/h", "env": [change_record.HOOK_MARK + "params"]},
+        {"path": "/h", "env": [oci_spec.HOOK_MARK + "params"]},
         {"path": "/h", "env": []},
     )
     spec = recorded({}, hooks={"createContainer": [ours, theirs, "odd"]})
@@ -107,11 +107,11 @@ def test_many_variables_are_looked_up() -> None:
 
 def test_the_mounts_of_a_record() -> None:
     """Those that the wrapper has made are known by it; what is no record names none."""
-    assert spec_undo.mounts(created({})) == ["/c"]
+    assert change_record.mounts(created({})) == ["/c"]
     broken: list[Any] = ["no record", [], {"mounts": 7}, {"mounts": [7]}]
     for content in broken:
-        assert spec_undo.mounts(recorded(content)) == []
-    assert spec_undo.mounts({}) == []
+        assert change_record.mounts(recorded(content)) == []
+    assert change_record.mounts({}) == []
 
 
 def test_a_denial_is_never_lifted() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from gpuhook.apply.spec import oci_spec, spec_undo
+from gpuhook.apply.spec import change_record, oci_spec
 from gpuhook.kernel.bpf import device_filter
 from gpuhook.kernel.bpf.device_filter import Rule
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -92,7 +92,7 @@ def _major_now(path: str, major: int, minor: int) -> int:
 
 
 def _mounts(spec: dict[str, Any]) -> list[Mount]:
-    recorded = spec_undo.mounts(spec)
+    recorded = change_record.mounts(spec)
     found: list[Mount] = []
     mounts = spec.get("mounts")
     for mount in mounts if isinstance(mounts, list) else ():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.apply.spec.change_record import HOOK_MARK
+from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.host.hot import files, state
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_ENV
 

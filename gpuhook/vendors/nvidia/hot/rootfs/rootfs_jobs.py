@@ -15,7 +15,7 @@ from gpuhook.apply.rootfs.root_directory import Identity, Root
 from gpuhook.apply.rootfs.rootfs_files import provide, require_writable
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.apply.spec import oci_spec
-from gpuhook.apply.spec.change_record import HOOK_MARK
+from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, rootfs_plan
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs, is_beside_toolkit

@@ -12,7 +12,7 @@ import pytest
 
 from gpuhook.apply.rootfs.root_directory import Root
 from gpuhook.apply.rootfs.rootfs_files import provide
-from gpuhook.apply.spec.change_record import HOOK_MARK
+from gpuhook.apply.spec.oci_spec import HOOK_MARK
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_cache_entries, ld_so_conf
 from gpuhook.vendors.nvidia.hot.rootfs import rootfs_jobs, rootfs_plan
