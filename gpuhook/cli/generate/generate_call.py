@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""generate-cdi: its recorded command line, and calls of it in the same process."""
+"""Calls of generate-cdi in the same process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import os
 from contextlib import redirect_stderr, redirect_stdout
 
 import click
-from click.core import ParameterSource
 
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
 
 def run(words: Sequence[str], root: click.Context) -> None:
@@ -53,41 +51,3 @@ def compile_spec(path: str) -> None:
     from gpuhook.cdi.hot import compile as compiler
 
     compiler.compile_with(spec_file.parser(path), path, os.stat(path))
-
-
-ADOPTED = "gpuhook.adopted_words"  # options with values of the toolkit's variables
-_EXPLICIT = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
-
-
-def recorded_argv(ctx: click.Context, *leaving_out: str) -> list[str]:
-    """Return the options of the command of `ctx`, without `leaving_out`; paths are absolute.
-
-    Options with default values are left out, so that the defaults of the next call apply. Values
-    of variables are included.
-    """
-    words = []
-    for option in ctx.command.params:
-        name = option.name or ""
-        if not isinstance(option, click.Option) or name in leaving_out:
-            continue
-        if ctx.get_parameter_source(name) in _EXPLICIT or name in ctx.meta.get(ADOPTED, ()):
-            words += _words(option, ctx.params.get(name))
-    return words
-
-
-def _words(option: click.Option, value: Any) -> list[str]:
-    long = max(option.opts, key=len)
-    if option.is_flag and isinstance(value, bool):
-        if value:
-            return [long]
-        return [max(option.secondary_opts, key=len)] if option.secondary_opts else []
-    if isinstance(value, frozenset):
-        # A callback has split the list.
-        return [long, ",".join(sorted(value))]
-    values = value if isinstance(value, tuple) else (value,)
-    return [word for one in values for word in (long, _text(option, one))]
-
-
-def _text(option: click.Option, value: Any) -> str:
-    is_place = isinstance(option.type, click.Path)
-    return os.path.abspath(value) if is_place else str(value)

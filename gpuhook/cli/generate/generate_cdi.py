@@ -12,7 +12,7 @@ import click
 from gpuhook.cdi import spec_file, validate
 from gpuhook.cdi.hot import names
 from gpuhook.cli.generate import (
-    generate_call,
+    generate_argv,
     generate_cdi_options,
     spec_writer,
     toolkit_options,
@@ -133,7 +133,7 @@ def _write(
             click.echo(spec_file.document(each, fmt), nl=False)
         return
     path = os.path.abspath(output)
-    given = generate_call.recorded_argv(click.get_current_context(), "output")
+    given = generate_argv.recorded_argv(click.get_current_context(), "output")
     argv = [*given, "--output", path] if is_here else None
     spec_writer.write(path, fmt, found, choices, argv, files_dir=files_dir)
     console.say(f"wrote {path}: {found.spec['kind']} {spec_writer.names(found.spec)}")

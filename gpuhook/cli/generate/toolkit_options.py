@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.generate import generate_call, generate_section
+from gpuhook.cli.generate import generate_argv, generate_section
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_NAME
 
 HOOK_PATH = "--hook-path"
@@ -68,7 +68,7 @@ class ToolkitCommand(generate_section.Configured):
         """Parse `args`, with the toolkit's names in them and in the environment replaced."""
         found = self._environment(ctx)
         ctx.default_map = {**(ctx.default_map or {}), **found}
-        ctx.meta[generate_call.ADOPTED] = frozenset(found)
+        ctx.meta[generate_argv.ADOPTED] = frozenset(found)
         return super().parse_args(ctx, self._renamed(ctx, args))
 
     def _options(self) -> dict[str, click.Option]:

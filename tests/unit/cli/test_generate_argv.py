@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from gpuhook.cli.generate import generate_call
+from gpuhook.cli.generate import generate_argv
 from gpuhook.cli.generate.generate_cdi import generate_cdi
 
 OPTIONS = [one for one in generate_cdi.params if isinstance(one, click.Option)]
@@ -49,31 +49,31 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_not_said_is_left_out() -> None:
-    assert generate_call.recorded_argv(context([])) == []
+    assert generate_argv.recorded_argv(context([])) == []
 
 
 def test_another_programs_variables_are_words_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who calls again has not the environment of the first call."""
     monkeypatch.setenv("NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS", "0,2")
-    assert generate_call.recorded_argv(context([])) == ["--device-id", "0", "--device-id", "2"]
+    assert generate_argv.recorded_argv(context([])) == ["--device-id", "0", "--device-id", "2"]
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: str(option.name))
 def test_each_option(option: click.Option) -> None:
     """Also those that are added one day."""
     before = context(sample(option))
-    words = generate_call.recorded_argv(before)
+    words = generate_argv.recorded_argv(before)
     assert words
     after = context(words)
     assert after.params == before.params
-    assert generate_call.recorded_argv(after) == words
+    assert generate_argv.recorded_argv(after) == words
 
 
 def test_all_at_once() -> None:
     words = [word for option in OPTIONS for word in sample(option)]
     before = context(words)
-    assert context(generate_call.recorded_argv(before)).params == before.params
-    kept = generate_call.recorded_argv(before, "output", "vendor")
+    assert context(generate_argv.recorded_argv(before)).params == before.params
+    kept = generate_argv.recorded_argv(before, "output", "vendor")
     assert "--output" not in kept
     assert "--vendor" not in kept
 
@@ -81,7 +81,7 @@ def test_all_at_once() -> None:
 def test_the_environment_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUHOOK_GENERATE_CDI_MODE", "proc")
     monkeypatch.setenv("GPUHOOK_DRIVER_ROOT", "/driver")
-    assert sorted(generate_call.recorded_argv(context([]))) == sorted(
+    assert sorted(generate_argv.recorded_argv(context([]))) == sorted(
         ["--mode", "proc", "--driver-root", "/driver"]
     )
 
@@ -89,7 +89,7 @@ def test_the_environment_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_paths_are_absolute(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who calls again is elsewhere."""
     monkeypatch.chdir(tmp_path)
-    found = generate_call.recorded_argv(context(["--driver-root", "some/../driver"]))
+    found = generate_argv.recorded_argv(context(["--driver-root", "some/../driver"]))
     assert found == ["--driver-root", f"{tmp_path}/driver"]
 
 
@@ -97,4 +97,4 @@ def test_settings_of_the_site_are_not_said() -> None:
     """They count as they are when the command is called again."""
     ctx = generate_cdi.make_context("generate-cdi", [], default_map={"vendor": "example.com"})
     assert ctx.params["vendor"] == "example.com"
-    assert generate_call.recorded_argv(ctx) == []
+    assert generate_argv.recorded_argv(ctx) == []
