@@ -33,7 +33,8 @@ ENTRIES = {
     "gpuhook.entry.hooks.apply_hook": "gpuhook.entry.hooks.hook",
     "gpuhook.entry.hooks.limit_hook": "gpuhook.entry.hooks.hook",
     "gpuhook.entry.hooks.prestart_hook": "gpuhook.entry.hooks.hook",
-    "gpuhook.entry.hooks.toolkit_hook": "gpuhook.entry.hooks.apply_hook",
+    "gpuhook.entry.hooks.toolkit_loader": "gpuhook.entry.hooks.apply_hook",
+    "gpuhook.entry.hooks.toolkit_hook": "gpuhook.entry.hooks.toolkit_loader",
 }
 
 # Prints the modules of gpuhook in the order in which their imports end.

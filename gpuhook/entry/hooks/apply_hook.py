@@ -134,10 +134,10 @@ def file_system(root: HookRoot, job: hook_args.Jobs, spec: dict[str, Any], log: 
     """
     others = _all_jobs(spec, job)
     if hook_args.is_beside_toolkit(spec):
-        bundle.load("gpuhook.entry.hooks.toolkit_hook")
-        from gpuhook.entry.hooks import toolkit_hook
+        bundle.load("gpuhook.entry.hooks.toolkit_loader")
+        from gpuhook.entry.hooks import toolkit_loader
 
-        others.append(toolkit_hook.loader(root, spec))
+        others.append(toolkit_loader.loader_jobs(root, spec))
     whole, left_out = rootfs_plan.beside(root, job, others, rootfs_jobs.nodes(spec))
     if job.ldconfig:
         whole.index = lambda first, last: _indexed(root, job.ldconfig, first, last)
