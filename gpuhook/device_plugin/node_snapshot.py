@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from gpuhook.device_plugin.allocate import host_paths
 from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.errors import DriverError, GpuhookError
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.devices.node_signature import signature
 from gpuhook.vendors.nvidia.hot import host_fingerprint
-from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.nvml import nvml_inventory, topology
 from gpuhook.vendors.nvidia.nvml.topology import Topology

@@ -114,7 +114,8 @@ def _others(place: ReadingPlace) -> Iterator[ReadingPlace]:
 
 
 def _dump(place: ReadingPlace) -> dict[str, Any]:
-    from gpuhook.vendors.nvidia.inventory import discover, dump
+    from gpuhook.vendors.nvidia import discover
+    from gpuhook.vendors.nvidia.inventory import dump
 
     node = discover.node(
         discover.roots(

@@ -18,7 +18,7 @@ from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.device_plugin.config.configuration import Configuration, Flags, PluginFlags
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
-from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.contract import engines
 from tests.contract.bundles import Bundle

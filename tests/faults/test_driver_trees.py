@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import elf, ld_cache, ld_cache_entries, ld_cache_format
+from gpuhook.vendors.nvidia.discover import Roots
 from gpuhook.vendors.nvidia.driver import driver_files, libcuda, site_rules
 from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
-from gpuhook.vendors.nvidia.inventory.discover import Roots
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, link_patterns
 from tests.faults.generating import generate
 from tests.simulated import elf_maker, elf_maker_32, tegra_node, wsl_node

@@ -14,7 +14,7 @@ from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.tree_worker import PatientTree
-from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia import discover
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

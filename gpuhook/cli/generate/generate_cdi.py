@@ -24,9 +24,9 @@ from gpuhook.errors import fault
 from gpuhook.host import console
 from gpuhook.host.hot import state
 from gpuhook.node import settings_file
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import (
@@ -40,7 +40,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
 
 
 @click.command(

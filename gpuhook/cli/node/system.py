@@ -12,7 +12,7 @@ import click
 from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.errors import fault
 from gpuhook.host import console
-from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.system import device_links, device_nodes, kernel_modules
 from gpuhook.vendors.nvidia.system.expected_nodes import KernelFacts
 from gpuhook.vendors.nvidia.system.system_root import (

@@ -205,7 +205,7 @@ def load_node(
         node = dump_file.load(inventory)
     else:
         from gpuhook.node import driver_worker
-        from gpuhook.vendors.nvidia.inventory import discover
+        from gpuhook.vendors.nvidia import discover
 
         ask = partial(
             discover.node,

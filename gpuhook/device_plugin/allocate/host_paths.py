@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
 from gpuhook.device_plugin.config.overrides import read_overrides
-from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia import discover
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -104,7 +104,8 @@ def write(path: str, choices: Choices, driver_root: str = "/") -> None:
     Raises OSError, GH1111, and the faults of the inventory and of the spec generator.
     """
     from gpuhook.cdi import validate  # late: it imports jsonschema
-    from gpuhook.vendors.nvidia.inventory import discover, dump_file
+    from gpuhook.vendors.nvidia import discover
+    from gpuhook.vendors.nvidia.inventory import dump_file
 
     node = discover.node(discover.roots(driver_root, None, choices.host_root))
     found = describe(node, choices)

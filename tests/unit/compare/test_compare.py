@@ -30,11 +30,11 @@ from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
 from gpuhook.node import driver_worker
 from gpuhook.node.described_node import Heard
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
-from gpuhook.vendors.nvidia.inventory import discover
 from tests.plans import described
 
 TYPE_CHECKING = False

@@ -12,13 +12,12 @@ import os
 from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.hot import mig_capabilities
 from gpuhook.vendors.nvidia.hot.host_fingerprint import mig_state, module_version
-from gpuhook.vendors.nvidia.inventory import discover
-from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, MigInstance
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, DriverAnswer, Gpu, MigInstance
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.devices.driver_nodes import ProcGpu
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
 
 _BY_INDEX = (
     "MIG instances are named by index alone, in the order of their GPU and compute instances: "
@@ -62,7 +61,7 @@ _CUDA_VERSIONS = {
 }
 
 
-def read_proc(where: Roots) -> discover.DriverAnswer:
+def read_proc(where: Roots) -> DriverAnswer:
     """Return the driver and the GPUs of the node at `where`; unknown facts are None.
 
     Without a loaded kernel module there are neither GPUs nor a version.
@@ -73,7 +72,7 @@ def read_proc(where: Roots) -> discover.DriverAnswer:
     known = sorted(driver_nodes.proc_gpus(where.host), key=lambda one: one.pci_bus_id)
     listed = [one for one in known if not one.is_excluded]
     gpus = tuple(_gpu(where.host, index, one) for index, one in enumerate(listed))
-    return discover.DriverAnswer(
+    return DriverAnswer(
         driver=Driver(version=version, module_version=version, cuda=cuda_version(version)),
         gpus=gpus,
         mig_state=state,

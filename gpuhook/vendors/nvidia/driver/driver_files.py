@@ -19,7 +19,7 @@ from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
     from gpuhook.vendors.nvidia.inventory.inventory import DriverFile, Link
 
 

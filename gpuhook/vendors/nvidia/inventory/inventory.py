@@ -173,6 +173,20 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class DriverAnswer:
+    """The facts that NVML, or /proc alone, reports.
+
+    `mig_state` is the result of host_fingerprint.mig_state() from before the GPUs were read, so
+    that the GPUs cannot be older.
+    """
+
+    driver: Driver
+    gpus: tuple[Gpu, ...]
+    mig_state: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A whole node. `majors` maps names of /proc/devices ("nvidia", "nvidia-uvm") to numbers.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, Device
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 IMEX, MIG = "imex", "mig"

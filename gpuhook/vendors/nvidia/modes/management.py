@@ -23,7 +23,7 @@ from gpuhook.vendors.nvidia.warm import hook_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices
 
 _PREFIXES = {

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 AUTO, NVML, PROC, WSL, CSV = "auto", "nvml", "proc", "wsl", "csv"

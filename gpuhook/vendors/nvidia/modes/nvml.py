@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.nvml import coherence
 from gpuhook.vendors.nvidia.spec import gpu_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 
 

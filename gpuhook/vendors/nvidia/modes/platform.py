@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
 
 DXG = "/dev/dxg"
 DXCORE = "/usr/lib/wsl/lib/libdxcore.so"

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.errors import fault
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.devices import proc_gpus
 from gpuhook.vendors.nvidia.hot import node_json
-from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.spec import gpu_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
     from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
 

@@ -20,7 +20,8 @@ from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, 
 from gpuhook.device_plugin.allocate.host_paths import at_host, places
 from gpuhook.device_plugin.allocate.plugin_specs import Hook
 from gpuhook.device_plugin.config.configuration import Flags, PluginFlags
-from gpuhook.vendors.nvidia.inventory import discover, dump_file
+from gpuhook.vendors.nvidia import discover
+from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.simulated.node import make_node
 

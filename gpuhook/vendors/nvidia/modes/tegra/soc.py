@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.hot.host_fingerprint import module_version, tegra_release
-from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.discover import Roots
+    from gpuhook.vendors.nvidia.discover import Roots
 
 _COMPATIBLE = "proc/device-tree/compatible"
 _ORIN = b"nvidia,tegra234"

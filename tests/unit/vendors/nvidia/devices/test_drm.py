@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from gpuhook.cdi import validate
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.devices import drm
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.inventory import discover, dump_file
+from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe

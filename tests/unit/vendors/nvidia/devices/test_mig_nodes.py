@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpuhook.host.hot import files
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.devices import mig_nodes
 from gpuhook.vendors.nvidia.hot import host_fingerprint
-from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from tests.simulated.node import SimulatedNode, make_node
 

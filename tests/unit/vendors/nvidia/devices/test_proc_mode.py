@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cli import main
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.devices import proc_gpus
-from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia.inventory.inventory import DriverAnswer
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ def generated(made: SimulatedNode, *options: str) -> tuple[Spec, Result]:
     return spec_files.parser(".yaml")(done.stdout.encode(), "spec"), done
 
 
-def told(made: SimulatedNode) -> discover.DriverAnswer:
+def told(made: SimulatedNode) -> DriverAnswer:
     return proc_gpus.read_proc(discover.roots(made.driver_root, made.dev_root, made.host_root))
 
 

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.discover import Roots
 from gpuhook.vendors.nvidia.driver import driver_files
-from gpuhook.vendors.nvidia.inventory.discover import Roots
 
 V = "580.95.05"
 MULTIARCH = "/usr/lib/x86_64-linux-gnu"

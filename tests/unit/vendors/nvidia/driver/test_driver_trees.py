@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.vendors.nvidia.discover import Roots
 from gpuhook.vendors.nvidia.driver import companion_files, driver_files
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory import dump_file
-from gpuhook.vendors.nvidia.inventory.discover import Roots
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe

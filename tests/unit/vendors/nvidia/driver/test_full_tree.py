@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.vendors.nvidia.discover import Roots
 from gpuhook.vendors.nvidia.driver import companion_files, driver_files
 from gpuhook.vendors.nvidia.hot import vocabulary
-from gpuhook.vendors.nvidia.inventory.discover import Roots
 from tests.simulated import elf_maker
 from tests.unit.vendors.nvidia.driver.test_driver_trees import put
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import discover
+from gpuhook.vendors.nvidia.discover import Roots
 from gpuhook.vendors.nvidia.driver import driver_files, site_rules
 from gpuhook.vendors.nvidia.hot import capability_filter, vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.inventory import discover, dump_file
-from gpuhook.vendors.nvidia.inventory.discover import Roots
+from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from gpuhook.cli import main
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia import discover
 from tests.simulated import build, layouts
 from tests.simulated.node import SimulatedNode, make_node
 

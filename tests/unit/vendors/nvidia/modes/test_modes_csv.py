@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia.inventory import discover
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from tests.simulated.node import SimulatedNode, make_node

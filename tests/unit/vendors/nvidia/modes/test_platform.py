@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
+from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.hot import host_fingerprint
-from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.modes import mode_table
 from tests.simulated import nvml_profile, tegra_node, wsl_node
 from tests.simulated.node import make_node

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuhook.vendors.nvidia.discover import Roots
 from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
-from gpuhook.vendors.nvidia.inventory.discover import Roots
 from gpuhook.vendors.nvidia.inventory.inventory import Link
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, link_patterns
 from gpuhook.vendors.nvidia.modes.tegra.csv_files import KINDS, Line

@@ -11,7 +11,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.devices import driver_nodes, drm, mig_nodes
 from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint, mig_state, module_version
-from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, Node
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, DriverAnswer, Gpu, Node
 from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from gpuhook.vendors.nvidia.warm import nvml_library
 
@@ -35,20 +35,6 @@ class Roots:
     library_search_paths: tuple[str, ...] = ()
     config_search_paths: tuple[str, ...] = ()
     files_dir: str = site_rules.DIRECTORY
-
-
-@dataclass(frozen=True, slots=True)
-class DriverAnswer:
-    """The facts that NVML, or /proc alone, reports.
-
-    `mig_state` is the result of host_fingerprint.mig_state() from before the GPUs were read, so
-    that the GPUs cannot be older.
-    """
-
-    driver: Driver
-    gpus: tuple[Gpu, ...]
-    mig_state: str
-    warnings: tuple[str, ...] = ()
 
 
 def roots(
