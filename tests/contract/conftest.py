@@ -18,10 +18,10 @@ from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, install_once, installation
 from tests.contract.integrations import Integrations
 from tests.contract.runtimes import CGROUPS
-from tests.kubelet.running import real_kubelet, run
+from tests.kubelet.running import kubelet, run
 from tests.simulated import stub_limits
 
-__all__ = ["real_kubelet", "run"]
+__all__ = ["kubelet", "run"]
 
 HERE = Path(__file__).parent
 # One is held while a test runs; the other one on the way to it.

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import pytest
 
-from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
 from tests.contract.runtimes import SECONDS, Result
@@ -169,16 +169,18 @@ class Installation:
         directory = self.state / "containers"
         return sorted(os.listdir(directory)) if directory.is_dir() else []
 
-    def apart(self, place: Path, **settings: Any) -> Installation:
-        """Return the same installation and node with separate settings, specs and state."""
-        made = replace(self, place=place, settings=settings)
-        made.specs.mkdir(parents=True)
+    def apart(
+        self, place: Path, node: SimulatedNode | None = None, **settings: Any
+    ) -> Installation:
+        """Return the installation on its node, or another, with separate settings and state."""
+        made = replace(self, place=place, node=node or self.node, settings=settings)
         made.configure()
         made.generate()
         return made
 
     def configure(self) -> None:
-        """Write the settings file."""
+        """Write the settings file, and make the directory of CDI specs."""
+        self.specs.mkdir(parents=True, exist_ok=True)
         known = {"cdi": {"specDirs": [str(self.specs)]}}
         document = {**known, **self.settings}
         self.config.write_text(json.dumps(document), encoding="utf-8")
@@ -216,13 +218,22 @@ class Installation:
         return Result(done.returncode, done.stdout, done.stderr, text)
 
 
-def installation(place: Path, profile: str = "h100x8", bindir: Path | None = None) -> Installation:
-    """Make a node below `place`, install gpuhook there (or take `bindir`), write its CDI spec."""
-    node = make_node(place / "node", profile)
+def installation(
+    place: Path,
+    node: SimulatedNode | Node | str = "h100x8",
+    bindir: Path | None = None,
+    *options: str,
+) -> Installation:
+    """Install gpuhook on a node, and write its CDI spec with these options of generate-cdi.
+
+    The node (a profile, facts, or one that exists) and the programs are made below `place`;
+    `bindir` are existing programs.
+    """
+    if not isinstance(node, SimulatedNode):
+        node = make_node(place / "node", node)
     made = Installation(place, bindir or install(place / "prefix"), node)
-    made.specs.mkdir()
     made.configure()
-    made.generate()
+    made.generate(*options)
     return made
 
 

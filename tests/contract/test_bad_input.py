@@ -540,11 +540,7 @@ exec {PYTHON} "$@"
 """
     python.write_text(script, encoding="utf-8")
     python.chmod(0o755)
-    made = Installation(place / "stage", install(place / "prefix", python), node8.node)
-    made.specs.mkdir(parents=True)
-    made.configure()
-    made.generate()
-    return made
+    return installation(place / "stage", node8.node, install(place / "prefix", python))
 
 
 def test_killed_at_every_step(dying: Installation, bundle: Bundle) -> None:

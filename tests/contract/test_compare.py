@@ -23,7 +23,7 @@ from tests.contract.installation import Installation, asks
 from tests.contract.live import Live, sleeping, started
 from tests.contract.runtimes import CGROUPS
 from tests.simulated import nvidia_stack
-from tests.simulated.node import make_node
+from tests.simulated.node import SimulatedNode, make_node
 
 SCHEMAS = CHECKOUT / "gpuhook/schemas"
 GPU = 2
@@ -45,15 +45,18 @@ def nvidia(node8: Installation, tmp_path: Path) -> Installation:
     return mine
 
 
-@pytest.fixture
-def mig(node8: Installation, tmp_path: Path) -> Installation:
-    """Give a node of GPUs in MIG mode with NVIDIA's stack alone."""
-    node = make_node(tmp_path / "node", "a100-mig")
-    mine = Installation(tmp_path / "mig", node8.bindir, node)
-    mine.specs.mkdir(parents=True)
+def nvidia_alone(node8: Installation, place: Path, node: SimulatedNode) -> Installation:
+    """Return an installation without a CDI spec, on a node with the programs of NVIDIA's stack."""
+    mine = Installation(place, node8.bindir, node)
     mine.configure()
     nvidia_stack.programs(mine.place / "bin")
     return mine
+
+
+@pytest.fixture
+def mig(node8: Installation, tmp_path: Path) -> Installation:
+    """Give a node of GPUs in MIG mode with NVIDIA's stack alone."""
+    return nvidia_alone(node8, tmp_path / "mig", make_node(tmp_path / "node", "a100-mig"))
 
 
 @contextmanager

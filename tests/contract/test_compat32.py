@@ -12,11 +12,10 @@ from gpuhook.loader import ld_cache_entries
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.installation import LIBRARIES, Installation, asks
+from tests.contract.installation import LIBRARIES, Installation, asks, installation
 from tests.contract.runtimes import run
 from tests.contract.views import View, questions
 from tests.simulated.graphics import NARROW, with_32_bit
-from tests.simulated.node import make_node
 
 CACHE = "/etc/ld.so.cache"
 I386 = 0x0003
@@ -31,13 +30,8 @@ ASKED = [
 @pytest.fixture(scope="module")
 def both(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with 32-bit packages of the driver."""
-    place = tmp_path_factory.mktemp("compat32")
-    node = make_node(place / "node", with_32_bit(dump_file.load("t4")))
-    made = Installation(place, bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
-    return made
+    facts = with_32_bit(dump_file.load("t4"))
+    return installation(tmp_path_factory.mktemp("compat32"), facts, bindir)
 
 
 def narrows(view: View) -> dict[str, str]:

@@ -36,12 +36,6 @@ EXCLUSIVE = 3  # as some sites have it for batch jobs: a second container would 
 
 
 @pytest.fixture
-def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(plugins_path) as running:
-        yield running
-
-
-@pytest.fixture
 def node(tmp_path: Path) -> SimulatedNode:
     return make_node(tmp_path / "node", "t4")
 

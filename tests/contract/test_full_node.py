@@ -15,7 +15,7 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract.bundles import CAPABILITIES, Bundle
-from tests.contract.installation import ALL_CONTROL, Installation, asks
+from tests.contract.installation import ALL_CONTROL, Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.runtimes import Result, run
 from tests.contract.test_mig import CAP, NODES, uuid
@@ -55,10 +55,7 @@ def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Insta
     place = tmp_path_factory.mktemp("full")
     node = make_node(place / "node", with_32_bit(with_drm(dump_file.load("a100-mig"))))
     extra_nodes.add(node.host_root)
-    made = Installation(place, node8.bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
+    made = installation(place, node, node8.bindir)
     made.generate("--mode", "management", output=made.specs / "management.yaml")
     made.generate("--mode", "imex", output=made.specs / "imex.yaml")
     return made

@@ -12,12 +12,11 @@ from gpuhook.vendors.nvidia.devices import drm
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.installation import Installation, asks
+from tests.contract.installation import Installation, asks, installation
 from tests.contract.runtimes import run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
 from tests.simulated.graphics import MAJOR, with_drm
-from tests.simulated.node import make_node
 
 TRIES = [f"{MAJOR}:{minor}" for minor in (0, 1, 2, 3, 128, 129, 130)]
 
@@ -25,13 +24,8 @@ TRIES = [f"{MAJOR}:{minor}" for minor in (0, 1, 2, 3, 128, 129, 130)]
 @pytest.fixture(scope="module")
 def graphics(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with four GPUs, one of them lost, that have nodes for graphics."""
-    place = tmp_path_factory.mktemp("graphics")
-    node = make_node(place / "node", with_drm(dump_file.load("lost-gpu")))
-    made = Installation(place, bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
-    return made
+    facts = with_drm(dump_file.load("lost-gpu"))
+    return installation(tmp_path_factory.mktemp("graphics"), facts, bindir)
 
 
 def dri(view: View) -> dict[str, str]:

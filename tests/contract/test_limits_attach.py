@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,26 +10,12 @@ import pytest
 from gpuhook.apply.spec import oci_spec
 from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle
-from tests.contract.installation import Installation, installation
+from tests.contract.installation import Installation
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import Live, sleeping, started
 from tests.simulated import stub_limits
 
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
-
-
-@pytest.fixture(scope="module")
-def node(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give the installation on a node whose driver the tests of this module may spoil."""
-    return installation(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
-
-
-@pytest.fixture
-def mine(node: Installation, tmp_path: Path) -> Iterator[Installation]:
-    """Give that node with settings and state of the test's own, and a driver that works."""
-    yield node.apart(tmp_path / "apart")
-    for gpu in node.node.node.gpus:
-        stub_limits.mend(node.node, str(gpu.uuid))
 
 
 def records(live: Live) -> dict[str, tuple[int, str]]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from gpuhook.request.memory_request import MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import Installation, asks, installation
+from tests.contract.limiting import uuid
 from tests.contract.live import Live, sleeping, started
 from tests.simulated import driver_memory, stub_limits
 from tests.simulated.node import make_node
@@ -27,24 +27,6 @@ MIB = 1 << 20
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/limits.json").read_text("utf-8"))
 INSPECT = json.loads(CHECKOUT.joinpath("gpuhook/schemas/inspect.json").read_text("utf-8"))
-
-
-@pytest.fixture(scope="module")
-def place(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give the installation on a node whose driver these tests may spoil."""
-    return installation(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
-
-
-@pytest.fixture
-def mine(place: Installation, tmp_path: Path) -> Iterator[Installation]:
-    """Give that node with a state of the test's own, and a driver that works again at the end."""
-    yield place.apart(tmp_path / "apart")
-    for gpu in place.node.node.gpus:
-        stub_limits.mend(place.node, str(gpu.uuid))
-
-
-def uuid(of: Installation, index: int) -> str:
-    return str(of.gpu(index).uuid)
 
 
 def cgroup(live: Live) -> str:

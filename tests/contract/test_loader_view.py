@@ -18,7 +18,7 @@ import pytest
 from tests.contract import roots
 from tests.contract.bundles import Bundle
 from tests.contract.engines import Containerd
-from tests.contract.installation import Installation, asks
+from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.live import WAIT, started
 from tests.contract.runtimes import run
@@ -57,10 +57,7 @@ def node(
     place = tmp_path_factory.mktemp(request.param)
     simulated = make_node(place / "node", "t4", layout=request.param)
     _add_library_without_soname(simulated)
-    made = Installation(place, bindir, simulated)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
+    made = installation(place, simulated, bindir)
     return Node(made, _names_on_host(simulated, place))
 
 

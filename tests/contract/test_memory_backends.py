@@ -19,7 +19,7 @@ import pytest
 
 from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle
-from tests.contract.installation import Installation, asks, installation
+from tests.contract.installation import Installation, asks
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import WAIT, Live, started
 from tests.contract.runtimes import run
@@ -48,31 +48,25 @@ def seeing_dmem(installation: Installation, place: Path) -> Installation:
     return replace(installation, bindir=place)
 
 
-@pytest.fixture(scope="module")
-def node(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give the installation on a node whose driver the tests of this module may spoil."""
-    return installation(tmp_path_factory.mktemp("backends"), "h100x8", node8.bindir)
-
-
 @pytest.fixture
-def mine(node: Installation, tmp_path: Path) -> Iterator[Installation]:
+def mine(spoiled: Installation, tmp_path: Path) -> Iterator[Installation]:
     """Give that node with a state of the test's own, and a driver that uses the controller."""
-    apart = node.apart(tmp_path / "apart")
-    stub_limits.use_dmem(node.node, uuid(node, 2), everywhere=True)
+    apart = spoiled.apart(tmp_path / "apart")
+    stub_limits.use_dmem(spoiled.node, uuid(spoiled, 2), everywhere=True)
     yield seeing_dmem(apart, tmp_path / "bin")
-    stub_limits.mend(node.node, uuid(node, 2))
+    stub_limits.mend(spoiled.node, uuid(spoiled, 2))
 
 
 @pytest.fixture
-def other(node: Installation, tmp_path: Path) -> Installation:
+def other(spoiled: Installation, tmp_path: Path) -> Installation:
     """Give that node with a driver that keeps its own account."""
-    return node.apart(tmp_path / "other")
+    return spoiled.apart(tmp_path / "other")
 
 
 @pytest.fixture
-def granted(node: Installation, root_of: Rooted, bundle_of: Bundled) -> Bundle:
+def granted(spoiled: Installation, root_of: Rooted, bundle_of: Bundled) -> Bundle:
     """Give a container that is granted 4 GiB of a GPU, 1 GiB of it guaranteed."""
-    return grant(node, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
+    return grant(spoiled, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
 
 
 def above(installation: Installation, made: Bundle) -> int:

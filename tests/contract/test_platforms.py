@@ -16,7 +16,6 @@ from tests.contract.installation import Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.views import View, questions
 from tests.simulated import elf_maker, tegra_node, wsl_node
-from tests.simulated.node import SimulatedNode
 
 JETPACK = "NVIDIA_REQUIRE_JETPACK=csv-mounts=all"
 CUDART = "/usr/local/cuda-12.6/targets/aarch64-linux/lib/libcudart.so.12.6.68"
@@ -31,23 +30,14 @@ COMPAT = "/usr/local/cuda/compat_orin"
 def orin(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook as installed on a Jetson Orin, which no test changes."""
     place = tmp_path_factory.mktemp("orin")
-    return installed(node8, place, tegra_node.make(place / "node"))
+    return node8.apart(place, tegra_node.make(place / "node"))
 
 
 @pytest.fixture(scope="module")
 def wsl(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook as installed in WSL, which no test changes."""
     place = tmp_path_factory.mktemp("wsl")
-    return installed(node8, place, wsl_node.make(place / "node"))
-
-
-def installed(base: Installation, place: Path, node: SimulatedNode) -> Installation:
-    """Install on a node: settings, and the spec that generate-cdi writes in mode auto."""
-    made = replace(base, place=place, node=node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
-    return made
+    return node8.apart(place, wsl_node.make(place / "node"))
 
 
 def through(
@@ -206,7 +196,7 @@ def test_a_changed_jetson_is_stale(
 ) -> None:
     """A replaced libcuda: the spec is written again as it was made, or the container refused."""
     node = tegra_node.make(tmp_path / "node")
-    mine = installed(node8, tmp_path, node)
+    mine = node8.apart(tmp_path, node)
     if on_stale == "refuse":
         mine.refuse_stale()
     made = bundle_of(tmp_path, env=asks("all"))
@@ -283,6 +273,6 @@ def test_an_image_that_wants_all(
     """`all` counts on these systems although no module of NVIDIA's may be loaded."""
     made = {"orin": tegra_node.make, "wsl": wsl_node.make}[which](tmp_path / "node")
     Path(made.host_root, "sys/module/nvidia/version").unlink(missing_ok=True)
-    mine = installed(node8, tmp_path, made)
+    mine = node8.apart(tmp_path, made)
     view = start(mine, "runc", questions(), "all")
     assert {"orin": "/dev/nvmap", "wsl": "/dev/dxg"}[which] in view.nodes

@@ -22,12 +22,6 @@ GPU = "nvidia.com/gpu"
 
 
 @pytest.fixture
-def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(plugins_path) as running:
-        yield running
-
-
-@pytest.fixture
 def pods(tmp_path: Path) -> Iterator[PodResources]:
     (tmp_path / "pod-resources").mkdir()
     with PodResources(tmp_path / "pod-resources/kubelet.sock") as running:

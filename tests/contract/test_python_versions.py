@@ -18,6 +18,7 @@ from tests.contract.installation import (
     Installation,
     asks,
     install,
+    installation,
 )
 from tests.contract.integrations import Integrations
 from tests.contract.limiting import entry, grant, held, uuid
@@ -39,11 +40,7 @@ def installed(
         if version not in made:
             place = tmp_path_factory.mktemp(f"python{version}")
             bindir = install(place / "prefix", pythons.interpreter(version))
-            one = Installation(place, bindir, node8.node)
-            one.specs.mkdir()
-            one.configure()
-            one.generate()
-            made[version] = one
+            made[version] = installation(place, node8.node, bindir)
         return made[version]
 
     return of

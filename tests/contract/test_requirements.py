@@ -20,7 +20,6 @@ from tests.contract.live import sleeping, started
 from tests.contract.runtimes import run
 from tests.contract.test_memory_limits_routes import secluded
 from tests.contract.views import questions
-from tests.simulated.node import make_node
 
 Bundles = Callable[..., Bundle]
 Roots = Callable[[str], Path]
@@ -34,15 +33,10 @@ HOLDS = "cuda>=99.0 brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=580,
 @pytest.fixture(scope="module")
 def two(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with two sorts of GPUs: index 0 is a T4, the others are H100."""
-    place = tmp_path_factory.mktemp("two")
     facts = dump_file.load("h100x8")
     t4 = replace(facts.gpus[0], brand="tesla", compute_capability="7.5", architecture="turing")
-    node = make_node(place / "node", replace(facts, gpus=(t4, *facts.gpus[1:])))
-    made = Installation(place, node8.bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
-    return made
+    two = replace(facts, gpus=(t4, *facts.gpus[1:]))
+    return installation(tmp_path_factory.mktemp("two"), two, node8.bindir)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
 from tests.contract.bundles import Bundle
-from tests.contract.installation import LIBRARIES, Installation, asks
+from tests.contract.installation import LIBRARIES, Installation, asks, installation
 from tests.contract.runtimes import run
 from tests.contract.views import questions
 from tests.simulated import elf_maker
@@ -57,11 +57,7 @@ def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation
     os.mkfifo(root / f"{MPS[1:]}/control", 0o666)
     (place / "files.d").mkdir()
     (place / "files.d/site.yaml").write_text(RULES)
-    made = Installation(place, bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate("--files-dir", str(place / "files.d"))
-    return made
+    return installation(place, node, bindir, "--files-dir", str(place / "files.d"))
 
 
 def test_for_the_capabilities_that_the_site_says(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.contract.cri import Container, Cri, cri
@@ -73,10 +73,7 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
 def set_up(stack: ExitStack, installation: Installation, place: Path) -> Node:
     """Make the node, all of it but the plugin."""
     simulated = make_node(place / "node", "t4")
-    made = replace(installation, place=place / "gpuhook", node=simulated, settings={})
-    made.specs.mkdir(parents=True)
-    made.configure()
-    made.generate()
+    made = installation.apart(place / "gpuhook", simulated)
     runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
     engine = stack.enter_context(cri(place / "containerd", {"nvidia": runtime}))
     kubelet = stack.enter_context(Kubelet(place / "device-plugins"))

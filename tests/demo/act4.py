@@ -7,7 +7,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -90,11 +90,7 @@ def set_up(installation: Installation, place: Path, *, is_new: bool) -> Iterator
     """Give a node with a driver that holds limits, or with one from before those."""
     place.mkdir(parents=True)
     simulated = make_node(place / "node", profile(place, is_new=is_new), memory_limits=is_new)
-    settings = {"limits": {"onFailure": "start"}}
-    made = replace(installation, place=place / "gpuhook", node=simulated, settings=settings)
-    made.specs.mkdir(parents=True)
-    made.configure()
-    made.generate()
+    made = installation.apart(place / "gpuhook", simulated, limits={"onFailure": "start"})
     (place / "pod-resources").mkdir()
     with (
         Kubelet(place / "device-plugins") as kubelet,

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from tests.kubelet.running import real_kubelet, run
+from tests.kubelet.running import kubelet, run
 
-__all__ = ["real_kubelet", "run"]
+__all__ = ["kubelet", "run"]

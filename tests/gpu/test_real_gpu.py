@@ -26,7 +26,7 @@ SOURCE = Path(__file__).with_name("cuda_probe.c")
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Return gpuhook installed on this machine's own node."""
-    installation, is_real = demo_node.installation(tmp_path_factory.mktemp("real") / "gpuhook")
+    installation, is_real = demo_node.demo_installation(tmp_path_factory.mktemp("real") / "gpuhook")
     if not is_real:
         pytest.skip("this machine has no NVIDIA GPU")
     return installation
