@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract import bundles, engines, roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, install_once, installation
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.runtimes import CGROUPS
 from tests.kubelet.running import kubelet, run
 from tests.simulated import stub_limits
@@ -63,7 +64,7 @@ def as_root() -> Iterator[None]:
 
 
 @pytest.fixture
-def root_of(tmp_path: Path) -> Callable[[str], Path]:
+def root_of(tmp_path: Path) -> Roots:
     """Return a function: kind of image -> a fresh root file system that may be written to."""
 
     def made(kind: str) -> Path:
@@ -73,13 +74,15 @@ def root_of(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def bundle_of(tmp_path: Path) -> Callable[..., Bundle]:
-    """Return bundles.bundle with its path chosen: call it with a root and the rest."""
+def bundle_of(tmp_path: Path, root_of: Roots) -> Bundles:
+    """Return bundles.bundle without its path; the root may be the kind of one."""
     made = 0
 
-    def bundled(root: Path, *args: object, **oci: object) -> Bundle:
+    def bundled(root: Path | str, *args: object, **oci: object) -> Bundle:
         nonlocal made
         made += 1
+        if isinstance(root, str):
+            root = root_of(root)
         place = tmp_path / f"bundle{made}"
         return bundles.bundle(place, root, *args, **oci)  # type: ignore[arg-type]  # as it is
 

@@ -20,7 +20,7 @@ import pytest
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
-from tests.contract.runtimes import SECONDS, Result
+from tests.contract.runtimes import SECONDS, Result, run
 from tests.contract.warm import warm
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -189,6 +189,10 @@ class Installation:
         """Write settings that refuse stale specs instead of writing them again."""
         document = {"cdi": {"specDirs": [str(self.specs)], "onStale": "refuse"}}
         self.config.write_text(json.dumps(document), encoding="utf-8")
+
+    def run(self, bundle: Bundle | Path, engine: str = "runc", cgroup: str = "host") -> Result:
+        """Run a bundle by gpuhook-runtime and return how it ended."""
+        return run(bundle, [self.runtime], engine, cgroup, self.on(engine))
 
     def edit(
         self,

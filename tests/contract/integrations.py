@@ -65,8 +65,7 @@ class Integrations:
         """Call gpuhook-runtime with a bundle."""
         engine, cgroup = RUNTIMES[integration]
         made = bundle(self.place / "bundle", root, args, env)
-        own = self.installation.on(engine)
-        return runtimes.run(made, [self.installation.runtime], engine, cgroup, env=own)
+        return self.installation.run(made, engine, cgroup)
 
     def by_hook(
         self, integration: str, root: Path, args: Sequence[str], env: Sequence[str]

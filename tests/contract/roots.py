@@ -51,6 +51,9 @@ def musl() -> Path:
     return _kept("musl", _musl)
 
 
+# The fixture root_of: the kind of an image -> a fresh root file system.
+Roots = Callable[[str], Path]
+
 KINDS: dict[str, Callable[[], Path]] = {
     "debian": debian,
     "lib64": lib64,

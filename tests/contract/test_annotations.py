@@ -17,8 +17,6 @@ from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import prestart
 from tests.contract.runtimes import Result, run
 
-Bundled = Callable[..., Bundle]
-Rooted = Callable[[str], Path]
 CLOSED = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
 OWN = "cdi.k8s.io/x"  # the key of a pod
 ALL, AGENT = "nvidia.com/gpu=all", "acme.com/agent=host"

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, PYTHON, Installation, asks, install, installation
 from tests.contract.runtimes import Result, run
 
@@ -61,9 +61,9 @@ def assert_untouched(bundle: Bundle, before: bytes, made: Installation) -> None:
 
 
 @pytest.fixture
-def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
+def bundle(bundle_of: Bundles) -> Bundle:
     """Give a bundle that asks for the GPU 0."""
-    return bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    return bundle_of("distroless", ["/probe"], asks("0"))
 
 
 def ask(bundle: Bundle, *env: str, **annotations: str) -> bytes:

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cdi.hot import compiled_spec
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 
 COUNT = 100_000
@@ -24,9 +23,9 @@ JOBS = "/containerEdits/hooks/0/args"
 
 
 @pytest.fixture
-def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
+def bundle(bundle_of: Bundles) -> Bundle:
     """Give a bundle that asks for the GPU 0."""
-    return bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    return bundle_of("distroless", ["/probe"], asks("0"))
 
 
 def create(

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuhook.loader import ld_cache_entries, ld_so_conf
 from tests.contract import integrations, roots
-from tests.contract.bundles import Bundle, bundle
+from tests.contract.bundles import Bundles, bundle
 from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
+from tests.contract.roots import Roots
 from tests.contract.runtimes import run
 from tests.contract.test_integrations import (
     CACHE,
@@ -79,7 +79,7 @@ def cached(root: Path) -> dict[str, str]:
 
 @ROUTES
 def test_ldconfig_makes_the_cache(
-    integration: str, apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """The host's ldconfig indexes the image again by each integration: also a library that its
     old cache does not know; and the driver is found, and nothing of it all is left behind."""
@@ -104,7 +104,7 @@ def test_ldconfig_makes_the_cache(
 
 
 def test_a_second_start_changes_nothing(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """A container that starts again has the very files that its first start left."""
     apart.generate("--ldconfig-path", LDCONFIG)
@@ -118,7 +118,7 @@ def test_a_second_start_changes_nothing(
 
 
 def test_ldconfig_does_not_leave_the_image(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """Links that lead out of the image, by .. or by /proc, lead ldconfig nowhere else."""
     apart.generate("--ldconfig-path", LDCONFIG)
@@ -139,24 +139,20 @@ def test_ldconfig_does_not_leave_the_image(
 
 
 @pytest.mark.parametrize("kind", ["distroless", "musl", "lib64"])
-def test_ldconfig_in_other_images(
-    kind: str, apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_ldconfig_in_other_images(kind: str, apart: Installation, bundle_of: Bundles) -> None:
     """An image needs no ldconfig, and an image with musl gets the file that musl reads."""
     apart.generate("--ldconfig-path", LDCONFIG)
-    made = bundle_of(root_of(kind), ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
+    made = bundle_of(kind, ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
     view = run(made, apart.secluded, env=apart.on("runc")).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))
 
 
-def test_an_ldconfig_of_no_use_stops_the_container(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_an_ldconfig_of_no_use_stops_the_container(apart: Installation, bundle_of: Bundles) -> None:
     """A dynamic program would run the image's loader: it is not run, and the container stops."""
     apart.generate("--ldconfig-path", LDCONFIG)
     text = apart.spec.read_text()
     apart.spec.write_text(text.replace(f"- {LDCONFIG}", "- /bin/true"))
-    made = bundle_of(root_of("debian"), ["/probe"], asks("1"))
+    made = bundle_of("debian", ["/probe"], asks("1"))
     result = run(made, apart.secluded, env=apart.on("runc"))
     assert result.rc != 0
     assert "GH1517: cannot run the host's ldconfig /bin/true" in result.stderr
@@ -197,7 +193,7 @@ def test_a_disabled_hook_is_disabled_on_every_route(
     has_profile: bool,
     apart: Installation,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """The effects of a disabled job are missing, those of the others exist, by any integration."""
     apart.generate("--disable-hook", disabled)
@@ -212,9 +208,7 @@ def test_a_disabled_hook_is_disabled_on_every_route(
     assert (root / PROFILE.lstrip("/")).exists() is has_profile
 
 
-def test_all_hooks_disabled(
-    apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_all_hooks_disabled(apart: Installation, tmp_path: Path, root_of: Roots) -> None:
     """Without any hook the spec names no program of the host, and the files are mounted still."""
     apart.generate("--disable-hook", "all")
     root = root_of("debian")
@@ -229,16 +223,14 @@ def test_all_hooks_disabled(
     assert roots.listing(root)["etc/ld.so.cache"] == before["etc/ld.so.cache"]
 
 
-def test_chmod_only_where_it_is_enabled(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_chmod_only_where_it_is_enabled(apart: Installation, bundle_of: Bundles) -> None:
     """chmod makes the directory that the runtime made one that everybody may enter."""
     device = [{"path": "/dev/dri/card0", "type": "c", "major": 226, "minor": 0}]
     modes = []
     for options in ([], ["--enable-hook", "chmod"]):
         apart.generate(*options)
         asked = ["/probe", *questions("/dev/dri")]
-        made = bundle_of(root_of("debian"), asked, asks("1"), linux={"devices": device})
+        made = bundle_of("debian", asked, asks("1"), linux={"devices": device})
         config = made.config()
         config.setdefault("hooks", {})["createContainer"] = [
             {"path": "/bin/chmod", "args": ["chmod", "0700", f"{made.root}/dev/dri"]}
@@ -250,19 +242,15 @@ def test_chmod_only_where_it_is_enabled(
 
 @pytest.mark.parametrize("integration", ["runc", "podman-cdi"])
 def test_the_management_device(
-    integration: str,
-    apart: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    integration: str, apart: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """Its one device has all GPUs and control nodes, and the driver; NVML was not asked."""
     apart.generate("--mode", "management", output=apart.specs / "management.yaml")
     name = "management.nvidia.com/gpu=all"
     asked = ["/probe", *questions(*LINKS, runs=[LOOKED_UP])]
     if integration == "runc":
-        made = bundle_of(root_of("debian"), asked, annotations={"cdi.k8s.io/own": name})
-        view = run(made, [apart.runtime], env=apart.on("runc")).view
+        made = bundle_of("debian", asked, annotations={"cdi.k8s.io/own": name})
+        view = apart.run(made).view
     else:
         enter = integrations_to(apart, tmp_path / "integrations")
         view = enter.by_podman(root_of("debian"), asked, ["--device", name], "runc").view
@@ -298,18 +286,13 @@ def test_management_without_nvml(apart: Installation) -> None:
 
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
-def test_ldconfig_in_a_user_namespace(
-    engine: str,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+def test_ldconfig_in_a_user_namespace(engine: str, apart: Installation, bundle_of: Bundles) -> None:
     """Where the hook's root is not the host's, ldconfig is shut in by that root, and works."""
     apart.generate("--ldconfig-path", LDCONFIG)
     let_through(Path(apart.node.driver_root) / "any")
     let_through(apart.bindir / "any")
     let_through(apart.state / "any")
     asked = ["/probe", *questions("/etc/ld.so.cache", runs=[LOOKED_UP])]
-    made = mapped(bundle_of(root_of("debian"), asked, asks("2")))
+    made = mapped(bundle_of("debian", asked, asks("2")))
     view = run(made, apart.secluded, engine, env=apart.on(engine)).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))

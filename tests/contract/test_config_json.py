@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,10 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import fastjson
 from gpuhook.request import parse
 from tests.contract import bundles
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart
+from tests.contract.roots import Roots
 from tests.contract.runtimes import run
 from tests.contract.test_bad_input import assert_refused
 
@@ -103,9 +103,9 @@ def changed(made: Bundle, old: str, new: str) -> bytes:
 
 
 @pytest.fixture
-def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
+def bundle(bundle_of: Bundles) -> Bundle:
     """Give a bundle that requests a GPU, and has a variable besides."""
-    return bundle_of(root_of("distroless"), ["/probe"], ["A=1", *asks("0")])
+    return bundle_of("distroless", ["/probe"], ["A=1", *asks("0")])
 
 
 def seen_by(made: Bundle, engine: str) -> dict[str, str] | None:
@@ -202,14 +202,10 @@ def test_the_wrapper_refuses_a_request_beside_a_wrong_type(
 
 @pytest.mark.parametrize(("code", "case"), WRAPPER)
 def test_the_wrapper_leaves_others_alone(
-    code: str,
-    case: str,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    code: str, case: str, node8: Installation, bundle_of: Bundles
 ) -> None:
     """A container without a request starts whatever its config.json looks like."""
-    made = bundle_of(root_of("distroless"), ["/probe"], ["A=1", *asks("void")])
+    made = bundle_of("distroless", ["/probe"], ["A=1", *asks("void")])
     old, new = {**REFUSED, **TYPES}[case]
     before = changed(made, old, new.replace("DEVICES=0", "DEVICES=void"))
     result = node8.edit(made)
@@ -220,7 +216,7 @@ def test_the_wrapper_leaves_others_alone(
 @pytest.mark.parametrize("case", ["Process", "process twice", "mount"])
 @pytest.mark.parametrize("value", ["0", "void"])
 def test_the_prestart_hook_refuses(
-    case: str, value: str, node8: Installation, root_of: Callable[[str], Path], tmp_path: Path
+    case: str, value: str, node8: Installation, root_of: Roots, tmp_path: Path
 ) -> None:
     """On that route runc has read config.json before; only a container with a request fails."""
     made = bundles.bundle(

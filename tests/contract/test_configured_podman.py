@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +20,7 @@ from gpuhook.engines.read import podman_config as reading
 from gpuhook.engines.state import dependent_containers
 from tests.contract.engines import ULIMITS
 from tests.contract.installation import Installation, asks
+from tests.contract.roots import Roots
 from tests.contract.runtimes import SECONDS, Result, launcher
 from tests.contract.views import questions
 
@@ -109,11 +109,7 @@ def container(
 
 
 def test_the_runtime(
-    tree: Tree,
-    wanted: EngineOptions,
-    apart: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    tree: Tree, wanted: EngineOptions, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """`podman --runtime nvidia` finds the drop-in's runtime; the other runtimes remain."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
@@ -130,7 +126,7 @@ def test_the_runtime(
 
 
 def test_a_container_that_is_kept(
-    tree: Tree, wanted: EngineOptions, tmp_path: Path, root_of: Callable[[str], Path]
+    tree: Tree, wanted: EngineOptions, tmp_path: Path, root_of: Roots
 ) -> None:
     """A container with gpuhook's runtime is found in podman's database, another is not."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
@@ -156,11 +152,7 @@ def test_the_default_runtime(tree: Tree, wanted: EngineOptions, tmp_path: Path) 
 
 
 def test_the_hook(
-    tree: Tree,
-    wanted: EngineOptions,
-    apart: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    tree: Tree, wanted: EngineOptions, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """podman's own runtime calls gpuhook's hook, and podman prints no warning."""
     plan = configure_podman.plan(EngineNode(tree), replace(wanted, route="hook"))

@@ -6,12 +6,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.bundles import Bundle, rule
+from tests.contract.bundles import Bundle, Bundles, rule
 from tests.contract.device_side import told
 from tests.contract.runtimes import Container, lifecycle
 from tests.contract.views import view
@@ -55,14 +54,12 @@ def opened(container: Container, *devices: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def sleeping(
-    root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> Callable[[list[dict[str, Any]]], Bundle]:
+def sleeping(bundle_of: Bundles) -> Callable[[list[dict[str, Any]]], Bundle]:
     """Return a function that makes the bundle of a container that has time, with these rules."""
 
     def made(rules: list[dict[str, Any]]) -> Bundle:
         resources = {"resources": {"devices": rules}}
-        return bundle_of(root_of("debian"), ["/bin/sleep", "100"], linux=resources)
+        return bundle_of("debian", ["/bin/sleep", "100"], linux=resources)
 
     return made
 

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.live import eventually
 from tests.contract.runtimes import Container, lifecycle
 from tests.simulated import cgroups, driver_memory, stub_limits
@@ -43,16 +43,12 @@ def cgroup_of(container: Container) -> Path:
 @pytest.mark.parametrize("root", ["distroless", "musl"])
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_two_containers_on_one_gpu(
-    engine: str,
-    root: str,
-    driver: DriverMemory,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    engine: str, root: str, driver: DriverMemory, bundle_of: Bundles
 ) -> None:
     """One asks for everything and fails alone; the other has its share, until it is deleted."""
 
     def bundle(*words: str) -> Bundle:
-        made = bundle_of(root_of(root), ["/gpu-probe", "/gpu.sock", gpu(driver), *words])
+        made = bundle_of(root, ["/gpu-probe", "/gpu.sock", gpu(driver), *words])
         made.mount(driver.probe, "/gpu-probe")
         made.mount(driver.socket, "/gpu.sock")
         return made

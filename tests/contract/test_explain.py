@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,13 @@ import jsonschema
 import pytest
 
 import gpuhook
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import given_by_engine
 from tests.contract.live import sleeping
 from tests.contract.runtimes import lifecycle
 from tests.contract.test_inspect import WAIT, running
 
-Bundles = Callable[..., Bundle]
-Roots = Callable[[str], Path]
 SCHEMA = json.loads(
     Path(gpuhook.__file__).with_name("schemas").joinpath("explain.json").read_text("utf-8")
 )
@@ -59,10 +56,10 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_difference_is_what_a_create_makes(
-    case: str, node8: Installation, root_of: Roots, bundle_of: Bundles
+    case: str, node8: Installation, bundle_of: Bundles
 ) -> None:
     """Once for the bundle as it comes, and once for one that was created before."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], CASES[case])
+    bundle = bundle_of("distroless", ["/probe"], CASES[case])
     for _ in range(2):
         before = bundle.config()
         explained = node8.gpuhook("explain", str(bundle.path), "--diff")
@@ -73,9 +70,7 @@ def test_the_difference_is_what_a_create_makes(
         assert done.rc == 0 or container["fault"]["code"] in done.stderr
 
 
-def test_each_device_has_its_line_in_the_spec(
-    node8: Installation, root_of: Roots, bundle_of: Bundles
-) -> None:
+def test_each_device_has_its_line_in_the_spec(node8: Installation) -> None:
     uuid = str(node8.gpu(2).uuid)
     document = told(node8, "--env", f"NVIDIA_VISIBLE_DEVICES=1,{uuid}")
     assert document["node"]["by"] == "specs"
@@ -100,9 +95,9 @@ def test_a_node_without_specs_is_asked(node8: Installation, tmp_path: Path) -> N
 
 
 def test_a_running_container_is_told_of_as_it_asked(
-    node8: Installation, root_of: Roots, bundle_of: Bundles
+    node8: Installation, bundle_of: Bundles
 ) -> None:
-    bundle = bundle_of(root_of("musl"), WAIT, asks("0"))
+    bundle = bundle_of("musl", WAIT, asks("0"))
     with running(node8, bundle) as container:
         document = told(node8, container.id, "--state-root", str(container.bundle / "state"))
         (found,) = document["containers"]
@@ -113,11 +108,11 @@ def test_a_running_container_is_told_of_as_it_asked(
 
 
 def test_what_nvidias_runtime_wrote_is_not_what_was_asked(
-    node8: Installation, root_of: Roots, bundle_of: Bundles
+    node8: Installation, bundle_of: Bundles
 ) -> None:
     """It appends void to the variable: of a running container the entry before that counts."""
     env = [*asks("1"), "NVIDIA_VISIBLE_DEVICES=void"]
-    bundle = bundle_of(root_of("musl"), WAIT, env)
+    bundle = bundle_of("musl", WAIT, env)
     with running(node8, bundle) as container:
         document = told(node8, container.id, "--state-root", str(container.bundle / "state"))
         (found,) = document["containers"]

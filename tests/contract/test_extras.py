@@ -4,22 +4,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from tests.contract.bundles import CAPABILITIES, Bundle
+from tests.contract.bundles import CAPABILITIES, Bundle, Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
+from tests.contract.roots import Roots
 from tests.contract.runtimes import Result, run
 from tests.contract.views import View, questions
 from tests.simulated import extra_nodes
-
-Bundles = Callable[..., Bundle]
-Roots = Callable[[str], Path]
 
 IMEX = "/dev/nvidia-caps-imex-channels/channel"
 CAP = "/dev/nvidia-caps/nvidia-cap"
@@ -65,7 +63,7 @@ def probe() -> list[str]:
 def through(route: str, own: Installation, made: Bundle) -> Result:
     """Run a bundle by gpuhook-runtime, or by plain runc with our prestart hook."""
     if route == "wrapper":
-        return run(made, [own.runtime], env=own.on("runc"))
+        return own.run(made)
     config = made.config()
     config["hooks"] = {"prestart": [own.hooks["hook"]]}
     made.write(config)
@@ -92,26 +90,24 @@ def with_channels(made: Bundle, *ids: str) -> Bundle:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_channels_by_variable(
-    route: str, full: Installation, root_of: Roots, bundle_of: Bundles
-) -> None:
+def test_channels_by_variable(route: str, full: Installation, bundle_of: Bundles) -> None:
     """The channels named, and none besides."""
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=12,3"]
-    view = through(route, full, bundle_of(root_of("debian"), probe(), env)).view
+    view = through(route, full, bundle_of("debian", probe(), env)).view
     assert_beside(view, [IMEX + "3", IMEX + "12"])
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_channels_by_mount(
-    route: str, full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    route: str, full: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """Mounts win over the variable where the node takes them, and leave the GPUs to the variable;
     where it does not, the variable counts and the log says what of the mounts."""
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=3"]
     taking = full.apart(tmp_path / "taking", request={"acceptVolumeMounts": True})
-    made = with_channels(bundle_of(root_of("debian"), probe(), env), "0")
+    made = with_channels(bundle_of("debian", probe(), env), "0")
     assert_beside(through(route, taking, made).view, [IMEX + "0"])
-    made = with_channels(bundle_of(root_of("debian"), probe(), env), "0")
+    made = with_channels(bundle_of("debian", probe(), env), "0")
     done = through(route, full, made)
     assert_beside(done.view, [IMEX + "3"])
 
@@ -119,36 +115,36 @@ def test_channels_by_mount(
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(("channel", "code"), [("5", "GH1037"), ("7", "GH1037"), ("x", "GH1036")])
 def test_channels_that_are_not_there(
-    route: str, channel: str, code: str, full: Installation, root_of: Roots, bundle_of: Bundles
+    route: str, channel: str, code: str, full: Installation, bundle_of: Bundles
 ) -> None:
     """One that is missing, one of an earlier load of the driver, and none at all: refused."""
     env = [*asks("0"), f"NVIDIA_IMEX_CHANNELS=0,{channel}"]
-    done = through(route, full, bundle_of(root_of("debian"), probe(), env))
+    done = through(route, full, bundle_of("debian", probe(), env))
     assert done.rc != 0
     assert code in done.stderr
 
 
 def test_channels_that_the_node_ignores(
-    full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    full: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """By the setting, without a word; `all` names none, and the log says so."""
     ignoring = full.apart(tmp_path / "ignoring", request={"ignoreImexChannels": True})
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=0,5"]
-    done = through("wrapper", ignoring, bundle_of(root_of("debian"), probe(), env))
+    done = through("wrapper", ignoring, bundle_of("debian", probe(), env))
     assert_beside(done.view, [])
     assert "GH" not in done.log
-    made = bundle_of(root_of("debian"), probe(), [*asks("0"), "NVIDIA_IMEX_CHANNELS=all"])
+    made = bundle_of("debian", probe(), [*asks("0"), "NVIDIA_IMEX_CHANNELS=all"])
     done = through("wrapper", full, made)
     assert_beside(done.view, [])
     assert "GH1041" in done.log
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_switches(route: str, full: Installation, root_of: Roots, bundle_of: Bundles) -> None:
+def test_switches(route: str, full: Installation, bundle_of: Bundles) -> None:
     """Each alone gives its nodes, all together give all; GDS brings its files, read-only."""
     for names in ([name] for name in SWITCHES) if route == "wrapper" else (list(SWITCHES),):
         env = [*asks("0"), *(f"{name}=enabled" for name in names)]
-        view = through(route, full, bundle_of(root_of("debian"), probe(), env)).view
+        view = through(route, full, bundle_of("debian", probe(), env)).view
         assert_beside(view, [path for name in names for path in SWITCHES[name]])
         has_files = "NVIDIA_GDS" in names
         for path in ("/run/udev", "/etc/cufile.json"):
@@ -158,21 +154,19 @@ def test_switches(route: str, full: Installation, root_of: Roots, bundle_of: Bun
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_switches_that_find_nothing(
-    route: str, bare: Installation, root_of: Roots, bundle_of: Bundles
-) -> None:
+def test_switches_that_find_nothing(route: str, bare: Installation, bundle_of: Bundles) -> None:
     """The container starts with its GPU, and the log says what it does without."""
     env = [*asks("0"), *(f"{name}=enabled" for name in SWITCHES)]
-    done = through(route, bare, bundle_of(root_of("debian"), probe(), env))
+    done = through(route, bare, bundle_of("debian", probe(), env))
     assert_beside(done.view, [])
     if route == "wrapper":
         assert done.log.count("GH1040") == len(SWITCHES)
 
 
-def test_nothing_without_gpus(full: Installation, root_of: Roots, bundle_of: Bundles) -> None:
+def test_nothing_without_gpus(full: Installation, bundle_of: Bundles) -> None:
     """What is beside counts for containers with GPUs; config.json stays as it was."""
     env = ["NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0", "NVIDIA_VISIBLE_DEVICES=void"]
-    made = bundle_of(root_of("debian"), probe(), env)
+    made = bundle_of("debian", probe(), env)
     before = made.file.read_bytes()
     assert full.edit(made).rc == 0
     assert made.file.read_bytes() == before
@@ -180,7 +174,7 @@ def test_nothing_without_gpus(full: Installation, root_of: Roots, bundle_of: Bun
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_policy_of_variables(
-    route: str, full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    route: str, full: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """Where the variables of unprivileged containers do not count, these do not either; where a
     refusal is to fail, it fails."""
@@ -188,28 +182,26 @@ def test_policy_of_variables(
     strict = full.apart(tmp_path / "strict", request=request)
     named = {"cdi.k8s.io/x": "nvidia.com/gpu=0"}
     env = ["NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0"]
-    made = bundle_of(root_of("debian"), probe(), env, named)
+    made = bundle_of("debian", probe(), env, named)
     assert_beside(through(route, strict, made).view, [])
     failing = full.apart(tmp_path / "failing", request={**request, "onRefusal": "fail"})
-    done = through(route, failing, bundle_of(root_of("debian"), probe(), env, named))
+    done = through(route, failing, bundle_of("debian", probe(), env, named))
     assert done.rc != 0
     assert "GH1041" in done.stderr
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_administration_of_mig(
-    route: str, full: Installation, root_of: Roots, bundle_of: Bundles
-) -> None:
+def test_administration_of_mig(route: str, full: Installation, bundle_of: Bundles) -> None:
     """A privileged container gets the node; an unprivileged one does not start."""
     env = [*asks("0"), "NVIDIA_MIG_CONFIG_DEVICES=all"]
-    made = bundle_of(root_of("debian"), probe(), env, process=PRIVILEGED)
+    made = bundle_of("debian", probe(), env, process=PRIVILEGED)
     view = through(route, full, made).view
     assert_beside(view, [CAP + "1"])
     both = bundle_of(
-        root_of("debian"), probe(), [*env, "NVIDIA_MIG_MONITOR_DEVICES=all"], process=PRIVILEGED
+        "debian", probe(), [*env, "NVIDIA_MIG_MONITOR_DEVICES=all"], process=PRIVILEGED
     )
     assert_beside(through(route, full, both).view, [CAP + "1", CAP + "2"])
-    done = through(route, full, bundle_of(root_of("debian"), probe(), env))
+    done = through(route, full, bundle_of("debian", probe(), env))
     assert done.rc != 0
     assert "GH1038" in done.stderr
 
@@ -262,16 +254,12 @@ def test_by_name(
             assert "GH1038" in done.stderr
 
 
-def test_a_spec_of_the_node_counts(
-    full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
-) -> None:
+def test_a_spec_of_the_node_counts(full: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
     """What a site describes is what there is: another channel is refused with the way out."""
     own = full.apart(tmp_path / "own")
     own.generate("--mode=imex", "--device-id=3", output=own.specs / "imex.yaml")
     for channel, code in (("3", ""), ("0", "GH1042")):
-        made = bundle_of(
-            root_of("debian"), probe(), [*asks("0"), f"NVIDIA_IMEX_CHANNELS={channel}"]
-        )
+        made = bundle_of("debian", probe(), [*asks("0"), f"NVIDIA_IMEX_CHANNELS={channel}"])
         done = through("wrapper", own, made)
         if code:
             assert done.rc != 0
@@ -325,10 +313,10 @@ def test_the_administration_comes_and_goes(full: Installation, tmp_path: Path) -
         assert_beside(live.view(tries), [CAP + "2"])
 
 
-def test_explain_says_what_counts(full: Installation, root_of: Roots, bundle_of: Bundles) -> None:
+def test_explain_says_what_counts(full: Installation, bundle_of: Bundles) -> None:
     """Each with its result and reason; the devices with what they give."""
     env = [*asks("0"), "NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=3"]
-    made = with_channels(bundle_of(root_of("debian"), ["/probe"], env), "0")
+    made = with_channels(bundle_of("debian", ["/probe"], env), "0")
     done = full.gpuhook("explain", str(made.path), "-o", "json")
     assert done.returncode == 0, done
     (told,) = json.loads(done.stdout)["containers"]

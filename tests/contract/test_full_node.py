@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
-from tests.contract.bundles import CAPABILITIES, Bundle
+from tests.contract.bundles import CAPABILITIES, Bundles
 from tests.contract.installation import ALL_CONTROL, Installation, asks, installation
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.runtimes import Result, run
 from tests.contract.test_mig import CAP, NODES, uuid
 from tests.contract.views import View, questions
@@ -24,8 +25,6 @@ from tests.simulated import extra_nodes
 from tests.simulated.graphics import with_32_bit, with_drm
 from tests.simulated.node import make_node
 
-Roots = Callable[[str], Path]
-Bundles = Callable[..., Bundle]
 Through = Callable[..., Result]
 
 ROUTES = ("wrapper", "prestart", "cdi")
@@ -80,7 +79,7 @@ def through(tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> Through:
             return integrations.by_podman(root, args, words, runtime="runc")
         made = bundle_of(root, args, [*asks(",".join(names), "all"), *env], **oci)
         if route == "wrapper":
-            return run(made, [own.runtime], env=own.on("runc"))
+            return own.run(made)
         config = made.config()
         config["hooks"] = {"prestart": [own.hooks["hook"]]}
         made.write(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract import integrations
 from tests.contract.build_cache import CHECKOUT
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.engines import Containerd
 from tests.contract.installation import (
     CONTROL,
@@ -23,6 +23,7 @@ from tests.contract.installation import (
     install_once,
 )
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.runtimes import run
 from tests.contract.views import View, questions
 
@@ -73,12 +74,7 @@ def made_by_hook(installation: Installation, made: Bundle) -> dict[str, Any]:
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_docker_gpus(
-    engine: str,
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-    tmp_path: Path,
+    engine: str, named_bindir: Path, apart: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """`docker run --gpus device=1`: dockerd adds its variables after those of the image, and the
     hook under NVIDIA's name with dockerd's environment, in which Python's variables are no
@@ -87,63 +83,50 @@ def test_docker_gpus(
     (tmp_path / "gpuhook/__init__.py").write_text("raise SystemExit(9)")
     hook = dockers_hook(named_bindir, apart, [f"PYTHONPATH={tmp_path}"])
     env = [*asks("all"), *asks("1", "compute,utility")]
-    made = bundle_of(root_of("debian"), asked(apart), env, hooks={"prestart": [hook]})
+    made = bundle_of("debian", asked(apart), env, hooks={"prestart": [hook]})
     view = run(made, [engine], engine).view
     assert_given(view, apart, 1)
 
 
 def test_docker_gpus_that_are_not_there(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """A container that was given a GPU that the node has not does not start, and Docker shows the
     sentence that says why."""
     hooks = {"prestart": [dockers_hook(named_bindir, apart)]}
-    result = run(bundle_of(root_of("debian"), ["/probe"], asks("9"), hooks=hooks))
+    result = run(bundle_of("debian", ["/probe"], asks("9"), hooks=hooks))
     assert result.rc != 0
     assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=9: no such device" in result.stderr
     assert not apart.entries()
 
 
 def test_docker_gpus_under_the_wrapper(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """`docker run --runtime nvidia --gpus device=1`: the wrapper takes the hook out."""
     hooks = {"prestart": [dockers_hook(named_bindir, apart)]}
-    made = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks=hooks)
-    assert_given(run(made, [apart.runtime], env=apart.on("runc")).view, apart, 1)
+    made = bundle_of("debian", asked(apart), asks("1"), hooks=hooks)
+    assert_given(apart.run(made).view, apart, 1)
     assert NAME not in made.file.read_text()
     assert len(apart.entries()) == 1
 
 
-def test_hooks_d_beside_the_wrapper(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_hooks_d_beside_the_wrapper(apart: Installation, bundle_of: Bundles) -> None:
     """Where a hooks.d file names our hook too, it finds the wrapper's work and does nothing."""
     hooks = {"prestart": [apart.hooks["hook"]]}
-    made = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks=hooks)
-    view = run(made, [apart.runtime], env=apart.on("runc")).view
+    made = bundle_of("debian", asked(apart), asks("1"), hooks=hooks)
+    view = apart.run(made).view
     assert_given(view, apart, 1)
     (entry,) = (apart.state / "containers").iterdir()
     assert json.loads(entry.read_bytes())["route"] == "wrapper"
 
 
-def test_two_hooks(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+def test_two_hooks(named_bindir: Path, apart: Installation, bundle_of: Bundles) -> None:
     """Docker's hook and one of hooks.d in one container: the second changes nothing, and what the
     first one made stays known."""
     both = [dockers_hook(named_bindir, apart), apart.hooks["hook"]]
-    once = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks={"prestart": both[:1]})
-    twice = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks={"prestart": both})
+    once = bundle_of("debian", asked(apart), asks("1"), hooks={"prestart": both[:1]})
+    twice = bundle_of("debian", asked(apart), asks("1"), hooks={"prestart": both})
     views = [run(each).view for each in (once, twice)]
     for view in views:
         assert_given(view, apart, 1)
@@ -157,19 +140,15 @@ def test_two_hooks(
 
 @pytest.mark.parametrize("verb", ["poststart", "poststop"])
 def test_nvidias_other_hooks(
-    verb: str,
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    verb: str, named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """The verbs of NVIDIA's hook that do nothing there do nothing here."""
     hook = {**dockers_hook(named_bindir, apart), "args": [NAME, verb]}
-    made = bundle_of(root_of("debian"), ["/probe"], asks("1"), hooks={verb: [hook]})
+    made = bundle_of("debian", ["/probe"], asks("1"), hooks={verb: [hook]})
     assert run(made).view.gpus() == {}
 
 
-def test_nothing_asked_for(enter: Integrations, root_of: Callable[[str], Path]) -> None:
+def test_nothing_asked_for(enter: Integrations, root_of: Roots) -> None:
     """A container that asks for no GPU gets none from a hook that every container has."""
     root = root_of("debian")
     view = enter.through("podman-prestart", root, ["/probe"], "void").view

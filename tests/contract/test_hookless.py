@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import yaml
 from tests.contract import roots
 from tests.contract.installation import ALL_CONTROL, DRIVER_LIBRARIES, KIND, Installation
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.views import questions
 
 VDPAU = "libvdpau_nvidia.so.1"
@@ -29,7 +29,7 @@ def hookless(apart: Installation) -> Installation:
 @ENGINES
 @pytest.mark.parametrize("kind", roots.KINDS)
 def test_a_working_container(
-    kind: str, engine: str, hookless: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    kind: str, engine: str, hookless: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """Podman gives such a container its GPU, and the loader finds the driver by its names."""
     asked = questions(
@@ -65,9 +65,7 @@ def test_no_program_of_the_host(hookless: Installation) -> None:
     assert "gpuhook-hook" not in text
 
 
-def test_the_wrapper_takes_it_too(
-    hookless: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_the_wrapper_takes_it_too(hookless: Installation, tmp_path: Path, root_of: Roots) -> None:
     """gpuhook-runtime gives GPUs by such a spec as well."""
     asked = ["/probe", *questions(runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
     enter = Integrations(hookless, tmp_path, pytest.fail)

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract import roots
-from tests.contract.bundles import Bundle, bundle
+from tests.contract.bundles import Bundles, bundle
 from tests.contract.installation import CONTROL, KIND, LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.runtimes import Result, run
 from tests.contract.views import questions
 
@@ -111,7 +112,7 @@ def test_links_to_the_host(
     node8: Installation,
     canary: Canary,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """Where an image has a link to a path of the host, that path is neither read nor written."""
     root = root_of("distroless")
@@ -129,7 +130,7 @@ def test_links_to_the_host(
 
 @pytest.mark.parametrize("path", ["usr/lib", "usr/lib/x86_64-linux-gnu", "etc", "usr/bin"])
 def test_links_to_nothing(
-    path: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Callable[[str], Path]
+    path: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Roots
 ) -> None:
     """A link to a path that only the host has is made a directory of the container by then."""
     root = root_of("distroless")
@@ -143,12 +144,7 @@ def test_links_to_nothing(
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 @pytest.mark.parametrize("path", ["dev", "proc"])
 def test_links_in_place_of_the_kernels(
-    path: str,
-    engine: str,
-    node8: Installation,
-    canary: Canary,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    path: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Roots
 ) -> None:
     """Where /dev or /proc is such a link, what happens is what the runtime alone would do."""
     alone = tmp_path / "alone"
@@ -170,7 +166,7 @@ __attribute__((constructor)) static void sprung(void) {{ open("{place}", O_CREAT
 
 
 @pytest.fixture
-def trapped(tmp_path: Path, root_of: Callable[[str], Path]) -> tuple[Path, list[str], Path]:
+def trapped(tmp_path: Path, root_of: Roots) -> tuple[Path, list[str], Path]:
     """Give (a root, the env of its image, the file that appears if the host runs code of it)."""
     root, sprung = root_of("debian"), tmp_path / "sprung"
     source = tmp_path / "trap.c"
@@ -190,9 +186,7 @@ def trapped(tmp_path: Path, root_of: Callable[[str], Path]) -> tuple[Path, list[
     return root, env, sprung
 
 
-def test_the_trap_works(
-    trapped: tuple[Path, list[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_the_trap_works(trapped: tuple[Path, list[str], Path], bundle_of: Bundles) -> None:
     """A hook without an explicit environment runs the image's code on the host's side."""
     root, env, sprung = trapped
     hook = {"path": "/bin/true", "args": ["true"]}
@@ -209,7 +203,7 @@ def test_environment_of_the_image(
     node8: Installation,
     trapped: tuple[Path, list[str], Path],
     tmp_path: Path,
-    bundle_of: Callable[..., Bundle],
+    bundle_of: Bundles,
 ) -> None:
     """Code that an image's env names is run in the container at most; the container has its GPU."""
     root, env, sprung = trapped
@@ -234,7 +228,7 @@ def test_environment_of_the_image(
 
 @BY
 def test_environment_of_the_hook(
-    route: str, apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    route: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """The hook has the environment that the spec says, and nothing of the image's or engine's."""
     seen, hook = tmp_path / "seen", tmp_path / "gpuhook-hook"
@@ -265,7 +259,7 @@ def test_mounts_of_the_host(
     node8: Installation,
     canary: Canary,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """A directory of the host that is mounted over what we write to stays as it is, but for the
     mount points that runtimes make.
@@ -298,7 +292,7 @@ def test_mounts_of_the_host(
 
 @pytest.mark.parametrize("path", ["/", "/proc/self/root", "linked", "../" * 40])
 def test_the_host_as_root(
-    path: str, apart: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
+    path: str, apart: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A container whose root file system is the host's own gets no GPU, and the host no file."""
     (tmp_path / "linked").symlink_to("/")
@@ -350,11 +344,7 @@ def node(path: Path) -> None:
 @pytest.mark.parametrize("broken", [corrupt, cut, nonsense, oversized, fifo, node])
 @pytest.mark.parametrize("route", ["runc", "podman-runc"])
 def test_loader_caches(
-    broken: Callable[[Path], None],
-    route: str,
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    broken: Callable[[Path], None], route: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """An ld.so.cache that cannot be used is replaced: neither waited for nor read to its end."""
     root = root_of("distroless")
@@ -372,11 +362,7 @@ def test_loader_caches(
 @pytest.mark.parametrize("kind", ["loop", "deep", "file"])
 @pytest.mark.parametrize("route", ["runc", "podman-runc"])
 def test_directories_that_are_none(
-    kind: str,
-    route: str,
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    kind: str, route: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """A loop of links, a chain of too many, or a file in place of a directory ends in a sentence
     or in a container, within the time of a start.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 import gpuhook
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
 from tests.contract.runtimes import Container, lifecycle
 
@@ -68,15 +68,9 @@ def facts(installation: Installation, container: Container) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
 )
-def test_what_it_has(
-    engine: str,
-    cgroup: str,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+def test_what_it_has(engine: str, cgroup: str, node8: Installation, bundle_of: Bundles) -> None:
     """Nodes, rules, mounts, loader cache and variables are printed, and nothing is wrong."""
-    bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
+    bundle = bundle_of("debian", WAIT, asks("3"))
     with running(node8, bundle, engine, cgroup) as container:
         found = facts(node8, container)
         text = told(node8, container).stdout
@@ -105,11 +99,9 @@ def test_what_it_has(
     assert "DENIED" not in text
 
 
-def test_lost_rules(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_lost_rules(node8: Installation, bundle_of: Bundles) -> None:
     """Nodes that the device cgroup no longer allows are named, with the command that helps."""
-    bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
+    bundle = bundle_of("debian", WAIT, asks("3"))
     with running(node8, bundle) as container:
         before = facts(node8, container)
         if before["cgroup"]["version"] != "v1":
@@ -132,11 +124,9 @@ def test_lost_rules(
     assert (before["findings"], after["findings"]) == ([], [])
 
 
-def test_another_driver(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_another_driver(apart: Installation, bundle_of: Bundles) -> None:
     """If the node's driver changed under a container, both versions are printed."""
-    bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
+    bundle = bundle_of("debian", WAIT, asks("3"))
     with running(apart, bundle) as container:
         other = bundle.path / "host"
         (other / "sys/module/nvidia").mkdir(parents=True)
@@ -156,11 +146,9 @@ def test_another_driver(
     assert apart.node.node.driver.version in finding["message"]
 
 
-def test_a_container_without_gpus(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_a_container_without_gpus(node8: Installation, bundle_of: Bundles) -> None:
     """It has nothing of the driver's, and that is nothing wrong."""
-    with running(node8, bundle_of(root_of("debian"), WAIT)) as container:
+    with running(node8, bundle_of("debian", WAIT)) as container:
         found = facts(node8, container)
         done = told(node8, container)
     empty = {name: found[name] for name in ("nodes", "mounts", "findings", "ledger")}
@@ -170,11 +158,9 @@ def test_a_container_without_gpus(
     assert "no entry" in done.stdout
 
 
-def test_a_stopped_container(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_a_stopped_container(node8: Installation, bundle_of: Bundles) -> None:
     """It has no processes to look at, and the error says so."""
-    with running(node8, bundle_of(root_of("debian"), ["/bin/true"])) as container:
+    with running(node8, bundle_of("debian", ["/bin/true"])) as container:
         while json.loads(container.call("state").stdout)["status"] != "stopped":
             pass
         done = told(node8, container)

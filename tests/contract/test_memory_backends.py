@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,13 @@ from typing import Any
 import pytest
 
 from gpuhook.request.memory_request import MIB
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import WAIT, Live, started
-from tests.contract.runtimes import run
 from tests.simulated import stub_limits
 
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
-Bundled = Callable[..., Bundle]
-Rooted = Callable[[str], Path]
 
 
 CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
@@ -64,9 +61,9 @@ def other(spoiled: Installation, tmp_path: Path) -> Installation:
 
 
 @pytest.fixture
-def granted(spoiled: Installation, root_of: Rooted, bundle_of: Bundled) -> Bundle:
+def granted(spoiled: Installation, bundle_of: Bundles) -> Bundle:
     """Give a container that is granted 4 GiB of a GPU, 1 GiB of it guaranteed."""
-    return grant(spoiled, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
+    return grant(spoiled, bundle_of("debian", WAIT, asks("2")), 2, 4096, 1024)
 
 
 def above(installation: Installation, made: Bundle) -> int:
@@ -187,12 +184,12 @@ def test_a_scope_and_the_cgroup_in_it(mine: Installation, granted: Bundle) -> No
 
 @ENGINES
 def test_a_cgroup_without_the_controller(
-    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
+    engine: str, mine: Installation, bundle_of: Bundles
 ) -> None:
     """No runtime can enable what this kernel has not: the refusal says what is missing."""
     stub_limits.use_dmem(mine.node, uuid(mine, 2))
-    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("2"), f"{LIMIT}=1024"])
-    result = run(made, [mine.runtime], engine, "v2", mine.on(engine))
+    made = bundle_of("debian", ["/bin/true"], [*asks("2"), f"{LIMIT}=1024"])
+    result = mine.run(made, engine, "v2")
     assert result.rc != 0
     log = (mine.state / "hook.log").read_text(encoding="utf-8")
     assert "GH1251" in log

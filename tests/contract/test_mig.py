@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import CONTROL, KIND, MAJOR, Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.live import BOTH, Live, sleeping, started
-from tests.contract.runtimes import run
+from tests.contract.roots import Roots
 from tests.contract.test_repair import reset
 from tests.contract.views import View, questions
 
@@ -76,21 +75,17 @@ def noted(live: Live) -> list[str]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_one_instance_by_any_name(
-    form: str, mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_one_instance_by_any_name(form: str, mig: Installation, bundle_of: Bundles) -> None:
     """Each form of its name gives an instance's three nodes, and nothing of its neighbours'."""
-    made = bundle_of(root_of("debian"), ["/probe", *tries()], asks(spelled(mig, form)))
-    done = run(made, [mig.runtime], env=mig.on("runc"))
+    made = bundle_of("debian", ["/probe", *tries()], asks(spelled(mig, form)))
+    done = mig.run(made)
     assert_instances(done.view, "0:1")
     cap = done.view.gpus()[f"{CAP}75"]
     assert (cap.major, cap.minor, cap.mode) == (CAPS, 75, 0o444)
 
 
 @pytest.mark.parametrize("integration", ["crun-v2", "runc-prestart", "podman-cdi"])
-def test_by_other_ways(
-    integration: str, mig: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_by_other_ways(integration: str, mig: Installation, tmp_path: Path, root_of: Roots) -> None:
     """The hook, crun, and an engine that applies the spec itself give the same."""
 
     def never() -> NoReturn:
@@ -106,45 +101,38 @@ def test_by_other_ways(
     assert view.tries[f"{CAPS}:302"] != "EPERM"
 
 
-def test_every_capability_keeps_them(
-    mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_every_capability_keeps_them(mig: Installation, bundle_of: Bundles) -> None:
     """A container that asks for utility alone can use its instance."""
-    made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1", "utility"))
-    view = run(made, [mig.runtime], env=mig.on("runc")).view
+    made = bundle_of("debian", ["/probe", *tries()], asks("0:1", "utility"))
+    view = mig.run(made).view
     assert set(view.gpus()) == {"/dev/nvidiactl", "/dev/nvidia0", f"{CAP}75", f"{CAP}76"}
 
 
 @pytest.mark.parametrize("name", ["0", "GPU", "bus", "1:3", "MIG-0"])
-def test_what_is_not_offered(
-    name: str, mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_what_is_not_offered(name: str, mig: Installation, bundle_of: Bundles) -> None:
     """A GPU in MIG mode by any of its names, and no instance, starts no container."""
     names = {"GPU": str(mig.gpu(0).uuid), "bus": str(mig.gpu(0).pci_bus_id)}
-    made = bundle_of(root_of("debian"), ["/probe"], asks(names.get(name, name)))
-    done = run(made, [mig.runtime], env=mig.on("runc"))
+    made = bundle_of("debian", ["/probe"], asks(names.get(name, name)))
+    done = mig.run(made)
     assert done.rc != 0
     assert "GH1102" in done.stderr
 
 
 def test_another_instance_in_its_place(
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """By a spec from before instances were recreated, nothing is assigned; by a new one it is."""
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     own.refuse_stale()
-    made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1"))
+    made = bundle_of("debian", ["/probe", *tries()], asks("0:1"))
     instance = Path(own.node.host_root, "proc/driver/nvidia/capabilities/gpu0/mig/gi8")
     instance.rename(instance.with_name("gi14"))
-    done = run(made, [own.runtime], env=own.on("runc"))
+    done = own.run(made)
     assert done.rc != 0
     assert "GH1120" in done.stderr
     assert "mig: was " in done.stderr
     own.generate()
-    assert_instances(run(made, [own.runtime], env=own.on("runc")).view, "0:1")
+    assert_instances(own.run(made).view, "0:1")
 
 
 def test_who_holds_what(mig: Installation, tmp_path: Path) -> None:

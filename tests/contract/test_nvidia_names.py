@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 import yaml
 
 from tests.contract import roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import (
     ALL_CONTROL,
     DRIVER_LIBRARIES,
@@ -27,6 +26,7 @@ from tests.contract.installation import (
     install_once,
 )
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.runtimes import run
 from tests.contract.views import questions
 
@@ -99,7 +99,7 @@ def asked(installation: Installation) -> list[str]:
     ("kind", "engine"), [("debian", "crun"), ("distroless", "runc"), ("musl", "runc")]
 )
 def test_spec_of_nvidias_tool(
-    kind: str, engine: str, foreign: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    kind: str, engine: str, foreign: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """Podman applies such a spec: the container has its GPU, and the loader finds the driver."""
     result = Integrations(foreign, tmp_path, pytest.fail).by_podman(
@@ -144,8 +144,8 @@ def test_beside_other_specs(
     apart: Installation,
     named_bindir: Path,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    root_of: Roots,
+    bundle_of: Bundles,
 ) -> None:
     """gpuhook's own spec and two of NVIDIA's: the loader has the libraries of all three."""
     for name in ("one", "two"):
@@ -168,9 +168,7 @@ def test_beside_other_specs(
     assert f"=> {ours}/libcuda.so\n" in ran.output, ran.output
 
 
-def test_newer_cuda_of_the_image(
-    foreign: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_newer_cuda_of_the_image(foreign: Installation, tmp_path: Path, root_of: Roots) -> None:
     """The image's forward compatibility libraries come first, where enable-cuda-compat is."""
     root = root_of("debian")
     compat = root / COMPAT[1:]
@@ -203,14 +201,9 @@ def call(named_bindir: Path, installation: Installation, made: Bundle, *words: s
     )
 
 
-def test_each_hook_twice(
-    named_bindir: Path,
-    apart: Installation,
-    bundle_of: Callable[..., Bundle],
-    root_of: Callable[[str], Path],
-) -> None:
+def test_each_hook_twice(named_bindir: Path, apart: Installation, bundle_of: Bundles) -> None:
     """A second start changes nothing, a strange flag is refused, a strange hook passed over."""
-    made = bundle_of(root_of("debian"))
+    made = bundle_of("debian")
     link = ["create-symlinks", "--link", "libx.so.1::/usr/lib/libx.so"]
     every = [
         link,
@@ -240,11 +233,7 @@ def test_each_hook_twice(
 
 
 def test_hostile_image(
-    named_bindir: Path,
-    apart: Installation,
-    bundle_of: Callable[..., Bundle],
-    root_of: Callable[[str], Path],
-    tmp_path: Path,
+    named_bindir: Path, apart: Installation, bundle_of: Bundles, root_of: Roots, tmp_path: Path
 ) -> None:
     """Links of the image lead to nothing outside of it."""
     outside = tmp_path / "outside"
@@ -264,15 +253,12 @@ def test_hostile_image(
 
 
 def test_runtime_and_hook_by_their_names(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """daemon.json's nvidia-container-runtime, and hooks.d's nvidia-container-toolkit."""
     command = ["/probe", *questions(tries=[apart.number(0), apart.number(1)])]
     for name in ("", ".cdi", ".legacy"):
-        made = bundle_of(root_of("distroless"), command, asks("1"))
+        made = bundle_of("distroless", command, asks("1"))
         runtime = str(named_bindir / ("nvidia-container-runtime" + name))
         view = run(made, [runtime], env=apart.on("runc")).view
         assert view.tries[apart.number(0)] == "EPERM"
@@ -281,20 +267,17 @@ def test_runtime_and_hook_by_their_names(
     name = "nvidia-container-toolkit"
     args = [name, "-config", "/etc/nvidia-container-runtime/config.toml", "prestart"]
     hooks = {"prestart": [{"path": str(named_bindir / name), "args": args, "env": env}]}
-    made = bundle_of(root_of("distroless"), command, asks("1"), hooks=hooks)
+    made = bundle_of("distroless", command, asks("1"), hooks=hooks)
     view = run(made, ["runc"]).view
     assert view.tries[apart.number(0)] == "EPERM"
     assert view.tries[apart.number(1)] != "EPERM"
 
 
 def test_runtime_is_not_its_own_low_level(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """Settings taken over from NVIDIA's may name the wrapper itself: there is no endless loop."""
-    made = bundle_of(root_of("distroless"), ["/probe", *questions()], asks("1"))
+    made = bundle_of("distroless", ["/probe", *questions()], asks("1"))
     names = json.loads(apart.config.read_text(encoding="utf-8"))
     names["lowLevelRuntimes"] = [str(named_bindir / "nvidia-container-runtime"), "runc"]
     apart.config.write_text(json.dumps(names), encoding="utf-8")

@@ -11,9 +11,10 @@ from typing import NoReturn
 
 import pytest
 
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.views import View, questions
 from tests.simulated import elf_maker, tegra_node, wsl_node
 
@@ -67,7 +68,7 @@ Start = Callable[..., View]
 
 
 @pytest.fixture
-def start(tmp_path: Path, root_of: Callable[[str], Path]) -> Start:
+def start(tmp_path: Path, root_of: Roots) -> Start:
     """Give `through` with the place and the root file system chosen."""
 
     def started(
@@ -174,7 +175,7 @@ def test_capabilities_take_nothing_from_a_jetson(orin: Installation, start: Star
 
 @pytest.mark.parametrize(("version", "first"), [("13.2", True), ("12.6", False), ("12.2", False)])
 def test_newer_cuda_for_an_orin(
-    version: str, first: bool, orin: Installation, start: Start, root_of: Callable[[str], Path]
+    version: str, first: bool, orin: Installation, start: Start, root_of: Roots
 ) -> None:
     """An image's libraries for Orin come first where their CUDA is newer than the system's."""
     root = root_of("debian")
@@ -192,7 +193,7 @@ def test_newer_cuda_for_an_orin(
 
 @pytest.mark.parametrize("on_stale", ["refresh", "refuse"])
 def test_a_changed_jetson_is_stale(
-    on_stale: str, node8: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
+    on_stale: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A replaced libcuda: the spec is written again as it was made, or the container refused."""
     node = tegra_node.make(tmp_path / "node")
@@ -258,7 +259,7 @@ def test_wsl_without_hooks(wsl: Installation, tmp_path: Path, start: Start) -> N
     assert "path" in view.runs[0].found()["libcuda.so.1"]
 
 
-def test_one_gpu_of_windows_is_refused(wsl: Installation, bundle_of: Callable[..., Bundle]) -> None:
+def test_one_gpu_of_windows_is_refused(wsl: Installation, bundle_of: Bundles) -> None:
     """All GPUs are behind one node, so who asks for one by number learns what there is."""
     done = wsl.edit(bundle_of(wsl.place, env=asks("0")))
     assert done.rc != 0

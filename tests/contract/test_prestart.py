@@ -136,7 +136,7 @@ def test_nothing(
 def test_after_the_wrapper(engine: str, apart: Installation, tmp_path: Path) -> None:
     """What the wrapper has given is not given twice."""
     made = hooked(tmp_path, apart, ["/probe"], asks("2"))
-    view = run(made, [apart.runtime], engine, env=apart.on(engine)).view
+    view = apart.run(made, engine).view
     assert_nodes(view, apart, CONTROL, 2)
     (entry,) = Path(apart.state, "containers").iterdir()
     assert json.loads(entry.read_text(encoding="utf-8"))["route"] == "wrapper"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from tests.contract import integrations, roots
 from tests.contract.installation import Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
+from tests.contract.roots import Roots
 from tests.contract.test_detach import assert_profile
 from tests.contract.test_prestart import PROFILE
 from tests.contract.views import questions
@@ -28,7 +28,7 @@ def bits(node: Installation, *indexes: int) -> int:
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_every_door(
-    integration: str, node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
+    integration: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """It has the bits of the GPUs that the container has, and of no other."""
     assert integration in integrations.ALL
@@ -37,9 +37,7 @@ def test_every_door(
     assert f'"EGLVisibleDGPUDevices", {bits(node8, 2, 5):#x}]' in text
 
 
-def test_without_egl(
-    node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
-) -> None:
+def test_without_egl(node8: Installation, enter: Integrations, root_of: Roots) -> None:
     """A container that requests no graphics gets no profile, which nothing would read."""
     root = root_of("debian")
     enter.through("runc", root, ASKED, "2", ["NVIDIA_DRIVER_CAPABILITIES=compute,utility"])
@@ -47,7 +45,7 @@ def test_without_egl(
 
 
 def test_other_gpus_at_the_next_start(
-    node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
+    node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """Started again with another GPU, the container has that one's bit."""
     root = root_of("debian")

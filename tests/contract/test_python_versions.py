@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract import pythons, roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import (
     ALL_CONTROL,
     CONTROL,
@@ -23,6 +23,7 @@ from tests.contract.installation import (
 from tests.contract.integrations import Integrations
 from tests.contract.limiting import entry, grant, held, uuid
 from tests.contract.live import WAIT, started
+from tests.contract.roots import Roots
 from tests.contract.views import questions
 
 VERSIONS = pytest.mark.parametrize("version", pythons.RELEASES)
@@ -53,7 +54,7 @@ def test_a_container(
     integration: str,
     installed: Callable[[str], Installation],
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """A container gets its GPU and finds the driver, by the wrapper and by the hook."""
     made = installed(version)
@@ -75,7 +76,7 @@ def test_a_refusal(
     value: str,
     installed: Callable[[str], Installation],
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """A refusal has the same words."""
     enter = Integrations(installed(version), tmp_path, pytest.fail)
@@ -88,10 +89,7 @@ def test_a_refusal(
 
 @VERSIONS
 def test_a_hook_refuses_too(
-    version: str,
-    installed: Callable[[str], Installation],
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    version: str, installed: Callable[[str], Installation], tmp_path: Path, root_of: Roots
 ) -> None:
     """A stale spec is refused by the hook under each Python."""
     made = installed(version)
@@ -108,17 +106,14 @@ def test_a_hook_refuses_too(
 
 @VERSIONS
 def test_a_limit(
-    version: str,
-    installed: Callable[[str], Installation],
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    version: str, installed: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
     """The hook that limits memory talks to the driver, or tells why it cannot, under each Python.
 
     The simulated driver is of this machine, and is too new for the C library of bullseye.
     """
     made = installed(version)
-    limited = grant(made, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
+    limited = grant(made, bundle_of("debian", WAIT, asks("2")), 2, 4096, 1024)
     with started(limited, made, "runc", "v2", made.runtime) as live:
         (record,) = entry(made)["memory"]
         if "GLIBC" in record["trouble"]:

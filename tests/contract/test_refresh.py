@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from gpuhook.cdi import spec_file as spec_files
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
+from tests.contract.roots import Roots
 
 GPUS = "proc/driver/nvidia/gpus"
 INTEGRATIONS = ("runc", "crun", "runc-prestart", "podman-runtime")
@@ -85,7 +86,7 @@ def test_a_changed_node_is_described_anew(
     change: Callable[[Installation], str],
     own: Installation,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """The container that finds it out starts, with what is there now."""
     change(own)
@@ -101,7 +102,7 @@ def test_or_refused(
     change: Callable[[Installation], str],
     own: Installation,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """Where the settings say so; an engine's CDI is refused by our hook, whatever they say."""
     if integration != "podman-cdi":
@@ -119,7 +120,7 @@ def test_or_refused(
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_a_new_gpu_is_found_by_its_name(
-    integration: str, own: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, own: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """It is in no spec yet: what was asked for is known once that is written."""
     gone = max(host(own, GPUS).iterdir())
@@ -131,7 +132,7 @@ def test_a_new_gpu_is_found_by_its_name(
     assert own.device(7) in seen.gpus()
 
 
-def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Callable[..., Bundle]) -> None:
+def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Bundles) -> None:
     """As after a boot without a spec: with the earlier choices, if they are known."""
     own.spec.unlink()
     bundle = bundle_of(own.place / "root", ["/probe"], asks("1"))
@@ -141,9 +142,7 @@ def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Callable[...,
     assert own.spec.exists()
 
 
-def test_instances_made_anew(
-    node8: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_instances_made_anew(node8: Installation, tmp_path: Path, root_of: Roots) -> None:
     """The instance by that name is another one now: its own nodes, and nothing of the old one's."""
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     own.generate("--mode", "proc", "--create-device-nodes")
@@ -159,7 +158,7 @@ def test_instances_made_anew(
 
 
 def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
-    own: Installation, bundle_of: Callable[..., Bundle]
+    own: Installation, bundle_of: Bundles
 ) -> None:
     """The spec is stale, and the driver does not say of what it should be made."""
     own.generate("--mode", "nvml")
@@ -177,9 +176,7 @@ def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
         assert bundle.file.read_bytes() == before
 
 
-def test_a_missing_driver_is_the_reason(
-    own: Installation, bundle_of: Callable[..., Bundle]
-) -> None:
+def test_a_missing_driver_is_the_reason(own: Installation, bundle_of: Bundles) -> None:
     """The engine shows one line of the log: it has both codes and both messages."""
     own.spec.unlink()
     shutil.rmtree(own.state / "generated")  # that is where the driver is
@@ -193,10 +190,7 @@ def test_a_missing_driver_is_the_reason(
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_corrupt_spec(
-    is_known: bool,
-    own: Installation,
-    bundle_of: Callable[..., Bundle],
-    monkeypatch: pytest.MonkeyPatch,
+    is_known: bool, own: Installation, bundle_of: Bundles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hint leads to a node with a spec, whether gpuhook has noted the file or not."""
     monkeypatch.setenv("GPUHOOK_DRIVER_ROOT", own.node.driver_root)
@@ -212,9 +206,7 @@ def test_a_corrupt_spec(
     assert "written" in own.gpuhook("refresh").stdout
 
 
-def test_32_at_once_are_one_refresh(
-    own: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
-) -> None:
+def test_32_at_once_are_one_refresh(own: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
     """All start; the program ran once."""
     (own.place / "root").mkdir()
     bundles = [bundle_of(own.place / "root", ["/probe"], asks("1")) for _ in range(32)]

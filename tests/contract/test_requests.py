@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from tests.contract import bundles
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import ALL_CONTROL, CONTROL, Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.live import prestart, sleeping, started
+from tests.contract.roots import Roots
 from tests.contract.runtimes import run
 from tests.contract.test_mig import CAP, mig
 from tests.contract.test_user_namespace import let_through, mapped
@@ -26,8 +26,6 @@ OLD = "CUDA_VERSION=8.0"
 MODESET = "/dev/nvidia-modeset"
 INTEGRATIONS = ("runc", "crun-v2", "runc-prestart", "podman-runtime")
 OLD_FORM = {"/dev/nvidia0", f"{CAP}75", f"{CAP}76"}  # of the instance 0:1
-
-Roots = Callable[[str], Path]
 
 
 def never() -> NoReturn:
@@ -68,11 +66,9 @@ def test_an_image_of_old(
     assert set(view.gpus()) >= ALL_CONTROL
 
 
-def test_an_image_of_old_elsewhere(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
-) -> None:
+def test_an_image_of_old_elsewhere(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
     """Without a driver it starts without; where the setting is off it is as any other image."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], [OLD])
+    bundle = bundle_of("distroless", ["/probe"], [OLD])
     before = bundle.file.read_bytes()
     started_without = node8.edit(bundle, env={"GPUHOOK_HOST_ROOT": str(tmp_path)})
     assert started_without.warned == ["GH1008"]
@@ -94,11 +90,11 @@ def test_resources_of_a_swarm(
 
 
 def test_a_swarms_grant_without_a_driver(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """It is meant for this very container, which does not start without."""
     node = node8.apart(tmp_path / "node", request={"swarmResources": ["DOCKER_RESOURCE_GPU"]})
-    bundle = bundle_of(root_of("distroless"), ["/probe"], ["DOCKER_RESOURCE_GPU=GPU-1"])
+    bundle = bundle_of("distroless", ["/probe"], ["DOCKER_RESOURCE_GPU=GPU-1"])
     before = bundle.file.read_bytes()
     refused = node.edit(bundle)
     assert (refused.rc, "GH1102" in refused.log) == (1, True)
@@ -227,7 +223,7 @@ def test_the_old_form_of_an_instance(
     name = f"MIG-{mig.gpu(0).uuid}/8/0"
     if route == "wrapper":
         made = bundles.bundle(tmp_path / "bundle", root_of("debian"), ["/probe"], [])
-        view = run(with_source(made, source, name), [node.runtime], env=node.on("runc")).view
+        view = node.run(with_source(made, source, name)).view
     else:
         hooks = prestart(node)
         root = root_of("debian")
@@ -249,11 +245,11 @@ def test_names_for_attach_without_notes(mig: Installation, tmp_path: Path) -> No
 
 
 def test_a_mount_that_names_nothing(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """It is reported, and what other mounts name is assigned."""
     node = node8.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
-    bundle = bundle_of(root_of("distroless"), ["/probe"], [])
+    bundle = bundle_of("distroless", ["/probe"], [])
     with_source(with_source(bundle, "mount", "cdi/gpu0"), "mount", "3")
     done = node.edit(bundle)
     assert done.warned == ["GH1028"]
@@ -297,8 +293,5 @@ def test_mapped_mounts(
     made = bundles.bundle(tmp_path / "b", root_of("debian"), args, asks("0"), hooks=hooks)
     if has_namespace:
         mapped(made)
-    if integration == "prestart":
-        done = run(made, ["runc"])
-    else:
-        done = run(made, [node.runtime], integration, env=node.on(integration))
+    done = run(made) if integration == "prestart" else node.run(made, integration)
     assert done.view.paths[path].uid == 0

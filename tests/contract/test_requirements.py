@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +12,16 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import integrations
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.limiting import given_by_engine
 from tests.contract.live import sleeping, started
+from tests.contract.roots import Roots
 from tests.contract.runtimes import run
 from tests.contract.test_memory_limits_routes import secluded
 from tests.contract.views import questions
 
-Bundles = Callable[..., Bundle]
-Roots = Callable[[str], Path]
 INTEGRATIONS = pytest.mark.parametrize("integration", ["runc", "runc-prestart", "podman-cdi"])
 EVERY_DOOR = pytest.mark.parametrize("integration", integrations.ALL)
 # The node's driver is 580.95.05, which offers CUDA 13.0.
@@ -153,14 +152,12 @@ def test_a_mig_instance_is_judged_by_its_gpu(
     assert "arch>=9.0 (it is 8.0)" in done.stderr + done.log
 
 
-def test_a_container_with_the_driver_alone(
-    two: Installation, root_of: Roots, bundle_of: Bundles
-) -> None:
+def test_a_container_with_the_driver_alone(two: Installation, bundle_of: Bundles) -> None:
     """`none`: the driver is judged, and what is asked of a GPU holds."""
     env = [*asks("none"), "NVIDIA_REQUIRE_X=cuda>=13.0,brand=titan,arch>=99"]
-    assert edited(two, bundle_of(root_of("distroless"), ["/probe"], env)) == []
+    assert edited(two, bundle_of("distroless", ["/probe"], env)) == []
     env = [*asks("none"), "NVIDIA_REQUIRE_X=cuda>=13.1,brand=titan"]
-    made = bundle_of(root_of("debian"), ["/probe"], env)
+    made = bundle_of("debian", ["/probe"], env)
     assert "cuda>=13.1 (it is 13.0)" in refused(two, made, "GH1043")
 
 
@@ -191,11 +188,11 @@ def test_an_image_of_old(two: Installation, root_of: Roots, bundle_of: Bundles) 
 
 
 def test_a_setting_waives_for_the_node(
-    two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    two: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """With request.disableRequirements nothing is judged."""
     waiving = two.apart(tmp_path / "node", request={"disableRequirements": True})
-    made = bundle_of(root_of("distroless"), ["/probe"], [*asks("0"), f"NVIDIA_REQUIRE_X={OLD}"])
+    made = bundle_of("distroless", ["/probe"], [*asks("0"), f"NVIDIA_REQUIRE_X={OLD}"])
     assert edited(waiving, made) == []
 
 
@@ -259,11 +256,11 @@ def test_what_an_engine_gave_is_judged_before_it_starts(
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_a_forged_record_ends_no_judgement(
-    engine: str, two: Installation, root_of: Roots, bundle_of: Bundles
+    engine: str, two: Installation, bundle_of: Bundles
 ) -> None:
     """The hook of a CDI spec judges a container whose annotation says that the wrapper has."""
     base = bundle_of(
-        root_of("debian"),
+        "debian",
         ["/probe"],
         [f"NVIDIA_REQUIRE_X={OLD}"],
         annotations={"io.gpuhook.record": "{}"},

@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import LIBRARIES, Installation, asks, installation
-from tests.contract.runtimes import run
+from tests.contract.roots import Roots
 from tests.contract.views import questions
 from tests.simulated import elf_maker
 from tests.simulated.node import make_node
@@ -60,12 +59,10 @@ def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation
     return installation(place, node, bindir, "--files-dir", str(place / "files.d"))
 
 
-def test_for_the_capabilities_that_the_site_says(
-    site: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_for_the_capabilities_that_the_site_says(site: Installation, bundle_of: Bundles) -> None:
     """An added library is loaded by name, dropped files and their links are not there."""
-    bundle = bundle_of(root_of("debian"), ASKED, asks("0", "video,utility"))
-    view = run(bundle, [site.runtime], "runc", env=site.on("runc")).view
+    bundle = bundle_of("debian", ASKED, asks("0", "video,utility"))
+    view = site.run(bundle).view
     kinds = {path: entry.kind for path, entry in view.paths.items()}
     assert kinds == {
         SITE: "file",
@@ -82,21 +79,17 @@ def test_for_the_capabilities_that_the_site_says(
     assert "rw" in view.mounts[MPS].options
 
 
-def test_for_no_other_capability(
-    site: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_for_no_other_capability(site: Installation, bundle_of: Bundles) -> None:
     """Who asks for utility alone gets neither the site's library nor MPS's pipes."""
-    bundle = bundle_of(root_of("debian"), ASKED, asks("0", "utility"))
-    view = run(bundle, [site.runtime], "runc", env=site.on("runc")).view
+    bundle = bundle_of("debian", ASKED, asks("0", "utility"))
+    view = site.run(bundle).view
     assert view.paths[SITE].kind == "missing"
     assert view.paths[f"{MPS}/control"].kind == "missing"
     assert view.paths["/opt/site/data/table"].kind == "file"
     assert "error" in view.runs[0].found()["libsite.so.3"]
 
 
-def test_by_the_spec_alone(
-    site: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_by_the_spec_alone(site: Installation, tmp_path: Path, root_of: Roots) -> None:
     """podman gives what the spec says, and our hook understands all that is said in it."""
     specs = tmp_path / "cdi"
     specs.mkdir()

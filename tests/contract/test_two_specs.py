@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contract import roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import KIND, LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
-from tests.contract.runtimes import run
+from tests.contract.roots import Roots
 from tests.contract.views import View, questions
 
 OTHER = "nvidia.com/other"
@@ -81,7 +80,7 @@ def assert_both(view: View) -> None:
 
 @pytest.mark.parametrize("integration", ["runc", "crun", "runc-prestart", "podman-runtime"])
 def test_asked_for_together(
-    integration: str, two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, two: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """By one request, and started again nothing is another."""
     root = image(root_of("debian"))
@@ -101,9 +100,7 @@ def by_podman(two: Installation, place: Path, root: Path, *options: str, runtime
     return enter.by_podman(root, ["/probe", *ASKED], options, runtime=runtime).view
 
 
-def test_hooks_of_an_engine(
-    two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_hooks_of_an_engine(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """An engine that reads both specs calls both hooks, one after the other."""
     root = image(root_of("debian"))
     options = ["--device", f"{KIND}=0", "--device", f"{OTHER}=a"]
@@ -117,9 +114,7 @@ def test_hooks_of_an_engine(
     assert view.runs[0].found()[SONAME]["real"].endswith(".2.0")
 
 
-def test_an_engine_brings_one_of_them(
-    two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_an_engine_brings_one_of_them(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """The engine gives one by CDI, and an annotation asks the wrapper for the other."""
     root = image(root_of("debian"))
     options = ["--device", f"{KIND}=0", "--annotation", f"cdi.k8s.io/a={OTHER}=a"]
@@ -128,10 +123,7 @@ def test_an_engine_brings_one_of_them(
 
 
 def test_a_volume_lies_over_one_of_them(
-    two: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """What the wrapper cannot do before the mounts are there is a hook's, and so is the rest."""
     root = image(root_of("debian"))
@@ -141,12 +133,10 @@ def test_a_volume_lies_over_one_of_them(
     scratch = {"destination": DIRECTORY, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid"]}
     config["mounts"].append(scratch)
     made.write(config)
-    assert_both(run(made, [two.runtime], env=two.on("runc")).view)
+    assert_both(two.run(made).view)
 
 
-def test_without_one_of_them_again(
-    two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_without_one_of_them_again(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """Started again without one of the devices, the container has its library no more."""
     root = image(root_of("debian"))
     enter = Integrations(two, tmp_path, pytest.fail)

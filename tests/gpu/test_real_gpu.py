@@ -15,7 +15,7 @@ import pytest
 from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.installation import Installation, asks
-from tests.contract.runtimes import lifecycle, run
+from tests.contract.runtimes import lifecycle
 from tests.demo import demo_node
 
 pytestmark = [pytest.mark.gpu, pytest.mark.contract]
@@ -52,14 +52,14 @@ def test_nvidia_smi_inside(real: Installation, tmp_path: Path) -> None:
     uuid = str(real.gpu(0).uuid)
     root = roots.copy("debian", tmp_path / "root")
     made = bundle(tmp_path / "bundle", root, ["nvidia-smi", "-L"], asks(uuid))
-    result = run(made, [real.runtime], env=real.on("runc"))
+    result = real.run(made)
     assert result.rc == 0, result
     assert UUID.findall(result.stdout) == [uuid]
 
 
 def test_cuda_inside(real: Installation, tmp_path: Path) -> None:
     """A CUDA context opens in a container, on one device."""
-    result = run(computing(real, tmp_path, "0"), [real.runtime], env=real.on("runc"))
+    result = real.run(computing(real, tmp_path, "0"))
     assert result.rc == 0, result
     assert result.stdout.startswith("cuda 1 ")
 
@@ -88,5 +88,5 @@ def test_other_gpus_are_refused(real: Installation, tmp_path: Path) -> None:
         pytest.skip("needs a second GPU")
     root = roots.copy("debian", tmp_path / "root")
     made = bundle(tmp_path / "bundle", root, ["/probe", "--try", real.number(1)], asks("0"))
-    view = run(made, [real.runtime], env=real.on("runc")).view
+    view = real.run(made).view
     assert view.tries == {real.number(1): "EPERM"}
