@@ -13,8 +13,8 @@ from tests.charts.values import OPERATORS, SETS
 from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import plugin
-from tests.kubelet.waiting import eventually
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 GPU = "nvidia.com/gpu"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,9 @@ import grpc
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import images, roots
 from tests.contract.build_cache import CHECKOUT
+from tests.contract.engines import running
 from tests.contract.runtimes import SECONDS, Result
+from tests.waiting import eventually
 
 IMAGE = "gpuhook.test/probe:1"
 _HOST_NETWORK = {"namespace_options": {"network": "NODE"}}
@@ -148,12 +149,12 @@ class Cri:
     def ended(self, container: Container) -> Result:
         """Wait until the container has exited and return how, and what it wrote."""
         request = self.messages.ContainerRequest(container_id=container.id)
-        for _ in range(SECONDS * 10):
-            status = self.runtime.ContainerStatus(request, timeout=SECONDS).status
-            if status.state == _EXITED:
-                return _result(status.exit_code, container.log)
-            time.sleep(0.1)
-        raise TimeoutError(f"container {container.id} is still running")
+
+        def status() -> Any:
+            return self.runtime.ContainerStatus(request, timeout=SECONDS).status
+
+        eventually(lambda: status().state == _EXITED, f"the end of container {container.id}")
+        return _result(status().exit_code, container.log)
 
     def remove(self, pod: Pod) -> None:
         """Stop and remove the pod with all of its containers."""
@@ -188,32 +189,18 @@ def cri(
         configure(config)
     socket = place / "sock"
     messages, services = _interface()
-    with (place / "log").open("w", encoding="utf-8") as log:
-        server = subprocess.Popen(["containerd", "--config", str(config)], stdout=log, stderr=log)
-        channel = grpc.insecure_channel(f"unix://{socket}")
-        try:
-            _wait(server, socket, place / "log")
-            _import(place, socket)
-            yield Cri(place, messages, services.RuntimeServiceStub(channel))
-        finally:
-            channel.close()
-            server.terminate()
-            server.wait(SECONDS)
+    command = ["containerd", "--config", str(config)]
+    version = ["ctr", "--address", str(socket), "version"]
 
+    def answers() -> bool:
+        return subprocess.run(version, capture_output=True, check=False).returncode == 0
 
-def _wait(server: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
-    """Wait until ctr gets an answer."""
-    command = ["ctr", "--address", str(socket), "version"]
-    for _ in range(SECONDS * 10):
-        if server.poll() is not None:
-            break
-        if (
-            socket.exists()
-            and subprocess.run(command, capture_output=True, check=False).returncode == 0
-        ):
-            return
-        time.sleep(0.1)
-    raise RuntimeError(log.read_text(encoding="utf-8"))
+    with (
+        running(command, place / "log", answers),
+        grpc.insecure_channel(f"unix://{socket}") as channel,
+    ):
+        _import(place, socket)
+        yield Cri(place, messages, services.RuntimeServiceStub(channel))
 
 
 def _import(place: Path, socket: Path) -> None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.contract.runtimes import SECONDS, Result, launcher, settled
+from tests.waiting import eventually
 
 CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 HOOKS_DIRECTORY = "/usr/share/containers/oci/hooks.d"
@@ -84,17 +84,28 @@ def containerd(
     place.mkdir(parents=True, exist_ok=True)
     config.write_text(_containerd_config(place), encoding="utf-8")
     own = {**around.env, **(env or {})}
-    with (place / "log").open("w") as log:
-        server = subprocess.Popen(
-            [*around.prefix, "containerd", "--config", str(config)],
-            env={**os.environ, **own},
-            stdout=log,
-            stderr=log,
-        )
+    daemon = Containerd(place, (), own)
+    command = [*around.prefix, "containerd", "--config", str(config)]
+    env = {**os.environ, **own}
+    with running(command, place / "log", lambda: daemon.ctr("version").rc == 0, env):
+        yield daemon
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path],
+    log: Path,
+    answers: Callable[[], bool],
+    env: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """Run a daemon that writes to `log`, from when it answers. Raises RuntimeError if it ends."""
+    with log.open("w") as file:
+        server = subprocess.Popen(command, env=env, stdout=file, stderr=file)
         try:
-            daemon = Containerd(place, (), dict(own))
-            _wait(daemon, server)
-            yield daemon
+            eventually(lambda: server.poll() is not None or answers(), f"an answer of {command}")
+            if server.poll() is not None:
+                raise RuntimeError(log.read_text(encoding="utf-8"))
+            yield
         finally:
             server.terminate()
             server.wait(SECONDS)
@@ -188,17 +199,6 @@ def _containerd_config(place: Path) -> str:
             "",
         ]
     )
-
-
-def _wait(daemon: Containerd, server: subprocess.Popen[bytes]) -> None:
-    """Wait until containerd answers."""
-    for _ in range(SECONDS * 10):
-        if server.poll() is not None:
-            break
-        if (daemon.place / "sock").exists() and daemon.ctr("version").rc == 0:
-            return
-        time.sleep(0.1)
-    raise RuntimeError((daemon.place / "log").read_text(encoding="utf-8"))
 
 
 def _ended(command: Sequence[str], env: Mapping[str, str]) -> Result:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.contract.build_cache import CHECKOUT
-from tests.contract.live import eventually
+from tests.waiting import eventually
 
 _CLONE_NEWNS = 0x00020000
 _IN = struct.Struct("=IIQQIIII")  # struct fuse_in_header, linux/fuse.h

@@ -7,8 +7,7 @@ import json
 import os
 import stat
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.contract.device_side import told
 from tests.contract.installation import Installation
 from tests.contract.runtimes import SECONDS, Container, Result, lifecycle
 from tests.contract.views import View
+from tests.waiting import eventually
 
 PAIRS = [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
 EVERY = pytest.mark.parametrize(("engine", "cgroup"), PAIRS)
@@ -249,14 +249,6 @@ def opening(path: str) -> list[str]:
         f'while :; do if true <{path}; then echo "$$ yes"; else echo "$$ no"; fi; sleep 0.05; done'
     )
     return ["/bin/sh", "-c", f"{script} 2>/dev/null"]
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait until something that happens on its own has happened."""
-    end = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def sleeping(

@@ -30,12 +30,12 @@ from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess
 from tests.kubelet.running import Run
-from tests.kubelet.waiting import Changes, eventually
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.unit import api_stand_in
 from tests.unit.api_stand_in import ApiStandIn, Asked
 from tests.unit.choosing import Table, ids, whole
+from tests.waiting import Changes, eventually
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"

@@ -398,7 +398,7 @@ def test_links_of_the_image_are_nobodys_difference(
         directory.mkdir(parents=True, exist_ok=True)
         version = nvidia.node.node.driver.version
         (directory / "libextra.so.5").symlink_to(f"libcuda.so.{version}")
-        time.sleep(0.1)
+        time.sleep(0.1)  # older than the process, whose start /proc reports to 0.01 s
 
     with by_cdi(nvidia, tmp_path, plant, kind=kind) as live:
         unchanged(live, "nvidia-cdi")

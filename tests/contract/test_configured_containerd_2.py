@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from gpuhook.engines.read.containerd_files import CRI_OF_2, CRI_OF_3
 from gpuhook.errors import GpuhookError
 from tests.contract.debs import unpacked
 from tests.contract.runtimes import SECONDS
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.contract
 PROGRAM = "/opt/gpuhook/bin/gpuhook-runtime"
@@ -62,11 +62,8 @@ def running(newer: Path, config: Path) -> Iterator[Path]:
     with (config.parent / "log").open("wb") as log:
         daemon = subprocess.Popen([newer, "--config", config], stdout=log, stderr=log)
         try:
-            end = time.monotonic() + SECONDS
             command = Path(f"/proc/{daemon.pid}/cmdline")
-            while command.read_bytes().split(b"\0")[0] != os.fsencode(newer):
-                assert time.monotonic() < end
-                time.sleep(0.01)
+            eventually(lambda: command.read_bytes().split(b"\0")[0] == os.fsencode(newer))
             yield config
         finally:
             daemon.terminate()

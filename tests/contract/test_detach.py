@@ -12,11 +12,12 @@ import pytest
 from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
 from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
-from tests.contract.live import BOTH, Live, Said, eventually, openable, opening, sleeping, started
+from tests.contract.live import BOTH, Live, Said, openable, opening, sleeping, started
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_prestart import PROFILE
 from tests.contract.views import questions
+from tests.waiting import eventually
 
 HOLD = "exec 3<{}; while :; do sleep 60; done"
 

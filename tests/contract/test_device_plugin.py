@@ -14,9 +14,9 @@ from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.kubelet.kubelet import AdmissionError, Kubelet
 from tests.kubelet.process import OPERATOR, TIME_SLICING, plugin
 from tests.kubelet.running import Run
-from tests.kubelet.waiting import eventually
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 GPU = "nvidia.com/gpu"
 

@@ -15,9 +15,9 @@ import pytest
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess
 from tests.kubelet.running import Run
-from tests.kubelet.waiting import eventually
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
 

@@ -13,10 +13,10 @@ import pytest
 
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import PluginProcess, plugin
-from tests.kubelet.waiting import eventually
 from tests.simulated import time_slices
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.time_slices import TimeSlices
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
 

@@ -11,11 +11,11 @@ import pytest
 
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from tests.contract.bundles import Bundle, Bundles
-from tests.contract.live import eventually
 from tests.contract.runtimes import Container, lifecycle
 from tests.simulated import cgroups, driver_memory, stub_limits
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 MIB = 1 << 20
 TOTAL = 15360  # MiB of a T4

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,8 +25,9 @@ from tests.contract import engines
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.roots import Roots
-from tests.contract.runtimes import SECONDS, Container, lifecycle
+from tests.contract.runtimes import Container, lifecycle
 from tests.contract.test_user_namespace import MAPPED, mapped
+from tests.waiting import eventually
 
 ZERO, NULL = (1, 5), (1, 3)
 WAIT = "while :; do sleep 60; done"
@@ -60,14 +60,6 @@ def running(
         if started:
             assert container.call("start").rc == 0
         yield Running(container, [str(bundle.path / "state")])
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait until something that a container does on its own has happened."""
-    end = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def code_of(call: Callable[[], object]) -> str:

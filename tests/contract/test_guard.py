@@ -29,10 +29,10 @@ from tests.contract.runtimes import Container
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import PluginProcess, plugin
-from tests.kubelet.waiting import eventually
 from tests.simulated import build, cgroups, driver_memory
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(
     os.stat("/proc/self/ns/pid").st_ino != 0xEFFFFFFC,

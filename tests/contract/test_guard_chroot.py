@@ -12,8 +12,9 @@ from gpuhook.request.memory_request import MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.contract.bundles import Bundle
 from tests.contract.installation import Installation
-from tests.contract.live import Live, eventually, sleeping, started
+from tests.contract.live import Live, sleeping, started
 from tests.contract.test_live_hostile import BUSYBOX, with_busybox
+from tests.waiting import eventually
 
 GIB = 1 << 30
 SLEEP = "/busybox sleep 600"

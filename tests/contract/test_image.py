@@ -20,10 +20,10 @@ from threading import Thread
 
 import pytest
 
-from tests.contract import image, roots
+from tests.contract import engines, image, roots
 from tests.contract.bundles import bundle
-from tests.kubelet.waiting import eventually
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 NODE = "/sim"  # where the simulated node is on the host
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
@@ -214,20 +214,14 @@ def test_a_container_starts_on_a_host_without_python(described: Path) -> None:
 def containerd(installed: Path) -> Iterator[None]:
     """Run the host's own containerd, with the host's root."""
     command = ["unshare", "--mount", "/bin/sh", "-c", HOST_RUNS, str(installed)]
-    log = (installed / "tmp/containerd.log").open("w")
-    process = subprocess.Popen(
-        [*command, "/usr/bin/containerd"],
-        stdout=log,
-        stderr=log,
-        env={"PATH": "/usr/bin:/usr/sbin:/bin", "GPUHOOK_HOST_ROOT": NODE},
-    )
-    try:
-        eventually(lambda: on_host(installed, "/usr/bin/ctr", "version").returncode == 0)
+    env = {"PATH": "/usr/bin:/usr/sbin:/bin", "GPUHOOK_HOST_ROOT": NODE}
+
+    def answers() -> bool:
+        return on_host(installed, "/usr/bin/ctr", "version").returncode == 0
+
+    log = installed / "tmp/containerd.log"
+    with engines.running([*command, "/usr/bin/containerd"], log, answers, env):
         yield
-    finally:
-        process.terminate()
-        process.wait()
-        log.close()
 
 
 def test_containerd_is_configured_runs_it_and_gets_its_file_back(

@@ -18,7 +18,7 @@ from tests.contract import compiled, roots
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
 from tests.contract.installation import CONTROL, PYTHON, Installation, asks
-from tests.contract.live import BOTH, Live, eventually, sleeping, started
+from tests.contract.live import BOTH, Live, sleeping, started
 from tests.contract.runtimes import lifecycle
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_doctor import of, results
@@ -27,6 +27,7 @@ from tests.contract.test_live_hostile import BUSYBOX, with_busybox
 from tests.contract.test_live_trust import USER, users
 from tests.contract.test_repair import reset
 from tests.contract.test_user_namespace import let_through
+from tests.waiting import eventually
 
 READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 

@@ -14,11 +14,12 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.live import BOTH, Live, Seen, eventually, prestart, sleeping, started
+from tests.contract.live import BOTH, Live, Seen, prestart, sleeping, started
 from tests.contract.runtimes import run
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.views import questions
+from tests.waiting import eventually
 
 # (system call, errno, which time), in the order of the steps that they are of.
 ATTACHING = [

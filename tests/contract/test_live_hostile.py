@@ -15,9 +15,10 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.installation import LIBRARIES, Installation, asks
-from tests.contract.live import Live, eventually, prestart, sleeping, started
+from tests.contract.live import Live, prestart, sleeping, started
 from tests.contract.runtimes import Settled, lifecycle, run
 from tests.contract.test_hostile import Canary, canary, link
+from tests.waiting import eventually
 
 __all__ = ["canary"]
 

@@ -12,12 +12,13 @@ import pytest
 
 from tests.contract import engines, roots
 from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation
-from tests.contract.live import BOTH, EVERY, eventually, sleeping, started
+from tests.contract.live import BOTH, EVERY, sleeping, started
 from tests.contract.runtimes import SECONDS, settled
 from tests.contract.test_attach import asked, assert_as_before
 from tests.contract.test_integrations import LINKS, LOOKED_UP, assert_found, assert_nodes
 from tests.contract.test_user_namespace import MAPPED, let_through, mapped
 from tests.contract.views import questions
+from tests.waiting import eventually
 
 
 @BOTH

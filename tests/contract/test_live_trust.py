@@ -19,11 +19,12 @@ import yaml
 from tests.contract import roots
 from tests.contract.bundles import CGROUP, device, rule
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import BOTH, Live, eventually, prestart, sleeping, started
+from tests.contract.live import BOTH, Live, prestart, sleeping, started
 from tests.contract.test_detach import tries
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_live_failures import targets, unchanged
 from tests.contract.test_live_hostile import volume
+from tests.waiting import eventually
 
 USER = 12345
 EVERYTHING = {"resources": {"devices": [{"allow": True, "access": "rwm"}]}}

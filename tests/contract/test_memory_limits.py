@@ -14,10 +14,11 @@ from tests.contract import bundles
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import LIMIT, REQUEST, entry, grant, held, hooks, uuid, variables
-from tests.contract.live import WAIT, eventually, started
+from tests.contract.live import WAIT, started
 from tests.contract.roots import Roots
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import driver_memory, stub_limits
+from tests.waiting import eventually
 
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from gpuhook import __version__
-from tests.contract import package_builds, roots
+from tests.contract import engines, package_builds, roots
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.debian_host import STATE, DebianHost, debian_host
-from tests.contract.runtimes import SECONDS
 from tests.simulated.node import SimulatedNode, make_node
 
 NEXT = "99.0.0"
@@ -111,19 +109,12 @@ def installed(host: Host) -> Host:
 def containerd(host: Host, config: str = "") -> Iterator[None]:
     """Run the Debian's containerd, with the configuration file that it has."""
     words = ["--config", config] if config else []
-    log = (host.debian.root / "tmp/containerd.log").open("w")
-    env = host.debian.variables
     command = host.debian.command("containerd", *words)
-    with log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as server:
-        try:
-            for _ in range(SECONDS * 10):
-                if host.debian.run("ctr", "version").rc == 0:
-                    break
-                time.sleep(0.1)
-            yield
-        finally:
-            server.terminate()
-            server.wait(SECONDS)
+    log = host.debian.root / "tmp/containerd.log"
+    with engines.running(
+        command, log, lambda: host.debian.run("ctr", "version").rc == 0, host.debian.variables
+    ):
+        yield
 
 
 def described(host: Host) -> None:

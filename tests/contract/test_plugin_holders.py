@@ -14,9 +14,9 @@ from gpuhook.host.hot import procfs
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
-from tests.kubelet.waiting import eventually
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 GPU = "nvidia.com/gpu"
 

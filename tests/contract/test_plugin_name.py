@@ -13,8 +13,8 @@ import pytest
 
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
-from tests.kubelet.waiting import eventually
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 GPU = "nvidia.com/gpu"
 NAME = "nvidia-device-plugin"

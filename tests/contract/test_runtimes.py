@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract.bundles import PATH, Bundles, device, rule
-from tests.contract.live import eventually
 from tests.contract.roots import Roots
 from tests.contract.runtimes import launcher, lifecycle, run
 from tests.contract.views import questions
+from tests.waiting import eventually
 
 EVERYWHERE = pytest.mark.parametrize(
     ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]

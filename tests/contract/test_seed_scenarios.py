@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING
 from tests.kubelet.running import Run
-from tests.kubelet.waiting import eventually
+from tests.waiting import eventually
 
 GPU = "nvidia.com/gpu"
 GIB = 1 << 30

@@ -18,10 +18,11 @@ import pytest
 from tests.contract.bundles import Bundle
 from tests.contract.fuse import Silent, gone, silent, waiting
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import Live, eventually, sleeping
+from tests.contract.live import Live, sleeping
 from tests.contract.runtimes import lifecycle
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_repair import reset
+from tests.waiting import eventually
 
 LONG = 150  # seconds that a command may take; its own limits are far below
 LEFT = re.compile(r"left behind in an uninterruptible wait: process ([0-9, ]+)")

@@ -14,9 +14,10 @@ import pytest
 
 from tests.contract.fuse import silent
 from tests.contract.installation import Installation
-from tests.contract.live import Live, eventually
+from tests.contract.live import Live
 from tests.contract.test_live_trust import USER, users_process
 from tests.contract.test_silent_file_systems import ids, on_all, several
+from tests.waiting import eventually
 
 PLACE = f"/run/user/{USER}"
 COMMANDS = [("ps",), ("map",), ("doctor", "--checks", "containers"), ("repair", "--all")]

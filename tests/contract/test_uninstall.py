@@ -22,7 +22,7 @@ import pytest
 
 from gpuhook.cli import main
 from gpuhook.install import runtime_tree
-from tests.kubelet.waiting import eventually
+from tests.waiting import eventually
 
 # runc requires that its root directory is a mount.
 CHROOT = (

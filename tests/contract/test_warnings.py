@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.contract.limiting import grant, uuid
 from tests.contract.live import BOTH, WAIT, prestart, started
 from tests.contract.runtimes import Container, Result, launcher, lifecycle, run
 from tests.simulated import stub_limits
+from tests.waiting import eventually
 
 RUNTIMES = pytest.mark.parametrize("engine", ["runc", "crun"])
 SPEAKS = ["/bin/sh", "-c", "echo out; echo err >&2"]
@@ -100,10 +100,7 @@ def document(installation: Installation, *words: str) -> dict[str, Any]:
 def streams(container: Container) -> tuple[str, str]:
     """Start a container that was created, and return what its streams have when it has ended."""
     assert container.call("start").rc == 0
-    for _ in range(600):
-        if json.loads(container.call("state").stdout)["status"] == "stopped":
-            break
-        time.sleep(0.1)
+    eventually(lambda: json.loads(container.call("state").stdout)["status"] == "stopped")
     return container.output, container.errors
 
 

@@ -23,10 +23,10 @@ from tests.demo.page import Page
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
 from tests.kubelet.process import PluginProcess, plugin
-from tests.kubelet.waiting import eventually
 from tests.simulated import driver_memory
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 ENGINE, CGROUP = "runc", "v2"
 NAME = "main"  # of the containers

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from tests.faults import vitals
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import PluginProcess
-from tests.kubelet.waiting import eventually
 from tests.simulated import stub_events
+from tests.waiting import eventually
 
 GPU = "nvidia.com/gpu"
 

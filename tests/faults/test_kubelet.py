@@ -20,7 +20,7 @@ from tests.depth import depth
 from tests.kubelet.endpoint import Endpoint, Stream
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.plugin import Plugin, resource
-from tests.kubelet.waiting import Changes, eventually
+from tests.waiting import Changes, eventually
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 RESTARTS = depth(30, 200)

@@ -25,8 +25,8 @@ from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import PluginProcess
 from tests.kubelet.running import Run
-from tests.kubelet.waiting import eventually
 from tests.simulated import changes, stub_events
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.contract
 

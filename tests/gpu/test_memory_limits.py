@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import Container, lifecycle
 from tests.gpu.memory_call import falls_short, reason_to_skip
 from tests.gpu.test_real_gpu import real
+from tests.waiting import eventually
 
 __all__ = ["real"]
 pytestmark = [pytest.mark.gpu, pytest.mark.contract]
@@ -77,10 +77,7 @@ def allocating(
 
 def said(container: Container, lines: int) -> list[str]:
     """Return the last of the first `lines` lines of a container as words, when they are there."""
-    end = time.monotonic() + SECONDS
-    while len(container.output.splitlines()) < lines:
-        assert time.monotonic() < end, (container.output, container.errors)
-        time.sleep(0.1)
+    eventually(lambda: len(container.output.splitlines()) >= lines, f"{lines} lines")
     return container.output.splitlines()[lines - 1].split()
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.contract.bundles import Bundle, bundle
 from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import lifecycle
 from tests.demo import demo_node
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.gpu, pytest.mark.contract]
 UUID = re.compile(r"GPU-[0-9a-f-]{36}")
@@ -75,9 +75,7 @@ def test_two_replicas_at_once(real: Installation, tmp_path: Path) -> None:
             containers.append(stack.enter_context(container))
             assert containers[-1].create().rc == 0
             assert containers[-1].call("start").rc == 0
-        deadline = time.monotonic() + 30
-        while not all(c.output for c in containers) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        eventually(lambda: all(c.output for c in containers), "a line of each", 30)
         assert [c.output.split()[:2] for c in containers] == [["cuda", "1"], ["cuda", "1"]]
         assert [one["replicas"] for one in real.holders()] == [[f"{uuid}::0"], [f"{uuid}::1"]]
 
