@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import bundles, engines, roots
+from tests.contract import bundles, engines, image, roots
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, install_once, installation
@@ -87,6 +87,15 @@ def bundle_of(tmp_path: Path, root_of: Roots) -> Bundles:
         return bundles.bundle(place, root, *args, **oci)  # type: ignore[arg-type]  # as it is
 
     return bundled
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the root file system of gpuhook's image, which the tests share."""
+    place = tmp_path_factory.mktemp("image") / "root"
+    subprocess.run(["cp", "-a", str(image.root()), str(place)], check=True)
+    (place / "host").mkdir()
+    return place
 
 
 @pytest.fixture(scope="module")

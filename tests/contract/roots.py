@@ -12,6 +12,8 @@ Each has /probe (static), and /dlprobe linked with its C library.
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -149,6 +151,17 @@ def _musl(root: Path) -> None:
     subprocess.run(["chroot", str(root), "/bin/busybox", "--install", "-s"], check=True)
     _accounts(root)
     (root / "etc/alpine-release").write_text("3.20.0\n", encoding="utf-8")
+
+
+def copy_programs(root: Path, *names: str) -> None:
+    """Copy programs of this machine, and the libraries that they need, to the same paths."""
+    for name in names:
+        program = shutil.which(name)
+        assert program
+        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
+            (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(os.path.realpath(path), root / path[1:])
 
 
 def _merged(root: Path) -> None:

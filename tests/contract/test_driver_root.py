@@ -8,7 +8,6 @@ container. Its /proc is that of this machine, with the files of the simulated dr
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import image, roots
+from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.test_image import gpuhook
 from tests.simulated.node import make_node
@@ -35,15 +34,6 @@ HOST_RUNS = (
 
 # The image takes a minute to build.
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture(scope="session")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the image's root file system, which the tests share."""
-    place = tmp_path_factory.mktemp("image") / "root"
-    subprocess.run(["cp", "-a", str(image.root()), str(place)], check=True)
-    (place / "host").mkdir()
-    return place
 
 
 Host = Callable[..., Path]
@@ -66,12 +56,7 @@ def host_with(tmp_path: Path) -> Host:
         for name in PLACES:
             (host / name).mkdir(parents=True)
         (host / "var/run").symlink_to("/run")
-        program = shutil.which("runc")
-        assert program
-        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
-        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
-            (host / path[1:]).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(os.path.realpath(path), host / path[1:])
+        roots.copy_programs(host, "runc")
         for root in driver_roots:
             node = make_node(tmp_path / "node", "t4", layout="driver-container")
             (host / root[1:]).parent.mkdir(parents=True, exist_ok=True)

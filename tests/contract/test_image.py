@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from threading import Thread
 
 import pytest
 
-from tests.contract import engines, image, roots
+from tests.contract import engines, roots
 from tests.contract.bundles import bundle
 from tests.simulated.node import make_node
 from tests.waiting import eventually
@@ -59,17 +58,6 @@ HOST_RUNS = (
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture(scope="session")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the image's root file system, which the tests share."""
-    place = tmp_path_factory.mktemp("image") / "root"
-    subprocess.run(["cp", "-a", str(image.root()), str(place)], check=True)
-    (place / "host").mkdir()
-    (place / "bin/entrypoint.sh").write_text(ENTRYPOINT, encoding="utf-8")
-    (place / "bin/entrypoint.sh").chmod(0o755)
-    return place
-
-
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a host with runc, Docker's configuration and a driver, and no interpreter at all."""
@@ -79,13 +67,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "etc/docker/daemon.json").write_text(DAEMON_JSON, encoding="utf-8")
     (made / "etc/containerd").mkdir()
     (made / "etc/containerd/config.toml").write_text(CONFIG_TOML, encoding="utf-8")
-    for name in ("runc", "containerd", "containerd-shim-runc-v2", "ctr"):
-        program = shutil.which(name)
-        assert program
-        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
-        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
-            (made / path[1:]).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(os.path.realpath(path), made / path[1:])
+    roots.copy_programs(made, "runc", "containerd", "containerd-shim-runc-v2", "ctr")
     make_node(made / NODE[1:], "t4")
     assert not [path for path in made.rglob("*") if re.match(r"(python|(ba|da|a)?sh$)", path.name)]
     return made
@@ -326,6 +308,12 @@ def operators_plugin(unpacked: Path, host: Path) -> Iterator[Callable[[], int]]:
     ready.parent.mkdir(parents=True, exist_ok=True)
     ready.write_text("NVIDIA_DRIVER_ROOT=/\nDRIVER_ROOT_CTR_PATH=/host\n", encoding="utf-8")
     env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "FAIL_ON_INIT_ERROR": "false"}
+    entrypoint = unpacked / "bin/entrypoint.sh"
+    entrypoint.write_text(ENTRYPOINT, encoding="utf-8")
+    entrypoint.chmod(0o755)
+    entrypoint = unpacked / "bin/entrypoint.sh"
+    entrypoint.write_text(ENTRYPOINT, encoding="utf-8")
+    entrypoint.chmod(0o755)
     command = in_image(unpacked, host, "/bin/sh", "-c", "/bin/entrypoint.sh")
     log = (unpacked / "tmp/plugin.log").open("w")
     process = subprocess.Popen(command, stdout=log, stderr=log, env=env)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +21,7 @@ import pytest
 
 from gpuhook.cli import main
 from gpuhook.install import runtime_tree
+from tests.contract import roots
 from tests.waiting import eventually
 
 # runc requires that its root directory is a mount.
@@ -48,13 +48,7 @@ def host(tmp_path: Path) -> Path:
     made = tmp_path / "host"
     for name in ("etc/containerd", "dev", "proc", "sys", "run", "tmp", "srv", "rootfs/bin", "bin"):
         (made / name).mkdir(parents=True)
-    for name in PROGRAMS:
-        program = shutil.which(name)
-        assert program
-        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
-        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
-            (made / path[1:]).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(os.path.realpath(path), made / path[1:])
+    roots.copy_programs(made, *PROGRAMS)
     for place in (made / "bin", made / "rootfs/bin"):
         shutil.copy2("/usr/bin/busybox", place / "sh")
         shutil.copy2("/usr/bin/busybox", place / "sleep")

@@ -20,7 +20,7 @@ import pytest
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import bundles, engines, roots
 from tests.contract.build_cache import CHECKOUT
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.cri import cri
 from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, asks
@@ -114,13 +114,11 @@ def silent(engine: str, bundle: Bundle) -> tuple[str, str]:
 @RUNTIMES
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_the_streams_are_the_containers(
-    engine: str, log_format: str, node8: Installation, tmp_path: Path
+    engine: str, log_format: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """`create` with the container's streams: they have what they have without gpuhook."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
-    made = bundles.bundle(
-        tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), SPEAKS, asks("0")
-    )
+    made = bundle_of("musl", SPEAKS, asks("0"))
     expected = silent(engine, made)
     assert expected == ("out\n", "err\n")
     (made.path / "log").unlink(missing_ok=True)
@@ -145,13 +143,11 @@ def test_the_streams_are_the_containers(
 
 @BOTH
 def test_the_ledger_explain_and_ps(
-    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A container that started without a GPU: its entry has warnings, and it is no holder."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
-    made = bundles.bundle(
-        tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT, asks("0")
-    )
+    made = bundle_of("musl", WAIT, asks("0"))
     with started(made, mine, engine, cgroup, mine.runtime) as live:
         kept = entry(mine)
         assert codes(kept["warnings"]) == ["GH1007"]
@@ -186,12 +182,10 @@ def test_the_ledger_explain_and_ps(
         assert codes(entry(mine)["warnings"]) == ["GH1007"]
 
 
-def test_a_holder_with_a_warning(node8: Installation, tmp_path: Path) -> None:
+def test_a_holder_with_a_warning(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
     """Of a container with a GPU, `ps` shows the codes of its warnings in a column."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
-    made = bundles.bundle(
-        tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT, asks("0")
-    )
+    made = bundle_of("musl", WAIT, asks("0"))
     devnull(made, "bad")
     with lifecycle(made, [mine.runtime], env=mine.on("runc")) as container:
         assert container.create().rc == 0
@@ -209,10 +203,12 @@ def devnull(made: Bundle, name: str) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_hostile_text(log_format: str, node8: Installation, tmp_path: Path) -> None:
+def test_hostile_text(
+    log_format: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
     """A path with control characters forges no line, no field and nothing on a terminal."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
-    made = bundles.bundle(tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT)
+    made = bundle_of("musl", WAIT)
     devnull(made, HOSTILE)
     with journal() as (place, bound):
         log = made.path / "log"
@@ -237,10 +233,12 @@ def test_hostile_text(log_format: str, node8: Installation, tmp_path: Path) -> N
     assert kept["message"].isprintable()
 
 
-def test_a_journal_that_does_not_read(node8: Installation, tmp_path: Path) -> None:
+def test_a_journal_that_does_not_read(
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
     """Where the socket's queue is full, messages are lost; the number of warnings is bounded."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
-    made = bundles.bundle(tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT)
+    made = bundle_of("musl", WAIT)
     for number in range(300):
         devnull(made, f"bad{number}")
     with journal() as (place, bound):
@@ -388,14 +386,13 @@ def test_a_dry_run_prints_its_warnings(node8: Installation, tmp_path: Path) -> N
 
 @RUNTIMES
 def test_the_hook_adds_to_the_wrappers_entry(
-    engine: str, mine: Installation, tmp_path: Path
+    engine: str, mine: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A container of the wrapper whose hook warns: the entry has both, and the streams nothing."""
     mine.settings["request"] = MOUNTS
     mine.configure()
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
-    root = roots.copy("musl", tmp_path / "root")
-    made = bundles.bundle(tmp_path / "bundle", root, SPEAKS, asks("2"))
+    made = bundle_of("musl", SPEAKS, asks("2"))
     grant(mine, made, 2, 4096, 4096)
     devnull(made, "bad")
     with lifecycle(made, mine.secluded, engine, "v2", mine.on(engine)) as container:
