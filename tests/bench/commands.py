@@ -120,7 +120,7 @@ def _milliseconds(installation: Installation, words: Sequence[str]) -> float:
     begun = time.perf_counter()
     done = installation.gpuhook(*words)
     took = (time.perf_counter() - begun) * 1000
-    if done.returncode not in (0, 1) or "GH1491" in done.stderr:  # 1: something is wrong here
+    if done.rc not in (0, 1) or "GH1491" in done.stderr:  # 1: something is wrong here
         raise RuntimeError(f"gpuhook {' '.join(words)}: {done.stderr}")
     return took
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
-from tests.contract.runtimes import SECONDS, Result, launcher, settled
+from tests.contract.runtimes import SECONDS, Result, launcher, run_command, settled
 from tests.waiting import eventually
 
 CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
@@ -68,7 +68,7 @@ class Containerd:
     def ctr(self, *words: str) -> Result:
         """Call ctr with these words."""
         command = ["ctr", "--address", str(self.place / "sock"), *words]
-        return _ended([*self.prefix, *command], {**os.environ, **self.env})
+        return run_command([*self.prefix, *command], {**os.environ, **self.env})
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def podman(
         command = _podman(place, Path(run_root), runtime)
         command += ["--name", f"gpuhook-test-{uuid4().hex[:12]}", *options]
         command += ["--rootfs", str(root), *args]
-        return _ended([*around.prefix, *command], {**os.environ, **around.env})
+        return run_command([*around.prefix, *command], {**os.environ, **around.env})
 
 
 def _podman(place: Path, run_root: Path, runtime: Path | str) -> list[str]:
@@ -199,16 +199,3 @@ def _containerd_config(place: Path) -> str:
             "",
         ]
     )
-
-
-def _ended(command: Sequence[str], env: Mapping[str, str]) -> Result:
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=env,
-        timeout=SECONDS,
-        check=False,
-    )
-    return Result(done.returncode, done.stdout, done.stderr)

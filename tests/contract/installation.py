@@ -20,7 +20,7 @@ import pytest
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
-from tests.contract.runtimes import SECONDS, Result, run
+from tests.contract.runtimes import Result, run, run_command
 from tests.contract.warm import warm
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -140,11 +140,11 @@ class Installation:
         """Return "major:minor" of that node."""
         return f"{MAJOR}:{self.gpu(index).minor}"
 
-    def gpuhook(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def gpuhook(self, *words: str) -> Result:
         """Call the command line."""
         command = [str(self.bindir / "gpuhook"), *words]
         env = self._environment
-        return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+        return run_command(command, env)
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -209,17 +209,9 @@ class Installation:
         command = [self.runtime, "--root", str(bundle.path / "state"), "--log", str(log)]
         command += ["--log-format", log_format, "create", "--bundle", str(bundle.path), *options]
         command.append(container_id or f"gpuhook-test-{uuid4().hex[:12]}")
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **self.on(low_level), **(env or {})},
-            timeout=SECONDS,
-            check=False,
-        )
+        done = run_command(command, {**os.environ, **self.on(low_level), **(env or {})})
         text = log.read_text(encoding="utf-8") if log.exists() else ""
-        return Result(done.returncode, done.stdout, done.stderr, text)
+        return replace(done, log=text)
 
 
 def installation(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.device_side import told
 from tests.contract.installation import Installation
-from tests.contract.runtimes import SECONDS, Container, Result, lifecycle
+from tests.contract.runtimes import Container, Result, lifecycle, run_command
 from tests.contract.views import View
 from tests.waiting import eventually
 
@@ -87,16 +86,7 @@ class Live:
 
     def gpuhook(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> Result:
         """Call `gpuhook VERB CONTAINER WORDS` where the container's runtime runs."""
-        done = subprocess.run(
-            self.command(verb, *words, name=name, via=via),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=self.env,
-            timeout=SECONDS,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
+        return run_command(self.command(verb, *words, name=name, via=via), self.env)
 
     def report(self, verb: str, *words: str, name: str = "") -> dict[str, Any]:
         """Return what `gpuhook VERB` says it did, which must have gone well."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.contract import compiled
 from tests.contract.build_cache import built
 from tests.contract.debs import mirror, unpacked
+from tests.contract.runtimes import run_command
 
 SUITE = "bookworm"
 GLIBC = ["libc6", "libgcc-s1"]
@@ -158,7 +159,7 @@ def copy_programs(root: Path, *names: str) -> None:
     for name in names:
         program = shutil.which(name)
         assert program
-        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+        needed = run_command(["ldd", program])
         for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
             (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(os.path.realpath(path), root / path[1:])

@@ -98,6 +98,16 @@ def launcher(path: Path, command: Sequence[str], env: Mapping[str, str] | None =
     return path
 
 
+def run_command(
+    command: Sequence[str | Path], env: Mapping[str, str] | None = None, stdin: str = ""
+) -> Result:
+    """Call a command and return how it ended; `env` is its whole environment."""
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, env=env, timeout=300, check=False
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
 @dataclass
 class Container:
     """A container of a runtime; each verb returns how the runtime's call ended."""

@@ -265,7 +265,7 @@ def test_validate(
     """`gpuhook cdi validate` says what is wrong with such a spec."""
     _, *words = spoil(apart)
     done = apart.gpuhook("cdi", "validate", words[0])
-    assert done.returncode == 1
+    assert done.rc == 1
     assert code in done.stdout + done.stderr
     assert words[0] in done.stdout + done.stderr
 
@@ -651,7 +651,7 @@ def test_generate(
     code, word = spoil(made)
     words = ["generate-cdi", *made.node.options, "--mode", "nvml", "--output", str(made.spec)]
     done = made.gpuhook(*words)
-    assert done.returncode == 1
+    assert done.rc == 1
     assert done.stdout == ""
     assert f"Error {code}" in done.stderr
     assert word in done.stderr
@@ -666,7 +666,7 @@ def test_generate_without_nvml(node8: Installation, tmp_path: Path) -> None:
     before = yaml.safe_load(made.spec.read_text())
     code, word = no_nvml(made)
     done = made.gpuhook("generate-cdi", *made.node.options, "--output", str(made.spec))
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     assert f"warning: {code}" in done.stderr
     assert word in done.stderr
     now = yaml.safe_load(made.spec.read_text())
@@ -683,7 +683,7 @@ def test_generate_on_a_full_disk(apart: Installation, tmp_path: Path) -> None:
         before = spec.read_bytes()
         fill(place)
         done = apart.gpuhook("generate-cdi", *apart.node.options, "--output", str(spec))
-        assert done.returncode == 1
+        assert done.rc == 1
         assert "GH1111" in done.stderr
         assert spec.read_bytes() == before
         assert set(os.listdir(place)) == {"nvidia.yaml", "filler"}

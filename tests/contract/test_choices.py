@@ -276,7 +276,7 @@ def test_management_without_nvml(apart: Installation) -> None:
         "--nvml-library",
         str(broken),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     document = json.loads(done.stdout)
     assert [device["name"] for device in document["devices"]] == ["all"]
     held = {node["path"] for node in document["containerEdits"]["deviceNodes"]}

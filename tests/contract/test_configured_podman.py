@@ -21,7 +21,7 @@ from gpuhook.engines.state import dependent_containers
 from tests.contract.engines import ULIMITS
 from tests.contract.installation import Installation, asks
 from tests.contract.roots import Roots
-from tests.contract.runtimes import SECONDS, Result, launcher
+from tests.contract.runtimes import Result, launcher, run_command
 from tests.contract.views import questions
 
 
@@ -83,14 +83,7 @@ def run(tree: Tree, place: Path, *words: str, storage: Path | None = None) -> Re
         command = ["podman", *own, "--cgroup-manager", "cgroupfs", *words]
         script = f"mount --bind '{tree.directory}' /etc/containers && exec \"$@\""
         Path("/etc/containers").mkdir(exist_ok=True)
-        done = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", script, "sh", *command],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    return Result(done.returncode, done.stdout, done.stderr)
+        return run_command(["unshare", "--mount", "sh", "-c", script, "sh", *command])
 
 
 def container(

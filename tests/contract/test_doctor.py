@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import Installation, asks
 from tests.contract.live import BOTH, Live, prestart, sleeping, started
+from tests.contract.runtimes import Result, run_command
 from tests.contract.test_repair import reset
 from tests.contract.test_repair_others import denied, forgotten
 from tests.simulated.node import make_node
@@ -26,20 +26,20 @@ from tests.simulated.node import make_node
 SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/doctor.json").read_text("utf-8"))
 
 
-def doctor(live: Live, *words: str, checks: str = "containers") -> subprocess.CompletedProcess[str]:
+def doctor(live: Live, *words: str, checks: str = "containers") -> Result:
     """Call `gpuhook doctor` where the container's runtime runs."""
     command = [*live.container.around.prefix, str(live.installation.bindir / "gpuhook"), "doctor"]
     command += [*live.installation.node.options, *live.roots, "--checks", checks, *words]
-    return subprocess.run(command, capture_output=True, text=True, env=live.env, check=False)
+    return run_command(command, live.env)
 
 
 def results(live: Live, *words: str, checks: str = "containers") -> dict[str, Any]:
     """Return the document of doctor, held against its schema."""
     done = doctor(live, "-o", "json", *words, checks=checks)
-    assert done.returncode in (0, 1), done.stderr
+    assert done.rc in (0, 1), done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     jsonschema.validate(document, SCHEMA)
-    assert document["well"] == (done.returncode == 0)
+    assert document["well"] == (done.rc == 0)
     return document
 
 
@@ -67,7 +67,7 @@ def test_lost_access_is_told_and_mended(
         assert "Failed to initialize NVML: Unknown Error" in one["meaning"]
         assert shlex.split(one["command"]) == ["gpuhook", "repair", live.id]
         shown = doctor(live, "--quiet")
-        assert shown.returncode == 1
+        assert shown.rc == 1
         assert f"fix:     gpuhook repair {live.id}" in shown.stdout
         assert live.gpuhook("repair").rc == 0
         assert of(live, results(live), "failed", "warning") == []
@@ -116,7 +116,7 @@ def test_a_gpu_that_falls_off_the_bus_under_a_container(
             shutil.rmtree(host / "sys/module/nvidia")
             shutil.rmtree(host / "proc/driver/nvidia")
         done = doctor(live, "--quiet", checks="driver,containers")
-    assert done.returncode == 1
+    assert done.rc == 1
     first = done.stdout.splitlines()[0]
     assert first.startswith("Root cause: driver.gpu: the only GPU is missing from the PCI bus: ")
     (holders,) = re.findall(r"\(used by ([^)]*)\)", first)
@@ -161,12 +161,9 @@ def test_nothing_is_changed(node8: Installation, tmp_path: Path) -> None:
 def test_the_readings_of_this_machine(node8: Installation, tmp_path: Path) -> None:
     """A simulated node that runs: its driver answers, its files are those of its own tree."""
     words = [*node8.node.options, "-o", "json", "--checks", "gpuhook,containers"]
-    done = subprocess.run(
+    done = run_command(
         [str(node8.bindir / "gpuhook"), "doctor", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "GPUHOOK_STATE_DIR": str(tmp_path / "state")},
-        check=False,
+        {**os.environ, "GPUHOOK_STATE_DIR": str(tmp_path / "state")},
     )
     document = json.loads(done.stdout)
     jsonschema.validate(document, SCHEMA)

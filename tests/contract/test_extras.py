@@ -318,7 +318,7 @@ def test_explain_says_what_counts(full: Installation, bundle_of: Bundles) -> Non
     env = [*asks("0"), "NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=3"]
     made = with_channels(bundle_of("debian", ["/probe"], env), "0")
     done = full.gpuhook("explain", str(made.path), "-o", "json")
-    assert done.returncode == 0, done
+    assert done.rc == 0, done
     (told,) = json.loads(done.stdout)["containers"]
     assert {one["where"]: one["result"] for one in told["extras"]} == {
         MOUNT: "refused",

@@ -16,7 +16,7 @@ import pytest
 
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, PYTHON, Installation, asks, install
-from tests.contract.runtimes import SECONDS, lifecycle, run
+from tests.contract.runtimes import SECONDS, lifecycle, run, run_command
 
 ODD = """
   "x-vendor" : {"big": 123456789012345678901234567890, "float": 1.50, "exponent": 1e+05,
@@ -324,13 +324,9 @@ def test_descriptors_reach_the_container(
     bundle = bundle_of("debian", ["/bin/sh", "-c", "cat <&3; ls /dev"], asks("0"))
     words = ["--root", str(bundle.path / "state"), "run", "--preserve-fds", "1"]
     words += ["--bundle", str(bundle.path), "gpuhook-test-fds"]
-    done = subprocess.run(
+    done = run_command(
         ["sh", "-c", 'exec "$@" 3<"$PASSED"', "sh", node8.runtime, *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **node8.on("runc", PASSED=str(passed))},
-        timeout=SECONDS,
-        check=False,
+        {**os.environ, **node8.on("runc", PASSED=str(passed))},
     )
     assert done.stdout.startswith("through\n"), done
     assert "nvidia0" in done.stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.contract import bundles, roots
 from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart
-from tests.contract.runtimes import run
+from tests.contract.runtimes import run, run_command
 
 
 def test_why_a_container_did_not_start(node8: Installation, tmp_path: Path) -> None:
@@ -44,6 +44,6 @@ def test_nowhere_to_keep_it(node8: Installation, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     env = {**os.environ, **node8.env, "GPUHOOK_STATE_DIR": str(tmp_path / "file")}
     words = [str(node8.bindir / "gpuhook-hook"), "nonsense"]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    done = run_command(words, env)
+    assert done.rc == 1
     assert "error GH1640" in done.stderr

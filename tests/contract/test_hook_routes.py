@@ -24,7 +24,7 @@ from tests.contract.installation import (
 )
 from tests.contract.integrations import Integrations
 from tests.contract.roots import Roots
-from tests.contract.runtimes import run
+from tests.contract.runtimes import Result, run, run_command
 from tests.contract.views import View, questions
 
 NAME = "nvidia-container-runtime-hook"
@@ -190,7 +190,7 @@ WRAPPER = """version = 2
 DOCKER = 'disabled_plugins = ["cri"]\n'
 
 
-def recipe(installation: Installation, place: Path) -> subprocess.CompletedProcess[str]:
+def recipe(installation: Installation, place: Path) -> Result:
     """Do what docs/by-hand.md says for the handler, `place` being /etc/containerd."""
     (text,) = [
         block.partition("```")[0]
@@ -201,7 +201,7 @@ def recipe(installation: Installation, place: Path) -> subprocess.CompletedProce
     script = text.replace("systemctl restart containerd\n", "")
     assert script != text
     command = ["unshare", "--mount", "sh", "-c", f"mount --bind {place} /etc/containerd\n{script}"]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+    return run_command(command)
 
 
 @pytest.mark.parametrize("before", ["", DEBIAN], ids=["none", "debian"])
@@ -212,7 +212,7 @@ def test_recipe_for_containerd(before: str, node8: Installation, tmp_path: Path)
     if before:
         config.write_text(before, encoding="utf-8")
     done = recipe(node8, tmp_path)
-    assert done.returncode == 0, done
+    assert done.rc == 0, done
     assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in done.stdout
     made = config.read_text(encoding="utf-8")
     for handler in ("runc", "nvidia"):

@@ -17,7 +17,7 @@ import pytest
 import gpuhook
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
-from tests.contract.runtimes import Container, lifecycle
+from tests.contract.runtimes import Container, Result, lifecycle, run_command
 
 WAIT = ["/bin/sh", "-c", "while :; do sleep 60; done"]
 SCHEMA = json.loads(
@@ -38,9 +38,7 @@ def running(
         yield container
 
 
-def told(
-    installation: Installation, container: Container, *words: str
-) -> subprocess.CompletedProcess[str]:
+def told(installation: Installation, container: Container, *words: str) -> Result:
     """Call `gpuhook inspect` where the container's cgroups are to be seen."""
     command = [
         *container.around.prefix,
@@ -48,18 +46,15 @@ def told(
         "inspect",
         container.id,
     ]
-    return subprocess.run(
+    return run_command(
         [*command, "--state-root", str(container.bundle / "state"), *words],
-        env={**os.environ, **installation.env},
-        capture_output=True,
-        text=True,
-        check=False,
+        {**os.environ, **installation.env},
     )
 
 
 def facts(installation: Installation, container: Container) -> dict[str, Any]:
     done = told(installation, container, "-o", "json")
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     document = json.loads(done.stdout)
     jsonschema.validate(document, SCHEMA)
     return dict(document)
@@ -110,7 +105,7 @@ def test_lost_rules(node8: Installation, bundle_of: Bundles) -> None:
         found = facts(node8, container)
         text = told(node8, container).stdout
         done = node8.gpuhook("repair", container.id, "--state-root", f"{bundle.path}/state")
-        assert done.returncode == 0, done.stderr
+        assert done.rc == 0, done.stderr
         after = facts(node8, container)
     denied = [node["path"] for node in found["nodes"] if not node["allowed"]]
     assert denied == [node8.device(3)]
@@ -154,7 +149,7 @@ def test_a_container_without_gpus(node8: Installation, bundle_of: Bundles) -> No
     empty = {name: found[name] for name in ("nodes", "mounts", "findings", "ledger")}
     assert empty == {"nodes": [], "mounts": [], "findings": [], "ledger": None}
     assert found["driver"]["agree"] is None
-    assert done.returncode == 0
+    assert done.rc == 0
     assert "no entry" in done.stdout
 
 
@@ -164,5 +159,5 @@ def test_a_stopped_container(node8: Installation, bundle_of: Bundles) -> None:
         while json.loads(container.call("state").stdout)["status"] != "stopped":
             pass
         done = told(node8, container)
-    assert done.returncode == 1
+    assert done.rc == 1
     assert "Error GH1738" in done.stderr

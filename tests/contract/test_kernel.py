@@ -19,6 +19,7 @@ from gpuhook.kernel.namespaces import (
     is_initial_user_namespace,
     opened_in_mount_namespace,
 )
+from tests.contract.runtimes import run_command
 
 ALL = (
     mounts.MOUNT_ATTR_RDONLY
@@ -248,6 +249,6 @@ def test_nodes_in_a_user_namespace(tmp_path: Path) -> None:
         "mknod.mknod(fd, 'gpu', 'c', 195, 3, 0o666, 0, 0)"
     )
     words = ["unshare", "--user", "--map-root-user", "python3", "-c", script, str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = run_command(words)
     assert "PermissionError: [Errno 1] not permitted to make device nodes here" in done.stderr
     assert os.listdir(tmp_path) == []

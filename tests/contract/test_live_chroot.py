@@ -19,7 +19,7 @@ from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
 from tests.contract.installation import CONTROL, PYTHON, Installation, asks
 from tests.contract.live import BOTH, Live, sleeping, started
-from tests.contract.runtimes import lifecycle
+from tests.contract.runtimes import lifecycle, run_command
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_doctor import of, results
 from tests.contract.test_integrations import assert_nodes
@@ -264,7 +264,7 @@ def test_root_of_the_first_process(tmp_path: Path) -> None:
     script = 'mount -t proc proc "$1/proc" && "$2" -c "$3" "$1"'
     namespaces = ["unshare", "--mount", "--pid", "--fork"]
     command = [*namespaces, "sh", "-c", script, "sh", str(tmp_path), sys.executable, program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(command)
     assert done.stdout == "GH1304\n", done
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.installation import Installation, asks
 from tests.contract.live import SCHEMA, Live, sleeping, started
+from tests.contract.runtimes import run_command
 
 
 def failed(live: Live, verb: str, *words: str, name: str = "") -> tuple[str, str]:
@@ -95,14 +96,8 @@ def test_a_state_directory_in_the_way(node8: Installation, tmp_path: Path) -> No
     """A fault of the state directory says so, and names the variable."""
     with started(sleeping(tmp_path), node8) as live:
         env = {**live.env, "GPUHOOK_STATE_DIR": "/proc/nope"}
-        done = subprocess.run(
-            live.command("attach", "--device", "2"),
-            capture_output=True,
-            env=env,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 1
+        done = run_command(live.command("attach", "--device", "2"), env)
+        assert done.rc == 1
         assert "Error GH1592: /proc/nope" in done.stderr, done
         assert "GPUHOOK_STATE_DIR names it" in done.stderr
         assert not os.path.exists(f"/proc/{live.pid}/root{node8.device(2)}")

@@ -13,7 +13,7 @@ import pytest
 from tests.contract import engines, roots
 from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation
 from tests.contract.live import BOTH, EVERY, sleeping, started
-from tests.contract.runtimes import SECONDS, settled
+from tests.contract.runtimes import SECONDS, Result, run_command, settled
 from tests.contract.test_attach import asked, assert_as_before
 from tests.contract.test_integrations import LINKS, LOOKED_UP, assert_found, assert_nodes
 from tests.contract.test_user_namespace import MAPPED, let_through, mapped
@@ -105,16 +105,16 @@ def test_of_podman(engine: str, node8: Installation, tmp_path: Path) -> None:
         assert gpuhook(node8, engine, "repair", str(pid)).stdout.endswith("nothing to do\n")
         lose(pid, node8)
         done = gpuhook(node8, engine, "repair", str(pid))
-        assert done.returncode == 0, done
+        assert done.rc == 0, done
         assert f"device node {node8.device(2)}" in done.stdout
         assert f"device rule: allow {node8.device(2)} (c {node8.number(2)} rw)" in done.stdout
         done = gpuhook(node8, engine, "attach", str(pid), "--device", "3")
-        assert done.returncode == 0, done
+        assert done.rc == 0, done
         held = {path.name for path in Path(f"/proc/{pid}/root/dev").glob("nvidia*")}
         wanted = {*ALL_CONTROL, node8.device(2), node8.device(3)}
         assert held == {path.rpartition("/")[2] for path in wanted}
         done = gpuhook(node8, engine, "detach", str(pid), "--device", "2,3")
-        assert done.returncode == 0, done
+        assert done.rc == 0, done
         assert "config.json" in done.stderr
     finally:
         if init_of(mark):
@@ -142,13 +142,9 @@ def lose(pid: int, installation: Installation) -> None:
     Path(f"/sys/fs/cgroup/devices{name}/devices.deny").write_text(f"c {installation.number(2)} rw")
 
 
-def gpuhook(
-    installation: Installation, engine: str, *words: str
-) -> subprocess.CompletedProcess[str]:
+def gpuhook(installation: Installation, engine: str, *words: str) -> Result:
     """Call the command line where the engine's cgroups are."""
     around = settled(engine)
     command = [*around.prefix, str(installation.bindir / "gpuhook"), *words]
     env = {**os.environ, **installation.env}
-    return subprocess.run(
-        command, capture_output=True, text=True, env=env, timeout=SECONDS, check=False
-    )
+    return run_command(command, env)

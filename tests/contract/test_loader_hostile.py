@@ -13,7 +13,7 @@ from gpuhook.loader import ld_cache_format, ld_so_conf
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.roots import Roots
-from tests.contract.runtimes import SECONDS, lifecycle
+from tests.contract.runtimes import SECONDS, lifecycle, run_command
 from tests.contract.test_loader_view import COMPAT
 from tests.simulated import elf_maker
 
@@ -65,15 +65,8 @@ def test_attach_to_a_forged_cache(node8: Installation, root_of: Roots, bundle_of
             "--state-root",
             str(bundle.path / "state"),
         ]
-        done = subprocess.run(
-            [str(node8.bindir / "gpuhook"), *words],
-            env={**os.environ, **node8.env},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = run_command([str(node8.bindir / "gpuhook"), *words], {**os.environ, **node8.env})
+        assert done.rc == 0, done.stderr
 
 
 def test_a_full_compatibility_directory(

@@ -27,7 +27,7 @@ from tests.contract.installation import (
 )
 from tests.contract.integrations import Integrations
 from tests.contract.roots import Roots
-from tests.contract.runtimes import run
+from tests.contract.runtimes import Result, run, run_command
 from tests.contract.views import questions
 
 CDI_HOOK = "nvidia-cdi-hook"
@@ -189,15 +189,10 @@ def state_of(made: Bundle) -> str:
     return json.dumps({"ociVersion": "1.0.2", "id": "x", "pid": 1, "bundle": str(made.path)})
 
 
-def call(named_bindir: Path, installation: Installation, made: Bundle, *words: str) -> Any:
+def call(named_bindir: Path, installation: Installation, made: Bundle, *words: str) -> Result:
     """Call nvidia-cdi-hook as a runtime does."""
-    return subprocess.run(
-        [str(named_bindir / CDI_HOOK), *words],
-        input=state_of(made),
-        env={**installation.env},
-        capture_output=True,
-        text=True,
-        check=False,
+    return run_command(
+        [str(named_bindir / CDI_HOOK), *words], {**installation.env}, stdin=state_of(made)
     )
 
 
@@ -217,16 +212,16 @@ def test_each_hook_twice(named_bindir: Path, apart: Installation, bundle_of: Bun
     for _ in range(2):
         for words in every:
             done = call(named_bindir, apart, made, *words)
-            assert (done.returncode, done.stderr) == (0, ""), words
+            assert (done.rc, done.stderr) == (0, ""), words
         listings.append(roots.listing(made.root))
     assert listings[0] == listings[1]
     assert (made.root / "usr/lib/libx.so").readlink() == Path("libx.so.1")
     assert (made.root / PROFILE[1:]).is_file()
     done = call(named_bindir, apart, made, "apply-something-new", "--flag")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.rc, done.stderr) == (0, "")
     assert "GH2141" in (apart.state / "hook.log").read_text(encoding="utf-8")
     done = call(named_bindir, apart, made, "create-symlinks", "--unknown=1")
-    assert done.returncode == 1
+    assert done.rc == 1
     assert "GH2140" in done.stderr
     told = subprocess.check_output([named_bindir / CDI_HOOK, "--version"], text=True)
     assert told.startswith("gpuhook-hook ")
@@ -247,7 +242,7 @@ def test_hostile_image(
         done = call(
             named_bindir, apart, made, "create-symlinks", "--link", f"/etc/passwd::/opt/{name}/link"
         )
-        assert done.returncode == 0, done.stderr
+        assert done.rc == 0, done.stderr
     assert list(outside.iterdir()) == []
     assert (root / str(outside)[1:] / "link").is_symlink()
 
@@ -288,22 +283,22 @@ def test_runtime_is_not_its_own_low_level(
 def test_ctk(named_bindir: Path, apart: Installation, tmp_path: Path) -> None:
     """A script's nvidia-ctk writes and lists a spec; what it cannot do it says."""
 
-    def ctk(*words: str) -> subprocess.CompletedProcess[str]:
+    def ctk(*words: str) -> Result:
         command = [str(named_bindir / "nvidia-ctk"), *words]
-        return subprocess.run(command, env=apart.env, capture_output=True, text=True, check=False)
+        return run_command(command, apart.env)
 
     output = tmp_path / "specs/nvidia.yaml"
     output.parent.mkdir()
     done = ctk("cdi", "generate", f"--output={output}", *apart.node.options)
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     listed = ctk("cdi", "list", f"--spec-dir={output.parent}")
     assert "nvidia.com/gpu=0" in listed.stdout.split("\n")
     done = ctk("config", "--set", "x=y", "--in-place")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.rc, done.stdout) == (1, "")
     assert done.stderr.startswith("Error GH2142: ")
     assert "gpuhook config import" in done.stderr
     done = ctk("hook", "of-a-newer-toolkit")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.rc, done.stderr) == (0, "")
     assert "GH2141" in (apart.state / "hook.log").read_text(encoding="utf-8")
     done = ctk("--version")
     assert done.stdout.startswith("gpuhook, version ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,25 @@ from tests.contract import roots
 from tests.contract.bundles import Bundle
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
 from tests.contract.live import BOTH, PAIRS, Live, prestart, sleeping, started
-from tests.contract.runtimes import CGROUPS, SECONDS, Result, run
+from tests.contract.runtimes import CGROUPS, Result, run, run_command
 from tests.contract.test_integrations import assert_nodes
 
 
 def told(installation: Installation, state: object, *words: str) -> Result:
     """Call the prestart hook with this on its standard input."""
     text = state if isinstance(state, str) else json.dumps(state)
-    done = subprocess.run(
+    return run_command(
         [str(installation.bindir / "gpuhook-hook"), "prestart", *words],
-        input=text,
-        capture_output=True,
-        text=True,
-        env={"PATH": "/usr/bin:/bin", **installation.env},
-        timeout=SECONDS,
-        check=False,
+        {"PATH": "/usr/bin:/bin", **installation.env},
+        stdin=text,
     )
-    return Result(done.returncode, done.stdout, done.stderr)
 
 
 def in_shell(script: str, installation: Installation, **env: str) -> Result:
     """Run a line of shell where gpuhook is installed."""
     own = {"PATH": "/usr/bin:/bin", **installation.env, **env}
     command = ["/bin/sh", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
-    return Result(done.returncode, done.stdout, done.stderr)
+    return run_command(command, own)
 
 
 def assert_refused(done: Result, code: str) -> None:

@@ -279,7 +279,7 @@ def test_a_gpu_that_goes_while_a_container_runs(own: Installation, tmp_path: Pat
         assert f"has {own.device(2)}, whose GPU" in shown
         root = f"--driver-root={own.node.driver_root}"
         doctor = own.gpuhook("doctor", root, "--checks", "driver.gpu,driver.bus,containers.pieces")
-        assert doctor.returncode == 1
+        assert doctor.rc == 1
         assert f"missing from the PCI bus: {own.device(2)} (used by {live.id})" in doctor.stdout
         assert "except of a missing GPU" in doctor.stdout
 

@@ -19,7 +19,7 @@ from tests.contract.bundles import Bundle
 from tests.contract.fuse import Silent, gone, silent, waiting
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
 from tests.contract.live import Live, sleeping
-from tests.contract.runtimes import lifecycle
+from tests.contract.runtimes import Result, lifecycle, run_command
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_repair import reset
 from tests.waiting import eventually
@@ -87,16 +87,12 @@ def begun(live: Live, verb: str, *words: str) -> Iterator[subprocess.Popen[str]]
             command.kill()
 
 
-def on_all(
-    lives: Sequence[Live], verb: str, *words: str, via: Sequence[str] = ()
-) -> subprocess.CompletedProcess[str]:
+def on_all(lives: Sequence[Live], verb: str, *words: str, via: Sequence[str] = ()) -> Result:
     """Call `gpuhook VERB WORDS`, through `via`, on the containers of all these state roots."""
     installation = lives[0].installation
     roots = [word for live in lives for word in live.roots]
     command = [*via, str(installation.bindir / "gpuhook"), verb, *words, *roots]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=lives[0].env, timeout=LONG, check=False
-    )
+    return run_command(command, lives[0].env)
 
 
 def of(live: Live, said: str) -> str:
@@ -168,7 +164,7 @@ def test_a_named_container(node8: Installation, tmp_path: Path) -> None:
         assert hostile[0].gpuhook("explain").rc == 0
         assert hostile[0].gpuhook("limits", name="show").rc == 0
         for verb in ("ps", "map"):
-            assert on_all(lives, verb).returncode == 0
+            assert on_all(lives, verb).rc == 0
         stack.close()  # the daemons end
         for pid in pids:
             gone(pid)
@@ -193,7 +189,7 @@ def test_repair_all_does_not_go_in(node8: Installation, tmp_path: Path) -> None:
             reset(live)
         with over_libraries(lives[1]) as there:
             done = on_all(lives, "repair", "--all")
-            assert done.returncode == 1
+            assert done.rc == 1
             said = of(lives[1], done.stderr)
             assert said.startswith("Error GH1762")
             assert f" {LIBRARIES} " in said
@@ -220,7 +216,7 @@ def test_repair_all_where_a_link_leads_in(node8: Installation, tmp_path: Path) -
             libraries.rename(libraries.with_name("aside"))
             libraries.symlink_to(HOME)
             done = on_all(lives, "repair", "--all")
-            assert done.returncode == 1
+            assert done.rc == 1
             said = of(hostile, done.stderr)
             assert said.startswith("Error GH1760")
             (pid,) = left_behind(said)

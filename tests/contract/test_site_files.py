@@ -107,10 +107,10 @@ def test_broken_rules_make_no_spec(site: Installation, tmp_path: Path) -> None:
     words = [*site.node.options, "--files-dir", str(tmp_path), "--output", str(site.spec)]
     before = site.spec.read_bytes()
     done = site.gpuhook("generate-cdi", *words)
-    assert done.returncode == 1
+    assert done.rc == 1
     assert f"{tmp_path}/wrong.yaml, line 2: drop.0: " in done.stderr
     assert "GH1244" in done.stderr
     assert site.spec.read_bytes() == before
     done = site.gpuhook("generate-cdi", "--inventory", "t4", "--files-dir", str(tmp_path))
-    assert done.returncode == 2
+    assert done.rc == 2
     assert "--files-dir cannot be used with --inventory" in done.stderr

@@ -55,7 +55,7 @@ class Machine:
         for verb, *words in COMMANDS:
             more = options if verb == "doctor" else []
             done = on_all([live], verb, *words, *more, via=self.via)
-            assert done.returncode == 0 or verb == "doctor", done
+            assert done.rc == 0 or verb == "doctor", done
             assert "Traceback" not in done.stderr
         assert live.gpuhook("inspect", via=self.via).rc == 0
         said = live.refused("GH1735", "inspect", name="no-such-container", via=self.via)

@@ -22,6 +22,7 @@ import pytest
 from gpuhook.cli import main
 from gpuhook.install import runtime_tree
 from tests.contract import roots
+from tests.contract.runtimes import Result, run_command
 from tests.waiting import eventually
 
 # runc requires that its root directory is a mount.
@@ -72,9 +73,9 @@ def in_host(host: Path, *words: str) -> list[str]:
     return [*UNSHARE, "/bin/sh", "-c", CHROOT, str(host), *words]
 
 
-def ctr(host: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def ctr(host: Path, *words: str) -> Result:
     command = in_host(host, "/usr/bin/ctr", "--address", "/srv/sock", *words)
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return run_command(command)
 
 
 @contextmanager
@@ -84,7 +85,7 @@ def containerd(host: Path, *options: str) -> Iterator[None]:
         command = in_host(host, "/usr/bin/containerd", *options)
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            eventually(lambda: ctr(host, "version").returncode == 0)
+            eventually(lambda: ctr(host, "version").rc == 0)
             yield
         finally:
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -129,14 +130,14 @@ def test_a_container_without_a_hook_can_be_stopped_after_uninstall(
     with containerd(host, *options):
         run = ["run", "--detach", "--null-io", "--runc-binary", RUNTIME, "--rootfs", "/rootfs"]
         started = ctr(host, *run, "c1", "/bin/sleep", "1000")
-        assert started.returncode == 0, started.stderr
+        assert started.rc == 0, started.stderr
         assert "gpuhook" not in next((host / "srv/state").rglob("config.json")).read_text("utf-8")
         for _ in range(2):
             gpuhook("uninstall", host)
             done = ctr(host, "task", "exec", "--exec-id", "e", "c1", "/bin/sh", "-c", "exit 7")
-            assert (done.returncode, done.stderr) == (7, "")
+            assert (done.rc, done.stderr) == (7, "")
         killed = ctr(host, "task", "kill", "--signal", "KILL", "c1")
-        assert killed.returncode == 0, killed.stderr
+        assert killed.rc == 0, killed.stderr
         eventually(lambda: "STOPPED" in ctr(host, "task", "ls").stdout)
         deleted = ctr(host, "task", "delete", "c1")
         assert "gpuhook-runtime" not in deleted.stderr

@@ -19,7 +19,7 @@ MIB = 1 << 20
 def told(live: Live, node: SimulatedNode, *words: str) -> str:
     """Return what a command prints of the driver of `node` and the runtime of a container."""
     done = live.installation.gpuhook(*words, "--nvml-library", node.nvml_library, *live.roots)
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     return done.stdout
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import grant, uuid
 from tests.contract.live import BOTH, WAIT, prestart, started
-from tests.contract.runtimes import Container, Result, launcher, lifecycle, run
+from tests.contract.runtimes import Container, Result, launcher, lifecycle, run, run_command
 from tests.simulated import stub_limits
 from tests.waiting import eventually
 
@@ -214,14 +213,10 @@ def test_hostile_text(
         log = made.path / "log"
         words = ["--root", str(made.path / "state"), "--log", str(log), "--log-format", log_format]
         words += ["create", "--bundle", str(made.path), "hostile"]
-        done = subprocess.run(
-            inside(place, mine, [mine.runtime, *words]),
-            env={**os.environ, **mine.on("/bin/true")},
-            capture_output=True,
-            text=True,
-            check=False,
+        done = run_command(
+            inside(place, mine, [mine.runtime, *words]), {**os.environ, **mine.on("/bin/true")}
         )
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert (done.rc, done.stdout, done.stderr) == (0, "", "")
         (told,) = read(bound)
     assert told.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
     assert (told["PRIORITY"], told["GPUHOOK_CODE"]) == ("4", "GH1028")
@@ -245,15 +240,10 @@ def test_a_journal_that_does_not_read(
         words = ["--root", str(made.path / "state"), "--log", str(made.path / "log")]
         words += ["create", "--bundle", str(made.path), "many"]
         for _ in range(2):
-            done = subprocess.run(
-                inside(place, mine, [mine.runtime, *words]),
-                env={**os.environ, **mine.on("/bin/true")},
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
+            done = run_command(
+                inside(place, mine, [mine.runtime, *words]), {**os.environ, **mine.on("/bin/true")}
             )
-            assert (done.returncode, done.stderr) == (0, "")
+            assert (done.rc, done.stderr) == (0, "")
         assert 0 < len(read(bound)) <= 64
     assert len((made.path / "log").read_text(encoding="utf-8").splitlines()) == 64
     assert len(entry(mine)["warnings"]) == 16
@@ -370,15 +360,12 @@ def test_a_dry_run_prints_its_warnings(node8: Installation, tmp_path: Path) -> N
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = hooked(tmp_path, mine, asks("0"))
     state = {"id": "dry", "pid": os.getpid(), "status": "creating", "bundle": str(made.path)}
-    done = subprocess.run(
+    done = run_command(
         [str(mine.bindir / "gpuhook-hook"), "prestart", "--dry-run"],
-        input=json.dumps(state),
-        env={**os.environ, **mine.env},
-        capture_output=True,
-        text=True,
-        check=False,
+        {**os.environ, **mine.env},
+        stdin=json.dumps(state),
     )
-    assert done.returncode == 0
+    assert done.rc == 0
     assert done.stderr.startswith("gpuhook-hook: warning GH1007: ")
     assert mine.entries() == []
     assert not (mine.state / "hook.log").exists()

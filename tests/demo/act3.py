@@ -98,7 +98,7 @@ def reloaded(page: Page, installation: Installation, trainer: Container) -> bool
     rows.append(said(page, trainer, WORKS, "after the repair the job goes on"))
     rows.append(("it is the same process", first_process(trainer) == before))
     after = installation.gpuhook("inspect", "trainer", "-o", "json")
-    clean = after.returncode == 0 and json.loads(after.stdout)["findings"] == []
+    clean = after.rc == 0 and json.loads(after.stdout)["findings"] == []
     rows.append(("inspect finds nothing wrong any more", clean))
     return page.promises(rows)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from tests.contract.bundles import CGROUP as CGROUPS
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation
 from tests.contract.live import Live
-from tests.contract.runtimes import lifecycle, settled
+from tests.contract.runtimes import lifecycle, run_command, settled
 from tests.demo.act2 import GPU, Rows, soon
 from tests.demo.page import Page
 from tests.kubelet.kubelet import Kubelet
@@ -164,7 +163,7 @@ def says(live: Live, text: str) -> bool:
 def command(page: Page, live: Live, *words: str) -> str:
     """Run a command of gpuhook on the node, show it and what it says, and return that."""
     whole = [*live.container.around.prefix, str(live.installation.bindir / "gpuhook"), *words]
-    done = subprocess.run(whole, capture_output=True, text=True, env=live.env, check=False)
+    done = run_command(whole, live.env)
     page.command(f"gpuhook {' '.join(words)}")
     page.output(done.stdout + done.stderr)
     return done.stdout

@@ -23,7 +23,7 @@ from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation, asks
-from tests.contract.runtimes import Container, lifecycle
+from tests.contract.runtimes import Container, lifecycle, run_command
 from tests.gpu.memory_call import falls_short, reason_to_skip
 from tests.gpu.test_real_gpu import real
 from tests.waiting import eventually
@@ -157,6 +157,6 @@ def test_a_second_opinion(limiting: Installation, tmp_path: Path) -> None:
     with allocating(limiting, tmp_path, str(KEPT)) as container:
         assert said(container, 1) == ["held", str(KEPT), "0"]
         command = ["nvidia-smi", "memory-limits", "--get", "-n", str(cgroup(container))]
-        done = subprocess.run([*command, "-i", "0"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done
+        done = run_command([*command, "-i", "0"])
+    assert done.rc == 0, done
     assert f"{LIMIT} MiB" in done.stdout, done
