@@ -62,6 +62,12 @@ def running(
         yield Running(container, [str(bundle.path / "state")])
 
 
+def with_status(name: str, roots: list[str], status: str) -> Found:
+    """Return what is found of a container once it has this status: crun's pause does not wait."""
+    eventually(lambda: find(name, roots).status == status, f"{name} to be {status}")
+    return find(name, roots)
+
+
 def code_of(call: Callable[[], object]) -> str:
     with pytest.raises(GpuhookError) as caught:
         call()
@@ -80,17 +86,13 @@ def test_a_life(engine: str, cgroup: str, root_of: Roots, bundle_of: Bundles) ->
         assert (created.bundle, created.root_path) == (str(bundle.path), str(root))
         for verb, status in (("start", "running"), ("pause", "paused"), ("resume", "running")):
             assert it.container.call(verb).rc == 0
-            found = find(name[:-2], roots)
-            assert (found.status, found.pid, found.started) == (
-                status,
-                created.pid,
-                created.started,
-            )
+            found = with_status(name[:-2], roots, status)
+            assert (found.pid, found.started) == (created.pid, created.started)
             assert find(str(found.pid), roots).id == name
             assert name in [one.id for one in everything(roots)[0]]
         with created.process() as process:
             assert it.container.call("kill", "KILL").rc == 0
-            eventually(lambda: find(name, roots).status == "stopped")
+            with_status(name, roots, "stopped")
             assert code_of(process.require_alive) == "GH1732"
         assert code_of(created.process) in ("GH1730", "GH1732")
         assert name not in [one.id for one in everything(roots)[0]]
