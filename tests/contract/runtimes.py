@@ -9,6 +9,7 @@ it, in a separate namespace too.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -16,9 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import uuid4
 
+import jsonschema
+
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
 from tests.contract.compiled import memlock
 from tests.contract.views import View, view
@@ -38,6 +42,14 @@ class Result:
     stdout: str
     stderr: str
     log: str = ""
+
+    def document(self, schema: str) -> dict[str, Any]:
+        """Return the JSON document on standard output, which must match gpuhook's schema."""
+        assert self.stdout, self
+        found = json.loads(self.stdout)
+        text = (CHECKOUT / f"gpuhook/schemas/{schema}.json").read_text(encoding="utf-8")
+        jsonschema.validate(found, json.loads(text))
+        return dict(found)
 
     @property
     def view(self) -> View:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -12,26 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from gpuhook.cdi import spec_file
 from gpuhook.loader import ld_cache
-from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import Installation, asks
 from tests.contract.live import Live, sleeping, started
 from tests.contract.runtimes import CGROUPS
 from tests.simulated import nvidia_stack
 from tests.simulated.node import SimulatedNode, make_node
 
-SCHEMAS = CHECKOUT / "gpuhook/schemas"
 GPU = 2
 Change = Callable[[dict[str, Any]], None]
-
-
-def schema(name: str) -> dict[str, Any]:
-    return dict(json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8")))
 
 
 @pytest.fixture
@@ -108,10 +100,9 @@ def by_legacy(
 
 def document(live: Live, *words: str, rc: int) -> dict[str, Any]:
     done = live.gpuhook("compare", *live.installation.node.options, "-o", "json", *words)
-    told = json.loads(done.stdout or "{}")
-    assert done.rc == rc, (done.stderr, [_counted(one) for one in told.get("containers", ())])
-    jsonschema.validate(told, schema("compare"))
-    return dict(told)
+    found = done.document("compare")
+    assert done.rc == rc, (done.stderr, [_counted(one) for one in found["containers"]])
+    return found
 
 
 def differences(live: Live) -> list[dict[str, Any]]:

@@ -12,18 +12,14 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import Installation, asks
 from tests.contract.live import BOTH, Live, prestart, sleeping, started
 from tests.contract.runtimes import Result, run_command
 from tests.contract.test_repair import reset
 from tests.contract.test_repair_others import denied, forgotten
 from tests.simulated.node import make_node
-
-SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/doctor.json").read_text("utf-8"))
 
 
 def doctor(live: Live, *words: str, checks: str = "containers") -> Result:
@@ -37,8 +33,7 @@ def results(live: Live, *words: str, checks: str = "containers") -> dict[str, An
     """Return the document of doctor, held against its schema."""
     done = doctor(live, "-o", "json", *words, checks=checks)
     assert done.rc in (0, 1), done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    document = done.document("doctor")
     assert document["well"] == (done.rc == 0)
     return document
 
@@ -165,8 +160,7 @@ def test_the_readings_of_this_machine(node8: Installation, tmp_path: Path) -> No
         [str(node8.bindir / "gpuhook"), "doctor", *words],
         {**os.environ, "GPUHOOK_STATE_DIR": str(tmp_path / "state")},
     )
-    document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    document = done.document("doctor")
     assert (document["live"], document["root"]) == (True, node8.node.host_root)
     assert not (tmp_path / "state").exists()
     told = {one["id"]: one["status"] for one in document["results"]}

@@ -8,10 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import gpuhook
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import given_by_engine
@@ -19,18 +17,11 @@ from tests.contract.live import sleeping
 from tests.contract.runtimes import lifecycle
 from tests.contract.test_inspect import WAIT, running
 
-SCHEMA = json.loads(
-    Path(gpuhook.__file__).with_name("schemas").joinpath("explain.json").read_text("utf-8")
-)
-
 
 def told(installation: Installation, *words: str) -> dict[str, Any]:
     """Return the document of one container."""
     done = installation.gpuhook("explain", *words, "-o", "json")
-    assert done.stdout, done.stderr
-    document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
-    return dict(document)
+    return done.document("explain")
 
 
 def pretty(config: dict[str, Any]) -> list[str]:

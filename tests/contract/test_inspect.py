@@ -11,18 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import gpuhook
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
 from tests.contract.runtimes import Container, Result, lifecycle, run_command
 
 WAIT = ["/bin/sh", "-c", "while :; do sleep 60; done"]
-SCHEMA = json.loads(
-    Path(gpuhook.__file__).with_name("schemas").joinpath("inspect.json").read_text("utf-8")
-)
 
 
 @contextmanager
@@ -55,9 +50,7 @@ def told(installation: Installation, container: Container, *words: str) -> Resul
 def facts(installation: Installation, container: Container) -> dict[str, Any]:
     done = told(installation, container, "-o", "json")
     assert done.rc == 0, done.stderr
-    document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
-    return dict(document)
+    return done.document("inspect")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from gpuhook.request.memory_request import MemoryLimit, mount_path
@@ -19,14 +18,13 @@ from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.limiting import uuid
 from tests.contract.live import Live, sleeping, started
+from tests.contract.runtimes import Result
 from tests.simulated import driver_memory, stub_limits
 from tests.simulated.node import make_node
 
 GIB = 1 << 30
 MIB = 1 << 20
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
-SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/limits.json").read_text("utf-8"))
-INSPECT = json.loads(CHECKOUT.joinpath("gpuhook/schemas/inspect.json").read_text("utf-8"))
 
 
 def cgroup(live: Live) -> str:
@@ -46,7 +44,7 @@ def wiped(live: Live) -> None:
     shutil.rmtree(Path(live.installation.node.nvml_profile).with_name("nvml-stub.limits"))
 
 
-def limits(live: Live, verb: str, *words: str) -> Any:
+def limits(live: Live, verb: str, *words: str) -> Result:
     """Call `gpuhook limits VERB CONTAINER WORDS`."""
     return live.gpuhook("limits", live.id, *words, name=verb)
 
@@ -55,9 +53,7 @@ def changed(live: Live, verb: str, *words: str) -> dict[str, Any]:
     """Return the report of a change, which must have gone well."""
     done = limits(live, verb, *words, "-o", "json")
     assert done.rc == 0, done
-    document = json.loads(done.stdout)
-    changes = json.loads(CHECKOUT.joinpath("gpuhook/schemas/changes.json").read_text("utf-8"))
-    jsonschema.validate(document, changes)
+    document = done.document("changes")
     assert document["schema"] == f"gpuhook/limits-{verb}/v1"
     (one,) = document["containers"]
     return dict(one)
@@ -67,9 +63,7 @@ def shown(live: Live, *words: str) -> dict[str, Any]:
     """Return what `gpuhook limits show` tells of the container."""
     done = limits(live, "show", *words, "-o", "json")
     assert done.rc == 0, done
-    document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
-    return dict(document)
+    return done.document("limits")
 
 
 def of_gpu(live: Live, index: int) -> dict[str, Any]:
@@ -188,9 +182,7 @@ def test_repair(engine: str, mine: Installation, tmp_path: Path) -> None:
         assert f"gpuhook repair {live.id}" in finding["hint"]
         said = limits(live, "show")
         assert "GH1785" in said.stderr
-        inspected = live.gpuhook("inspect", "-o", "json")
-        facts = json.loads(inspected.stdout)
-        jsonschema.validate(facts, INSPECT)
+        facts = live.gpuhook("inspect", "-o", "json").document("inspect")
         assert [one["code"] for one in facts["findings"]] == ["GH1785"]
         assert "MEMORY OF" in live.gpuhook("inspect").stdout
         planned = live.report("repair", "--dry-run")
