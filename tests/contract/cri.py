@@ -22,7 +22,9 @@ from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import images, roots
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.engines import running
+from tests.contract.installation import Installation
 from tests.contract.runtimes import SECONDS, Result
+from tests.contract.views import View
 from tests.waiting import eventually
 
 IMAGE = "gpuhook.test/probe:1"
@@ -64,14 +66,15 @@ class Cri:
     messages: Any
     runtime: Any
 
+    @contextmanager
     def pod(
         self,
         name: str,
-        handler: str,
+        handler: str = "nvidia",
         namespace: str = "default",
         annotations: Mapping[str, str] | None = None,
-    ) -> Pod:
-        """Run the sandbox of a pod whose runtimeClass names `handler`.
+    ) -> Iterator[Pod]:
+        """Give a pod whose runtimeClass names `handler`; it is removed with its containers.
 
         `annotations` are the pod's own, which its user writes.
         """
@@ -88,8 +91,13 @@ class Cri:
         )
         Path(config.log_directory).mkdir(parents=True, exist_ok=True)
         request = self.messages.RunPodSandboxRequest(config=config, runtime_handler=handler)
-        answer = self.runtime.RunPodSandbox(request, timeout=SECONDS)
-        return Pod(answer.pod_sandbox_id, config)
+        pod = Pod(self.runtime.RunPodSandbox(request, timeout=SECONDS).pod_sandbox_id, config)
+        try:
+            yield pod
+        finally:
+            sandbox = self.messages.PodSandboxRequest(pod_sandbox_id=pod.id)
+            self.runtime.StopPodSandbox(sandbox, timeout=SECONDS)
+            self.runtime.RemovePodSandbox(sandbox, timeout=SECONDS)
 
     def container(
         self,
@@ -156,11 +164,9 @@ class Cri:
         eventually(lambda: status().state == _EXITED, f"the end of container {container.id}")
         return _result(status().exit_code, container.log)
 
-    def remove(self, pod: Pod) -> None:
-        """Stop and remove the pod with all of its containers."""
-        request = self.messages.PodSandboxRequest(pod_sandbox_id=pod.id)
-        self.runtime.StopPodSandbox(request, timeout=SECONDS)
-        self.runtime.RemovePodSandbox(request, timeout=SECONDS)
+    def view(self, pod: Pod, given: Allocation, *asked: str, name: str = "main") -> View:
+        """Return what the probe sees in a container of the pod; see questions()."""
+        return self.ended(self.container(pod, ["/probe", *asked], given, name=name)).view
 
 
 def _result(code: int, log: Path) -> Result:
@@ -170,6 +176,14 @@ def _result(code: int, log: Path) -> Result:
         _, stream, part, text = line.split(" ", 3)
         streams[stream] += text + ("\n" if part == "F" else "")
     return Result(code, streams["stdout"], streams["stderr"])
+
+
+@contextmanager
+def cri_of(installation: Installation, place: Path) -> Iterator[Cri]:
+    """Give a containerd with the handlers `runc`, and `nvidia`, which is gpuhook-runtime."""
+    runtime = installation.launcher(place / "gpuhook-runtime")
+    with cri(place / "containerd", {"runc": "/usr/sbin/runc", "nvidia": runtime}) as made:
+        yield made
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import pytest
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
-from tests.contract.runtimes import Result, run, run_command
+from tests.contract.runtimes import Result, launcher, run, run_command
 from tests.contract.warm import warm
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -193,6 +193,15 @@ class Installation:
     def run(self, bundle: Bundle | Path, engine: str = "runc", cgroup: str = "host") -> Result:
         """Run a bundle by gpuhook-runtime and return how it ended."""
         return run(bundle, [self.runtime], engine, cgroup, self.on(engine))
+
+    def run_hooked(self, bundle: Bundle) -> Result:
+        """Run a bundle by plain runc, which calls our prestart hook."""
+        bundle.write({**bundle.config(), "hooks": {"prestart": [self.hooks["hook"]]}})
+        return run(bundle)
+
+    def launcher(self, path: Path, low_level: str = "runc") -> Path:
+        """Write an executable at `path` that is gpuhook-runtime in this environment."""
+        return launcher(path, [self.runtime], self.on(low_level))
 
     def edit(
         self,

@@ -15,7 +15,7 @@ from tests.contract import engines, runtimes
 from tests.contract.bundles import CGROUP, PATH, bundle, overlaid
 from tests.contract.engines import Containerd
 from tests.contract.installation import KIND, Installation, asks
-from tests.contract.runtimes import Result, launcher
+from tests.contract.runtimes import Result
 
 RUNTIMES = {
     "runc": ("runc", "host"),
@@ -95,10 +95,8 @@ class Integrations:
 
     def by_containerd(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
         """Let containerd call gpuhook-runtime."""
-        own = launcher(
-            self.place / "runtime", [self.installation.runtime], self.installation.on("runc")
-        )
-        return self.containerd().run(root, args, own, env)
+        runtime = self.installation.launcher(self.place / "runtime")
+        return self.containerd().run(root, args, runtime, env)
 
     def by_podman(
         self,

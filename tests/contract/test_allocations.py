@@ -21,11 +21,11 @@ from gpuhook.vendors.nvidia.inventory import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.contract import engines
 from tests.contract.bundles import Bundles
-from tests.contract.cri import cri
+from tests.contract.cri import cri_of
 from tests.contract.installation import ALL_CONTROL, CONTROL, DRIVER_LIBRARIES, Installation
 from tests.contract.kubelet_side import hand, podman_options
 from tests.contract.roots import Roots
-from tests.contract.runtimes import launcher, lifecycle, run
+from tests.contract.runtimes import lifecycle, run
 from tests.contract.views import View, questions
 
 REPLICAS = 4
@@ -300,18 +300,9 @@ def test_by_a_kubelets_engine(
 ) -> None:
     """containerd makes the same of the answer: with our handler, and with plain runc."""
     installation = plugin.installation
-    runtime = launcher(
-        tmp_path / "gpuhook-runtime", [installation.runtime], installation.on("runc")
-    )
     given = plugin.answer([plugin.replica(3, 1)], strategy)
-    with cri(tmp_path / "cri", {"runc": "/usr/sbin/runc", "nvidia": runtime}) as containerd:
-        pod = containerd.pod("sliced", handler)
-        try:
-            ended = containerd.ended(containerd.container(pod, ["/probe", *questions()], given))
-        finally:
-            containerd.remove(pod)
-    assert ended.rc == 0, ended
-    view = ended.view
+    with cri_of(installation, tmp_path) as containerd, containerd.pod("sliced", handler) as pod:
+        view = containerd.view(pod, given)
     assert set(view.gpus()) == {*control, installation.device(3)}
     assert all(node.open == "ENXIO" for node in view.gpus().values())
     assert view.values("GPUHOOK_REPLICAS") == [plugin.replica(3, 1)]

@@ -69,7 +69,7 @@ def tree(tmp_path: Path) -> Tree:
 @pytest.fixture
 def wanted(apart: Installation, tmp_path: Path) -> EngineOptions:
     """Return options whose programs know the simulated node."""
-    runtime = launcher(tmp_path / "gpuhook-runtime", [apart.runtime], apart.on("runc"))
+    runtime = apart.launcher(tmp_path / "gpuhook-runtime")
     command = apart.hooks["hook"]["path"]
     hook = launcher(tmp_path / "gpuhook-prestart", [command], apart.env)
     return EngineOptions("wrapper", "nvidia", str(runtime), str(hook))

@@ -15,7 +15,7 @@ from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
 from tests.contract.roots import Roots
-from tests.contract.runtimes import Result, run
+from tests.contract.runtimes import Result
 from tests.contract.views import View, questions
 from tests.simulated import extra_nodes
 
@@ -62,12 +62,7 @@ def probe() -> list[str]:
 
 def through(route: str, own: Installation, made: Bundle) -> Result:
     """Run a bundle by gpuhook-runtime, or by plain runc with our prestart hook."""
-    if route == "wrapper":
-        return own.run(made)
-    config = made.config()
-    config["hooks"] = {"prestart": [own.hooks["hook"]]}
-    made.write(config)
-    return run(made)
+    return own.run(made) if route == "wrapper" else own.run_hooked(made)
 
 
 def assert_beside(view: View, paths: Sequence[str]) -> None:

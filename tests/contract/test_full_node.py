@@ -18,7 +18,7 @@ from tests.contract.bundles import CAPABILITIES, Bundles
 from tests.contract.installation import ALL_CONTROL, Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.roots import Roots
-from tests.contract.runtimes import Result, run
+from tests.contract.runtimes import Result
 from tests.contract.test_mig import CAP, NODES, uuid
 from tests.contract.views import View, questions
 from tests.simulated import extra_nodes
@@ -78,12 +78,7 @@ def through(tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> Through:
             integrations = Integrations(own, next(places), lambda: pytest.fail("no containerd"))
             return integrations.by_podman(root, args, words, runtime="runc")
         made = bundle_of(root, args, [*asks(",".join(names), "all"), *env], **oci)
-        if route == "wrapper":
-            return own.run(made)
-        config = made.config()
-        config["hooks"] = {"prestart": [own.hooks["hook"]]}
-        made.write(config)
-        return run(made)
+        return own.run(made) if route == "wrapper" else own.run_hooked(made)
 
     return ran
 

@@ -66,7 +66,7 @@ def test_who_computes_sees_none(graphics: Installation, bundle_of: Bundles) -> N
 
 def test_all_is_every_gpu_that_works(graphics: Installation, bundle_of: Bundles) -> None:
     """The nodes of the lost GPU are not among those of `all`."""
-    bundle = bundle_of("debian", ["/probe", *questions()], asks("all", "all"))
+    bundle = bundle_of("debian", ["/probe"], asks("all", "all"))
     view = graphics.run(bundle).view
     usable = [gpu.index for gpu in graphics.node.node.gpus if gpu.lost is None]
     assert set(dri(view)) == {path for index in usable for path in own(graphics, index)}
@@ -75,7 +75,7 @@ def test_all_is_every_gpu_that_works(graphics: Installation, bundle_of: Bundles)
 def test_in_a_user_namespace(graphics: Installation, bundle_of: Bundles) -> None:
     """There the nodes are bound, those by place too."""
     let_through(Path(graphics.node.driver_root) / "any")
-    bundle = mapped(bundle_of("debian", ["/probe", *questions()], asks("0", "graphics")))
+    bundle = mapped(bundle_of("debian", ["/probe"], asks("0", "graphics")))
     view = graphics.run(bundle).view
     assert set(dri(view)) == set(own(graphics, 0))
 
@@ -88,7 +88,7 @@ def test_podman_gives_them_to_any_user(
     specs.mkdir()
     graphics.generate("--hooks", "none", output=specs / "nvidia.yaml")
     options = ["--device", "nvidia.com/gpu=3", "--user", "1000:1000"]
-    asked = ["/probe", *questions()]
+    asked = ["/probe"]
     view = engines.podman(tmp_path / "podman", root_of("debian"), asked, options, cdi=specs).view
     assert view.uid == 1000
     assert dri(view) == own(graphics, 3)

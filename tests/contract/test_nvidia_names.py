@@ -272,7 +272,7 @@ def test_runtime_is_not_its_own_low_level(
     named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """Settings taken over from NVIDIA's may name the wrapper itself: there is no endless loop."""
-    made = bundle_of("distroless", ["/probe", *questions()], asks("1"))
+    made = bundle_of("distroless", ["/probe"], asks("1"))
     names = json.loads(apart.config.read_text(encoding="utf-8"))
     names["lowLevelRuntimes"] = [str(named_bindir / "nvidia-container-runtime"), "runc"]
     apart.config.write_text(json.dumps(names), encoding="utf-8")

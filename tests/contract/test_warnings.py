@@ -18,7 +18,7 @@ import pytest
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle, Bundles
-from tests.contract.cri import cri
+from tests.contract.cri import cri_of
 from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import grant, uuid
@@ -245,7 +245,7 @@ def test_a_journal_that_does_not_read(
 def test_containerd(containerd: Containerd, node8: Installation, tmp_path: Path) -> None:
     """`ctr run`: the streams are the container's, and the runtime's error is the one reported."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
-    runtime = launcher(tmp_path / "gpuhook-runtime", [mine.runtime], mine.on("runc"))
+    runtime = mine.launcher(tmp_path / "gpuhook-runtime")
     root = roots.copy("musl", tmp_path / "root")
     done = containerd.run(root, SPEAKS, runtime, env=asks("0"))
     assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
@@ -258,19 +258,14 @@ def test_containerd(containerd: Containerd, node8: Installation, tmp_path: Path)
 def test_cri(node8: Installation, tmp_path: Path) -> None:
     """Over the CRI: the log that `kubectl logs` prints has what the container wrote."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
-    runtime = launcher(tmp_path / "gpuhook-runtime", [mine.runtime], mine.on("runc"))
-    with cri(tmp_path / "containerd", {"nvidia": runtime}) as containerd:
-        pod = containerd.pod("quiet", "nvidia")
-        try:
-            variables = dict([asks("0")[0].split("=")])
-            speaks = containerd.container(pod, SPEAKS, Allocation(), variables)
-            done = containerd.ended(speaks)
-            assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
-            waits = containerd.container(pod, WAIT, Allocation(), variables, name="waits")
-            task = containerd.place / "state/io.containerd.runtime.v2.task/k8s.io" / waits.id
-            assert '"level":"warning"' in (task / "log.json").read_text(encoding="utf-8")
-        finally:
-            containerd.remove(pod)
+    with cri_of(mine, tmp_path) as containerd, containerd.pod("quiet") as pod:
+        variables = dict([asks("0")[0].split("=")])
+        speaks = containerd.container(pod, SPEAKS, Allocation(), variables)
+        done = containerd.ended(speaks)
+        assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
+        waits = containerd.container(pod, WAIT, Allocation(), variables, name="waits")
+        task = containerd.place / "state/io.containerd.runtime.v2.task/k8s.io" / waits.id
+        assert '"level":"warning"' in (task / "log.json").read_text(encoding="utf-8")
 
 
 @RUNTIMES

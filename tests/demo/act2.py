@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.contract.cri import Container, Cri, cri
+from tests.contract.cri import Container, Cri, cri_of
 from tests.contract.installation import Installation
 from tests.contract.kubelet_side import read
-from tests.contract.runtimes import launcher
 from tests.demo.page import Page
 from tests.kubelet import config_map
 from tests.kubelet.config_map import ConfigMap
@@ -74,8 +73,7 @@ def set_up(stack: ExitStack, installation: Installation, place: Path) -> Node:
     """Make the node, all of it but the plugin."""
     simulated = make_node(place / "node", "t4")
     made = installation.apart(place / "gpuhook", simulated)
-    runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
-    engine = stack.enter_context(cri(place / "containerd", {"nvidia": runtime}))
+    engine = stack.enter_context(cri_of(made, place))
     kubelet = stack.enter_context(Kubelet(place / "device-plugins"))
     (place / "pod-resources").mkdir()
     holders = stack.enter_context(PodResources(place / "pod-resources/kubelet.sock"))
@@ -157,8 +155,7 @@ def log_of(engine: Cri, container: Container) -> str:
 
 def placed(stack: ExitStack, node: Node, name: str, allocated: Allocated) -> Container:
     """Run a pod with what Allocate answered, as the kubelet does, and tell who holds it."""
-    sandbox = node.engine.pod(name, "nvidia")
-    stack.callback(node.engine.remove, sandbox)
+    sandbox = stack.enter_context(node.engine.pod(name))
     told = pod("default", name, NAME, GPU, allocated.ids)
     node.holders.pods = [*node.holders.pods, told]
     return node.engine.container(sandbox, PROGRAM, read(allocated.response), name=NAME)
