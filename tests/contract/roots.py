@@ -154,6 +154,12 @@ def _musl(root: Path) -> None:
     (root / "etc/alpine-release").write_text("3.20.0\n", encoding="utf-8")
 
 
+def with_ldconfig(root: Path) -> Path:
+    """Put a static ldconfig at /ldconfig, over which no directory is mounted."""
+    shutil.copy(ldconfig(), root / "ldconfig")
+    return root
+
+
 def copy_programs(root: Path, *names: str) -> None:
     """Copy programs of this machine, and the libraries that they need, to the same paths."""
     for name in names:

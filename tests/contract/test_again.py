@@ -225,8 +225,7 @@ def test_driver_upgrade(
     the config.json of its first start, and with a new one.
     """
     old = installation(tmp_path / "old", "t4", node8.bindir)
-    root = root_of("debian")
-    shutil.copy(roots.ldconfig(), root / "ldconfig")
+    root = roots.with_ldconfig(root_of("debian"))
     asked = ["/probe", *questions(runs=[LOOKED_UP, ["/ldconfig", "-p"]])]
     bundle = bundle_of(root, asked, asks("0", "all"))
     was = str(old.node.node.driver.version)

@@ -173,7 +173,7 @@ def test_containerd_has_the_handler(case: Case, tmp_path: Path) -> None:
     options = engine["runtimes"][case.asked().name]["options"]
     assert PROGRAM in options.values()
     assert set(before.runtimes) <= set(engine["runtimes"])
-    assert engine["default_runtime_name"] == plan.expected.default or before.default
+    assert engine["default_runtime_name"] == (plan.expected.default or before.default)
     assert "cri" not in " ".join(document["disabled_plugins"])
 
 

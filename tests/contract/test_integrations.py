@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -28,12 +27,6 @@ INTEGRATIONS = pytest.mark.parametrize("integration", integrations.ALL)
 LINKS = tuple(f"{LIBRARIES}/{name}" for name in (*DRIVER_LIBRARIES, "libcuda.so"))
 LOOKED_UP = ["/dlprobe", *DRIVER_LIBRARIES]
 CACHE = ["/ldconfig", "-p"]
-
-
-def with_ldconfig(root: Path) -> Path:
-    """Put a static ldconfig into the root file system, to be asked what its cache says."""
-    shutil.copy(roots.ldconfig(), root / "ldconfig")
-    return root
 
 
 def assert_found(ran: Ran, version: str) -> None:
@@ -96,7 +89,7 @@ def test_one_view(
     integration: str, kind: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """Through each integration, in each kind of image: the GPU, the driver, and nothing else."""
-    root = with_ldconfig(root_of(kind))
+    root = roots.with_ldconfig(root_of(kind))
     every = [node8.number(index) for index in range(8)]
     asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
     control = ALL_CONTROL if integration == "podman-cdi" else CONTROL
@@ -230,7 +223,7 @@ def test_a_later_ldconfig(
 ) -> None:
     """An ldconfig that is run in the container keeps the driver in the loader's cache."""
     asked = ["/probe", *questions(runs=[["/sbin/ldconfig"], LOOKED_UP, CACHE])]
-    ran = enter.through(integration, with_ldconfig(root_of(kind)), asked).view.runs
+    ran = enter.through(integration, roots.with_ldconfig(root_of(kind)), asked).view.runs
     assert ran[0].rc == 0, ran[0]
     assert_found(ran[1], str(node8.node.node.driver.version))
     assert_cached(ran[2])

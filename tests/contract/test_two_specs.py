@@ -59,12 +59,6 @@ def two(apart: Installation) -> Installation:
     return apart
 
 
-def image(root: Path) -> Path:
-    """Return an image that has ldconfig where no directory is ever mounted over."""
-    shutil.copy(roots.ldconfig(), root / "ldconfig")
-    return root
-
-
 def assert_both(view: View) -> None:
     """Assert that the loader finds the libraries of both specs."""
     found = view.runs[0].found()
@@ -83,7 +77,7 @@ def test_asked_for_together(
     integration: str, two: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """By one request, and started again nothing is another."""
-    root = image(root_of("debian"))
+    root = roots.with_ldconfig(root_of("debian"))
     listings = []
     for start in ("first", "second"):
         (tmp_path / start).mkdir()
@@ -102,7 +96,7 @@ def by_podman(two: Installation, place: Path, root: Path, *options: str, runtime
 
 def test_hooks_of_an_engine(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """An engine that reads both specs calls both hooks, one after the other."""
-    root = image(root_of("debian"))
+    root = roots.with_ldconfig(root_of("debian"))
     options = ["--device", f"{KIND}=0", "--device", f"{OTHER}=a"]
     assert_both(by_podman(two, tmp_path / "first", root, *options, runtime="runc"))
     once = roots.listing(root)
@@ -116,7 +110,7 @@ def test_hooks_of_an_engine(two: Installation, tmp_path: Path, root_of: Roots) -
 
 def test_an_engine_brings_one_of_them(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """The engine gives one by CDI, and an annotation asks the wrapper for the other."""
-    root = image(root_of("debian"))
+    root = roots.with_ldconfig(root_of("debian"))
     options = ["--device", f"{KIND}=0", "--annotation", f"cdi.k8s.io/a={OTHER}=a"]
     for start in ("first", "second"):
         assert_both(by_podman(two, tmp_path / start, root, *options))
@@ -126,7 +120,7 @@ def test_a_volume_lies_over_one_of_them(
     two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """What the wrapper cannot do before the mounts are there is a hook's, and so is the rest."""
-    root = image(root_of("debian"))
+    root = roots.with_ldconfig(root_of("debian"))
     made = bundle_of(root, ["/probe", *ASKED], asks(BOTH))
     (root / DIRECTORY[1:]).mkdir(parents=True)
     config: dict[str, Any] = made.config()
@@ -138,7 +132,7 @@ def test_a_volume_lies_over_one_of_them(
 
 def test_without_one_of_them_again(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """Started again without one of the devices, the container has its library no more."""
-    root = image(root_of("debian"))
+    root = roots.with_ldconfig(root_of("debian"))
     enter = Integrations(two, tmp_path, pytest.fail)
     assert_both(enter.through("runc", root, ["/probe", *ASKED], BOTH).view)
     view = enter.through("runc", root, ["/probe", *ASKED], "0").view
@@ -149,7 +143,7 @@ def test_without_one_of_them_again(two: Installation, tmp_path: Path, root_of: R
 def test_attached_later(two: Installation, tmp_path: Path) -> None:
     """A device of another spec leaves a running container the libraries that it was made with."""
     made = sleeping(tmp_path, env=asks("0"))
-    image(made.root)
+    roots.with_ldconfig(made.root)
     with started(made, two, "runc", "host", two.runtime) as live:
         assert live.attach(f"{OTHER}=a")["steps"] != []
         assert_both(live.view(ASKED))

@@ -20,9 +20,10 @@ from gpuhook.vendors.nvidia.hot.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, link_patterns
 from tests.faults.generating import generate
 from tests.simulated import elf_maker, elf_maker_32, tegra_node, wsl_node
-from tests.simulated.node import SimulatedNode, make_node
+from tests.simulated.node import SimulatedNode
 
 pytestmark = [
+    pytest.mark.usefixtures("no_settings"),
     pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root"),
     pytest.mark.timeout(90),
 ]
@@ -32,17 +33,6 @@ LIB = "usr/lib/x86_64-linux-gnu"
 CSV = csv_files.DIRECTORY[1:]
 ADDED = [(b"libx.so", b"/libx.so")]
 TARGETS = [".", "/", "a/" * 2000, "/" + "x" * 300, "/proc/self/fd/0", "/dev/zero"]
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "no-settings.yaml"))
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
-    return make_node(tmp_path_factory.mktemp("t4"), "t4")
 
 
 @pytest.fixture(scope="module")
