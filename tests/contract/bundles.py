@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCI bundles as containerd writes them: the config.json of a container that asks for things."""
+"""OCI bundles as containerd writes them: the config.json of a container that requests things."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def as_root() -> Iterator[None]:
-    """Skip where the tests cannot make namespaces and cgroups; leave no empty cgroup behind."""
+    """Skip if the tests cannot make namespaces and cgroups; leave no empty cgroup behind."""
     if os.geteuid() != 0:
         pytest.skip("contract tests need root")
     yield

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A FUSE file system whose daemon reads requests and does not answer them.
 
-It answers INIT, and GETATTR of its root: it can be mounted. A process that asks for more waits, and
+It answers INIT, and GETATTR of its root: it can be mounted. A process that requests more waits, and
 once the daemon has read the request, SIGKILL does not end that wait.
 """
 

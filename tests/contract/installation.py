@@ -243,7 +243,7 @@ def installation(
 
 
 def asks(value: str, capabilities: str | None = None) -> list[str]:
-    """Return the variables of a container that asks for GPUs."""
+    """Return the variables of a container that requests GPUs."""
     env = [f"NVIDIA_VISIBLE_DEVICES={value}"]
     return env + ([f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"] if capabilities else [])
 

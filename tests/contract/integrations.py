@@ -47,7 +47,7 @@ class Integrations:
         value: str = "0",
         env: Sequence[str] = (),
     ) -> Result:
-        """Run a container that asks for `value` through `integration` and return how it ended."""
+        """Run a container that requests `value` through `integration` and return how it ended."""
         if integration in PRESTART:
             return self.by_hook(integration, root, args, [*asks(value), *env])
         if integration in RUNTIMES:
@@ -146,7 +146,7 @@ class Integrations:
 
 
 def told(integration: str, value: str) -> str:
-    """Return what NVIDIA_VISIBLE_DEVICES says in a container that asked for `value`.
+    """Return what NVIDIA_VISIBLE_DEVICES says in a container that requested `value`.
 
     A hook comes too late to change the environment.
     """

@@ -136,7 +136,7 @@ class Live:
         return tuple(Path(f"/proc/{self.pid}/mountinfo").read_text(encoding="utf-8").splitlines())
 
     def entry(self) -> str:
-        """Return the text of its entry in the ledger, empty where it has none.
+        """Return the text of its entry in the ledger, empty if it has none.
 
         Entries of other containers may have bytes that are not UTF-8.
         """

@@ -48,7 +48,7 @@ exec runc "$@"
 
 
 def assert_once(config: dict[str, Any]) -> None:
-    """Assert that no node, rule, mount, variable and hook is there twice."""
+    """Assert that no node, rule, mount, variable and hook occurs twice."""
     lists = {
         "devices": [d["path"] for d in config["linux"].get("devices", [])],
         "rules": [json.dumps(r, sort_keys=True) for r in config["linux"]["resources"]["devices"]],
@@ -303,7 +303,7 @@ def crowd(apart: Installation, tmp_path: Path, bundle_of: Bundles) -> Iterator[l
 
 
 def test_many_at_once(apart: Installation, crowd: list[Bundle], tmp_path: Path) -> None:
-    """Containers created at once, with nothing compiled yet, all get what they asked for."""
+    """Containers created at once, with nothing compiled yet, all get what they requested."""
     shutil.rmtree(apart.state)
     command = [apart.runtime, "--root", str(tmp_path / "runc"), "create", "--bundle"]
     commands = [
@@ -341,7 +341,7 @@ def test_two_creates_of_one_bundle(
 
 
 def test_replicas_at_once(apart: Installation, bundle_of: Bundles) -> None:
-    """Two replicas of one GPU are held by two containers, and `gpuhook ps` tells by which pods;
+    """Two replicas of one GPU are held by two containers, and `gpuhook ps` prints by which pods;
     it lists none of them when they are gone.
     """
     uuid = str(apart.gpu(0).uuid)
@@ -395,7 +395,7 @@ def test_the_hook_keeps_the_ledger(apart: Installation, tmp_path: Path, root_of:
 
 
 def test_the_spec_is_read_anew(apart: Installation, bundle_of: Bundles) -> None:
-    """A changed CDI spec counts from the next container on."""
+    """A changed CDI spec applies from the next container on."""
     bundle = bundle_of("distroless", ["/probe"], asks("1"))
     before = bundle.file.read_bytes()
     assert apart.edit(bundle).rc == 0

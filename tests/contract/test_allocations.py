@@ -154,7 +154,7 @@ def test_through_gpuhook_runtime(
 def test_the_ledger_has_the_replicas(
     strategy: str, id_strategy: str, plugin: Plugin, bundle_of: Bundles
 ) -> None:
-    """`gpuhook ps` tells two containers on one GPU, each with its replica."""
+    """`gpuhook ps` prints two containers on one GPU, each with its replica."""
     installation = plugin.installation
     with ExitStack() as stack:
         for number in (0, 3):
@@ -235,7 +235,7 @@ def test_by_cdi_names(
 def test_by_cdi_names_in_the_ledger(
     is_wrapped: bool, plugin: Plugin, tmp_path: Path, root_of: Roots
 ) -> None:
-    """Where an engine applied the plugin's spec, its hook or the wrapper notes the replica."""
+    """If an engine applied the plugin's spec, its hook or the wrapper notes the replica."""
     installation = plugin.installation
     claimed = allocate(plugin.resource, [plugin.replica(3, 1)], contexts.Context()).envs
     given = plugin.answer([plugin.replica(4, 2)], "cdi-cri")

@@ -142,7 +142,7 @@ def test_a_sandbox_is_granted_nothing(
 
 @ROUTES
 def test_an_open_door(route: str, opened: Installation, tmp_path: Path) -> None:
-    """Where variables are accepted, an annotation of the pod is: for devices of the own vendor."""
+    """If variables are accepted, an annotation of the pod is: for devices of the own vendor."""
     made = container(opened, tmp_path / "own", written.crio({OWN: "nvidia.com/gpu=1"}), route)
     assert gpus(ran(opened, made, route)) == {opened.device(1)}
     other = container(opened, tmp_path / "other", written.crio({OWN: AGENT}), route)

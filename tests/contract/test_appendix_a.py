@@ -196,7 +196,7 @@ def test_a10_time_slicing_and_mps_together_are_an_error(run: Run, kubelet: Kubel
 
 
 def test_a11_what_means_nothing_is_told(run: Run, kubelet: Kubelet) -> None:
-    """Unknown keys and resources are warned of; what is there twice is an error."""
+    """Unknown keys and resources are warned of; what occurs twice is an error."""
     other = "    - {name: nvidia.com/foo, replicas: 2}\n"
     running = run("t4", TIME_SLICING + other + "flagz: {}\n")
     kubelet.wait_for_devices(GPU, 4)

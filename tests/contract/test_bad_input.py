@@ -62,7 +62,7 @@ def assert_untouched(bundle: Bundle, before: bytes, made: Installation) -> None:
 
 @pytest.fixture
 def bundle(bundle_of: Bundles) -> Bundle:
-    """Give a bundle that asks for the GPU 0."""
+    """Give a bundle that requests the GPU 0."""
     return bundle_of("distroless", ["/probe"], asks("0"))
 
 
@@ -442,7 +442,7 @@ def fill(place: Path) -> None:
 
 
 def test_full_disk_of_the_bundle(apart: Installation, bundle: Bundle, tmp_path: Path) -> None:
-    """Where the bundle's disk is full, config.json is whole and nothing lies beside it."""
+    """If the bundle's disk is full, config.json is whole and nothing lies beside it."""
     before = bundle.file.read_bytes()
     with small(tmp_path / "full") as place:
         there = Bundle(place / "bundle", bundle.root)
@@ -466,7 +466,7 @@ def test_full_disk_of_the_bundle(apart: Installation, bundle: Bundle, tmp_path: 
 def test_full_disk_of_the_state(
     prepared: bool, apart: Installation, bundle: Bundle, tmp_path: Path
 ) -> None:
-    """Where the state's disk is full, a container starts without its entry in the ledger, or is
+    """If the state's disk is full, a container starts without its entry in the ledger, or is
     refused if nothing has been prepared; no half file is left.
     """
     before = bundle.file.read_bytes()
@@ -491,7 +491,7 @@ def test_full_disk_of_the_state(
 
 
 def test_full_disk_of_the_root(apart: Installation, bundle: Bundle, tmp_path: Path) -> None:
-    """Where the container's disk is full, the container is refused in a sentence."""
+    """If the container's disk is full, the container is refused in a sentence."""
     with small(tmp_path / "root", "16m") as place:
         subprocess.run(["cp", "-a", f"{bundle.root}/.", str(place)], check=True)
         config = bundle.config()

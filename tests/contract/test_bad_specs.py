@@ -24,7 +24,7 @@ JOBS = "/containerEdits/hooks/0/args"
 
 @pytest.fixture
 def bundle(bundle_of: Bundles) -> Bundle:
-    """Give a bundle that asks for the GPU 0."""
+    """Give a bundle that requests the GPU 0."""
     return bundle_of("distroless", ["/probe"], asks("0"))
 
 

@@ -287,7 +287,7 @@ def test_management_without_nvml(apart: Installation) -> None:
 
 @pytest.mark.parametrize("engine", ["runc", "crun"])
 def test_ldconfig_in_a_user_namespace(engine: str, apart: Installation, bundle_of: Bundles) -> None:
-    """Where the hook's root is not the host's, ldconfig is shut in by that root, and works."""
+    """If the hook's root is not the host's, ldconfig is shut in by that root, and works."""
     apart.generate("--ldconfig-path", LDCONFIG)
     let_through(Path(apart.node.driver_root) / "any")
     let_through(apart.bindir / "any")

@@ -91,7 +91,7 @@ def registered(program: Path, config: Path) -> object:
 
 
 def require_older() -> None:
-    """Skip where the containerd in the PATH is not a 1.x."""
+    """Skip if the containerd in the PATH is not a 1.x."""
     path = shutil.which("containerd")
     said = (
         subprocess.run([path, "--version"], check=True, capture_output=True, text=True)

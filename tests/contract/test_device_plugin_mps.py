@@ -63,7 +63,7 @@ def without_daemon(node: SimulatedNode) -> None:
 
 
 def _pid(root: Path) -> int | None:
-    """Return the process of the daemon, None where none runs."""
+    """Return the process of the daemon, None if none runs."""
     try:
         pid = int((root / "gpu/pipe/nvidia-cuda-mps-control.pid").read_text())
         os.kill(pid, 0)

@@ -78,7 +78,7 @@ def gpu(tmp_path: Path) -> Path:
 
 @contextmanager
 def setting(path: Path, value: str) -> Iterator[None]:
-    """Set a sysctl for a moment; skip where that is not allowed."""
+    """Set a sysctl for a moment; skip if that is not allowed."""
     old = path.read_text()
     try:
         path.write_text(value)
@@ -136,7 +136,7 @@ def test_a_cgroup_above_denies(cgroup: Path, gpu: Path) -> None:
 
 
 def test_no_program(cgroup: Path, gpu: Path) -> None:
-    """Where none decides, allowing needs none; denying attaches one, which goes with its rules."""
+    """If none decides, allowing needs none; denying attaches one, which goes with its rules."""
     rules = rules_of(cgroup)
     assert not rules.change(allow(GPU))
     start = rules.snapshot()

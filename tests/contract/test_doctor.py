@@ -84,7 +84,7 @@ def test_a_node_without_any_spec(node8: Installation, tmp_path: Path) -> None:
 
 
 def test_who_asks_in_vain(node8: Installation, tmp_path: Path) -> None:
-    """A container of a plain runtime, whose image asks for GPUs, is warned of."""
+    """A container of a plain runtime, whose image requests GPUs, is warned of."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("all"))
     with started(made, mine) as live:

@@ -144,7 +144,7 @@ def test_a_driver_in_the_root_wins(unpacked: Path, host_with: Host) -> None:
 
 
 def test_two_drivers(unpacked: Path, host_with: Host) -> None:
-    """The operator's counts, and a warning names both directories and the setting."""
+    """The operator's applies, and a warning names both directories and the setting."""
     host = host_with(OPERATOR)
     shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / GKE[1:] / "usr/lib", symlinks=True)
     installed(unpacked, host)

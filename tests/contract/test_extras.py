@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is beside GPUs in real containers: IMEX channels, switches, the administration of MIG."""
+"""Requests in addition to GPUs: IMEX channels, switches, the administration of MIG."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROUTES = ("wrapper", "prestart")
 
 @pytest.fixture(scope="module")
 def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give gpuhook on a node with one GPU and everything beside, which no test changes."""
+    """Give gpuhook on a node with one GPU and every extra device, which no test changes."""
     made = installation(tmp_path_factory.mktemp("full"), "t4", node8.bindir)
     assert made.node.driver_root == made.node.dev_root == made.node.host_root
     extra_nodes.add(made.node.host_root)
@@ -45,7 +45,7 @@ def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Insta
 
 @pytest.fixture
 def bare(node8: Installation, tmp_path: Path) -> Installation:
-    """Give a node of the test's own with a GPU and nothing beside."""
+    """Give a node of the test's own with a GPU and no extra device."""
     return installation(tmp_path / "bare", "t4", node8.bindir)
 
 
@@ -65,8 +65,8 @@ def through(route: str, own: Installation, made: Bundle) -> Result:
     return own.run(made) if route == "wrapper" else own.run_hooked(made)
 
 
-def assert_beside(view: View, paths: Sequence[str]) -> None:
-    """Assert that a container has and may open these nodes of what is beside, and no others."""
+def assert_extra(view: View, paths: Sequence[str]) -> None:
+    """Assert that a container has and may open these extra nodes, and no others."""
     held = {path for path in view.nodes if path in extra_nodes.NODES}
     assert held == set(paths)
     may = {tried for tried, told in view.tries.items() if told != "EPERM"}
@@ -75,7 +75,7 @@ def assert_beside(view: View, paths: Sequence[str]) -> None:
 
 
 def with_channels(made: Bundle, *ids: str) -> Bundle:
-    """Add the mounts that ask for IMEX channels."""
+    """Add the mounts that request IMEX channels."""
     config = made.config()
     for one in ids:
         mount = {"destination": MOUNT + one, "source": "/dev/null", "type": "bind"}
@@ -89,7 +89,7 @@ def test_channels_by_variable(route: str, full: Installation, bundle_of: Bundles
     """The channels named, and none besides."""
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=12,3"]
     view = through(route, full, bundle_of("debian", probe(), env)).view
-    assert_beside(view, [IMEX + "3", IMEX + "12"])
+    assert_extra(view, [IMEX + "3", IMEX + "12"])
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -97,14 +97,14 @@ def test_channels_by_mount(
     route: str, full: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """Mounts win over the variable where the node takes them, and leave the GPUs to the variable;
-    where it does not, the variable counts and the log says what of the mounts."""
+    where it does not, the variable applies and the log says what of the mounts."""
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=3"]
     taking = full.apart(tmp_path / "taking", request={"acceptVolumeMounts": True})
     made = with_channels(bundle_of("debian", probe(), env), "0")
-    assert_beside(through(route, taking, made).view, [IMEX + "0"])
+    assert_extra(through(route, taking, made).view, [IMEX + "0"])
     made = with_channels(bundle_of("debian", probe(), env), "0")
     done = through(route, full, made)
-    assert_beside(done.view, [IMEX + "3"])
+    assert_extra(done.view, [IMEX + "3"])
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -126,11 +126,11 @@ def test_channels_that_the_node_ignores(
     ignoring = full.apart(tmp_path / "ignoring", request={"ignoreImexChannels": True})
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=0,5"]
     done = through("wrapper", ignoring, bundle_of("debian", probe(), env))
-    assert_beside(done.view, [])
+    assert_extra(done.view, [])
     assert "GH" not in done.log
     made = bundle_of("debian", probe(), [*asks("0"), "NVIDIA_IMEX_CHANNELS=all"])
     done = through("wrapper", full, made)
-    assert_beside(done.view, [])
+    assert_extra(done.view, [])
     assert "GH1041" in done.log
 
 
@@ -140,7 +140,7 @@ def test_switches(route: str, full: Installation, bundle_of: Bundles) -> None:
     for names in ([name] for name in SWITCHES) if route == "wrapper" else (list(SWITCHES),):
         env = [*asks("0"), *(f"{name}=enabled" for name in names)]
         view = through(route, full, bundle_of("debian", probe(), env)).view
-        assert_beside(view, [path for name in names for path in SWITCHES[name]])
+        assert_extra(view, [path for name in names for path in SWITCHES[name]])
         has_files = "NVIDIA_GDS" in names
         for path in ("/run/udev", "/etc/cufile.json"):
             assert (path in view.mounts) == has_files
@@ -155,13 +155,13 @@ def test_switches_that_find_nothing(route: str, bare: Installation, bundle_of: B
     """The container starts with its GPU, and the log says what it does without."""
     env = [*asks("0"), *(f"{name}=enabled" for name in SWITCHES)]
     done = through(route, bare, bundle_of("debian", probe(), env))
-    assert_beside(done.view, [])
+    assert_extra(done.view, [])
     if route == "wrapper":
         assert done.log.count("GH1040") == len(SWITCHES)
 
 
 def test_nothing_without_gpus(full: Installation, bundle_of: Bundles) -> None:
-    """What is beside counts for containers with GPUs; config.json stays as it was."""
+    """Extra requests without GPUs are ignored: config.json keeps its bytes."""
     env = ["NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0", "NVIDIA_VISIBLE_DEVICES=void"]
     made = bundle_of("debian", probe(), env)
     before = made.file.read_bytes()
@@ -173,14 +173,14 @@ def test_nothing_without_gpus(full: Installation, bundle_of: Bundles) -> None:
 def test_policy_of_variables(
     route: str, full: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """Where the variables of unprivileged containers do not count, these do not either; where a
+    """If the variables of unprivileged containers do not apply, these do not either; if a
     refusal is to fail, it fails."""
     request = {"acceptEnvWhenUnprivileged": False}
     strict = full.apart(tmp_path / "strict", request=request)
     named = {"cdi.k8s.io/x": "nvidia.com/gpu=0"}
     env = ["NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0"]
     made = bundle_of("debian", probe(), env, named)
-    assert_beside(through(route, strict, made).view, [])
+    assert_extra(through(route, strict, made).view, [])
     failing = full.apart(tmp_path / "failing", request={**request, "onRefusal": "fail"})
     done = through(route, failing, bundle_of("debian", probe(), env, named))
     assert done.rc != 0
@@ -193,11 +193,11 @@ def test_administration_of_mig(route: str, full: Installation, bundle_of: Bundle
     env = [*asks("0"), "NVIDIA_MIG_CONFIG_DEVICES=all"]
     made = bundle_of("debian", probe(), env, process=PRIVILEGED)
     view = through(route, full, made).view
-    assert_beside(view, [CAP + "1"])
+    assert_extra(view, [CAP + "1"])
     both = bundle_of(
         "debian", probe(), [*env, "NVIDIA_MIG_MONITOR_DEVICES=all"], process=PRIVILEGED
     )
-    assert_beside(through(route, full, both).view, [CAP + "1", CAP + "2"])
+    assert_extra(through(route, full, both).view, [CAP + "1", CAP + "2"])
     done = through(route, full, bundle_of("debian", probe(), env))
     assert done.rc != 0
     assert "GH1038" in done.stderr
@@ -218,7 +218,7 @@ NAMED = {
 
 
 def named(source: str, name: str, bundled: Bundles, root: Path, **oci: Any) -> Bundle:
-    """Return a bundle that asks for the GPU 0 and a qualified name."""
+    """Return a bundle that requests the GPU 0 and a qualified name."""
     how = SOURCES[source]
     notes = {key: value.format(name=name) for key, value in how.get("annotations", {}).items()}
     env = [one.format(name=name) for one in how.get("env", ())]
@@ -244,7 +244,7 @@ def test_by_name(
         is_closed = name.startswith("nvidia.com/mig=")
         oci: dict[str, Any] = {"process": PRIVILEGED} if is_closed else {}
         made = named(source, name, bundle_of, root, **oci)
-        assert_beside(through("wrapper", taking, made).view, paths)
+        assert_extra(through("wrapper", taking, made).view, paths)
         if is_closed:
             done = through("wrapper", taking, named(source, name, bundle_of, root))
             assert done.rc != 0
@@ -262,7 +262,7 @@ def test_a_spec_of_the_node_counts(full: Installation, tmp_path: Path, bundle_of
             assert done.rc != 0
             assert code in done.stderr
         else:
-            assert_beside(done.view, [IMEX + "3"])
+            assert_extra(done.view, [IMEX + "3"])
 
 
 def test_podman_reads_the_specs(full: Installation, tmp_path: Path, root_of: Roots) -> None:
@@ -278,7 +278,7 @@ def test_podman_reads_the_specs(full: Installation, tmp_path: Path, root_of: Roo
     options = [word for name in wanted for word in ("--device", f"nvidia.com/{name}")]
     integrations = Integrations(own, tmp_path, never)
     view = integrations.by_podman(root_of("debian"), probe(), options, runtime="runc").view
-    assert_beside(view, [IMEX + "3", *SWITCHES["NVIDIA_GDS"], CAP + "2"])
+    assert_extra(view, [IMEX + "3", *SWITCHES["NVIDIA_GDS"], CAP + "2"])
     assert {view.paths[path].kind for path in FILES} == {"file"}
 
 
@@ -291,9 +291,9 @@ def test_come_and_go(full: Installation, tmp_path: Path) -> None:
         live.attach("nvidia.com/imex-channel=3", "nvidia.com/gds=all")
         tries = probe()[1:]
         view = live.view(tries)
-        assert_beside(view, [IMEX + "3", *SWITCHES["NVIDIA_GDS"]])
+        assert_extra(view, [IMEX + "3", *SWITCHES["NVIDIA_GDS"]])
         live.detach("nvidia.com/imex-channel=3")
-        assert_beside(live.view(tries), SWITCHES["NVIDIA_GDS"])
+        assert_extra(live.view(tries), SWITCHES["NVIDIA_GDS"])
         live.refused("GH1038", "attach", "--device", "nvidia.com/mig=config")
         live.refused("GH1037", "attach", "--device", "nvidia.com/imex-channel=5")
 
@@ -305,9 +305,9 @@ def test_the_administration_comes_and_goes(full: Installation, tmp_path: Path) -
     with started(made, mine, "runc", "host", mine.runtime) as live:
         tries = probe()[1:]
         live.attach("nvidia.com/mig=config", "nvidia.com/mig=monitor")
-        assert_beside(live.view(tries), [CAP + "1", CAP + "2"])
+        assert_extra(live.view(tries), [CAP + "1", CAP + "2"])
         live.detach("nvidia.com/mig=config")
-        assert_beside(live.view(tries), [CAP + "2"])
+        assert_extra(live.view(tries), [CAP + "2"])
 
 
 def test_explain_says_what_counts(full: Installation, bundle_of: Bundles) -> None:

@@ -62,7 +62,7 @@ def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Insta
 
 @pytest.fixture
 def through(tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> Through:
-    """Return a function: a container that asks for devices of a node, by a route."""
+    """Return a function: a container that requests devices of a node, by a route."""
 
     places = (tmp_path / f"podman{number}" for number in range(9))
 
@@ -154,7 +154,7 @@ def test_instances_beside_a_whole_gpu(route: str, full: Installation, through: T
 @pytest.mark.parametrize("route", ROUTES)
 def test_the_management(route: str, full: Installation, through: Through) -> None:
     """Every node of the driver, the capabilities of the administration and the channels too; a
-    variable asks for them in privileged containers alone."""
+    variable requests them in privileged containers alone."""
     view = through(route, full, f"{MANAGEMENT}=all", process=PRIVILEGED).view
     nodes = {path for path in numbers(full) if path.startswith("/dev/nvidia")}
     nodes -= {path for path in nodes if path.startswith(("/dev/nvidia-fs", "/dev/nvidia-nvswitch"))}
@@ -167,7 +167,7 @@ def test_the_management(route: str, full: Installation, through: Through) -> Non
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_channel(route: str, full: Installation, through: Through) -> None:
-    """The channel that is asked for comes beside the GPU, and no other."""
+    """The channel that is requested comes beside the GPU, and no other."""
     beside = {"names": ["nvidia.com/imex-channel=3"], "env": []}
     if route != "cdi":
         beside = {"names": [], "env": ["NVIDIA_IMEX_CHANNELS=3"]}

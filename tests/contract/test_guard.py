@@ -157,7 +157,7 @@ class Cluster:
         return [(line["pid"], line["event"].split(": ")[1].split()[0]) for line in lines]
 
     def ps(self) -> dict[str, dict[str, Any]]:
-        """Return what `gpuhook ps` tells of each container's memory of the GPU, by id."""
+        """Return what `gpuhook ps` prints of each container's memory of the GPU, by id."""
         command = [sys.executable, "-m", "gpuhook", "ps", "--recorded", "-o", "json"]
         env = {**os.environ, "GPUHOOK_STATE_DIR": str(self.running.state)}
         shown = subprocess.run(command, capture_output=True, check=True, env=env)

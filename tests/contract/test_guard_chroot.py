@@ -62,7 +62,7 @@ def chrooted(live: Live) -> int:
 def test_chroot(
     script: str, grants: dict[str, int] | None, node8: Installation, tmp_path: Path
 ) -> None:
-    """Where no process shows the mounts of its container, its grants are not known."""
+    """If no process shows the mounts of its container, its grants are not known."""
     with started(limited(tmp_path, script), node8) as live:
         assert Processes().grants(chrooted(live)) == grants
 

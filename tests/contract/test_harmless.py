@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks for no GPU is not touched; what gpuhook does not know stays as it is."""
+"""Who requests no GPU is not touched; what gpuhook does not know stays as it is."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ TROUBLES = [
 def test_same_bytes(
     command: str, trouble: Callable[[Installation], None], apart: Installation, bundle_of: Bundles
 ) -> None:
-    """A container that asks for no GPU starts with its config.json as it is, whatever is broken."""
+    """A container that requests no GPU starts with its config.json as it is, whatever is broken."""
     bundle = bundle_of("distroless", ["/probe"], env=["NAME=nvidia"])
     before = odd(bundle)
     trouble(apart)
@@ -206,7 +206,7 @@ LOW = pytest.mark.parametrize("low", ["recorded", "searched"])
 def test_without_python(
     how: str, low: str, breakable: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
-    """Where Python does not start, a container that names no GPU starts with its own bytes."""
+    """If Python does not start, a container that names no GPU starts with its own bytes."""
     made = breakable(how)
     bundle = bundle_of("distroless", ["/probe"])
     before = odd(bundle)
@@ -219,7 +219,7 @@ def test_without_python(
 def test_without_python_no_gpu(
     how: str, breakable: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
-    """Where Python does not start, a container that names a GPU does not either, and one line
+    """If Python does not start, a container that names a GPU does not either, and one line
     says why.
     """
     made = breakable(how)

@@ -112,7 +112,7 @@ def test_docker_gpus_under_the_wrapper(
 
 
 def test_hooks_d_beside_the_wrapper(apart: Installation, bundle_of: Bundles) -> None:
-    """Where a hooks.d file names our hook too, it finds the wrapper's work and does nothing."""
+    """If a hooks.d file names our hook too, it finds the wrapper's work and does nothing."""
     hooks = {"prestart": [apart.hooks["hook"]]}
     made = bundle_of("debian", asked(apart), asks("1"), hooks=hooks)
     view = apart.run(made).view
@@ -149,7 +149,7 @@ def test_nvidias_other_hooks(
 
 
 def test_nothing_asked_for(enter: Integrations, root_of: Roots) -> None:
-    """A container that asks for no GPU gets none from a hook that every container has."""
+    """A container that requests no GPU gets none from a hook that every container has."""
     root = root_of("debian")
     view = enter.through("podman-prestart", root, ["/probe"], "void").view
     assert view.gpus() == {}
@@ -176,7 +176,7 @@ def test_handler_of_containerd(node8: Installation, tmp_path: Path) -> None:
     assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in lines
     assert 'runtime_type = "io.containerd.runc.v2"' in lines
     assert 'container_annotations = ["cdi.k8s.io/*"]' in lines
-    assert "pod_annotations = []" in lines  # what a pod says of itself asks for no GPU
+    assert "pod_annotations = []" in lines  # what a pod says of itself requests no GPU
 
 
 DEBIAN = """version = 2

@@ -114,7 +114,7 @@ def test_links_to_the_host(
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
-    """Where an image has a link to a path of the host, that path is neither read nor written."""
+    """If an image has a link to a path of the host, that path is neither read nor written."""
     root = root_of("distroless")
     target = str(canary.path / leaf)
     link(root, path, target if form == "absolute" else "../" * 40 + target[1:])
@@ -146,7 +146,7 @@ def test_links_to_nothing(
 def test_links_in_place_of_the_kernels(
     path: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Roots
 ) -> None:
-    """Where /dev or /proc is such a link, what happens is what the runtime alone would do."""
+    """If /dev or /proc is such a link, what happens is what the runtime alone would do."""
     alone = tmp_path / "alone"
     shutil.copytree(canary.path, alone)
     root = root_of("distroless")

@@ -230,7 +230,7 @@ def test_a_later_ldconfig(
 
 
 def test_masked_parameters(apart: Installation, bundle_of: Bundles) -> None:
-    """Where the host's driver may make device nodes, its parameters say otherwise inside."""
+    """If the host's driver may make device nodes, its parameters say otherwise inside."""
     path = "/proc/driver/nvidia/params"
     bundle = bundle_of("debian", ["/probe", *questions(path)], asks("0"))
     config = bundle.config()

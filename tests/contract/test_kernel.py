@@ -241,7 +241,7 @@ def test_nodes_are_exact(tmp_path: Path) -> None:
 
 
 def test_nodes_in_a_user_namespace(tmp_path: Path) -> None:
-    """Where nodes cannot be made the error says where that is so, and there is none."""
+    """If nodes cannot be made the error says where that is so, and there is none."""
     tmp_path.chmod(0o777)
     script = (
         "import os, sys; from gpuhook.kernel import mknod;"

@@ -64,7 +64,7 @@ def test_a_granted_limit_comes_with_the_gpu_and_goes_with_it(
 
 
 def test_a_limit_by_hand(mine: Installation, tmp_path: Path) -> None:
-    """For who attaches a replica by hand; it counts in place of what was granted."""
+    """The limit of a replica that is attached by hand replaces the one that was granted."""
     gpu = uuid(mine, 2)
     with started(sleeping(tmp_path), mine, "runc", "v2") as live:
         words = ["--device", f"{gpu}::1", "--memory-limit", "4Gi", "--memory-request", "1Gi"]

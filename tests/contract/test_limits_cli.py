@@ -214,7 +214,7 @@ def outside(live: Live, gpu: str, hard: int) -> None:
 
 
 def test_all_or_nothing(mine: Installation, tmp_path: Path) -> None:
-    """Where one of two GPUs refuses, the other one's limit and the ledger are as before."""
+    """If one of two GPUs refuses, the other one's limit and the ledger are as before."""
     first, second = uuid(mine, 2), uuid(mine, 3)
     with started(sleeping(tmp_path, env=asks("2,3")), mine, "runc", "v2", mine.runtime) as live:
         changed(live, "set", "--limit", "4Gi", "--gpu", "2")

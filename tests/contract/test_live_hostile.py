@@ -265,7 +265,7 @@ def host_namespace(place: Path) -> Iterator[list[str]]:
 def test_shared_mounts(
     integration: str, what: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path
 ) -> None:
-    """Where the container's mounts are the host's as well, ours do not appear on the host."""
+    """If the container's mounts are the host's as well, ours do not appear on the host."""
     made = sleeping(tmp_path, env=asks("2") if integration == "prestart" else (), args=SLEEP)
     with_busybox(made.root)
     if integration == "prestart":

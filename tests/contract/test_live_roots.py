@@ -42,7 +42,7 @@ def test_read_only_root(engine: str, cgroup: str, node8: Installation, tmp_path:
 
 
 def test_read_only_file_system(node8: Installation, tmp_path: Path) -> None:
-    """Where the file system itself cannot be written: a sentence, and nothing has changed."""
+    """If the file system itself cannot be written: a sentence, and nothing has changed."""
     made = sleeping(tmp_path)
     held = made.root.rename(tmp_path / "held")
     made.root.mkdir()

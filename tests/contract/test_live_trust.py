@@ -206,7 +206,7 @@ def test_denied_by_config(node8: Installation, tmp_path: Path) -> None:
 
 @BOTH
 def test_init_below(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """Where the first process has gone into a cgroup below, all of the container are denied."""
+    """If the first process has gone into a cgroup below, all of the container are denied."""
     made = sleeping(tmp_path, env=asks("2"))
     with started(made, node8, engine, cgroup, node8.runtime) as live:
         place = "/sys/fs/cgroup" + ("/devices" if cgroup == "host" else "")

@@ -57,7 +57,7 @@ def test_a_grant_holds(
 def test_variables_alone_limit_every_gpu(
     devices: str, indexes: list[int], mine: Installation, bundle_of: Bundles
 ) -> None:
-    """Outside of Kubernetes, whichever way GPUs were asked for."""
+    """Outside of Kubernetes, whichever way GPUs were requested."""
     devices = devices.replace("UUID", uuid(mine, 0)).replace("PCI", str(mine.gpu(5).pci_bus_id))
     made = bundle_of("debian", WAIT, [*asks(devices), f"{LIMIT}=2048"])
     with started(made, mine, "runc", "v2", mine.runtime) as live:

@@ -205,7 +205,7 @@ def test_prestart_that_cannot(policy: str, mine: Installation, bundle_of: Bundle
 
 @ENGINES
 def test_an_engine_and_the_wrapper(engine: str, mine: Installation, bundle_of: Bundles) -> None:
-    """Where both are, the wrapper's hook does it, once; and the container reads what holds."""
+    """If both are used, the wrapper's hook does it, once; and the container reads what holds."""
     made = given_by_engine(mine, bundle_of("debian", WAIT, [f"{LIMIT}=9999"]), "2")
     grant(mine, made, 2, 4096, 1024)
     for _ in range(2):

@@ -102,7 +102,7 @@ def test_by_other_ways(integration: str, mig: Installation, tmp_path: Path, root
 
 
 def test_every_capability_keeps_them(mig: Installation, bundle_of: Bundles) -> None:
-    """A container that asks for utility alone can use its instance."""
+    """A container that requests utility alone can use its instance."""
     made = bundle_of("debian", ["/probe", *tries()], asks("0:1", "utility"))
     view = mig.run(made).view
     assert set(view.gpus()) == {"/dev/nvidiactl", "/dev/nvidia0", f"{CAP}75", f"{CAP}76"}
@@ -136,7 +136,7 @@ def test_another_instance_in_its_place(
 
 
 def test_who_holds_what(mig: Installation, tmp_path: Path) -> None:
-    """`gpuhook ps` shows the instance and its replica, by whatever name it was asked for."""
+    """`gpuhook ps` shows the instance and its replica, by whatever name it was requested."""
     mine = mig.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("1:2::3,2"))
     with started(made, mine, "runc", "host", mine.runtime):

@@ -124,7 +124,7 @@ def described(host: Host) -> None:
 
 
 def shown(host: Host, runtime: str, name: str) -> str:
-    """Run a container that asks for GPU 0, and return what it sees of it."""
+    """Run a container that requests GPU 0, and return what it sees of it."""
     root = host.debian.root / "srv" / name
     roots.copy("debian", root)
     script = "ls /dev; ls /usr/lib/x86_64-linux-gnu; echo done"

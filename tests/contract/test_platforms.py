@@ -117,7 +117,7 @@ def test_a_jetson(integration: str, orin: Installation, start: Start) -> None:
 
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
 def test_all_that_a_jetson_has(integration: str, orin: Installation, start: Start) -> None:
-    """NVIDIA_REQUIRE_JETPACK asks for what the other files of the directory name as well."""
+    """NVIDIA_REQUIRE_JETPACK requests what the other files of the directory name as well."""
     link = "/usr/local/cuda-12.6/lib64/libcudart.so.12"
     asked = questions(CUDART, SAMPLES, link, runs=[["/dlprobe", "libcudart.so.12"]])
     view = start(orin, integration, asked, "0", JETPACK)
@@ -260,7 +260,7 @@ def test_wsl_without_hooks(wsl: Installation, tmp_path: Path, start: Start) -> N
 
 
 def test_one_gpu_of_windows_is_refused(wsl: Installation, bundle_of: Bundles) -> None:
-    """All GPUs are behind one node, so who asks for one by number learns what there is."""
+    """All GPUs are behind one node, so who requests one by number learns what there is."""
     done = wsl.edit(bundle_of(wsl.place, env=asks("0")))
     assert done.rc != 0
     assert "GH1102" in done.stderr

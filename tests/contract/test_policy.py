@@ -17,7 +17,7 @@ def gpus(bundle: Bundle) -> list[str]:
 
 
 def test_unprivileged_variables(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
-    """With acceptEnvWhenUnprivileged off, the variable counts with CAP_SYS_ADMIN only."""
+    """With acceptEnvWhenUnprivileged off, the variable applies with CAP_SYS_ADMIN only."""
     strict = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": False})
     plain = bundle_of("distroless", ["/probe"], asks("0"))
     before = plain.file.read_bytes()
@@ -87,7 +87,7 @@ def test_an_ignored_request_for_other_gpus_is_reported(
 def test_settings_of_the_engines_environment(
     node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """A variable wins over the file; a wrong one stops those who ask for a GPU, and no others."""
+    """A variable wins over the file; a wrong one stops those who request a GPU, and no others."""
     lax = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": True})
     bundle = bundle_of("distroless", ["/probe"], asks("0"))
     config = bundle.config()

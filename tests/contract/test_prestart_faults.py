@@ -46,7 +46,7 @@ def assert_refused(done: Result, code: str) -> None:
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Bundle:
-    """Give the bundle of a container that asks for a GPU, waits, and has no hook."""
+    """Give the bundle of a container that requests a GPU, waits, and has no hook."""
     return sleeping(tmp_path, env=asks("2"))
 
 
@@ -204,7 +204,7 @@ def test_another_containers_process(node8: Installation, waiting: Bundle, tmp_pa
 
 @pytest.mark.parametrize("status", ["creating", "stopped"])
 def test_asks_for_nothing(status: str, node8: Installation, tmp_path: Path) -> None:
-    """A container that asks for no GPU is not held up, whatever its state; a dry run says why."""
+    """A container that requests no GPU is not held up, whatever its state; a dry run says why."""
     made = sleeping(tmp_path)
     state = {"pid": "none", "bundle": str(made.path), "status": status}
     assert told(node8, state) == Result(0, "", "")
@@ -223,7 +223,7 @@ def test_given_by_the_wrapper(apart: Installation, waiting: Bundle) -> None:
 
 
 def test_no_driver(apart: Installation, waiting: Bundle, tmp_path: Path) -> None:
-    """Where only an image asks, and the node has no driver, the dry run says that."""
+    """If only an image asks, and the node has no driver, the dry run says that."""
     waiting.write({**waiting.config(), "process": {"env": asks("all"), "args": ["/probe"]}})
     state = tmp_path / "state"
     state.write_text(json.dumps({"id": "x", "pid": 5, "bundle": str(waiting.path)}), "utf-8")

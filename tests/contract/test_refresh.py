@@ -104,7 +104,7 @@ def test_or_refused(
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
-    """Where the settings say so; an engine's CDI is refused by our hook, whatever they say."""
+    """If the settings say so; an engine's CDI is refused by our hook, whatever they say."""
     if integration != "podman-cdi":
         own.refuse_stale()
     before = own.spec.read_bytes()
@@ -122,7 +122,7 @@ def test_or_refused(
 def test_a_new_gpu_is_found_by_its_name(
     integration: str, own: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """It is in no spec yet: what was asked for is known once that is written."""
+    """It is in no spec yet: what was requested is known once that is written."""
     gone = max(host(own, GPUS).iterdir())
     gone.rename(own.place / "gone")
     own.generate("--mode", "proc")

@@ -67,7 +67,7 @@ def test_an_image_of_old(
 
 
 def test_an_image_of_old_elsewhere(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
-    """Without a driver it starts without; where the setting is off it is as any other image."""
+    """Without a driver it starts without; if the setting is off it is as any other image."""
     bundle = bundle_of("distroless", ["/probe"], [OLD])
     before = bundle.file.read_bytes()
     started_without = node8.edit(bundle, env={"GPUHOOK_HOST_ROOT": str(tmp_path)})

@@ -113,7 +113,7 @@ def test_what_holds_or_is_waived_starts(
 def test_every_gpu_that_is_given_must_fit(
     integration: str, value: str, text: str, code: str, through: Integrations, root_of: Roots
 ) -> None:
-    """What holds on one GPU and not on the other depends on which one is asked for."""
+    """What holds on one GPU and not on the other depends on which one is requested."""
     env = [f"NVIDIA_REQUIRE_X={text}"]
     done = through.through(integration, root_of("debian"), ["/probe"], value, env)
     if code:
@@ -234,7 +234,7 @@ def test_a_spec_without_our_hook(
 def test_what_an_engine_gave_is_judged_before_it_starts(
     two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """Where the wrapper comes after CDI, it is the wrapper that refuses."""
+    """If the wrapper comes after CDI, it is the wrapper that refuses."""
     document = json.loads(two.gpuhook("generate-cdi", *two.node.options, "--format", "json").stdout)
     hooks = document["containerEdits"]["hooks"]
     for device, text, is_well in ((1, "arch>=9.0", True), (0, "arch>=9.0", False)):

@@ -58,7 +58,7 @@ def test_distroless_has_no_loader_configuration(root_of: Roots) -> None:
 
 @pytest.mark.parametrize("kind", ["distroless", "musl"])
 def test_ldconfig_can_be_brought_along(kind: str, bundle_of: Bundles) -> None:
-    """Where an image has no ldconfig, a bind-mounted one tells that there is no cache."""
+    """If an image has no ldconfig, a bind-mounted one reports that there is no cache."""
     bundle = bundle_of(kind, ["/probe", *questions(runs=[["/ldconfig", "-p"]])])
     bundle.mount(roots.ldconfig(), "/ldconfig")
     (ran,) = run(bundle).view.runs

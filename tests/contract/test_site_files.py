@@ -80,7 +80,7 @@ def test_for_the_capabilities_that_the_site_says(site: Installation, bundle_of: 
 
 
 def test_for_no_other_capability(site: Installation, bundle_of: Bundles) -> None:
-    """Who asks for utility alone gets neither the site's library nor MPS's pipes."""
+    """Who requests utility alone gets neither the site's library nor MPS's pipes."""
     bundle = bundle_of("debian", ASKED, asks("0", "utility"))
     view = site.run(bundle).view
     assert view.paths[SITE].kind == "missing"

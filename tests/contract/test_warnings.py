@@ -224,7 +224,7 @@ def test_hostile_text(
 def test_a_journal_that_does_not_read(
     node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """Where the socket's queue is full, messages are lost; the number of warnings is bounded."""
+    """If the socket's queue is full, messages are lost; the number of warnings is bounded."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = bundle_of("musl", WAIT)
     for number in range(300):

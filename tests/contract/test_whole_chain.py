@@ -78,7 +78,7 @@ class Node:
         return view
 
     def held(self) -> dict[str, tuple[list[str], list[str]]]:
-        """Return the GPUs and replicas of each pod, as `gpuhook ps` tells."""
+        """Return the GPUs and replicas of each pod, as `gpuhook ps` prints."""
         return {
             f"{one['namespace']}/{one['pod']}": (one["gpus"], one["replicas"])
             for one in self.installation.holders()

@@ -194,7 +194,7 @@ def failed(page: Page, node: Node, running: PluginProcess) -> bool:
 
 
 def refusal(kubelet: Kubelet) -> str:
-    """Return why a pod that asks for one GPU gets none, "" if it gets one."""
+    """Return why a pod that requests one GPU gets none, "" if it gets one."""
     try:
         kubelet.allocate(GPU, 1)
     except AdmissionError as error:

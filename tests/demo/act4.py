@@ -218,7 +218,7 @@ def bounded(page: Page, node: Node) -> bool:
 
 
 def watched(page: Page, node: Node) -> bool:
-    """Where the driver holds nothing, the process that is above ends, and no other."""
+    """If the driver holds nothing, the process that is above ends, and no other."""
     with ExitStack() as stack:
         running = stack.enter_context(offering(node))
         by_guard = "watched by the device plugin" in isolation(page, running)

@@ -21,7 +21,7 @@ PROFILE = "t4"
 
 
 def real_node(bindir: Path, place: Path) -> SimulatedNode | None:
-    """Return this machine as a node, None where it has no working NVIDIA driver."""
+    """Return this machine as a node, None if it has no working NVIDIA driver."""
     if not host_fingerprint.driver_is_loaded("/"):
         return None
     done = subprocess.run(

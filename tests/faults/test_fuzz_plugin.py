@@ -26,7 +26,7 @@ UNARY = (services.OPTIONS, services.PREFERRED, services.ALLOCATE, services.PRE_S
 EXPECTED = {
     grpc.StatusCode.OK,
     grpc.StatusCode.INVALID_ARGUMENT,  # not a message
-    grpc.StatusCode.UNKNOWN,  # a message that asks for what cannot be
+    grpc.StatusCode.UNKNOWN,  # a message that requests what cannot be
 }
 CALLS = depth(200, 5000)
 SEEDS = (1, 2)

@@ -229,7 +229,7 @@ def test_instances_are_destroyed_and_made(run: Run, kubelet: Kubelet) -> None:
 
 
 def test_configurations_that_flap(run: Run, kubelet: Kubelet) -> None:
-    """Valid, faulty and differently named ones, faster than they are read: the last one counts."""
+    """Valid, faulty and differently named ones, faster than they are read: the last one applies."""
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     texts = cycle([replicas(2), INVALID, RENAMED, replicas(3), "{", replicas(4), ""])
@@ -267,7 +267,7 @@ def refusals(running: PluginProcess) -> int:
 
 
 def test_config_map_is_swapped(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:
-    """Its content, and the name that chooses, change again and again: the last one counts."""
+    """Its content, and the name that chooses, change again and again: the last one applies."""
     mounted = ConfigMap(tmp_path / "configs")
     mounted.publish(a=replicas(2), b=replicas(3))
     name = tmp_path / "name"

@@ -75,7 +75,7 @@ def test_the_order_of_a_request_is_no_matter(ids: list[str], context: Context) -
 
 @given(KNOWN.filter(bool), CONTEXTS)
 def test_an_answer_names_what_was_asked_for(ids: list[str], context: Context) -> None:
-    """Every GPU that was asked for is in it, no other is, and nothing is there twice."""
+    """Every GPU that was requested is in it, no other is, and nothing occurs twice."""
     answer = allocate(Resource("nvidia.com/gpu", UNITS, "time-slicing"), ids, context)
     asked = {unit.device for unit in UNITS if unit.id in ids}
     others = [device for device in DEVICES if device not in asked]
