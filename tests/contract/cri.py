@@ -21,7 +21,7 @@ import grpc
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import images, roots
 from tests.contract.build_cache import CHECKOUT
-from tests.contract.engines import running
+from tests.contract.engines import run_daemon
 from tests.contract.installation import Installation
 from tests.contract.runtimes import SECONDS, Result
 from tests.contract.views import View
@@ -210,7 +210,7 @@ def cri(
         return subprocess.run(version, capture_output=True, check=False).returncode == 0
 
     with (
-        running(command, place / "log", answers),
+        run_daemon(command, place / "log", answers),
         grpc.insecure_channel(f"unix://{socket}") as channel,
     ):
         _import(place, socket)

@@ -87,12 +87,12 @@ def containerd(
     daemon = Containerd(place, (), own)
     command = [*around.prefix, "containerd", "--config", str(config)]
     env = {**os.environ, **own}
-    with running(command, place / "log", lambda: daemon.ctr("version").rc == 0, env):
+    with run_daemon(command, place / "log", lambda: daemon.ctr("version").rc == 0, env):
         yield daemon
 
 
 @contextmanager
-def running(
+def run_daemon(
     command: Sequence[str | Path],
     log: Path,
     answers: Callable[[], bool],

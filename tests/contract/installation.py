@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pytest
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
-from tests.contract.runtimes import Result, launcher, run, run_command
+from tests.contract.runtimes import Container, Result, launcher, lifecycle, run, run_command
 from tests.contract.warm import warm
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -193,6 +194,17 @@ class Installation:
     def run(self, bundle: Bundle | Path, engine: str = "runc", cgroup: str = "host") -> Result:
         """Run a bundle by gpuhook-runtime and return how it ended."""
         return run(bundle, [self.runtime], engine, cgroup, self.on(engine))
+
+    def lifecycle(
+        self,
+        bundle: Bundle | Path,
+        engine: str = "runc",
+        cgroup: str = "host",
+        container_id: str | None = None,
+    ) -> AbstractContextManager[Container]:
+        """Give a container of gpuhook-runtime that does not exist yet; it is deleted in the end."""
+        env = self.on(engine)
+        return lifecycle(bundle, [self.runtime], engine, cgroup, env, container_id)
 
     def run_hooked(self, bundle: Bundle) -> Result:
         """Run a bundle by plain runc, which calls our prestart hook."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -58,7 +57,7 @@ class Live:
     @property
     def pid(self) -> int:
         """Return its first process."""
-        return int(json.loads(self.container.call("state").stdout)["pid"])
+        return self.container.pid
 
     @property
     def roots(self) -> list[str]:
@@ -197,9 +196,21 @@ def started(
     """Give a running container of a plain runtime, or of `runtime` which comes to it."""
     command = runtime or (engine,)
     with lifecycle(made, command, engine, cgroup, env=installation.on(engine)) as container:
-        created = container.create()
-        assert created.rc == 0, created
-        assert container.call("start").rc == 0
+        container.start()
+        yield Live(container, made, installation)
+
+
+@contextmanager
+def wrapped(
+    made: Bundle,
+    installation: Installation,
+    engine: str = "runc",
+    cgroup: str = "host",
+    container_id: str | None = None,
+) -> Iterator[Live]:
+    """Give a running container of gpuhook-runtime."""
+    with installation.lifecycle(made, engine, cgroup, container_id) as container:
+        container.start()
         yield Live(container, made, installation)
 
 

@@ -144,6 +144,23 @@ class Container:
             done = self._process(words, stdout=out, stderr=err)
         return Result(done.returncode, self.output, self.errors, self._log)
 
+    def start(self, *options: str) -> None:
+        """Create it with these options, and start it: both must succeed."""
+        created = self.create(*options)
+        assert created.rc == 0, created
+        started = self.call("start")
+        assert started.rc == 0, started
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Return what the runtime reports of it: pid, status and others."""
+        return dict(json.loads(self.call("state").stdout))
+
+    @property
+    def pid(self) -> int:
+        """Return its first process."""
+        return int(self.state["pid"])
+
     def call(self, verb: str, *words: str) -> Result:
         """Call `RUNTIME ... VERB ID WORDS`: start, state, exec, kill, delete, ps, pause, resume."""
         return self._called(verb, self.id, *words)

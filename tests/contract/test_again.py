@@ -30,7 +30,7 @@ from tests.contract.installation import (
 )
 from tests.contract.integrations import MKNOD, Integrations
 from tests.contract.roots import Roots
-from tests.contract.runtimes import SECONDS, launcher, lifecycle
+from tests.contract.runtimes import SECONDS, launcher
 from tests.contract.views import questions
 from tests.depth import depth
 from tests.simulated.node import make_node
@@ -354,9 +354,7 @@ def test_replicas_at_once(apart: Installation, bundle_of: Bundles) -> None:
             }
             value = asks(f"{uuid}::{number}")
             bundle = bundle_of(kind, ["/probe"], value, annotations)
-            container = stack.enter_context(
-                lifecycle(bundle, [apart.runtime], env=apart.on("runc"))
-            )
+            container = stack.enter_context(apart.lifecycle(bundle))
             created = container.create()
             assert created.rc == 0, created
         held = apart.holders()

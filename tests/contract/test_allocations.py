@@ -25,7 +25,7 @@ from tests.contract.cri import cri_of
 from tests.contract.installation import ALL_CONTROL, CONTROL, DRIVER_LIBRARIES, Installation
 from tests.contract.kubelet_side import hand, podman_options
 from tests.contract.roots import Roots
-from tests.contract.runtimes import lifecycle, run
+from tests.contract.runtimes import run
 from tests.contract.views import View, questions
 
 REPLICAS = 4
@@ -162,7 +162,7 @@ def test_the_ledger_has_the_replicas(
             given = plugin.answer(ids, strategy, device_id_strategy=id_strategy)
             bundle = bundle_of("distroless", ["/probe"])
             hand(given, bundle)
-            made = lifecycle(bundle, [installation.runtime], env=installation.on("runc"))
+            made = installation.lifecycle(bundle)
             created = stack.enter_context(made).create()
             assert created.rc == 0, created
         held = sorted((one["gpus"], one["replicas"]) for one in installation.holders())
@@ -178,7 +178,7 @@ def test_two_gpus(plugin: Plugin, bundle_of: Bundles) -> None:
     given = plugin.answer(ids, *strategies, pass_device_specs=True)
     bundle = bundle_of("debian", asked(installation))
     hand(given, bundle)
-    with lifecycle(bundle, [installation.runtime], env=installation.on("runc")) as container:
+    with installation.lifecycle(bundle) as container:
         assert container.create().rc == 0
         (held,) = installation.holders()
     assert sorted(held["gpus"]) == sorted(str(installation.gpu(n).uuid) for n in (1, 6))
@@ -194,7 +194,7 @@ def test_replicas_of_somebody_else_are_not_noted(plugin: Plugin, bundle_of: Bund
     installation = plugin.installation
     claimed = f"GPUHOOK_REPLICAS={plugin.replica(3, 0)},{plugin.replica(2, 0)}"
     bundle = bundle_of("distroless", ["/probe"], ["NVIDIA_VISIBLE_DEVICES=2", claimed])
-    with lifecycle(bundle, [installation.runtime], env=installation.on("runc")) as container:
+    with installation.lifecycle(bundle) as container:
         assert container.create().rc == 0
         (held,) = installation.holders()
     assert held["replicas"] == [plugin.replica(2, 0)]

@@ -15,7 +15,7 @@ from tests.contract.bundles import Bundles, bundle
 from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
-from tests.contract.roots import Roots
+from tests.contract.roots import Roots, with_ldconfig
 from tests.contract.runtimes import run
 from tests.contract.test_integrations import (
     CACHE,
@@ -23,7 +23,6 @@ from tests.contract.test_integrations import (
     LOOKED_UP,
     assert_cached,
     assert_found,
-    with_ldconfig,
 )
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions

@@ -17,7 +17,7 @@ import yaml
 from gpuhook.cdi import spec_file
 from gpuhook.loader import ld_cache
 from tests.contract.installation import Installation, asks
-from tests.contract.live import Live, sleeping, started
+from tests.contract.live import Live, sleeping, started, wrapped
 from tests.contract.runtimes import CGROUPS
 from tests.simulated import nvidia_stack
 from tests.simulated.node import SimulatedNode, make_node
@@ -489,7 +489,7 @@ def test_a_container_of_gpuhooks_own(node8: Installation, tmp_path: Path) -> Non
     """By the specs of this node nothing differs from what the wrapper has given."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(str(GPU)))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         told = document(live, rc=0)
     assert told["node"]["by"] == str(mine.spec)
     (one,) = told["containers"]
@@ -511,7 +511,7 @@ def test_what_the_prestart_hook_cannot_set_is_known(node8: Installation, tmp_pat
 def test_what_attach_and_detach_changed_is_known(node8: Installation, tmp_path: Path) -> None:
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(str(GPU)))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         live.attach("5")
         live.detach(str(GPU))
         (one,) = document(live, rc=0)["containers"]

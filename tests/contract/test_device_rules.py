@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,8 +39,7 @@ DESCRIBED = "described(rules)"
 def running(bundle: Bundle, engine: str, cgroup: str) -> Iterator[Container]:
     """Give a container that runs until it is deleted."""
     with lifecycle(bundle, [engine], engine, cgroup) as container:
-        for done in (container.create(), container.call("start")):
-            assert done.rc == 0, done
+        container.start()
         yield container
 
 
@@ -210,7 +208,7 @@ def test_container_gone(
 ) -> None:
     """A cgroup that is gone is an error that names it."""
     with running(sleeping(RULES), engine, cgroup) as container:
-        pid = int(json.loads(container.call("state").stdout)["pid"])
+        pid = container.pid
         [verdict, change] = told(
             container,
             # Read before the container ends, used after it: its cgroup's file of the time.

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.contract.installation import Installation, asks
-from tests.contract.live import BOTH, Live, prestart, sleeping, started
+from tests.contract.live import BOTH, Live, prestart, sleeping, started, wrapped
 from tests.contract.runtimes import Result, run_command
 from tests.contract.test_repair import reset
 from tests.contract.test_repair_others import denied, forgotten
@@ -54,7 +54,7 @@ def test_lost_access_is_told_and_mended(
     """The command that doctor prints is the one that brings the GPU back."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, mine, engine, cgroup, mine.runtime) as live:
+    with wrapped(made, mine, engine, cgroup) as live:
         assert of(live, results(live), "failed", "warning") == []
         reset(live)
         (one,) = of(live, results(live), "failed")
@@ -101,7 +101,7 @@ def test_a_gpu_that_falls_off_the_bus_under_a_container(
     node = make_node(tmp_path / "node", "t4")
     mine = Installation(tmp_path / "gpuhook", node8.bindir, node).apart(tmp_path / "apart")
     made = sleeping(tmp_path, env=asks("0"))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         assert results(live, checks="driver.gpu")["well"] is True
         host = Path(node.host_root)
         shutil.rmtree(host / "sys/bus/pci/devices")
@@ -125,7 +125,7 @@ def test_a_node_that_a_container_made_names_no_gpu(node8: Installation, tmp_path
     node = make_node(tmp_path / "node", "t4")
     mine = Installation(tmp_path / "gpuhook", node8.bindir, node).apart(tmp_path / "apart")
     made = sleeping(tmp_path, env=asks("0"))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         dev = Path(f"/proc/{live.pid}/root/dev")
         os.mknod(dev / "nvidia7", 0o666 | stat.S_IFCHR, os.makedev(195, 7))
         os.mknod(dev / "nvidia8", 0o666 | stat.S_IFCHR, (dev / "nvidia0").stat().st_rdev)
@@ -139,7 +139,7 @@ def test_nothing_is_changed(node8: Installation, tmp_path: Path) -> None:
     """Neither the container nor the state: an entry of a container that is gone stays as well."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         (name,) = mine.entries()
         entry = json.loads((mine.state / "containers" / name).read_text("utf-8"))
         gone = mine.state / "containers/00000000-gone.json"

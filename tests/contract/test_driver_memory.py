@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def gpu(driver: DriverMemory) -> str:
 
 def cgroup_of(container: Container) -> Path:
     """Return the directory of the container's cgroup of version 2, as this machine has it."""
-    pid = json.loads(container.call("state").stdout)["pid"]
+    pid = container.pid
     lines = Path(f"/proc/{pid}/cgroup").read_text("utf-8").splitlines()
     name = next(line[3:] for line in lines if line.startswith("0::"))
     return cgroups.mounted() / name.lstrip("/")
@@ -69,7 +68,7 @@ def test_two_containers_on_one_gpu(
         everything = driver.until(lambda held: sum(held.values()) >= (TOTAL - 4000) * MIB)
         assert list(everything.values()) == [(TOTAL - 4000) * MIB]
         first.call("kill", "USR1")
-        pid = json.loads(first.call("state").stdout)["pid"]
+        pid = first.pid
         assert driver.until(lambda held: len(held) == 2)[pid] == 4000 * MIB
         # The driver knows of the memory before the program writes that it has it.
         eventually(lambda: first.output == "ok\nholding\n")

@@ -13,9 +13,8 @@ import pytest
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import given_by_engine
-from tests.contract.live import sleeping
+from tests.contract.live import WAIT, sleeping, wrapped
 from tests.contract.runtimes import lifecycle
-from tests.contract.test_inspect import WAIT, running
 
 
 def told(installation: Installation, *words: str) -> dict[str, Any]:
@@ -89,8 +88,8 @@ def test_a_running_container_is_told_of_as_it_asked(
     node8: Installation, bundle_of: Bundles
 ) -> None:
     bundle = bundle_of("musl", WAIT, asks("0"))
-    with running(node8, bundle) as container:
-        document = told(node8, container.id, "--state-root", str(container.bundle / "state"))
+    with wrapped(bundle, node8) as live:
+        document = told(node8, live.id, *live.roots)
         (found,) = document["containers"]
     assert found["kind"] == "container"
     assert found["result"] == "gets"
@@ -104,8 +103,8 @@ def test_what_nvidias_runtime_wrote_is_not_what_was_asked(
     """It appends void to the variable: of a running container the entry before that counts."""
     env = [*asks("1"), "NVIDIA_VISIBLE_DEVICES=void"]
     bundle = bundle_of("musl", WAIT, env)
-    with running(node8, bundle) as container:
-        document = told(node8, container.id, "--state-root", str(container.bundle / "state"))
+    with wrapped(bundle, node8) as live:
+        document = told(node8, live.id, *live.roots)
         (found,) = document["containers"]
     assert found["sources"][0]["names"] == ["1"]
     assert any("NVIDIA_VISIBLE_DEVICES=1" in note for note in found["notes"])

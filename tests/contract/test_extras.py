@@ -13,7 +13,7 @@ import pytest
 from tests.contract.bundles import CAPABILITIES, Bundle, Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
-from tests.contract.live import sleeping, started
+from tests.contract.live import sleeping, wrapped
 from tests.contract.roots import Roots
 from tests.contract.runtimes import Result
 from tests.contract.views import View, questions
@@ -287,7 +287,7 @@ def test_come_and_go(full: Installation, tmp_path: Path) -> None:
     administration of MIG is attached to no container that is unprivileged."""
     mine = full.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("0"))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         live.attach("nvidia.com/imex-channel=3", "nvidia.com/gds=all")
         tries = probe()[1:]
         view = live.view(tries)
@@ -302,7 +302,7 @@ def test_the_administration_comes_and_goes(full: Installation, tmp_path: Path) -
     """A privileged container that runs is given the nodes of the administration, and loses one."""
     mine = full.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("0"), process=PRIVILEGED)
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         tries = probe()[1:]
         live.attach("nvidia.com/mig=config", "nvidia.com/mig=monitor")
         assert_extra(live.view(tries), [CAP + "1", CAP + "2"])

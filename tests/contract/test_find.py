@@ -232,10 +232,9 @@ def test_an_id_in_use_keeps_its_entry(apart: Installation, bundle_of: Bundles) -
     ledger has of it; the next container of that id starts empty."""
     bundle = bundle_of("debian", ["/bin/sh", "-c", WAIT], asks("1"))
     again = bundle_of("distroless", ["/probe"], asks("2"))
-    with lifecycle(bundle, [apart.runtime], env=apart.on("runc")) as container:
+    with apart.lifecycle(bundle) as container:
         second = replace(container, bundle=again.path)
-        assert container.create().rc == 0
-        assert container.call("start").rc == 0
+        container.start()
         (entry,) = (apart.state / "containers").iterdir()
         before = entry.read_bytes()
         assert second.create().rc != 0

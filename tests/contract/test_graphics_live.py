@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.devices import drm
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract.bundles import Bundle
 from tests.contract.installation import Installation, asks, installation
-from tests.contract.live import Live, sleeping, started
+from tests.contract.live import Live, sleeping, started, wrapped
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_compat32 import CACHE, CUDA, narrows
 from tests.contract.test_graphics import TRIES, dri
@@ -33,7 +33,7 @@ def graphics(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installa
 
 def given(made: Bundle, installation: Installation) -> AbstractContextManager[Live]:
     """Return a running container that the wrapper gave its GPUs."""
-    return started(made, installation, "runc", "host", installation.runtime)
+    return wrapped(made, installation)
 
 
 def assert_graphics(view: View, installation: Installation, *indices: int) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, PYTHON, Installation, asks, install
-from tests.contract.runtimes import SECONDS, lifecycle, run, run_command
+from tests.contract.runtimes import SECONDS, run, run_command
 
 ODD = """
   "x-vendor" : {"big": 123456789012345678901234567890, "float": 1.50, "exponent": 1e+05,
@@ -101,10 +101,8 @@ def test_same_bytes(
     if command == "run":
         assert apart.run(bundle).view.gpus() == {}
     else:
-        with lifecycle(bundle, [apart.runtime], env=apart.on("runc")) as container:
-            created = container.create()
-            assert created.rc == 0, created
-            assert container.call("start").rc == 0
+        with apart.lifecycle(bundle) as container:
+            container.start()
     assert bundle.file.read_bytes() == before
     assert min(os.listdir(bundle.path)) == "config.json"
 

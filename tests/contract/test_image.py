@@ -200,7 +200,7 @@ def containerd(installed: Path) -> Iterator[None]:
         return on_host(installed, "/usr/bin/ctr", "version").rc == 0
 
     log = installed / "tmp/containerd.log"
-    with engines.running([*command, "/usr/bin/containerd"], log, answers, env):
+    with engines.run_daemon([*command, "/usr/bin/containerd"], log, answers, env):
         yield
 
 

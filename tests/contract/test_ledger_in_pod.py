@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.installation import STATE, Installation, asks
-from tests.contract.live import Live, sleeping
+from tests.contract.live import Live, sleeping, wrapped
 from tests.contract.runtimes import Result, run_command
-from tests.contract.test_silent_file_systems import running
 
 READING = [
     ("ps",),
@@ -38,7 +37,7 @@ def live(node8: Installation, tmp_path: Path) -> Iterator[Live]:
     own = node8.apart(tmp_path / "node")
     (tmp_path / "container").mkdir()
     made = sleeping(tmp_path / "container", env=asks("2"))
-    with running(made, own, "gpuhook-test-ledger-in-pod") as found:
+    with wrapped(made, own, container_id="gpuhook-test-ledger-in-pod") as found:
         yield found
 
 

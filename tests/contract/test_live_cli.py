@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.installation import Installation, asks
-from tests.contract.live import Live, sleeping, started
+from tests.contract.live import Live, sleeping, started, wrapped
 from tests.contract.runtimes import run_command
 
 
@@ -49,7 +49,7 @@ def test_all_of_which_one_is_broken(output: str, node8: Installation, tmp_path: 
     """An unreadable state is a failure of `--all`; the others are repaired."""
     mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()
         broken = made.path / "state/broken"
         broken.mkdir()
@@ -72,8 +72,8 @@ def test_all_though_nobody_reads(node8: Installation, tmp_path: Path) -> None:
     """Containers are repaired even if nothing reads the output."""
     mine = node8.apart(tmp_path / "node")
     with (
-        started(sleeping(tmp_path / "a", env=asks("2")), mine, "runc", "host", mine.runtime) as one,
-        started(sleeping(tmp_path / "b", env=asks("2")), mine, "runc", "host", mine.runtime) as two,
+        wrapped(sleeping(tmp_path / "a", env=asks("2")), mine) as one,
+        wrapped(sleeping(tmp_path / "b", env=asks("2")), mine) as two,
     ):
         for live in (one, two):
             Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()

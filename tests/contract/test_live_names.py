@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.bundles import rule
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.live import Live, sleeping, started
+from tests.contract.live import Live, sleeping, started, wrapped
 
 
 def held(live: Live) -> list[dict[str, object]]:
@@ -71,7 +71,7 @@ def test_a_replica_that_was_never_held(node8: Installation, tmp_path: Path) -> N
     """Nothing is said to be gone that was not there; else the device is meant."""
     uuid = str(node8.gpu(2).uuid)
     mine = node8.apart(tmp_path / "node")
-    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "host", mine.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2")), mine) as live:
         for replica in (f"{uuid}::1", f"{node8.gpu(3).uuid}::1"):
             done = live.detach(replica)
             assert (done["steps"], done["notes"]) == ([], [])

@@ -19,7 +19,7 @@ import yaml
 from tests.contract import roots
 from tests.contract.bundles import CGROUP, device, rule
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import BOTH, Live, prestart, sleeping, started
+from tests.contract.live import BOTH, Live, prestart, sleeping, started, wrapped
 from tests.contract.test_detach import tries
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_live_failures import targets, unchanged
@@ -72,7 +72,7 @@ def users_process() -> Iterator[int]:
 def test_a_users_own(node8: Installation, tmp_path: Path) -> None:
     """Root acts by no state of a user's, whatever it says, nor by a config.json of a user's."""
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, node8, "runc", "host", node8.runtime) as live, users_process() as pid:
+    with wrapped(made, node8) as live, users_process() as pid:
         home = tmp_path / "home"
         (home / "crun" / "theirs").mkdir(parents=True)
         shutil.copy(made.file, home / "config.json")
@@ -92,7 +92,7 @@ def test_a_users_own(node8: Installation, tmp_path: Path) -> None:
 
 def test_state_by_link(node8: Installation, tmp_path: Path) -> None:
     """A user's link to a container's state makes no second container of it."""
-    with started(sleeping(tmp_path, env=asks("2")), node8, "runc", "host", node8.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2")), node8) as live:
         live.detach("2")
         links = tmp_path / "links"
         links.mkdir()
@@ -158,7 +158,7 @@ def test_hidden_libraries(node8: Installation, tmp_path: Path) -> None:
 def test_in_the_way(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """What a container puts in the place of its node does not keep it the device, and stays."""
     made = sleeping(tmp_path, env=asks("2,3"))
-    with started(made, node8, engine, cgroup, node8.runtime) as live:
+    with wrapped(made, node8, engine, cgroup) as live:
         one, other = node8.device(2), node8.device(3)
         script(live, f"rm {one} {other}; mkdir -p {one}/x; echo precious >{other}")
         live.detach("2,3")
@@ -182,7 +182,7 @@ def test_entry_lost(engine: str, cgroup: str, node8: Installation, tmp_path: Pat
 def test_everything_allowed(node8: Installation, tmp_path: Path) -> None:
     """A container that is allowed every device loses one, and gets it back."""
     made = sleeping(tmp_path, env=asks("2"), linux=EVERYTHING)
-    with started(made, node8, "runc", "host", node8.runtime) as live:
+    with wrapped(made, node8) as live:
         live.detach("2")
         assert fares(live) == "EPERM"
         assert live.report("repair")["steps"] == []
@@ -208,7 +208,7 @@ def test_denied_by_config(node8: Installation, tmp_path: Path) -> None:
 def test_init_below(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """If the first process has gone into a cgroup below, all of the container are denied."""
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, node8, engine, cgroup, node8.runtime) as live:
+    with wrapped(made, node8, engine, cgroup) as live:
         place = "/sys/fs/cgroup" + ("/devices" if cgroup == "host" else "")
         place += made.config()["linux"]["cgroupsPath"]
         as_host(live, f"mkdir {place}/sub; echo {live.pid} >{place}/sub/cgroup.procs")
@@ -249,10 +249,10 @@ def test_nested_in_a_scope(node8: Installation, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     outer = sleeping(tmp_path / "outer", env=asks("2"), linux={"cgroupsPath": scope})
     inner = sleeping(tmp_path / "inner", env=asks("2"), linux=below)
-    with started(outer, node8, "crun", "v2", node8.runtime) as around:
+    with wrapped(outer, node8, "crun", "v2") as around:
         payload = f"/sys/fs/cgroup{scope}/payload"
         as_host(around, f"mkdir {payload}; echo {around.pid} >{payload}/cgroup.procs")
-        with started(inner, node8, "crun", "v2", node8.runtime) as live:
+        with wrapped(inner, node8, "crun", "v2") as live:
             rules = around.rules()
             live.refused("GH1702", "attach", "--device", "5")
             live.detach("2")
@@ -276,7 +276,7 @@ def sharing(node8: Installation, tmp_path: Path) -> Installation:
 def test_shared_nodes(sharing: Installation, tmp_path: Path) -> None:
     """What another device or replica of the container needs too stays when one is detached."""
     made = sleeping(tmp_path, env=asks("2:0,2:1"))
-    with started(made, sharing, "runc", "host", sharing.runtime) as live:
+    with wrapped(made, sharing) as live:
         live.detach("2:0")
         assert_nodes(live.view(tries(sharing)), sharing, CONTROL, 2, 6)
         live.detach("2:1")

@@ -13,7 +13,7 @@ from gpuhook.loader import ld_cache_format, ld_so_conf
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.roots import Roots
-from tests.contract.runtimes import SECONDS, lifecycle, run_command
+from tests.contract.runtimes import SECONDS, run_command
 from tests.contract.test_loader_view import COMPAT
 from tests.simulated import elf_maker
 
@@ -54,9 +54,8 @@ def test_attach_to_a_forged_cache(node8: Installation, root_of: Roots, bundle_of
     root = root_of("debian")
     _forge_cache(root, b"libcuda.so.1")
     bundle = bundle_of(root, ["/bin/sleep", "1000"])
-    with lifecycle(bundle, [node8.runtime], env=node8.on("runc")) as container:
-        assert container.create().rc == 0
-        assert container.call("start").rc == 0
+    with node8.lifecycle(bundle) as container:
+        container.start()
         words = [
             "attach",
             container.id,

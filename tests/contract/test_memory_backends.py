@@ -21,7 +21,7 @@ from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
-from tests.contract.live import WAIT, Live, started
+from tests.contract.live import WAIT, Live, wrapped
 from tests.simulated import stub_limits
 
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
@@ -84,7 +84,7 @@ def limits(live: Live, verb: str, *words: str) -> dict[str, Any]:
 @ENGINES
 def test_no_guarantee_is_left_behind(engine: str, mine: Installation, granted: Bundle) -> None:
     """By itself none is set there; the record has what was granted, and why it is not all."""
-    with started(granted, mine, engine, "v2", mine.runtime) as live:
+    with wrapped(granted, mine, engine, "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         (record,) = entry(mine)["memory"]
         assert (record["by"], record["soft"]) == ("driver", 0)
@@ -100,7 +100,7 @@ def test_no_guarantee_is_left_behind(engine: str, mine: Installation, granted: B
 
 def test_the_guarantee_of_another_backend(other: Installation, granted: Bundle) -> None:
     """With the driver's own account it is set, and ends with the container."""
-    with started(granted, other, "runc", "v2", other.runtime) as live:
+    with wrapped(granted, other, "runc", "v2") as live:
         assert held(other, live.pid) == {uuid(other, 2): (4096, 1024)}
         (record,) = entry(other)["memory"]
         assert "guarantee" not in record
@@ -114,7 +114,7 @@ def test_a_guarantee_that_is_always_set(mine: Installation, granted: Bundle) -> 
     mine.configure()
     before = above(mine, granted)
     for is_cleared in (True, False):
-        with started(granted, mine, "runc", "v2", mine.runtime) as live:
+        with wrapped(granted, mine, "runc", "v2") as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
             assert above(mine, granted) == before + 1024
             if is_cleared:
@@ -127,7 +127,7 @@ def test_a_guarantee_that_is_never_set(other: Installation, granted: Bundle) -> 
     """On the driver's own account, too."""
     other.settings["limits"] = {"guarantee": "never"}
     other.configure()
-    with started(granted, other, "runc", "v2", other.runtime) as live:
+    with wrapped(granted, other, "runc", "v2") as live:
         assert held(other, live.pid) == {uuid(other, 2): (4096, 0)}
         assert entry(other)["memory"][0]["guarantee"] == "limits.guarantee: never"
         limits(live, "clear")
@@ -137,7 +137,7 @@ def test_a_guarantee_that_is_never_set(other: Installation, granted: Bundle) -> 
 def test_a_guarantee_that_a_person_sets(mine: Installation, granted: Bundle) -> None:
     """It is done as it was said, with a warning; clear gives back what is reserved."""
     before = above(mine, granted)
-    with started(granted, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(granted, mine, "runc", "v2") as live:
         (note,) = limits(live, "set", "--limit", "3Gi", "--request", "2Gi")["notes"]
         assert "remain reserved in the cgroups above" in note
         assert f"gpuhook limits clear {live.id}" in note
@@ -157,7 +157,7 @@ def test_a_guarantee_that_a_person_sets(mine: Installation, granted: Bundle) -> 
 def test_repair_keeps_it_left_out(mine: Installation, granted: Bundle) -> None:
     """Also of a limit that the driver did not take when the container was made."""
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
-    with started(granted, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(granted, mine, "runc", "v2") as live:
         assert entry(mine)["memory"][0]["by"] == ""
         stub_limits.mend(mine.node, uuid(mine, 2))
         stub_limits.use_dmem(mine.node, uuid(mine, 2), everywhere=True)
@@ -174,7 +174,7 @@ def test_a_scope_and_the_cgroup_in_it(mine: Installation, granted: Bundle) -> No
     config["linux"]["cgroupsPath"] += ".scope/container"
     granted.write(config)
     own = "/sys/fs/cgroup" + config["linux"]["cgroupsPath"]
-    with started(granted, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(granted, mine, "runc", "v2") as live:
         (record,) = entry(mine)["memory"]
         assert record["cgroups"] == [own, str(Path(own).parent)]
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}

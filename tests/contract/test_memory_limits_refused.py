@@ -11,7 +11,7 @@ import pytest
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.limiting import LIMIT, entry, grant, held, hooks, uuid
-from tests.contract.live import WAIT, started
+from tests.contract.live import WAIT, wrapped
 from tests.contract.runtimes import run
 from tests.simulated import build, stub_limits
 
@@ -91,7 +91,7 @@ def test_a_limit_that_does_not_hold_is_in_the_ledger(
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
     made = grant(mine, bundle_of("debian", WAIT, asks("2,3")), 2, 4096, 4096)
     grant(mine, made, 3, 4096, 4096)
-    with started(made, mine, "crun", "v2", mine.runtime):
+    with wrapped(made, mine, "crun", "v2"):
         told = {one["device"]: one for one in entry(mine)["memory"]}
     bad, good = told[uuid(mine, 2)], told[uuid(mine, 3)]
     assert (bad["by"], good["by"]) == ("", "driver")
@@ -137,7 +137,7 @@ def test_a_shared_cgroup(mine: Installation, bundle_of: Bundles) -> None:
     config = second.config()
     config["linux"]["cgroupsPath"] = first.config()["linux"]["cgroupsPath"]
     second.write(config)
-    with started(first, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(first, mine, "runc", "v2") as live:
         result = mine.run(second, "runc", "v2")
         assert result.rc != 0
         assert "GH1314" in (mine.state / "hook.log").read_text(encoding="utf-8")
@@ -165,7 +165,7 @@ def test_a_gpu_that_nobody_can_tell(mine: Installation, bundle_of: Bundles) -> N
     result = mine.run(made, "runc", "v2")
     assert "GH1024" in result.warned
     made = grant(mine, bundle_of(made.root, WAIT, asks("2")), 2, 1024, 1024)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}, "its grant tells it"
 
 

@@ -23,7 +23,7 @@ from tests.contract.limiting import (
     uuid,
     variables,
 )
-from tests.contract.live import WAIT, prestart, started
+from tests.contract.live import WAIT, prestart, started, wrapped
 from tests.contract.runtimes import run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import stub_limits
@@ -345,7 +345,7 @@ def test_a_systemd_like_scope(mine: Installation, bundle_of: Bundles) -> None:
     config = made.config()
     config["linux"]["cgroupsPath"] = f"/{bundles.CGROUP}/limits-{live_name()}.scope/container"
     made.write(config)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         (record,) = entry(mine)["memory"]
         name = config["linux"]["cgroupsPath"]
         scope = "/sys/fs/cgroup" + name.rpartition("/")[0]

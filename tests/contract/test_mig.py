@@ -12,7 +12,7 @@ import pytest
 from tests.contract.bundles import Bundles
 from tests.contract.installation import CONTROL, KIND, MAJOR, Installation, asks, installation
 from tests.contract.integrations import Integrations
-from tests.contract.live import BOTH, Live, sleeping, started
+from tests.contract.live import BOTH, Live, sleeping, wrapped
 from tests.contract.roots import Roots
 from tests.contract.test_repair import reset
 from tests.contract.views import View, questions
@@ -139,7 +139,7 @@ def test_who_holds_what(mig: Installation, tmp_path: Path) -> None:
     """`gpuhook ps` shows the instance and its replica, by whatever name it was requested."""
     mine = mig.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("1:2::3,2"))
-    with started(made, mine, "runc", "host", mine.runtime):
+    with wrapped(made, mine):
         (held,) = mine.holders()
     assert set(held["gpus"]) == {uuid(mine, "1:2"), str(mine.gpu(2).uuid)}
     assert held["replicas"] == ["1:2::3"]
@@ -150,7 +150,7 @@ def test_come_and_go(engine: str, cgroup: str, mig: Installation, tmp_path: Path
     """Instances of one GPU are attached and detached each by itself, under any of their names."""
     mine = mig.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(uuid(mine, "1:1")))
-    with started(made, mine, engine, cgroup, mine.runtime) as live:
+    with wrapped(made, mine, engine, cgroup) as live:
         live.attach("1:2", uuid(mine, "1:4"))
         assert_instances(live.view(tries()), "1:1", "1:2", "1:4")
         assert set(mine.holders()[0]["gpus"]) == {uuid(mine, f"1:{n}") for n in (1, 2, 4)}
@@ -175,7 +175,7 @@ def test_replicas_of_instances(mig: Installation, tmp_path: Path) -> None:
     mine = mig.apart(tmp_path / "node")
     first, second = uuid(mine, "1:1"), uuid(mine, "1:2")
     made = sleeping(tmp_path, env=asks(f"{first}::0,{first}::1,{second}::0"))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         live.detach(f"{first}::0")
         assert_instances(live.view(tries()), "1:1", "1:2")
         assert mine.holders()[0]["replicas"] == [f"{first}::1", f"{second}::0"]
@@ -189,7 +189,7 @@ def test_replicas_of_instances(mig: Installation, tmp_path: Path) -> None:
 def test_lost_and_repaired(engine: str, cgroup: str, mig: Installation, tmp_path: Path) -> None:
     """An instance that foreign rules deny is found, and restored with its GPU's node."""
     made = sleeping(tmp_path, env=asks("0:1"))
-    with started(made, mig, engine, cgroup, mig.runtime) as live:
+    with wrapped(made, mig, engine, cgroup) as live:
         reset(live)
         assert set(live.view(tries()).tries.values()) == {"EPERM"}
         shown = live.gpuhook("inspect").stdout

@@ -16,8 +16,9 @@ import pytest
 from tests.contract import roots
 from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import sleeping, started
+from tests.contract.roots import with_ldconfig
 from tests.contract.test_attach import asked, assert_as_before
-from tests.contract.test_integrations import assert_nodes, with_ldconfig
+from tests.contract.test_integrations import assert_nodes
 from tests.simulated import older_kernel
 from tests.simulated.older_kernel import OPENAT2
 

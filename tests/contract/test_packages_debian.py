@@ -111,7 +111,7 @@ def containerd(host: Host, config: str = "") -> Iterator[None]:
     words = ["--config", config] if config else []
     command = host.debian.command("containerd", *words)
     log = host.debian.root / "tmp/containerd.log"
-    with engines.running(
+    with engines.run_daemon(
         command, log, lambda: host.debian.run("ctr", "version").rc == 0, host.debian.variables
     ):
         yield

@@ -14,6 +14,7 @@ from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
 from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation, asks
 from tests.contract.live import BOTH, EVERY, PAIRS, prestart
+from tests.contract.roots import with_ldconfig
 from tests.contract.runtimes import Result, run
 from tests.contract.test_integrations import (
     CACHE,
@@ -23,7 +24,6 @@ from tests.contract.test_integrations import (
     assert_found,
     assert_given,
     assert_nodes,
-    with_ldconfig,
 )
 from tests.contract.test_user_namespace import MAPPED, NOT_OURS, let_through, mapped
 from tests.contract.views import questions

@@ -13,7 +13,7 @@ import pytest
 from tests.contract import roots
 from tests.contract.bundles import Bundle
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import BOTH, PAIRS, Live, prestart, sleeping, started
+from tests.contract.live import BOTH, PAIRS, Live, prestart, sleeping, started, wrapped
 from tests.contract.runtimes import CGROUPS, Result, run, run_command
 from tests.contract.test_integrations import assert_nodes
 
@@ -214,7 +214,7 @@ def test_asks_for_nothing(status: str, node8: Installation, tmp_path: Path) -> N
 
 def test_given_by_the_wrapper(apart: Installation, waiting: Bundle) -> None:
     """A dry run says who gave the GPUs, also where the process is gone."""
-    with started(waiting, apart, "runc", "host", apart.runtime) as live:
+    with wrapped(waiting, apart) as live:
         said = f"{live.id}: nothing to do: gpuhook-runtime injected its GPUs\n"
         for pid in (live.pid, 4194305):
             state = {"id": live.id, "pid": pid, "bundle": str(waiting.path)}

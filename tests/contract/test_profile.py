@@ -10,7 +10,7 @@ import pytest
 from tests.contract import integrations, roots
 from tests.contract.installation import Installation, asks
 from tests.contract.integrations import Integrations
-from tests.contract.live import sleeping, started
+from tests.contract.live import sleeping, wrapped
 from tests.contract.roots import Roots
 from tests.contract.test_detach import assert_profile
 from tests.contract.test_prestart import PROFILE
@@ -57,7 +57,7 @@ def test_other_gpus_at_the_next_start(
 def test_what_is_taken_from_a_running_container(node8: Installation, tmp_path: Path) -> None:
     """The profile that the wrapper wrote follows what is detached, and what is attached."""
     made = sleeping(tmp_path, env=asks("2,3", "all"))
-    with started(made, node8, "runc", "host", node8.runtime) as live:
+    with wrapped(made, node8) as live:
         assert_profile(live, bits(node8, 2, 3))
         live.detach("3")
         assert_profile(live, bits(node8, 2))

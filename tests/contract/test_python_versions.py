@@ -22,7 +22,7 @@ from tests.contract.installation import (
 )
 from tests.contract.integrations import Integrations
 from tests.contract.limiting import entry, grant, held, uuid
-from tests.contract.live import WAIT, started
+from tests.contract.live import WAIT, wrapped
 from tests.contract.roots import Roots
 from tests.contract.views import questions
 
@@ -114,7 +114,7 @@ def test_a_limit(
     """
     made = installed(version)
     limited = grant(made, bundle_of("debian", WAIT, asks("2")), 2, 4096, 1024)
-    with started(limited, made, "runc", "v2", made.runtime) as live:
+    with wrapped(limited, made, "runc", "v2") as live:
         (record,) = entry(made)["memory"]
         if "GLIBC" in record["trouble"]:
             assert record["trouble"].startswith("GH1202: ")

@@ -17,7 +17,7 @@ from gpuhook.cdi import spec_file as spec_files
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
-from tests.contract.live import sleeping, started
+from tests.contract.live import sleeping, started, wrapped
 from tests.contract.roots import Roots
 
 GPUS = "proc/driver/nvidia/gpus"
@@ -254,7 +254,7 @@ def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path:
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
     first = min(capabilities.glob("gi*"), key=lambda path: int(path.name[2:]))
-    with started(sleeping(tmp_path, env=asks("0:0")), own, "runc", "host", own.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("0:0")), own) as live:
         assert "GH1123" not in live.gpuhook("inspect").stdout
         assert live.report("repair")["notes"] == []
         shutil.rmtree(first)
@@ -272,7 +272,7 @@ def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path:
 def test_a_gpu_that_goes_while_a_container_runs(own: Installation, tmp_path: Path) -> None:
     """Only its own node is reported."""
     made = sleeping(tmp_path, env=asks("2,3"))
-    with started(made, own, "runc", "host", own.runtime) as live:
+    with wrapped(made, own) as live:
         bus = str(own.gpu(2).pci_bus_id)[4:].lower()
         shutil.rmtree(host(own, GPUS) / bus)
         shown = live.gpuhook("inspect").stdout

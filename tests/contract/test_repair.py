@@ -27,6 +27,7 @@ from tests.contract.live import (
     prestart,
     sleeping,
     started,
+    wrapped,
 )
 from tests.contract.test_integrations import LOOKED_UP, assert_found
 from tests.contract.views import questions
@@ -160,7 +161,7 @@ def test_program_of_the_scope(node8: Installation, tmp_path: Path) -> None:
     scope = f"/{CGROUP}/libpod-{uuid4().hex[:12]}.scope"
     made = sleeping(tmp_path, env=asks("2"), linux={"cgroupsPath": f"{scope}/container"})
     tries = questions(tries=[node8.number(2)])
-    with started(made, node8, "crun", "v2", node8.runtime) as live:
+    with wrapped(made, node8, "crun", "v2") as live:
         told(live.container, f"beside('/sys/fs/cgroup{scope}')")
         assert set(live.view(tries).tries.values()) == {"EPERM"}
         assert live.report("repair")["steps"] != []

@@ -15,11 +15,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.contract.bundles import Bundle
 from tests.contract.fuse import Silent, gone, silent, waiting
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import Live, sleeping
-from tests.contract.runtimes import Result, lifecycle, run_command
+from tests.contract.live import Live, sleeping, wrapped
+from tests.contract.runtimes import Result, run_command
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_repair import reset
 from tests.waiting import eventually
@@ -27,18 +26,6 @@ from tests.waiting import eventually
 LONG = 150  # seconds that a command may take; its own limits are far below
 LEFT = re.compile(r"left behind in an uninterruptible wait: process ([0-9, ]+)")
 HOME = "/home/fuse"
-
-
-@contextmanager
-def running(made: Bundle, installation: Installation, name: str) -> Iterator[Live]:
-    """Give a running container of this id that has its GPU of gpuhook-runtime."""
-    with lifecycle(
-        made, [installation.runtime], env=installation.on("runc"), container_id=name
-    ) as container:
-        created = container.create()
-        assert created.rc == 0, created
-        assert container.call("start").rc == 0
-        yield Live(container, made, installation)
 
 
 @contextmanager
@@ -51,7 +38,7 @@ def several(
         for name in names:
             (place / name).mkdir()
             made = sleeping(place / name, env=() if name in attached else asks("2"))
-            live = stack.enter_context(running(made, installation, name))
+            live = stack.enter_context(wrapped(made, installation, container_id=name))
             if name in attached:
                 live.attach("2")
             found.append(live)

@@ -14,7 +14,7 @@ from tests.contract import roots
 from tests.contract.bundles import Bundles
 from tests.contract.installation import KIND, LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
-from tests.contract.live import sleeping, started
+from tests.contract.live import sleeping, wrapped
 from tests.contract.roots import Roots
 from tests.contract.views import View, questions
 
@@ -144,7 +144,7 @@ def test_attached_later(two: Installation, tmp_path: Path) -> None:
     """A device of another spec leaves a running container the libraries that it was made with."""
     made = sleeping(tmp_path, env=asks("0"))
     roots.with_ldconfig(made.root)
-    with started(made, two, "runc", "host", two.runtime) as live:
+    with wrapped(made, two) as live:
         assert live.attach(f"{OTHER}=a")["steps"] != []
         assert_both(live.view(ASKED))
         assert live.report("repair", "--dry-run")["steps"] == []

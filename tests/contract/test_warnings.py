@@ -22,7 +22,7 @@ from tests.contract.cri import cri_of
 from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import grant, uuid
-from tests.contract.live import BOTH, WAIT, prestart, started
+from tests.contract.live import BOTH, WAIT, prestart, wrapped
 from tests.contract.runtimes import Container, Result, launcher, lifecycle, run, run_command
 from tests.simulated import stub_limits
 from tests.waiting import eventually
@@ -92,7 +92,7 @@ def document(installation: Installation, *words: str) -> dict[str, Any]:
 def streams(container: Container) -> tuple[str, str]:
     """Start a container that was created, and return what its streams have when it has ended."""
     assert container.call("start").rc == 0
-    eventually(lambda: json.loads(container.call("state").stdout)["status"] == "stopped")
+    eventually(lambda: container.state["status"] == "stopped")
     return container.output, container.errors
 
 
@@ -140,7 +140,7 @@ def test_the_ledger_explain_and_ps(
     """A container that started without a GPU: its entry has warnings, and it is no holder."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = bundle_of("musl", WAIT, asks("0"))
-    with started(made, mine, engine, cgroup, mine.runtime) as live:
+    with wrapped(made, mine, engine, cgroup) as live:
         kept = entry(mine)
         assert codes(kept["warnings"]) == ["GH1007"]
         assert kept["route"] == ""
@@ -179,7 +179,7 @@ def test_a_holder_with_a_warning(node8: Installation, tmp_path: Path, bundle_of:
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = bundle_of("musl", WAIT, asks("0"))
     devnull(made, "bad")
-    with lifecycle(made, [mine.runtime], env=mine.on("runc")) as container:
+    with mine.lifecycle(made) as container:
         assert container.create().rc == 0
         assert codes(entry(mine)["warnings"]) == ["GH1028"]
         (held,) = document(mine, "ps", "--no-nvml", "--recorded")["containers"]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -149,9 +148,7 @@ def placed(node: Node, name: str, *words: str) -> Iterator[Live]:
     node.holders.pods = [*node.holders.pods, pod("demo", name, NAME, GPU, given.ids)]
     runtime, env = [node.installation.runtime], node.installation.on(ENGINE)
     with lifecycle(made, runtime, ENGINE, CGROUP, env, container_id=identity) as container:
-        created = container.create()
-        assert created.rc == 0, created
-        assert container.call("start").rc == 0
+        container.start()
         yield Live(container, made, node.installation)
 
 
@@ -257,7 +254,7 @@ def watched(page: Page, node: Node) -> bool:
 
 def state(live: Live) -> str:
     """Return what the runtime says of a container: running, stopped."""
-    return str(json.loads(live.container.call("state").stdout)["status"])
+    return str(live.container.state["status"])
 
 
 def of_the_guard(running: PluginProcess) -> list[str]:

@@ -7,7 +7,6 @@ runs under MPS.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -69,9 +68,7 @@ def allocating(
     env += [f"NVIDIA_GPU_MEMORY_REQUEST={request}"] if request else []
     made = bundle(place / "bundle", root, ["/memory_probe", *words], env)
     with lifecycle(made, installation.secluded, env=installation.on("runc")) as container:
-        done = container.create()
-        assert done.rc == 0, done
-        assert container.call("start").rc == 0
+        container.start()
         yield container
 
 
@@ -83,7 +80,7 @@ def said(container: Container, lines: int) -> list[str]:
 
 def cgroup(container: Container) -> Path:
     """Return the directory of the container's cgroup."""
-    pid = json.loads(container.call("state").stdout)["pid"]
+    pid = container.pid
     name = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").strip().partition("::")[2]
     return Path(f"/sys/fs/cgroup{name}")
 

@@ -14,7 +14,6 @@ import pytest
 from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.installation import Installation, asks
-from tests.contract.runtimes import lifecycle
 from tests.demo import demo_node
 from tests.waiting import eventually
 
@@ -71,10 +70,9 @@ def test_two_replicas_at_once(real: Installation, tmp_path: Path) -> None:
         containers = []
         for number in range(2):
             made = computing(real, tmp_path / str(number), f"{uuid}::{number}", seconds=30)
-            container = lifecycle(made, [real.runtime], env=real.on("runc"))
+            container = real.lifecycle(made)
             containers.append(stack.enter_context(container))
-            assert containers[-1].create().rc == 0
-            assert containers[-1].call("start").rc == 0
+            containers[-1].start()
         eventually(lambda: all(c.output for c in containers), "a line of each", 30)
         assert [c.output.split()[:2] for c in containers] == [["cuda", "1"], ["cuda", "1"]]
         assert [one["replicas"] for one in real.holders()] == [[f"{uuid}::0"], [f"{uuid}::1"]]
