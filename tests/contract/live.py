@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.device_side import told
@@ -21,9 +19,6 @@ from tests.contract.runtimes import Container, Result, lifecycle, run_command
 from tests.contract.views import View
 from tests.waiting import eventually
 
-PAIRS = [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
-EVERY = pytest.mark.parametrize(("engine", "cgroup"), PAIRS)
-BOTH = pytest.mark.parametrize(("engine", "cgroup"), [PAIRS[0], PAIRS[3]])
 WAIT = ["/bin/sh", "-c", "while :; do sleep 60; done"]
 # /dev/fuse: a device that opens on this machine, and that no engine allows by itself.
 REAL = (10, 229)

@@ -21,6 +21,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 import jsonschema
+import pytest
 
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
@@ -29,6 +30,12 @@ from tests.contract.views import View, view
 
 CGROUPS = Path("/sys/fs/cgroup")
 SECONDS = 60
+
+# Parameters of tests: the runtimes, and the pairs of runtime and cgroup of settled().
+PAIRS = [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
+ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
+EVERY = pytest.mark.parametrize(("engine", "cgroup"), PAIRS)
+BOTH = pytest.mark.parametrize(("engine", "cgroup"), [PAIRS[0], PAIRS[3]])
 
 V2 = f"umount -R {CGROUPS} && mount -t cgroup2 none {CGROUPS}"
 WITHOUT_UNIFIED = f"umount {CGROUPS}/unified"

@@ -30,7 +30,7 @@ from tests.contract.installation import (
 )
 from tests.contract.integrations import MKNOD, Integrations
 from tests.contract.roots import Roots
-from tests.contract.runtimes import SECONDS, launcher
+from tests.contract.runtimes import ENGINES, SECONDS, launcher
 from tests.contract.views import questions
 from tests.depth import depth
 from tests.simulated.node import make_node
@@ -98,7 +98,7 @@ def test_create_again_without_state(
     assert bundle.config().get("annotations") == annotations
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_a_forged_record_restores_nothing(
     engine: str, node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:

@@ -25,7 +25,7 @@ from tests.contract.cri import cri_of
 from tests.contract.installation import ALL_CONTROL, CONTROL, DRIVER_LIBRARIES, Installation
 from tests.contract.kubelet_side import hand, podman_options
 from tests.contract.roots import Roots
-from tests.contract.runtimes import run
+from tests.contract.runtimes import ENGINES, run
 from tests.contract.views import View, questions
 
 REPLICAS = 4
@@ -258,7 +258,7 @@ def test_by_cdi_names_in_the_ledger(
     assert installation.device(4) in entry["nodes"]
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 @pytest.mark.parametrize("kind", ["debian", "lib64", "distroless"])
 def test_host_files_need_no_gpuhook(
     kind: str, engine: str, plugin: Plugin, bundle_of: Bundles

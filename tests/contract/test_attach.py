@@ -11,8 +11,9 @@ import pytest
 from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.live import BOTH, EVERY, Live, sleeping, started
+from tests.contract.live import Live, sleeping, started
 from tests.contract.roots import with_ldconfig
+from tests.contract.runtimes import BOTH, EVERY
 from tests.contract.test_integrations import (
     CACHE,
     LINKS,

@@ -16,7 +16,7 @@ from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
 from tests.contract.roots import Roots, with_ldconfig
-from tests.contract.runtimes import run
+from tests.contract.runtimes import ENGINES, run
 from tests.contract.test_integrations import (
     CACHE,
     LINKS,
@@ -284,7 +284,7 @@ def test_management_without_nvml(apart: Installation) -> None:
     assert not held & own
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_ldconfig_in_a_user_namespace(engine: str, apart: Installation, bundle_of: Bundles) -> None:
     """If the hook's root is not the host's, ldconfig is shut in by that root, and works."""
     apart.generate("--ldconfig-path", LDCONFIG)

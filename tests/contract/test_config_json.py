@@ -17,10 +17,9 @@ from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart
 from tests.contract.roots import Roots
-from tests.contract.runtimes import run
+from tests.contract.runtimes import ENGINES, run
 from tests.contract.test_bad_input import assert_refused
 
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 NAMES = ("A", "B", "C", "NVIDIA_VISIBLE_DEVICES")
 
 AGAIN = '{"env":["A=2","NVIDIA_VISIBLE_DEVICES=0"]}'

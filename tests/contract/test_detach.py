@@ -12,7 +12,8 @@ import pytest
 from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
 from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
-from tests.contract.live import BOTH, Live, Said, openable, opening, sleeping, started, wrapped
+from tests.contract.live import Live, Said, openable, opening, sleeping, started, wrapped
+from tests.contract.runtimes import BOTH
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_prestart import PROFILE

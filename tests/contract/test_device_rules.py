@@ -11,13 +11,9 @@ import pytest
 
 from tests.contract.bundles import Bundle, Bundles, rule
 from tests.contract.device_side import told
-from tests.contract.runtimes import Container, lifecycle
+from tests.contract.runtimes import ENGINES, EVERY, Container, lifecycle
 from tests.contract.views import view
 
-EVERYWHERE = pytest.mark.parametrize(
-    ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
-)
-ON_V2 = pytest.mark.parametrize("engine", ["runc", "crun"])
 RULES = [
     {"allow": False, "access": "rwm"},
     rule(195, 0, "rw"),
@@ -62,7 +58,7 @@ def sleeping(bundle_of: Bundles) -> Callable[[list[dict[str, Any]]], Bundle]:
     return made
 
 
-@EVERYWHERE
+@EVERY
 def test_told_right(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -80,7 +76,7 @@ def test_told_right(
     assert "gpuhook-tests/" in reason
 
 
-@ON_V2
+@ENGINES
 def test_decoded_right(engine: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]) -> None:
     """The runtime's own program is decoded to the rules that it was made of, and its defaults."""
     with running(sleeping(RULES), engine, "v2") as container:
@@ -90,7 +86,7 @@ def test_decoded_right(engine: str, sleeping: Callable[[list[dict[str, Any]]], B
         assert [True, line] in lines
 
 
-@EVERYWHERE
+@EVERY
 def test_changed_and_put_back(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -116,7 +112,7 @@ def test_changed_and_put_back(
         assert after[1] == before[1]
 
 
-@EVERYWHERE
+@EVERY
 def test_granted_device_taken_away(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -133,7 +129,7 @@ def test_granted_device_taken_away(
         assert opened(container, "195:0") == {"195:0": "ENXIO"}
 
 
-@EVERYWHERE
+@EVERY
 def test_snapshot(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -152,7 +148,7 @@ def test_snapshot(
         assert opened(container, "195:0", "195:7") == {"195:0": "ENXIO", "195:7": "EPERM"}
 
 
-@ON_V2
+@ENGINES
 def test_a_program_beside(engine: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]) -> None:
     """A second program, as systemd adds at a daemon-reload, denies; both are treated."""
     with running(sleeping(RULES), engine, "v2") as container:
@@ -171,7 +167,7 @@ def test_a_program_beside(engine: str, sleeping: Callable[[list[dict[str, Any]]]
         assert opened(container, "195:7") == {"195:7": "EPERM"}
 
 
-@EVERYWHERE
+@EVERY
 def test_all_devices_allowed(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -202,7 +198,7 @@ def test_a_class_of_devices_on_v1(sleeping: Callable[[list[dict[str, Any]]], Bun
     assert after == before
 
 
-@EVERYWHERE
+@EVERY
 def test_container_gone(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:

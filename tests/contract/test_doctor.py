@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.contract.installation import Installation, asks
-from tests.contract.live import BOTH, Live, prestart, sleeping, started, wrapped
-from tests.contract.runtimes import Result, run_command
+from tests.contract.live import Live, prestart, sleeping, started, wrapped
+from tests.contract.runtimes import BOTH, Result, run_command
 from tests.contract.test_repair import reset
 from tests.contract.test_repair_others import denied, forgotten
 from tests.simulated.node import make_node

@@ -10,7 +10,7 @@ import pytest
 
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from tests.contract.bundles import Bundle, Bundles
-from tests.contract.runtimes import Container, lifecycle
+from tests.contract.runtimes import ENGINES, Container, lifecycle
 from tests.simulated import cgroups, driver_memory, stub_limits
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
@@ -40,7 +40,7 @@ def cgroup_of(container: Container) -> Path:
 
 
 @pytest.mark.parametrize("root", ["distroless", "musl"])
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_two_containers_on_one_gpu(
     engine: str, root: str, driver: DriverMemory, bundle_of: Bundles
 ) -> None:

@@ -7,16 +7,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.contract import engines
 from tests.contract.engines import Containerd
 from tests.contract.roots import Roots
-from tests.contract.runtimes import launcher
+from tests.contract.runtimes import ENGINES, launcher
 from tests.contract.views import questions
 
 ASKED = ["/probe", *questions("/etc/hostname", tries=["195:7"])]
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 def test_containerd_calls_the_given_runtime(

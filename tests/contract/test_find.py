@@ -25,15 +25,12 @@ from tests.contract import engines
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.roots import Roots
-from tests.contract.runtimes import Container, lifecycle
+from tests.contract.runtimes import ENGINES, EVERY, Container, lifecycle
 from tests.contract.test_user_namespace import MAPPED, mapped
 from tests.waiting import eventually
 
 ZERO, NULL = (1, 5), (1, 3)
 WAIT = "while :; do sleep 60; done"
-KINDS = pytest.mark.parametrize(
-    ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
-)
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def code_of(call: Callable[[], object]) -> str:
     return caught.value.code
 
 
-@KINDS
+@EVERY
 def test_a_life(engine: str, cgroup: str, root_of: Roots, bundle_of: Bundles) -> None:
     """Created, running, paused, running, stopped, gone: as the runtime itself reports it."""
     root = root_of("debian")
@@ -179,7 +176,7 @@ def test_engines(
         assert ended.result().rc == 0
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_who_uses_a_device(engine: str, bundle_of: Bundles) -> None:
     """A process counts that has the node open, whatever the node's name; one that has closed it
     does not, and neither does one of another container or of the host."""

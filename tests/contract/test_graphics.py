@@ -13,6 +13,7 @@ from tests.contract import engines
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
 from tests.simulated.graphics import MAJOR, with_drm
@@ -37,7 +38,7 @@ def own(installation: Installation, index: int) -> dict[str, str]:
     return dict.fromkeys(drm.paths(installation.gpu(index)), "ENXIO")
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 @pytest.mark.parametrize("capabilities", ["graphics", "display,utility", "all"])
 def test_the_gpus_own_nodes_and_no_others(
     engine: str, capabilities: str, graphics: Installation, bundle_of: Bundles

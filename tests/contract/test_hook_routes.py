@@ -24,7 +24,7 @@ from tests.contract.installation import (
 )
 from tests.contract.integrations import Integrations
 from tests.contract.roots import Roots
-from tests.contract.runtimes import Result, run, run_command
+from tests.contract.runtimes import ENGINES, Result, run, run_command
 from tests.contract.views import View, questions
 
 NAME = "nvidia-container-runtime-hook"
@@ -72,7 +72,7 @@ def made_by_hook(installation: Installation, made: Bundle) -> dict[str, Any]:
     return dict(entry["live"]["made"])
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_docker_gpus(
     engine: str, named_bindir: Path, apart: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:

@@ -13,10 +13,10 @@ from tests.contract import roots
 from tests.contract.installation import ALL_CONTROL, DRIVER_LIBRARIES, KIND, Installation
 from tests.contract.integrations import Integrations
 from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES
 from tests.contract.views import questions
 
 VDPAU = "libvdpau_nvidia.so.1"
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 @pytest.fixture

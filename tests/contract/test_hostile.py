@@ -17,7 +17,7 @@ from tests.contract.bundles import Bundles, bundle
 from tests.contract.installation import CONTROL, KIND, LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.roots import Roots
-from tests.contract.runtimes import Result, run
+from tests.contract.runtimes import ENGINES, Result, run
 from tests.contract.views import questions
 
 MARK = b"what only the host may know"
@@ -141,7 +141,7 @@ def test_links_to_nothing(
     assert (root / str(canary.path)[1:]).is_dir()
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 @pytest.mark.parametrize("path", ["dev", "proc"])
 def test_links_in_place_of_the_kernels(
     path: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Roots

@@ -17,14 +17,13 @@ from tests import private_machine
 from tests.contract import roots
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.runtimes import Result, run
+from tests.contract.runtimes import ENGINES, Result, run
 from tests.contract.test_hostile import Canary, canary
 from tests.contract.test_nvidia_names import foreign, named_bindir
 from tests.contract.views import questions
 
 __all__ = ["canary", "foreign", "named_bindir"]
 
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 TMPFS = {"type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]}
 CACHE = "/etc/ld.so.cache"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.contract.bundles import Bundles
 from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
 from tests.contract.live import WAIT, Live, wrapped
-from tests.contract.runtimes import run_command
+from tests.contract.runtimes import EVERY, run_command
 from tests.waiting import eventually
 
 
@@ -22,9 +22,7 @@ def facts(live: Live) -> dict[str, Any]:
     return done.document("inspect")
 
 
-@pytest.mark.parametrize(
-    ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
-)
+@EVERY
 def test_what_it_has(engine: str, cgroup: str, node8: Installation, bundle_of: Bundles) -> None:
     """Nodes, rules, mounts, loader cache and variables are printed, and nothing is wrong."""
     bundle = bundle_of("debian", WAIT, asks("3"))

@@ -13,9 +13,8 @@ from tests.contract.bundles import Bundle
 from tests.contract.installation import Installation
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import Live, sleeping, started
+from tests.contract.runtimes import ENGINES
 from tests.simulated import stub_limits
-
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 def records(live: Live) -> dict[str, tuple[int, str]]:

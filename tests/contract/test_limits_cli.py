@@ -18,14 +18,13 @@ from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.limiting import uuid
 from tests.contract.live import Live, sleeping, started, wrapped
-from tests.contract.runtimes import Result
+from tests.contract.runtimes import ENGINES, Result
 from tests.simulated import driver_memory, stub_limits
 from tests.simulated.node import make_node
 from tests.waiting import eventually
 
 GIB = 1 << 30
 MIB = 1 << 20
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 def cgroup(live: Live) -> str:

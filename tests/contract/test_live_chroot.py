@@ -18,8 +18,8 @@ from tests.contract import compiled, roots
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
 from tests.contract.installation import CONTROL, PYTHON, Installation, asks
-from tests.contract.live import BOTH, Live, sleeping, started, wrapped
-from tests.contract.runtimes import lifecycle, run_command
+from tests.contract.live import Live, sleeping, started, wrapped
+from tests.contract.runtimes import BOTH, ENGINES, lifecycle, run_command
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_doctor import of, results
 from tests.contract.test_integrations import assert_nodes
@@ -200,7 +200,7 @@ def test_child(engine: str, cgroup: str, node8: Installation, tmp_path: Path) ->
     assert_as_before(made.root, files)
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_without_pivot_root(engine: str, node8: Installation, tmp_path: Path) -> None:
     """A runtime that moves the root file system over "/" has the same root for everybody."""
     made = sleeping(tmp_path)

@@ -16,7 +16,7 @@ import pytest
 from tests.contract import roots
 from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.live import Live, prestart, sleeping, started
-from tests.contract.runtimes import Settled, lifecycle, run
+from tests.contract.runtimes import ENGINES, Settled, lifecycle, run
 from tests.contract.test_hostile import Canary, canary, link
 from tests.waiting import eventually
 
@@ -259,7 +259,7 @@ def host_namespace(place: Path) -> Iterator[list[str]]:
         process.wait()
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 @pytest.mark.parametrize("what", ["root", "volume", "both"])
 @pytest.mark.parametrize("integration", ["attach", "prestart"])
 def test_shared_mounts(

@@ -8,12 +8,10 @@ import subprocess
 import threading
 from pathlib import Path
 
-import pytest
-
 from tests.contract import engines, roots
 from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation
-from tests.contract.live import BOTH, EVERY, sleeping, started
-from tests.contract.runtimes import SECONDS, Result, run_command, settled
+from tests.contract.live import sleeping, started
+from tests.contract.runtimes import BOTH, ENGINES, EVERY, SECONDS, Result, run_command, settled
 from tests.contract.test_attach import asked, assert_as_before
 from tests.contract.test_integrations import LINKS, LOOKED_UP, assert_found, assert_nodes
 from tests.contract.test_user_namespace import MAPPED, let_through, mapped
@@ -89,7 +87,7 @@ def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Pa
     assert_as_before(made.root, files)
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_of_podman(engine: str, node8: Installation, tmp_path: Path) -> None:
     """A container that podman gave a GPU by CDI: what it loses is repaired, another is attached."""
     root = roots.copy("debian", tmp_path / "root")

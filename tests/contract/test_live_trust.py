@@ -19,7 +19,8 @@ import yaml
 from tests.contract import roots
 from tests.contract.bundles import CGROUP, device, rule
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import BOTH, Live, prestart, sleeping, started, wrapped
+from tests.contract.live import Live, prestart, sleeping, started, wrapped
+from tests.contract.runtimes import BOTH
 from tests.contract.test_detach import tries
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_live_failures import targets, unchanged

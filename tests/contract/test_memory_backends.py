@@ -22,10 +22,8 @@ from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import WAIT, Live, wrapped
+from tests.contract.runtimes import ENGINES
 from tests.simulated import stub_limits
-
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
-
 
 CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
 SEEING = f"""#!/bin/sh

@@ -16,11 +16,10 @@ from tests.contract.installation import Installation, asks
 from tests.contract.limiting import LIMIT, REQUEST, entry, grant, held, hooks, uuid, variables
 from tests.contract.live import WAIT, wrapped
 from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import driver_memory, stub_limits
 from tests.waiting import eventually
-
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 @ENGINES

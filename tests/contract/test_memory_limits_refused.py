@@ -12,10 +12,8 @@ from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.limiting import LIMIT, entry, grant, held, hooks, uuid
 from tests.contract.live import WAIT, wrapped
-from tests.contract.runtimes import run
+from tests.contract.runtimes import ENGINES, run
 from tests.simulated import build, stub_limits
-
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 def set_policy(installation: Installation, policy: str) -> None:

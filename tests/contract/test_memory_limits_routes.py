@@ -24,11 +24,10 @@ from tests.contract.limiting import (
     variables,
 )
 from tests.contract.live import WAIT, prestart, started, wrapped
-from tests.contract.runtimes import run
+from tests.contract.runtimes import ENGINES, run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import stub_limits
 
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 NAMESPACE = pytest.mark.parametrize("has_namespace", [False, True], ids=["host", "own-namespace"])
 
 
@@ -262,7 +261,7 @@ def test_a_container_without_a_limit(mine: Installation, bundle_of: Bundles) -> 
     assert made.file.read_bytes() == raw
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_rootless(engine: str, mine: Installation, bundle_of: Bundles, tmp_path: Path) -> None:
     """Only the host's root can set a limit: a sentence, and the policy."""
     made = bundle_of(

@@ -12,8 +12,9 @@ import pytest
 from tests.contract.bundles import Bundles
 from tests.contract.installation import CONTROL, KIND, MAJOR, Installation, asks, installation
 from tests.contract.integrations import Integrations
-from tests.contract.live import BOTH, Live, sleeping, wrapped
+from tests.contract.live import Live, sleeping, wrapped
 from tests.contract.roots import Roots
+from tests.contract.runtimes import BOTH
 from tests.contract.test_repair import reset
 from tests.contract.views import View, questions
 

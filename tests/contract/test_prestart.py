@@ -13,9 +13,9 @@ import pytest
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
 from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation, asks
-from tests.contract.live import BOTH, EVERY, PAIRS, prestart
+from tests.contract.live import prestart
 from tests.contract.roots import with_ldconfig
-from tests.contract.runtimes import Result, run
+from tests.contract.runtimes import BOTH, ENGINES, EVERY, PAIRS, Result, run
 from tests.contract.test_integrations import (
     CACHE,
     LINKS,
@@ -132,7 +132,7 @@ def test_nothing(
     assert not [m for m in view.mounts if "nvidia" in m]
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_after_the_wrapper(engine: str, apart: Installation, tmp_path: Path) -> None:
     """What the wrapper has given is not given twice."""
     made = hooked(tmp_path, apart, ["/probe"], asks("2"))

@@ -13,8 +13,8 @@ import pytest
 from tests.contract import roots
 from tests.contract.bundles import Bundle
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import BOTH, PAIRS, Live, prestart, sleeping, started, wrapped
-from tests.contract.runtimes import CGROUPS, Result, run, run_command
+from tests.contract.live import Live, prestart, sleeping, started, wrapped
+from tests.contract.runtimes import BOTH, CGROUPS, ENGINES, PAIRS, Result, run, run_command
 from tests.contract.test_integrations import assert_nodes
 
 
@@ -72,7 +72,7 @@ def test_dialects(engine: str, cgroup: str, node8: Installation, waiting: Bundle
         assert_nodes(live.view(), node8, CONTROL, 2)
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_by_hand(engine: str, node8: Installation, waiting: Bundle) -> None:
     """What `runc state` prints of a running container will do for a dry run."""
     with started(waiting, node8, engine) as live:

@@ -17,8 +17,6 @@ from tests.contract.bundles import CGROUP
 from tests.contract.device_side import told
 from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.live import (
-    BOTH,
-    PAIRS,
     WAIT,
     Live,
     Said,
@@ -29,6 +27,7 @@ from tests.contract.live import (
     started,
     wrapped,
 )
+from tests.contract.runtimes import BOTH, ENGINES, PAIRS
 from tests.contract.test_integrations import LOOKED_UP, assert_found
 from tests.contract.views import questions
 
@@ -143,7 +142,7 @@ def unmounted(live: Live, path: str) -> None:
         os.close(namespace)
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_program_put_back(engine: str, node8: Installation, tmp_path: Path) -> None:
     """If a process restores the program that the engine made, without our rules in it."""
     mine = openable(node8, tmp_path / "node")

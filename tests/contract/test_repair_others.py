@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.contract.device_side import told
 from tests.contract.installation import Installation, asks
-from tests.contract.live import BOTH, Live, prestart, sleeping, started
+from tests.contract.live import Live, prestart, sleeping, started
+from tests.contract.runtimes import BOTH
 from tests.contract.views import questions
 
 

@@ -18,7 +18,7 @@ from tests.contract.integrations import Integrations
 from tests.contract.limiting import given_by_engine
 from tests.contract.live import sleeping, started
 from tests.contract.roots import Roots
-from tests.contract.runtimes import run
+from tests.contract.runtimes import BOTH, ENGINES, run
 from tests.contract.test_memory_limits_routes import secluded
 from tests.contract.views import questions
 
@@ -254,7 +254,7 @@ def test_what_an_engine_gave_is_judged_before_it_starts(
             assert "arch>=9.0 (it is 7.5)" in refused(two, made, "GH1044")
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_a_forged_record_ends_no_judgement(
     engine: str, two: Installation, bundle_of: Bundles
 ) -> None:
@@ -271,7 +271,7 @@ def test_a_forged_record_ends_no_judgement(
     assert "GH1043" in (two.state / "hook.log").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("engine", "cgroup"), [("runc", "host"), ("crun", "v2")])
+@BOTH
 def test_attach(engine: str, cgroup: str, two: Installation, tmp_path: Path) -> None:
     """A GPU that the image cannot use is not attached; another one is."""
     made = sleeping(tmp_path, env=["NVIDIA_REQUIRE_X=arch>=9.0"])
@@ -284,7 +284,7 @@ def test_attach(engine: str, cgroup: str, two: Installation, tmp_path: Path) -> 
         assert set(live.view().gpus()) > {two.device(1)}
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_jobs_that_the_wrapper_leaves_to_the_hook(
     engine: str, two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:

@@ -5,21 +5,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.contract.bundles import PATH, Bundles, device, rule
 from tests.contract.roots import Roots
-from tests.contract.runtimes import launcher, lifecycle, run
+from tests.contract.runtimes import EVERY, launcher, lifecycle, run
 from tests.contract.views import questions
 from tests.waiting import eventually
 
-EVERYWHERE = pytest.mark.parametrize(
-    ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
-)
 DENY = {"allow": False, "access": "rwm"}
 
 
-@EVERYWHERE
+@EVERY
 def test_device_rules_decide(engine: str, cgroup: str, bundle_of: Bundles) -> None:
     """A node with a rule may be opened, a node without one and a device without node may not."""
     bundle = bundle_of(
@@ -38,7 +33,7 @@ def test_device_rules_decide(engine: str, cgroup: str, bundle_of: Bundles) -> No
     assert view.tries == {"195:7": "EPERM"}
 
 
-@EVERYWHERE
+@EVERY
 def test_view(engine: str, cgroup: str, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
     """The probe tells env, mounts with their flags, links, contents and groups as they are."""
     shown = tmp_path / "shown"
@@ -62,7 +57,7 @@ def test_view(engine: str, cgroup: str, tmp_path: Path, root_of: Roots, bundle_o
     assert "shown" in view.paths["/etc"].entries
 
 
-@EVERYWHERE
+@EVERY
 def test_life_of_a_container(engine: str, cgroup: str, bundle_of: Bundles) -> None:
     """Create, start, exec, state, kill and delete work one after another."""
     script = "echo begun; exec sleep 60"

@@ -6,10 +6,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.contract.installation import Installation
 from tests.contract.live import Live, sleeping, started
+from tests.contract.runtimes import ENGINES
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -23,7 +22,7 @@ def told(live: Live, node: SimulatedNode, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_processes_of_a_container_that_others_made(
     engine: str, node8: Installation, tmp_path: Path
 ) -> None:

@@ -6,10 +6,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, DRIVER_LIBRARIES, LIBRARIES, Installation, asks
+from tests.contract.runtimes import ENGINES
 from tests.contract.views import questions
 
 MAPPED = 100000
@@ -37,7 +36,7 @@ def mapped(bundle: Bundle) -> Bundle:
     return bundle
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_mapped_root(engine: str, node8: Installation, bundle_of: Bundles) -> None:
     """A container whose root is another user of the host gets its GPU, and owns the links."""
     let_through(Path(node8.node.driver_root) / "any")

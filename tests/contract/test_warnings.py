@@ -22,12 +22,20 @@ from tests.contract.cri import cri_of
 from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import grant, uuid
-from tests.contract.live import BOTH, WAIT, prestart, wrapped
-from tests.contract.runtimes import Container, Result, launcher, lifecycle, run, run_command
+from tests.contract.live import WAIT, prestart, wrapped
+from tests.contract.runtimes import (
+    BOTH,
+    ENGINES,
+    Container,
+    Result,
+    launcher,
+    lifecycle,
+    run,
+    run_command,
+)
 from tests.simulated import stub_limits
 from tests.waiting import eventually
 
-RUNTIMES = pytest.mark.parametrize("engine", ["runc", "crun"])
 SPEAKS = ["/bin/sh", "-c", "echo out; echo err >&2"]
 REFUSED = {"acceptEnvWhenUnprivileged": False}
 MOUNTS = {"acceptVolumeMounts": True}
@@ -103,7 +111,7 @@ def silent(engine: str, bundle: Bundle) -> tuple[str, str]:
         return streams(container)
 
 
-@RUNTIMES
+@ENGINES
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_the_streams_are_the_containers(
     engine: str, log_format: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
@@ -268,7 +276,7 @@ def test_cri(node8: Installation, tmp_path: Path) -> None:
         assert '"level":"warning"' in (task / "log.json").read_text(encoding="utf-8")
 
 
-@RUNTIMES
+@ENGINES
 @pytest.mark.parametrize("name", ["gpuhook-runtime", "runc"])
 def test_podman(engine: str, name: str, node8: Installation, tmp_path: Path) -> None:
     """Podman: the streams are the container's, and a warning hides no error of the runtime.
@@ -307,7 +315,7 @@ def hooked(place: Path, installation: Installation, env: list[str]) -> Bundle:
     return bundles.bundle(place / "bundle", root, SPEAKS, env, hooks=prestart(installation))
 
 
-@RUNTIMES
+@ENGINES
 def test_hooks(engine: str, node8: Installation, tmp_path: Path) -> None:
     """A hook's warning: hook.log, the journal and the ledger, and no stream."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
@@ -359,7 +367,7 @@ def test_a_dry_run_prints_its_warnings(node8: Installation, tmp_path: Path) -> N
     assert not (mine.state / "hook.log").exists()
 
 
-@RUNTIMES
+@ENGINES
 def test_the_hook_adds_to_the_wrappers_entry(
     engine: str, mine: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
