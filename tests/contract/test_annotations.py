@@ -196,10 +196,9 @@ def test_the_setting(
         assert ("GH1007" in done.log) is not bool(expected)
 
 
-def test_a_setting_that_is_no_word(node8: Installation, tmp_path: Path) -> None:
-    node = node8.apart(tmp_path / "node")
-    node.config.write_text("request: {acceptAnnotations: pods}", encoding="utf-8")
-    done = node.edit(container(node, tmp_path, written.crio({OWN: ALL})))
+def test_a_setting_that_is_no_word(apart: Installation, tmp_path: Path) -> None:
+    apart.config.write_text("request: {acceptAnnotations: pods}", encoding="utf-8")
+    done = apart.edit(container(apart, tmp_path, written.crio({OWN: ALL})))
     assert done.rc != 0
     assert "GH1530" in done.log
     assert "request.acceptAnnotations: it must be auto, kubelet, any or none" in done.log

@@ -485,39 +485,36 @@ def test_what_is_planted_in_the_legacy_mode_is_found_and_nothing_else(
     assert [(i["kind"], i["name"], i["verdict"]) for i in found] == planted, found
 
 
-def test_a_container_of_gpuhooks_own(node8: Installation, tmp_path: Path) -> None:
+def test_a_container_of_gpuhooks_own(apart: Installation, tmp_path: Path) -> None:
     """By the specs of this node nothing differs from what the wrapper has given."""
-    mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(str(GPU)))
-    with wrapped(made, mine) as live:
+    with wrapped(made, apart) as live:
         told = document(live, rc=0)
-    assert told["node"]["by"] == str(mine.spec)
+    assert told["node"]["by"] == str(apart.spec)
     (one,) = told["containers"]
     assert (one["givenBy"], one["counts"]["known"]) == ("gpuhook", 0)
 
 
-def test_what_the_prestart_hook_cannot_set_is_known(node8: Installation, tmp_path: Path) -> None:
+def test_what_the_prestart_hook_cannot_set_is_known(apart: Installation, tmp_path: Path) -> None:
     """A container that exists already has its variables."""
-    mine = node8.apart(tmp_path / "node")
-    hook = {"prestart": [mine.hooks["hook"]]}
+    hook = {"prestart": [apart.hooks["hook"]]}
     made = sleeping(tmp_path, env=asks(str(GPU)), hooks=hook)
-    with started(made, mine, "runc", "host") as live:
+    with started(made, apart, "runc", "host") as live:
         (one,) = document(live, rc=0)["containers"]
     known = {i["name"]: i["reason"] for i in one["items"] if i["kind"] == "variable"}
     assert set(known) == {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_CTK_LIBCUDA_DIR"}
     assert all("a variable cannot be added" in reason for reason in known.values())
 
 
-def test_what_attach_and_detach_changed_is_known(node8: Installation, tmp_path: Path) -> None:
-    mine = node8.apart(tmp_path / "node")
+def test_what_attach_and_detach_changed_is_known(apart: Installation, tmp_path: Path) -> None:
     made = sleeping(tmp_path, env=asks(str(GPU)))
-    with wrapped(made, mine) as live:
+    with wrapped(made, apart) as live:
         live.attach("5")
         live.detach(str(GPU))
         (one,) = document(live, rc=0)["containers"]
     known = {i["name"]: i["reason"] for i in one["items"] if i["reason"] and i["kind"] == "node"}
-    assert "attach" in known[mine.device(5)]
-    assert "detach" in known[mine.device(GPU)]
+    assert "attach" in known[apart.device(5)]
+    assert "detach" in known[apart.device(GPU)]
 
 
 def test_gpus_that_config_json_asks_for_nowhere(nvidia: Installation, tmp_path: Path) -> None:

@@ -49,12 +49,11 @@ def of(live: Live, document: dict[str, Any], *statuses: str) -> list[dict[str, A
 
 @BOTH
 def test_lost_access_is_told_and_mended(
-    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+    engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
     """The command that doctor prints is the one that brings the GPU back."""
-    mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
-    with wrapped(made, mine, engine, cgroup) as live:
+    with wrapped(made, apart, engine, cgroup) as live:
         assert of(live, results(live), "failed", "warning") == []
         reset(live)
         (one,) = of(live, results(live), "failed")
@@ -68,26 +67,24 @@ def test_lost_access_is_told_and_mended(
         assert of(live, results(live), "failed", "warning") == []
 
 
-def test_a_node_without_any_spec(node8: Installation, tmp_path: Path) -> None:
+def test_a_node_without_any_spec(apart: Installation, tmp_path: Path) -> None:
     """Of a container that NVIDIA's hook gave its GPU nothing tells but the container itself."""
-    mine = node8.apart(tmp_path / "node")
-    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
-    with started(made, mine) as live:
+    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(apart))
+    with started(made, apart) as live:
         forgotten(live)
-        mine.spec.unlink()
+        apart.spec.unlink()
         assert of(live, results(live), "failed", "warning") == []
-        denied(live, mine.device(2), "/dev/nvidiactl")
+        denied(live, apart.device(2), "/dev/nvidiactl")
         (one,) = of(live, results(live), "failed")
         assert one["id"] == "containers.access"
         assert "/dev/nvidiactl" in one["said"]
         assert "repair" not in one["command"]
 
 
-def test_who_asks_in_vain(node8: Installation, tmp_path: Path) -> None:
+def test_who_asks_in_vain(apart: Installation, tmp_path: Path) -> None:
     """A container of a plain runtime, whose image requests GPUs, is warned of."""
-    mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("all"))
-    with started(made, mine) as live:
+    with started(made, apart) as live:
         document = results(live)
         (one,) = of(live, document, "failed", "warning")
         assert (one["id"], one["status"]) == ("containers.request", "warning")
@@ -135,22 +132,21 @@ def test_a_node_that_a_container_made_names_no_gpu(node8: Installation, tmp_path
     assert [one["said"] for one in document["results"] if one["status"] == "failed"] == []
 
 
-def test_nothing_is_changed(node8: Installation, tmp_path: Path) -> None:
+def test_nothing_is_changed(apart: Installation, tmp_path: Path) -> None:
     """Neither the container nor the state: an entry of a container that is gone stays as well."""
-    mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
-    with wrapped(made, mine) as live:
-        (name,) = mine.entries()
-        entry = json.loads((mine.state / "containers" / name).read_text("utf-8"))
-        gone = mine.state / "containers/00000000-gone.json"
+    with wrapped(made, apart) as live:
+        (name,) = apart.entries()
+        entry = json.loads((apart.state / "containers" / name).read_text("utf-8"))
+        gone = apart.state / "containers/00000000-gone.json"
         gone.write_text(json.dumps({**entry, "id": "gone", "pid": 1 << 30}), "utf-8")
         reset(live)
-        for path in (mine.state / "compiled").iterdir():
+        for path in (apart.state / "compiled").iterdir():
             path.unlink()
-        before, files = live.seen(), _files(mine.place)
+        before, files = live.seen(), _files(apart.place)
         assert results(live, checks="containers,installation")["well"] is False
         assert live.seen() == before
-        assert _files(mine.place) == files
+        assert _files(apart.place) == files
 
 
 def test_the_readings_of_this_machine(node8: Installation, tmp_path: Path) -> None:

@@ -112,23 +112,22 @@ def test_what_nvidias_runtime_wrote_is_not_what_was_asked(
 
 @pytest.mark.parametrize("hooks", [True, False], ids=["hooks", "no hooks"])
 def test_a_container_that_its_engine_gave_a_gpu(
-    hooks: bool, node8: Installation, tmp_path: Path
+    hooks: bool, apart: Installation, tmp_path: Path
 ) -> None:
     """Its engine applied a CDI spec, with or without hooks: the answer is what it has."""
-    own = node8.apart(tmp_path / "node")
-    uuid = str(own.gpu(2).uuid)
+    uuid = str(apart.gpu(2).uuid)
     made = sleeping(tmp_path, env=[f"GPUHOOK_REPLICAS={uuid}::3"])
-    config = given_by_engine(own, made, uuid).config()
+    config = given_by_engine(apart, made, uuid).config()
     if not hooks:
         del config["hooks"]
     made.write(config)
     with lifecycle(made, ["runc"], container_id="gpuhook-test-by-engine") as container:
         assert container.create().rc == 0
         roots = ("--state-root", str(made.path / "state"))
-        (found,) = told(own, container.id, *roots)["containers"]
-        text = own.gpuhook("explain", container.id, *roots).stdout
+        (found,) = told(apart, container.id, *roots)["containers"]
+        text = apart.gpuhook("explain", container.id, *roots).stdout
     assert (found["result"], [one["gpu"] for one in found["gpus"]]) == ("gets", [uuid])
     assert found["replicas"] == [f"{uuid}::3"]
     assert found["route"]["name"] == ("cdi+wrapper" if hooks else "cdi")
-    model = own.gpu(2).name
+    model = apart.gpu(2).name
     assert f"Answer: it gets GPU 2 ({model}), by the engine's CDI, " in text

@@ -13,15 +13,14 @@ from tests.contract.live import prestart
 from tests.contract.runtimes import run, run_command
 
 
-def test_why_a_container_did_not_start(node8: Installation, tmp_path: Path) -> None:
+def test_why_a_container_did_not_start(apart: Installation, tmp_path: Path) -> None:
     """Under crun, which shows nothing of it, the node's log has the sentence and the way out."""
-    mine = node8.apart(tmp_path / "node")
     root = roots.copy("distroless", tmp_path / "root")
-    made = bundles.bundle(tmp_path / "bundle", root, ["/probe"], asks("77"), hooks=prestart(mine))
+    made = bundles.bundle(tmp_path / "bundle", root, ["/probe"], asks("77"), hooks=prestart(apart))
     done = run(made, ["crun"], "crun")
     assert done.rc != 0
     assert "GH1102" not in done.stderr + done.log
-    (line,) = (mine.state / "hook.log").read_text(encoding="utf-8").splitlines()
+    (line,) = (apart.state / "hook.log").read_text(encoding="utf-8").splitlines()
     assert "level=error" in line
     assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=77: no such device" in line
 

@@ -45,12 +45,11 @@ def test_a_broken_config(node8: Installation, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_all_of_which_one_is_broken(output: str, node8: Installation, tmp_path: Path) -> None:
+def test_all_of_which_one_is_broken(output: str, apart: Installation, tmp_path: Path) -> None:
     """An unreadable state is a failure of `--all`; the others are repaired."""
-    mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
-    with wrapped(made, mine) as live:
-        Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()
+    with wrapped(made, apart) as live:
+        Path(f"/proc/{live.pid}/root{apart.device(2)}").unlink()
         broken = made.path / "state/broken"
         broken.mkdir()
         (broken / "state.json").write_text("{")
@@ -59,7 +58,7 @@ def test_all_of_which_one_is_broken(output: str, node8: Installation, tmp_path: 
         assert done.rc == 1
         assert "Error GH1739: broken: " in done.stderr
         assert "\nhint: name the container by the pid" in done.stderr
-        assert mine.device(2) in live.view().gpus()
+        assert apart.device(2) in live.view().gpus()
         if output == "json":
             document = done.document("changes")
             failures = [one["code"] for one in document["failures"]]
@@ -68,15 +67,14 @@ def test_all_of_which_one_is_broken(output: str, node8: Installation, tmp_path: 
             assert f"{live.id}: done" in done.stdout
 
 
-def test_all_though_nobody_reads(node8: Installation, tmp_path: Path) -> None:
+def test_all_though_nobody_reads(apart: Installation, tmp_path: Path) -> None:
     """Containers are repaired even if nothing reads the output."""
-    mine = node8.apart(tmp_path / "node")
     with (
-        wrapped(sleeping(tmp_path / "a", env=asks("2")), mine) as one,
-        wrapped(sleeping(tmp_path / "b", env=asks("2")), mine) as two,
+        wrapped(sleeping(tmp_path / "a", env=asks("2")), apart) as one,
+        wrapped(sleeping(tmp_path / "b", env=asks("2")), apart) as two,
     ):
         for live in (one, two):
-            Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()
+            Path(f"/proc/{live.pid}/root{apart.device(2)}").unlink()
         command = [*one.command("repair", name="--all"), *two.roots]
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(
@@ -85,7 +83,7 @@ def test_all_though_nobody_reads(node8: Installation, tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "Error GH1591: standard output: No space left on device" in done.stderr
         for live in (one, two):
-            assert mine.device(2) in live.view().gpus()
+            assert apart.device(2) in live.view().gpus()
 
 
 def test_a_state_directory_in_the_way(node8: Installation, tmp_path: Path) -> None:

@@ -139,18 +139,17 @@ def is_asleep(pid: int) -> bool:
     return False
 
 
-def test_hidden_libraries(node8: Installation, tmp_path: Path) -> None:
+def test_hidden_libraries(apart: Installation, tmp_path: Path) -> None:
     """A container that hides what shows its GPU from a detach does not get it back by a repair."""
-    mine = node8.apart(tmp_path / "node")
-    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
-    with started(made, mine) as live:
+    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(apart))
+    with started(made, apart) as live:
         place = Path(f"/proc/{live.pid}/root{LIBRARIES}")
         eventually(lambda: is_asleep(live.pid))  # its programs have loaded what they need
         place.rename(place.with_name("hidden"))
         live.detach("2")
         place.with_name("hidden").rename(place)
         assert not [target for target in live.view().mounts if "libcuda" in target]
-        os.mknod(place.parents[2] / mine.device(2).lstrip("/"), 0o20666, os.makedev(195, 3))
+        os.mknod(place.parents[2] / apart.device(2).lstrip("/"), 0o20666, os.makedev(195, 3))
         live.gpuhook("repair", name="--all")
         assert fares(live) == "EPERM"
 
@@ -168,16 +167,15 @@ def test_in_the_way(engine: str, cgroup: str, node8: Installation, tmp_path: Pat
 
 
 @BOTH
-def test_entry_lost(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
+def test_entry_lost(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -> None:
     """A detach denies the device also where the ledger has forgotten who gave it."""
-    mine = node8.apart(tmp_path / "node")
-    with started(sleeping(tmp_path), mine, engine, cgroup) as live:
+    with started(sleeping(tmp_path), apart, engine, cgroup) as live:
         live.attach("2")
-        shutil.rmtree(mine.state / "containers")
+        shutil.rmtree(apart.state / "containers")
         assert live.detach("2")["steps"] != []
         assert fares(live) == "EPERM"
         live.attach("2")
-        assert_nodes(live.view(tries(mine)), mine, CONTROL, 2)
+        assert_nodes(live.view(tries(apart)), apart, CONTROL, 2)
 
 
 def test_everything_allowed(node8: Installation, tmp_path: Path) -> None:

@@ -63,16 +63,15 @@ def to_file(hooks: dict[str, list[dict[str, Any]]], number: str, file: Path) -> 
     + [("createRuntime", *pair) for pair in (PAIRS[1], PAIRS[2])],
 )
 def test_one_view(
-    stage: str, engine: str, cgroup: str, node8: Installation, tmp_path: Path
+    stage: str, engine: str, cgroup: str, apart: Installation, node8: Installation, tmp_path: Path
 ) -> None:
     """The GPU asked for, the driver, the loader, and nothing else; and the ledger knows."""
     every = [node8.number(index) for index in range(8)]
     asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
-    mine = node8.apart(tmp_path / "node")
-    made = hooked(tmp_path, mine, asked, asks("2"), stage=stage)
+    made = hooked(tmp_path, apart, asked, asks("2"), stage=stage)
     view = plain(made, engine, cgroup).view
     assert_given(view, node8, 2)
-    assert len(mine.entries()) == 1
+    assert len(apart.entries()) == 1
 
 
 @pytest.mark.parametrize(
@@ -231,7 +230,12 @@ def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Pa
 @BOTH
 @pytest.mark.parametrize("known", [{"XDG_RUNTIME_DIR": "/run/user/1"}, {}], ids=["user", "bare"])
 def test_rootless(
-    known: dict[str, str], engine: str, cgroup: str, node8: Installation, tmp_path: Path
+    known: dict[str, str],
+    engine: str,
+    cgroup: str,
+    apart: Installation,
+    node8: Installation,
+    tmp_path: Path,
 ) -> None:
     """If no process may make nodes or rules: nodes are bound, and what is left out is logged.
 
@@ -239,14 +243,13 @@ def test_rootless(
     """
     asked = ["/probe", *questions(runs=[LOOKED_UP])]
     linux = {"resources": None, "cgroupsPath": None}
-    mine = node8.apart(tmp_path / "node")
-    made = hooked(tmp_path, mine, asked, asks("2"), linux=linux)
+    made = hooked(tmp_path, apart, asked, asks("2"), linux=linux)
     config = made.config()
     gone = [*NOT_OURS, "/dev/pts"]
     config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
     config["linux"]["namespaces"] = [{"type": name} for name in ("pid", "ipc", "uts", "mount")]
     said = tmp_path / "said"
-    config["hooks"] = to_file(prestart(mine, **known), "2", said)
+    config["hooks"] = to_file(prestart(apart, **known), "2", said)
     made.write(config)
     around = ["unshare", "--user", "--map-root-user", "--mount"]
     options = {"runc": ["--rootless=true"], "crun": ["--cgroup-manager=disabled"]}[engine]
@@ -255,5 +258,5 @@ def test_rootless(
     assert node8.device(2) in view.mounts
     assert_found(view.runs[0], str(node8.node.node.driver.version))
     assert said.read_text(encoding="utf-8") == ""
-    log = (mine.state / "hook.log").read_text(encoding="utf-8")
+    log = (apart.state / "hook.log").read_text(encoding="utf-8")
     assert "only root of the host can change them (rootless container)" in log

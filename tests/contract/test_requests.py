@@ -104,15 +104,19 @@ def test_a_swarms_grant_without_a_driver(
 @pytest.mark.parametrize("integration", ["runc", "crun-v2", "runc-prestart"])
 @pytest.mark.parametrize("strategy", ["index", "uuid"])
 def test_short_forms(
-    integration: str, strategy: str, node8: Installation, tmp_path: Path, root_of: Roots
+    integration: str,
+    strategy: str,
+    apart: Installation,
+    node8: Installation,
+    tmp_path: Path,
+    root_of: Roots,
 ) -> None:
     """A range, the beginning of a UUID, a bus id without its domain and leading zeros."""
-    node = node8.apart(tmp_path / "node")
-    node.generate("--device-name-strategy", strategy)
+    apart.generate("--device-name-strategy", strategy)
     slot = str(node8.gpu(6).pci_bus_id).partition(":")[2]
     value = f"1-2,{str(node8.gpu(4).uuid)[:12]},{slot},07"
-    done = through(integration, node, tmp_path, root_of("debian"), asks(value))
-    assert gpus(done.view) == {node.device(n) for n in (1, 2, 4, 6, 7)}
+    done = through(integration, apart, tmp_path, root_of("debian"), asks(value))
+    assert gpus(done.view) == {apart.device(n) for n in (1, 2, 4, 6, 7)}
 
 
 @pytest.mark.parametrize("integration", [*INTEGRATIONS, "podman-cdi"])

@@ -123,12 +123,11 @@ VERBS = [
 
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_a_named_container(node8: Installation, tmp_path: Path) -> None:
+def test_a_named_container(apart: Installation, tmp_path: Path) -> None:
     """Each command on it ends, names it and what is left behind, which holds nothing."""
     names = ids(len(VERBS))
     names += ids(1, like=names[1])
-    mine = node8.apart(tmp_path / "node")  # a ledger without entries of other tests
-    with several(mine, tmp_path, names, attached=names[2:3]) as lives, ExitStack() as stack:
+    with several(apart, tmp_path, names, attached=names[2:3]) as lives, ExitStack() as stack:
         *hostile, good = lives
         for live in hostile[:-1]:
             stack.enter_context(over_libraries(live))
