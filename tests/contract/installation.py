@@ -170,6 +170,11 @@ class Installation:
         directory = self.state / "containers"
         return sorted(os.listdir(directory)) if directory.is_dir() else []
 
+    def entry(self) -> dict[str, Any]:
+        """Return the only entry of the ledger."""
+        (name,) = self.entries()
+        return dict(json.loads((self.state / "containers" / name).read_text(encoding="utf-8")))
+
     def apart(
         self, place: Path, node: SimulatedNode | None = None, **settings: Any
     ) -> Installation:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -251,8 +250,7 @@ def test_by_cdi_names_in_the_ledger(
         state=installation.state,
     )
     assert installation.device(4) in ended.view.gpus()
-    (name,) = installation.entries()
-    entry = json.loads((installation.state / "containers" / name).read_text(encoding="utf-8"))
+    entry = installation.entry()
     assert entry["route"] == ("cdi+wrapper" if is_wrapped else "cdi")
     assert entry["replicas"] == [plugin.replica(4, 2)]
     assert installation.device(4) in entry["nodes"]

@@ -241,7 +241,6 @@ def test_a_pod_cannot_take_another_ones_name(
     }
     made = container(apart, tmp_path, written.crio(victim), route, asks("1"))
     assert ran(apart, made, route).rc == 0
-    (name,) = apart.entries()
-    entry = json.loads((apart.state / "containers" / name).read_text(encoding="utf-8"))
+    entry = apart.entry()
     told = [entry.get(key) for key in ("pod", "namespace", "container")]
     assert told == [written.POD, written.NAMESPACE, written.CONTAINER]

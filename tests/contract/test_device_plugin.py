@@ -12,13 +12,11 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.kubelet.kubelet import AdmissionError, Kubelet
-from tests.kubelet.process import OPERATOR, TIME_SLICING, plugin
+from tests.kubelet.process import GPU, OPERATOR, TIME_SLICING, plugin
 from tests.kubelet.running import Run
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
 from tests.waiting import eventually
-
-GPU = "nvidia.com/gpu"
 
 
 def test_seed_gives_four_replicas_of_a_t4(run: Run, kubelet: Kubelet) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING, PluginProcess
+from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess
 from tests.kubelet.running import Run
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode
@@ -21,7 +21,6 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
 
-GPU = "nvidia.com/gpu"
 MPS = TIME_SLICING.replace("timeSlicing", "mps")
 STAND_IN = Path(__file__).parent.parent / "simulated/mps_control.py"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import PluginProcess, plugin
+from tests.kubelet.process import GPU, PluginProcess, plugin
 from tests.simulated import time_slices
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.time_slices import TimeSlices
@@ -20,7 +20,6 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
 
-GPU = "nvidia.com/gpu"
 PLAIN = """\
 version: v1
 sharing:

@@ -136,8 +136,7 @@ def test_nothing_is_changed(apart: Installation, tmp_path: Path) -> None:
     """Neither the container nor the state: an entry of a container that is gone stays as well."""
     made = sleeping(tmp_path, env=asks("2"))
     with wrapped(made, apart) as live:
-        (name,) = apart.entries()
-        entry = json.loads((apart.state / "containers" / name).read_text("utf-8"))
+        entry = apart.entry()
         gone = apart.state / "containers/00000000-gone.json"
         gone.write_text(json.dumps({**entry, "id": "gone", "pid": 1 << 30}), "utf-8")
         reset(live)

@@ -28,7 +28,7 @@ from tests.contract import bundles, kubelet_side, roots, runtimes
 from tests.contract.runtimes import Container
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
-from tests.kubelet.process import PluginProcess, plugin
+from tests.kubelet.process import GPU, PluginProcess, plugin
 from tests.simulated import build, cgroups, driver_memory
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
@@ -39,7 +39,6 @@ pytestmark = pytest.mark.skipif(
     reason="the guard needs the pids of the host, and these tests have a pid namespace",
 )
 
-GPU = "nvidia.com/gpu"
 MIB = 1 << 20
 FAIR = (15360 - 256) // 4  # of a T4
 CONFIG = """\

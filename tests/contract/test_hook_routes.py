@@ -117,8 +117,7 @@ def test_hooks_d_beside_the_wrapper(apart: Installation, bundle_of: Bundles) -> 
     made = bundle_of("debian", asked(apart), asks("1"), hooks=hooks)
     view = apart.run(made).view
     assert_given(view, apart, 1)
-    (entry,) = (apart.state / "containers").iterdir()
-    assert json.loads(entry.read_bytes())["route"] == "wrapper"
+    assert apart.entry()["route"] == "wrapper"
 
 
 def test_two_hooks(named_bindir: Path, apart: Installation, bundle_of: Bundles) -> None:

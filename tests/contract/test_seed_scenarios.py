@@ -11,11 +11,10 @@ import pytest
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING
+from tests.kubelet.process import GPU, TIME_SLICING
 from tests.kubelet.running import Run
 from tests.waiting import eventually
 
-GPU = "nvidia.com/gpu"
 GIB = 1 << 30
 
 

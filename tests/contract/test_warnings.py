@@ -80,13 +80,6 @@ def inside(place: Path, installation: Installation, command: list[str]) -> list[
     return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
 
 
-def entry(installation: Installation) -> dict[str, Any]:
-    """Return the only entry of the ledger."""
-    (name,) = installation.entries()
-    text = (installation.state / "containers" / name).read_text(encoding="utf-8")
-    return dict(json.loads(text))
-
-
 def codes(warnings: list[dict[str, str]]) -> list[str]:
     """Return the codes of warnings."""
     return [one["code"] for one in warnings]
@@ -149,7 +142,7 @@ def test_the_ledger_explain_and_ps(
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = bundle_of("musl", WAIT, asks("0"))
     with wrapped(made, mine, engine, cgroup) as live:
-        kept = entry(mine)
+        kept = mine.entry()
         assert codes(kept["warnings"]) == ["GH1007"]
         assert kept["route"] == ""
         ps = ("ps", "--no-nvml", "--recorded")
@@ -171,15 +164,15 @@ def test_the_ledger_explain_and_ps(
         assert text.count("GH1007: ") == 2  # in the answer, and among the warnings
         # What changes a running container keeps what was reported when it started.
         live.attach("1")
-        assert entry(mine)["route"] == "attach"
+        assert mine.entry()["route"] == "attach"
         (note,) = document(mine, "explain", live.id, *live.roots)["containers"][0]["notes"]
         assert f"{mine.device(1)}, which the answer does not include" in note
-        assert codes(entry(mine)["warnings"]) == ["GH1007"]
+        assert codes(mine.entry()["warnings"]) == ["GH1007"]
         (held,) = document(mine, *ps)["containers"]
         assert (held["gpus"], codes(held["warnings"])) == ([mine.gpu(1).uuid], ["GH1007"])
         assert live.gpuhook("repair").rc == 0
         live.detach("1")
-        assert codes(entry(mine)["warnings"]) == ["GH1007"]
+        assert codes(mine.entry()["warnings"]) == ["GH1007"]
 
 
 def test_a_holder_with_a_warning(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
@@ -189,7 +182,7 @@ def test_a_holder_with_a_warning(node8: Installation, tmp_path: Path, bundle_of:
     devnull(made, "bad")
     with mine.lifecycle(made) as container:
         assert container.create().rc == 0
-        assert codes(entry(mine)["warnings"]) == ["GH1028"]
+        assert codes(mine.entry()["warnings"]) == ["GH1028"]
         (held,) = document(mine, "ps", "--no-nvml", "--recorded")["containers"]
         assert codes(held["warnings"]) == ["GH1028"]
         head, row = mine.gpuhook("ps", "--no-nvml", "--recorded").stdout.splitlines()
@@ -225,7 +218,7 @@ def test_hostile_text(
     lines = log.read_text(encoding="utf-8").splitlines()
     assert len(lines) == (2 if log_format == "json" else 1)
     assert all(line.isprintable() for line in lines)
-    (kept,) = entry(mine)["warnings"]
+    (kept,) = mine.entry()["warnings"]
     assert kept["message"].isprintable()
 
 
@@ -247,7 +240,7 @@ def test_a_journal_that_does_not_read(
             assert (done.rc, done.stderr) == (0, "")
         assert 0 < len(read(bound)) <= 64
     assert len((made.path / "log").read_text(encoding="utf-8").splitlines()) == 64
-    assert len(entry(mine)["warnings"]) == 16
+    assert len(mine.entry()["warnings"]) == 16
 
 
 def test_containerd(containerd: Containerd, node8: Installation, tmp_path: Path) -> None:
@@ -336,7 +329,7 @@ def test_hooks(engine: str, node8: Installation, tmp_path: Path) -> None:
         assert (tmp_path / "hook.stderr").read_text(encoding="utf-8") == ""
     (line,) = (mine.state / "hook.log").read_text(encoding="utf-8").splitlines()
     assert " level=warning " in line
-    kept = entry(mine)
+    kept = mine.entry()
     assert (kept["id"], codes(kept["warnings"])) == (container.id, ["GH1007"])
 
 
@@ -380,5 +373,5 @@ def test_the_hook_adds_to_the_wrappers_entry(
     devnull(made, "bad")
     with lifecycle(made, mine.secluded, engine, "v2", mine.on(engine)) as container:
         assert container.create().rc == 0
-        assert codes(entry(mine)["warnings"]) == ["GH1028", "GH1647"]
+        assert codes(mine.entry()["warnings"]) == ["GH1028", "GH1647"]
         assert streams(container) == ("out\n", "err\n")

@@ -16,12 +16,11 @@ from tests.kubelet import config_map
 from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import AdmissionError, Allocated, Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
-from tests.kubelet.process import OPERATOR, PluginProcess, plugin
+from tests.kubelet.process import GPU, OPERATOR, PluginProcess, plugin
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
 from tests.waiting import eventually
 
-GPU = "nvidia.com/gpu"
 PODS = ("gpu-test-1", "gpu-test-2")
 NAME = "cuda-vector-add"  # of their container
 READY = "ready\n"

@@ -16,11 +16,11 @@ from tests.contract.bundles import bundle
 from tests.contract.installation import Installation
 from tests.contract.live import Live
 from tests.contract.runtimes import lifecycle, run_command, settled
-from tests.demo.act2 import GPU, Rows, soon
+from tests.demo.act2 import Rows, soon
 from tests.demo.page import Page
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
-from tests.kubelet.process import PluginProcess, plugin
+from tests.kubelet.process import GPU, PluginProcess, plugin
 from tests.simulated import driver_memory
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node

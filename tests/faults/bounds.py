@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from tests.faults import vitals
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import PluginProcess
+from tests.kubelet.process import GPU, PluginProcess
 from tests.simulated import stub_events
 from tests.waiting import eventually
-
-GPU = "nvidia.com/gpu"
 
 
 def of_counter(running: PluginProcess, name: str) -> int:

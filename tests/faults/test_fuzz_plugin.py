@@ -16,12 +16,11 @@ from gpuhook.device_plugin.api import services
 from tests.depth import depth
 from tests.faults import vitals
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING, PluginProcess
+from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess
 from tests.kubelet.running import Run
 
 pytestmark = pytest.mark.contract
 
-GPU = "nvidia.com/gpu"
 UNARY = (services.OPTIONS, services.PREFERRED, services.ALLOCATE, services.PRE_START)
 EXPECTED = {
     grpc.StatusCode.OK,

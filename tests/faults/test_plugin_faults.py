@@ -19,11 +19,11 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.depth import depth
-from tests.faults.bounds import GPU, Allowed, bounded, hears_of, of_health, serves
+from tests.faults.bounds import Allowed, bounded, hears_of, of_health, serves
 from tests.faults.chaos import INVALID, RENAMED, UNKNOWN_ERROR, Chaos, replicas
 from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import PluginProcess
+from tests.kubelet.process import GPU, PluginProcess
 from tests.kubelet.running import Run
 from tests.simulated import changes, stub_events
 from tests.waiting import eventually

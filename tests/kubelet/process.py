@@ -20,6 +20,7 @@ from tests.kubelet.kubelet import Kubelet
 from tests.simulated.node import SimulatedNode
 from tests.waiting import eventually
 
+GPU = "nvidia.com/gpu"
 # The ConfigMap's entry of the seeds' GPU operator, as it stands there.
 TIME_SLICING = """\
 version: v1
