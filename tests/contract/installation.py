@@ -84,17 +84,24 @@ class Installation:
         document["hook"]["env"] += [f"{name}={value}" for name, value in self.env.items()]
         return document
 
-    @property
-    def secluded(self) -> list[str]:
-        """Return gpuhook-runtime for a container that gets a hook of gpuhook's.
+    def secluded(self, program: str = "", dev: Path | None = None) -> list[str]:
+        """Return `program` (gpuhook-runtime) for a container that gets a hook of gpuhook's.
 
         A hook has none of the wrapper's variables: in its mount namespace /run/gpuhook is
-        this installation's state directory, so that the machine's stays out of it.
+        this installation's state directory. `dev` is where the machine's /dev gets the node's
+        devices: in a user namespace they are bound.
         """
         for directory in (self.state, STATE):
             directory.mkdir(parents=True, exist_ok=True)
-        script = f'mount --bind {self.state} {STATE} && exec "$@"'
-        return ["unshare", "--mount", "sh", "-c", script, "sh", self.runtime]
+        steps = [f"mount --bind {self.state} {STATE}"]
+        if dev is not None:
+            dev.mkdir(exist_ok=True)
+            own = " ".join(f"/dev/{name}" for name in ("null", "zero", "full", "tty", "urandom"))
+            given = f"{self.node.dev_root}/dev/nvidia*"
+            steps.append(f"mount -t tmpfs -o mode=755 dev {dev}")
+            steps.append(f"cp -a {own} /dev/random {given} {dev} && mount --bind {dev} /dev")
+        script = " && ".join([*steps, 'exec "$@"'])
+        return ["unshare", "--mount", "sh", "-c", script, "sh", program or self.runtime]
 
     @property
     def specs(self) -> Path:
@@ -199,6 +206,10 @@ class Installation:
     def run(self, bundle: Bundle | Path, engine: str = "runc", cgroup: str = "host") -> Result:
         """Run a bundle by gpuhook-runtime and return how it ended."""
         return run(bundle, [self.runtime], engine, cgroup, self.on(engine))
+
+    def run_secluded(self, bundle: Bundle, engine: str = "runc") -> Result:
+        """Run a bundle by the command `secluded`."""
+        return run(bundle, self.secluded(), engine, env=self.on(engine))
 
     def lifecycle(
         self,

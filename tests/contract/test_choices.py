@@ -16,7 +16,7 @@ from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
 from tests.contract.roots import Roots, with_ldconfig
-from tests.contract.runtimes import ENGINES, run
+from tests.contract.runtimes import ENGINES
 from tests.contract.test_integrations import (
     CACHE,
     LINKS,
@@ -65,7 +65,7 @@ def seen(
             .view
         )
     made = bundle(place / "bundle", root, asked, [*asks("2"), *env])
-    return run(made, installation.secluded, integration, env=installation.on(integration)).view
+    return installation.run_secluded(made, integration).view
 
 
 def cached(root: Path) -> dict[str, str]:
@@ -111,7 +111,7 @@ def test_a_second_start_changes_nothing(
     made = bundle_of(root, ["/probe"], asks("1"))
     listings = []
     for _ in range(2):
-        assert run(made, apart.secluded, env=apart.on("runc")).rc == 0
+        assert apart.run_secluded(made).rc == 0
         listings.append(roots.listing(root))
     assert listings[0] == listings[1]
 
@@ -132,7 +132,7 @@ def test_ldconfig_does_not_leave_the_image(
     lines = ["/opt/absolute", "/opt/relative", "/opt/magic", f"/proc/1/root{outside}"]
     (root / "etc/ld.so.conf").write_text("".join(f"{line}\n" for line in lines))
     made = bundle_of(root, ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
-    view = run(made, apart.secluded, env=apart.on("runc")).view
+    view = apart.run_secluded(made).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))
     assert "libsecret.so.1" not in (root / "etc/ld.so.cache").read_bytes().decode("latin-1")
 
@@ -142,7 +142,7 @@ def test_ldconfig_in_other_images(kind: str, apart: Installation, bundle_of: Bun
     """An image needs no ldconfig, and an image with musl gets the file that musl reads."""
     apart.generate("--ldconfig-path", LDCONFIG)
     made = bundle_of(kind, ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
-    view = run(made, apart.secluded, env=apart.on("runc")).view
+    view = apart.run_secluded(made).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))
 
 
@@ -152,7 +152,7 @@ def test_an_ldconfig_of_no_use_stops_the_container(apart: Installation, bundle_o
     text = apart.spec.read_text()
     apart.spec.write_text(text.replace(f"- {LDCONFIG}", "- /bin/true"))
     made = bundle_of("debian", ["/probe"], asks("1"))
-    result = run(made, apart.secluded, env=apart.on("runc"))
+    result = apart.run_secluded(made)
     assert result.rc != 0
     assert "GH1517: cannot run the host's ldconfig /bin/true" in result.stderr
 
@@ -235,7 +235,7 @@ def test_chmod_only_where_it_is_enabled(apart: Installation, bundle_of: Bundles)
             {"path": "/bin/chmod", "args": ["chmod", "0700", f"{made.root}/dev/dri"]}
         ]
         made.write(config)
-        modes.append(run(made, apart.secluded, env=apart.on("runc")).view.paths["/dev/dri"].mode)
+        modes.append(apart.run_secluded(made).view.paths["/dev/dri"].mode)
     assert [mode & 0o777 for mode in modes] == [0o700, 0o755]
 
 
@@ -293,5 +293,5 @@ def test_ldconfig_in_a_user_namespace(engine: str, apart: Installation, bundle_o
     let_through(apart.state / "any")
     asked = ["/probe", *questions("/etc/ld.so.cache", runs=[LOOKED_UP])]
     made = mapped(bundle_of("debian", asked, asks("2")))
-    view = run(made, apart.secluded, engine, env=apart.on(engine)).view
+    view = apart.run_secluded(made, engine).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))

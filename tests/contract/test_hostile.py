@@ -6,14 +6,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.contract import roots
-from tests.contract.bundles import Bundles, bundle
+from tests.contract.bundles import Bundle, Bundles, bundle
 from tests.contract.installation import CONTROL, KIND, LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.roots import Roots
@@ -62,11 +62,30 @@ def enter(installation: Installation, route: str, place: Path, root: Path, *args
     """Run a container with a GPU in this root file system, by the wrapper or by a CDI engine."""
     if route in ("runc", "crun"):
         made = bundle(place / "hostile", root, args or ["/probe"], asks("0"))
-        return run(made, installation.secluded, route, env=installation.on(route))
+        return installation.run_secluded(made, route)
+    return by_podman(installation, route, place, root, *args)
+
+
+def by_podman(
+    installation: Installation,
+    route: str,
+    place: Path,
+    root: Path,
+    *args: str,
+    options: Sequence[str] = (),
+) -> Result:
+    """Run it by podman, with a CDI device and these options."""
     engine = route.partition("-")[2]
     integrations = Integrations(installation, place, pytest.fail)
-    options = ["--device", f"{KIND}=0"]
-    return integrations.by_podman(root, args or ["/probe"], options, f"/usr/bin/{engine}", engine)
+    words = ["--device", f"{KIND}=0", *options]
+    return integrations.by_podman(root, args or ["/probe"], words, f"/usr/bin/{engine}", engine)
+
+
+def covered(made: Bundle) -> Bundle:
+    """Mount over what the wrapper would write, which leaves the work to the hook."""
+    mount = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
+    made.write({**made.config(), "mounts": [*made.config()["mounts"], mount]})
+    return made
 
 
 def link(root: Path, path: str, target: str) -> None:
@@ -154,7 +173,7 @@ def test_links_in_place_of_the_kernels(
     run(bundle(tmp_path / "plain", root, ["/probe"]), [engine], engine)
     link(root, path, str(canary.path))
     made = bundle(tmp_path / "hostile", root, ["/probe"], asks("0"))
-    run(made, node8.secluded, engine, env=node8.on(engine))
+    node8.run_secluded(made, engine)
     assert set(os.listdir(canary.path)) == set(os.listdir(alone))
     canary.assert_unknown(root)
 
@@ -209,17 +228,12 @@ def test_environment_of_the_image(
     root, env, sprung = trapped
     env = [*env, *([f"PYTHONHOME={root}"] if home else [])]
     if route in ("runc", "crun"):
-        made = bundle_of(root, ["/probe"], [*env, *asks("0")])
-        # A mount over what the wrapper would write leaves the work to the hook.
-        covered = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
-        made.write({**made.config(), "mounts": [*made.config()["mounts"], covered]})
-        result = run(made, node8.secluded, route, env=node8.on(route))
+        made = covered(bundle_of(root, ["/probe"], [*env, *asks("0")]))
+        result = node8.run_secluded(made, route)
         assert "apply" in made.config()["hooks"]["createContainer"][0]["args"]
     else:
-        engine = route.partition("-")[2]
-        options = ["--device", f"{KIND}=0", *(w for e in env for w in ("--env", e))]
-        integrations = Integrations(node8, tmp_path, pytest.fail)
-        result = integrations.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
+        options = [word for entry in env for word in ("--env", entry)]
+        result = by_podman(node8, route, tmp_path, root, options=options)
     view = result.view
     assert not sprung.exists()
     assert node8.device(0) in view.gpus()
@@ -239,10 +253,8 @@ def test_environment_of_the_hook(
     apart.generate("--hook-path", str(hook))
     root = root_of("debian")
     if route in ("runc", "crun"):
-        made = bundle(tmp_path / "b", root, ["/probe"], asks("0"))
-        covered = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
-        made.write({**made.config(), "mounts": [*made.config()["mounts"], covered]})
-        assert run(made, apart.secluded, route, env=apart.on(route)).rc == 0
+        made = covered(bundle(tmp_path / "b", root, ["/probe"], asks("0")))
+        assert apart.run_secluded(made, route).rc == 0
     else:
         assert enter(apart, route, tmp_path, root).rc == 0
     names = {line.partition("=")[0] for line in seen.read_text(encoding="utf-8").splitlines()}
@@ -274,12 +286,10 @@ def test_mounts_of_the_host(
         if route in ("runc", "crun"):
             made = bundle(tmp_path / "b", root, ["/probe"], asks("0"))
             made.mount(source, target, "rbind", "rw", "rprivate")
-            result = run(made, node8.secluded, route, env=node8.on(route))
+            result = node8.run_secluded(made, route)
         else:
-            engine = route.partition("-")[2]
-            options = ["--device", f"{KIND}=0", "--volume", f"{source}:{target}"]
-            integrations = Integrations(node8, tmp_path, pytest.fail)
-            result = integrations.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
+            options = ["--volume", f"{source}:{target}"]
+            result = by_podman(node8, route, tmp_path, root, options=options)
         assert set(result.view.gpus()) >= {*CONTROL, node8.device(0)}
         after = roots.listing(source)
         assert {path: after.get(path) for path in before} == before

@@ -17,7 +17,7 @@ from tests import private_machine
 from tests.contract import roots
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.runtimes import ENGINES, Result, run
+from tests.contract.runtimes import ENGINES, Result
 from tests.contract.test_hostile import Canary, canary
 from tests.contract.test_nvidia_names import foreign, named_bindir
 from tests.contract.views import questions
@@ -78,7 +78,7 @@ def bind(source: Path) -> dict[str, Any]:
 
 def started(installation: Installation, engine: str, made: Bundle) -> Result:
     """Run a container by the wrapper, whose hook does what config.json does not let it do."""
-    return run(made, installation.secluded, engine, env=installation.on(engine))
+    return installation.run_secluded(made, engine)
 
 
 def assert_kept(volume: Path, before: dict[str, tuple[object, ...]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gpuhook.request.memory_request import MIB
 from tests.contract import bundles
 from tests.contract.bundles import Bundle, Bundles
-from tests.contract.installation import STATE, Installation, asks
+from tests.contract.installation import Installation, asks
 from tests.contract.limiting import (
     LIMIT,
     REQUEST,
@@ -29,24 +29,6 @@ from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import stub_limits
 
 NAMESPACE = pytest.mark.parametrize("has_namespace", [False, True], ids=["host", "own-namespace"])
-
-
-def secluded(installation: Installation, program: str, dev: Path | None = None) -> list[str]:
-    """Return a runtime whose hooks find this installation's state at /run/gpuhook.
-
-    `dev` is where the machine's /dev gets the node's devices: in a user namespace they are bound.
-    """
-    for directory in (installation.state, STATE):
-        directory.mkdir(parents=True, exist_ok=True)
-    steps = [f"mount --bind {installation.state} {STATE}"]
-    if dev is not None:
-        dev.mkdir(exist_ok=True)
-        own = " ".join(f"/dev/{name}" for name in ("null", "zero", "full", "tty", "urandom"))
-        given = f"{installation.node.dev_root}/dev/nvidia*"
-        steps.append(f"mount -t tmpfs -o mode=755 dev {dev}")
-        steps.append(f"cp -a {own} /dev/random {given} {dev} && mount --bind {dev} /dev")
-    script = " && ".join([*steps, 'exec "$@"'])
-    return ["unshare", "--mount", "sh", "-c", script, "sh", program]
 
 
 def with_cgroup_namespace(made: Bundle) -> Bundle:
@@ -67,7 +49,7 @@ def test_given_by_an_engine(
     grant(mine, made, 2, 4096, 1024)
     if has_namespace:
         with_cgroup_namespace(made)
-    with started(made, mine, engine, "v2", *secluded(mine, engine)) as live:
+    with started(made, mine, engine, "v2", *mine.secluded(engine)) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
         told = entry(mine)
     assert told["route"] == "cdi"
@@ -85,7 +67,7 @@ def test_given_by_an_engine_and_not_held(
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
     made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
     grant(mine, made, 2, 4096, 1024, is_asked=is_asked)
-    result = run(made, secluded(mine, engine), engine, "v2")
+    result = run(made, mine.secluded(engine), engine, "v2")
     assert result.stdout == ("" if is_asked else "runs\n")
     assert "GH1251" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
@@ -99,7 +81,7 @@ def test_given_by_an_engine_in_a_user_namespace(
     let_through(mine.bindir / "any")
     base = bundle_of("debian", ["/bin/echo", "runs"], [f"{LIMIT}=1024"])
     made = mapped(given_by_engine(mine, base, "2"))
-    result = run(made, secluded(mine, engine, tmp_path / "dev"), engine, "v2")
+    result = run(made, mine.secluded(engine, tmp_path / "dev"), engine, "v2")
     assert result.rc != 0
     if engine == "runc":  # crun keeps nothing of what a hook says, and the log is the host's
         assert "GH1315" in result.stderr + result.log
@@ -114,7 +96,7 @@ def test_no_cgroup(engine: str, mine: Installation, bundle_of: Bundles) -> None:
     config["linux"]["cgroupsPath"] = beside.config()["linux"]["cgroupsPath"]
     made.write(config)
     with started(beside, mine, "runc", "v2", "runc") as live:
-        result = run(made, secluded(mine, engine), engine, "v2")
+        result = run(made, mine.secluded(engine), engine, "v2")
         if engine == "runc":  # crun ends all that is in the cgroup of what it could not make
             assert held(mine, live.pid) == {}
     assert result.stdout == ""
@@ -208,7 +190,7 @@ def test_an_engine_and_the_wrapper(engine: str, mine: Installation, bundle_of: B
     made = given_by_engine(mine, bundle_of("debian", WAIT, [f"{LIMIT}=9999"]), "2")
     grant(mine, made, 2, 4096, 1024)
     for _ in range(2):
-        with started(made, mine, engine, "v2", *secluded(mine, mine.runtime)) as live:
+        with started(made, mine, engine, "v2", *mine.secluded()) as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
             told = entry(mine)
         assert told["route"] == "cdi+wrapper"
@@ -219,7 +201,7 @@ def test_an_engine_and_the_wrapper(engine: str, mine: Installation, bundle_of: B
     config = made.config()
     config["mounts"] = [m for m in config["mounts"] if "gpuhook" not in m["destination"]]
     made.write(config)
-    with started(made, mine, engine, "v2", *secluded(mine, mine.runtime)) as live:
+    with started(made, mine, engine, "v2", *mine.secluded()) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (9999, 0)}
 
 
@@ -232,7 +214,7 @@ def test_an_engine_and_the_wrapper_in_a_user_namespace(
     let_through(mine.bindir / "any")
     base = bundle_of("debian", WAIT, [f"{LIMIT}=1024"])
     made = mapped(given_by_engine(mine, base, "2"))
-    command = secluded(mine, mine.runtime, tmp_path / "dev")
+    command = mine.secluded(dev=tmp_path / "dev")
     with started(made, mine, engine, "v2", *command) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
 
@@ -246,7 +228,7 @@ def test_an_engine_and_a_spec_without_hooks(mine: Installation, bundle_of: Bundl
     made.write(config)
     grant(mine, made, 2, 1024, 1024)
     for _ in range(2):
-        with started(made, mine, "runc", "v2", *secluded(mine, mine.runtime)) as live:
+        with started(made, mine, "runc", "v2", *mine.secluded()) as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
             assert entry(mine)["memory"][0]["by"] == "driver"
         assert len(hooks(made)) == 1
@@ -256,7 +238,7 @@ def test_a_container_without_a_limit(mine: Installation, bundle_of: Bundles) -> 
     """An engine's container that nothing limits stays as its engine wrote it."""
     made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
     raw = made.file.read_bytes()
-    result = run(made, secluded(mine, mine.runtime), "runc", "v2", mine.on("runc"))
+    result = run(made, mine.secluded(), "runc", "v2", mine.on("runc"))
     assert result.stdout == "runs\n"
     assert made.file.read_bytes() == raw
 
@@ -275,7 +257,7 @@ def test_rootless(engine: str, mine: Installation, bundle_of: Bundles, tmp_path:
     config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
     config["linux"]["namespaces"] = [{"type": name} for name in ("pid", "ipc", "uts", "mount")]
     made.write(config)
-    around = secluded(mine, "unshare", tmp_path / "dev")
+    around = mine.secluded("unshare", tmp_path / "dev")
     around += ["--user", "--map-root-user", "--mount"]
     options = {"runc": ["--rootless=true"], "crun": ["--cgroup-manager=disabled"]}[engine]
     command = [*around, mine.runtime, *options]
@@ -312,7 +294,7 @@ def test_a_tenant_cannot_say_that_it_is_done(mine: Installation, bundle_of: Bund
         "debian", WAIT, ["GPUHOOK_HOOK=limit"], annotations={"io.gpuhook.record": "{}"}
     )
     made = grant(mine, given_by_engine(mine, base, "2"), 2, 1024, 1024)
-    with started(made, mine, "runc", "v2", *secluded(mine, "runc")) as live:
+    with started(made, mine, "runc", "v2", *mine.secluded("runc")) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
 
 
@@ -330,7 +312,7 @@ def test_a_library_of_a_volume_is_not_loaded(
             mount["source"] = str(evil)
     made.write(config)
     for runtime in ("runc", mine.runtime):
-        with started(made, mine, "runc", "v2", *secluded(mine, runtime)) as live:
+        with started(made, mine, "runc", "v2", *mine.secluded(runtime)) as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
         assert str(evil) not in str(hooks(made))
 

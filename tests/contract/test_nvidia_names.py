@@ -160,7 +160,7 @@ def test_beside_other_specs(
         view = integrations.by_podman(root, command, devices, "/usr/bin/runc", "runc").view
     else:
         made = bundle_of(root, command, asks(",".join(kinds)))
-        view = run(made, apart.secluded, env=apart.on("runc")).view
+        view = apart.run_secluded(made).view
     (ran,) = view.runs
     ours = LIBRARIES.removeprefix("/usr")  # as the image's ldconfig calls it
     for directory in (ours, "/opt/one", "/opt/two"):

@@ -30,7 +30,7 @@ def test_a_whole_life_without_openat2(
     via = [sys.executable, older_kernel.__file__, str(OPENAT2), str(error)]
     made = sleeping(tmp_path, env=asks("1"))
     with_ldconfig(made.root)
-    with started(made, node8, engine, "host", *via, *node8.secluded) as live:
+    with started(made, node8, engine, "host", *via, *node8.secluded()) as live:
         files = roots.listing(made.root)
         assert "Seccomp_filters:\t1" in Path(f"/proc/{live.pid}/status").read_text()
         assert_nodes(live.view(asked(node8)), node8, CONTROL, 1)

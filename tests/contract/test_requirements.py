@@ -19,7 +19,6 @@ from tests.contract.limiting import given_by_engine
 from tests.contract.live import sleeping, started
 from tests.contract.roots import Roots
 from tests.contract.runtimes import BOTH, ENGINES, run
-from tests.contract.test_memory_limits_routes import secluded
 from tests.contract.views import questions
 
 INTEGRATIONS = pytest.mark.parametrize("integration", ["runc", "runc-prestart", "podman-cdi"])
@@ -266,7 +265,7 @@ def test_a_forged_record_ends_no_judgement(
         annotations={"io.gpuhook.record": "{}"},
     )
     made = given_by_engine(two, base, "0")
-    done = run(made, secluded(two, engine), engine)
+    done = run(made, two.secluded(engine), engine)
     assert done.rc != 0, done
     assert "GH1043" in (two.state / "hook.log").read_text(encoding="utf-8")
 
@@ -295,6 +294,6 @@ def test_jobs_that_the_wrapper_leaves_to_the_hook(
     volume = tmp_path / "etc"
     volume.mkdir()
     made.mount(volume, "/etc", "rbind", "rw")
-    done = run(made, waiving.secluded, engine, env=waiving.on(engine))
+    done = waiving.run_secluded(made, engine)
     assert "--gpus" in json.dumps(made.config()["hooks"]["createContainer"])
     assert two.device(0) in done.view.gpus()

@@ -371,7 +371,7 @@ def test_the_hook_adds_to_the_wrappers_entry(
     made = bundle_of("musl", SPEAKS, asks("2"))
     grant(mine, made, 2, 4096, 4096)
     devnull(made, "bad")
-    with lifecycle(made, mine.secluded, engine, "v2", mine.on(engine)) as container:
+    with lifecycle(made, mine.secluded(), engine, "v2", mine.on(engine)) as container:
         assert container.create().rc == 0
         assert codes(mine.entry()["warnings"]) == ["GH1028", "GH1647"]
         assert streams(container) == ("out\n", "err\n")
