@@ -33,11 +33,14 @@ MKNOD = ("--cap-add", "MKNOD")
 
 @dataclass(frozen=True)
 class Integrations:
-    """The integrations of one installation; `place` is for what containers and engines need."""
+    """The integrations of one installation; `place` is for what containers and engines need.
+
+    Those by containerd need a `containerd`, which is started when the first container needs it.
+    """
 
     installation: Installation
     place: Path
-    containerd: Callable[[], Containerd]
+    containerd: Callable[[], Containerd] | None = None
 
     def through(
         self,
@@ -85,7 +88,7 @@ class Integrations:
 
     def by_base_spec(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
         """Let containerd run plain runc on a spec that is made of its default by our base-spec."""
-        daemon = self.containerd()
+        daemon = self._daemon()
         spec = base_spec(self.installation, daemon.ctr("oci", "spec").stdout)
         spec["hooks"] = {"prestart": [self.installation.hooks["hook"]]}
         process = {"args": list(args), "env": [PATH, *env]}
@@ -96,7 +99,11 @@ class Integrations:
     def by_containerd(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
         """Let containerd call gpuhook-runtime."""
         runtime = self.installation.launcher(self.place / "runtime")
-        return self.containerd().run(root, args, runtime, env)
+        return self._daemon().run(root, args, runtime, env)
+
+    def _daemon(self) -> Containerd:
+        assert self.containerd is not None
+        return self.containerd()
 
     def by_podman(
         self,

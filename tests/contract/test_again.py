@@ -186,7 +186,7 @@ def test_stale_specs_are_refused(
 ) -> None:
     """A spec of another state of the host is refused, by the wrapper and by the hook."""
     stale(apart)
-    enter = Integrations(apart, tmp_path, pytest.fail)
+    enter = Integrations(apart, tmp_path)
     root = root_of("debian")
     before = roots.listing(root)
     if integration == "both":
@@ -371,7 +371,7 @@ def test_the_hook_keeps_the_ledger(apart: Installation, tmp_path: Path, root_of:
     """A container that an engine gave its GPU by our spec is in the ledger while it lives."""
     listed = tmp_path / "listed"
     listed.mkdir()
-    enter = Integrations(apart, tmp_path, pytest.fail)
+    enter = Integrations(apart, tmp_path)
     # It says something: podman would run a container again that says nothing.
     script = "until [ -e /listed/done ]; do sleep 0.05; done; echo listed"
     options = ["--device", f"{KIND}=GPU-5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21"]

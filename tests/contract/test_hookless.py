@@ -36,7 +36,7 @@ def test_a_working_container(
         tries=[hookless.number(1), hookless.number(2)],
         runs=[["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so", "libnvcuvid.so", VDPAU]],
     )
-    result = Integrations(hookless, tmp_path, pytest.fail).by_podman(
+    result = Integrations(hookless, tmp_path).by_podman(
         root_of(kind),
         ["/probe", *asked],
         ["--device", f"{KIND}=2"],
@@ -68,7 +68,7 @@ def test_no_program_of_the_host(hookless: Installation) -> None:
 def test_the_wrapper_takes_it_too(hookless: Installation, tmp_path: Path, root_of: Roots) -> None:
     """gpuhook-runtime gives GPUs by such a spec as well."""
     asked = ["/probe", *questions(runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
-    enter = Integrations(hookless, tmp_path, pytest.fail)
+    enter = Integrations(hookless, tmp_path)
     view = enter.through("runc", root_of("debian"), asked, "2").view
     assert hookless.device(2) in view.gpus()
     assert all("real" in found for found in view.runs[0].found().values())

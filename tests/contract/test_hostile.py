@@ -76,7 +76,7 @@ def by_podman(
 ) -> Result:
     """Run it by podman, with a CDI device and these options."""
     engine = route.partition("-")[2]
-    integrations = Integrations(installation, place, pytest.fail)
+    integrations = Integrations(installation, place)
     words = ["--device", f"{KIND}=0", *options]
     return integrations.by_podman(root, args or ["/probe"], words, f"/usr/bin/{engine}", engine)
 

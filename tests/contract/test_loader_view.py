@@ -17,7 +17,6 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.bundles import Bundles
-from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.live import WAIT, started
@@ -212,7 +211,7 @@ def test_the_view_by_other_integrations(
     root = _image(image, root_of)
     look = [["/ldconfig", "-p"], ["/dlprobe", *node.names]]
     asked = ["/probe", *questions(runs=[*look, ["/ldconfig"], *look])]
-    integrations = Integrations(node.installation, tmp_path, _no_containerd)
+    integrations = Integrations(node.installation, tmp_path)
     env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
     ran = integrations.through(integration, root, asked, env=env).view.runs
     assert ran[2].rc == 0, ran[2]
@@ -245,7 +244,3 @@ def test_the_view_after_an_attach(
     version = NEWER if image == "compat" else node.version
     assert f"libcuda.so.{version}" in mapped
     assert len(mapped) == 2
-
-
-def _no_containerd() -> Containerd:
-    raise AssertionError("none of these integrations needs it")

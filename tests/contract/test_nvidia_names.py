@@ -102,7 +102,7 @@ def test_spec_of_nvidias_tool(
     kind: str, engine: str, foreign: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """Podman applies such a spec: the container has its GPU, and the loader finds the driver."""
-    result = Integrations(foreign, tmp_path, pytest.fail).by_podman(
+    result = Integrations(foreign, tmp_path).by_podman(
         root_of(kind),
         asked(foreign),
         ["--device", "nvidia.com/gpu=2"],
@@ -156,7 +156,7 @@ def test_beside_other_specs(
     kinds = ("nvidia.com/gpu=0", "nvidia.com/one=a", "nvidia.com/two=a")
     if way == "podman":
         devices = [word for kind in kinds for word in ("--device", kind)]
-        integrations = Integrations(apart, tmp_path, pytest.fail)
+        integrations = Integrations(apart, tmp_path)
         view = integrations.by_podman(root, command, devices, "/usr/bin/runc", "runc").view
     else:
         made = bundle_of(root, command, asks(",".join(kinds)))
@@ -176,7 +176,7 @@ def test_newer_cuda_of_the_image(foreign: Installation, tmp_path: Path, root_of:
     (driver,) = Path(foreign.node.driver_root).rglob("libcuda.so.*.*")
     shutil.copy(driver, compat / "libcuda.so.999.10.01")
     (compat / "libcuda.so.1").symlink_to("libcuda.so.999.10.01")
-    result = Integrations(foreign, tmp_path, pytest.fail).by_podman(
+    result = Integrations(foreign, tmp_path).by_podman(
         root, asked(foreign), ["--device", "nvidia.com/gpu=2"], "/usr/bin/runc", "runc"
     )
     found = result.view.runs[0].found()

@@ -58,7 +58,7 @@ def test_a_container(
 ) -> None:
     """A container gets its GPU and finds the driver, by the wrapper and by the hook."""
     made = installed(version)
-    enter = Integrations(made, tmp_path, pytest.fail)
+    enter = Integrations(made, tmp_path)
     root = root_of("debian")
     asked = ["/probe", *questions(tries=[made.number(0), made.number(2)], runs=[LOOKED_UP])]
     view = enter.through(integration, root, asked, "2").view
@@ -79,7 +79,7 @@ def test_a_refusal(
     root_of: Roots,
 ) -> None:
     """A refusal has the same words."""
-    enter = Integrations(installed(version), tmp_path, pytest.fail)
+    enter = Integrations(installed(version), tmp_path)
     result = enter.by_runtime("runc", root_of("distroless"), ["/probe"], asks(value))
     assert result.rc == 1
     assert "error GH1" in result.stderr
@@ -96,7 +96,7 @@ def test_a_hook_refuses_too(
     fresh = made.spec.read_text(encoding="utf-8")
     made.spec.write_text(fresh.replace("boot=", "boot=not-"), encoding="utf-8")
     try:
-        enter = Integrations(made, tmp_path, pytest.fail)
+        enter = Integrations(made, tmp_path)
         result = enter.through("podman-cdi", root_of("distroless"), ["/probe"], "2")
     finally:
         made.spec.write_text(fresh, encoding="utf-8")

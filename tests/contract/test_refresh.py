@@ -75,10 +75,6 @@ def replaced_root(made: Installation) -> str:
 CHANGES = (rebooted, upgraded, new_uvm_major, lost_gpu, replaced_root)
 
 
-def open_door(made: Installation, place: Path) -> Integrations:
-    return Integrations(made, place, pytest.fail)
-
-
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
 def test_a_changed_node_is_described_anew(
@@ -90,7 +86,7 @@ def test_a_changed_node_is_described_anew(
 ) -> None:
     """The container that finds it out starts, with what is there now."""
     change(own)
-    seen = open_door(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2").view
+    seen = Integrations(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2").view
     assert own.device(2) in seen.gpus()
     assert "unchanged" in own.gpuhook("refresh").stdout
 
@@ -109,7 +105,7 @@ def test_or_refused(
         own.refuse_stale()
     before = own.spec.read_bytes()
     part = change(own)
-    done = open_door(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2")
+    done = Integrations(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2")
     assert done.rc != 0
     told = done.stderr + done.log
     assert "GH1120" in told
@@ -128,7 +124,7 @@ def test_a_new_gpu_is_found_by_its_name(
     own.generate("--mode", "proc")
     assert "7" not in [d["name"] for d in spec_files.read(str(own.spec))["devices"]]
     (own.place / "gone").rename(gone)
-    seen = open_door(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "7").view
+    seen = Integrations(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "7").view
     assert own.device(7) in seen.gpus()
 
 
@@ -152,7 +148,7 @@ def test_instances_made_anew(node8: Installation, tmp_path: Path, root_of: Roots
     nodes = {d["name"]: [n["path"] for n in d["containerEdits"]["deviceNodes"]] for d in second}
     shutil.rmtree(first)
     assert others
-    seen = open_door(own, tmp_path).through("runc", root_of("debian"), ["/probe"], "0:0").view
+    seen = Integrations(own, tmp_path).through("runc", root_of("debian"), ["/probe"], "0:0").view
     caps = {path for path in seen.gpus() if "nvidia-cap" in path}
     assert caps == {path for path in nodes["0:1"] if "nvidia-cap" in path}
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -28,10 +28,6 @@ INTEGRATIONS = ("runc", "crun-v2", "runc-prestart", "podman-runtime")
 OLD_FORM = {"/dev/nvidia0", f"{CAP}75", f"{CAP}76"}  # of the instance 0:1
 
 
-def never() -> NoReturn:
-    raise AssertionError
-
-
 def through(
     integration: str,
     node: Installation,
@@ -41,7 +37,7 @@ def through(
     args: tuple[str, ...] = (),
 ) -> Any:
     """Run a container with these variables by an integration that names no devices itself."""
-    integrations = Integrations(node, place, never)
+    integrations = Integrations(node, place)
     words = ["/probe", *args]
     if integration == "runc-prestart":
         return integrations.by_hook(integration, root, words, env)
@@ -126,7 +122,7 @@ def test_capabilities_that_are_allowed(
     """What the setting leaves out is in no container, by any integration."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility"]})
     env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
-    integrations = Integrations(node, tmp_path, never)
+    integrations = Integrations(node, tmp_path)
     view = integrations.through(integration, root_of("debian"), ["/probe"], "1", env).view
     assert set(view.gpus()) == {"/dev/nvidiactl", node.device(1)}
 

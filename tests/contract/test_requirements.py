@@ -136,9 +136,7 @@ def test_a_mig_instance_is_judged_by_its_gpu(
 ) -> None:
     """The instance 0:1 is a part of an A100."""
     place = tmp_path_factory.mktemp("mig")
-    mine = Integrations(
-        installation(place, "a100-mig", node8.bindir), tmp_path, lambda: pytest.fail(integration)
-    )
+    mine = Integrations(installation(place, "a100-mig", node8.bindir), tmp_path)
     held = mine.through(
         integration, root_of("debian"), ["/probe"], "0:1", ["NVIDIA_REQUIRE_X=arch=8.0"]
     )
@@ -208,7 +206,7 @@ def test_a_setting_waives_in_the_hook_of_a_spec(
     indent = text[: text.index(path)].rpartition("\n")[2]
     mine.spec.write_text(text.replace(path, f"{path}\n{indent}{own}"), encoding="utf-8")
     env = [f"NVIDIA_REQUIRE_X={OLD}"]
-    entered = Integrations(mine, tmp_path, lambda: pytest.fail("no containerd"))
+    entered = Integrations(mine, tmp_path)
     done = entered.through("podman-cdi", root_of("debian"), ["/probe"], "0", env)
     assert (done.rc == 0) == waives, done
     assert ("GH1043" in done.stderr + done.log) != waives

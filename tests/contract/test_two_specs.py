@@ -81,7 +81,7 @@ def test_asked_for_together(
     listings = []
     for start in ("first", "second"):
         (tmp_path / start).mkdir()
-        enter = Integrations(two, tmp_path / start, pytest.fail)
+        enter = Integrations(two, tmp_path / start)
         assert_both(enter.through(integration, root, ["/probe", *ASKED], BOTH).view)
         listings.append(roots.listing(root))
     assert listings[0] == listings[1]
@@ -90,7 +90,7 @@ def test_asked_for_together(
 def by_podman(two: Installation, place: Path, root: Path, *options: str, runtime: str = "") -> View:
     """Return what a container of podman's sees that asks with `options`; `place` is a new one."""
     place.mkdir()
-    enter = Integrations(two, place, pytest.fail)
+    enter = Integrations(two, place)
     return enter.by_podman(root, ["/probe", *ASKED], options, runtime=runtime).view
 
 
@@ -133,7 +133,7 @@ def test_a_volume_lies_over_one_of_them(
 def test_without_one_of_them_again(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """Started again without one of the devices, the container has its library no more."""
     root = roots.with_ldconfig(root_of("debian"))
-    enter = Integrations(two, tmp_path, pytest.fail)
+    enter = Integrations(two, tmp_path)
     assert_both(enter.through("runc", root, ["/probe", *ASKED], BOTH).view)
     view = enter.through("runc", root, ["/probe", *ASKED], "0").view
     assert "libcuda.so.1 " in view.runs[1].output
