@@ -51,16 +51,22 @@ class Integrations:
         env: Sequence[str] = (),
     ) -> Result:
         """Run a container that requests `value` through `integration` and return how it ended."""
-        if integration in PRESTART:
-            return self.by_hook(integration, root, args, [*asks(value), *env])
-        if integration in RUNTIMES:
-            return self.by_runtime(integration, root, args, [*asks(value), *env])
-        if integration == "ctr":
-            return self.by_containerd(root, args, [*asks(value), *env])
-        if integration == "podman-runtime":
-            return self.by_podman(root, args, _options([*asks(value), *env]))
+        if integration != "podman-cdi":
+            return self.by_env(integration, root, args, [*asks(value), *env])
         devices = [word for name in value.split(",") for word in ("--device", f"{KIND}={name}")]
         return self.by_podman(root, args, [*devices, *_options(env)], runtime="runc")
+
+    def by_env(
+        self, integration: str, root: Path, args: Sequence[str], env: Sequence[str]
+    ) -> Result:
+        """Run a container that requests its GPUs by variables."""
+        if integration in PRESTART:
+            return self.by_hook(integration, root, args, env)
+        if integration in RUNTIMES:
+            return self.by_runtime(integration, root, args, env)
+        if integration == "ctr":
+            return self.by_containerd(root, args, env)
+        return self.by_podman(root, args, _options(env))
 
     def by_runtime(
         self, integration: str, root: Path, args: Sequence[str], env: Sequence[str]

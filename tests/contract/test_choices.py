@@ -36,12 +36,6 @@ FORGED = "include /etc/ld.so.conf.d/*.conf\n/opt/own\n"
 VERSIONED = f"{LIBRARIES}/libcuda.so.1"
 
 
-def integrations_to(installation: Installation, place: Path) -> Integrations:
-    """Return the integrations to this installation; no test here uses containerd."""
-    place.mkdir()
-    return Integrations(installation, place)
-
-
 def seen(
     integration: str,
     installation: Installation,
@@ -55,11 +49,8 @@ def seen(
     Hooks of a wrapped container have this installation's state directory, as podman's have.
     """
     if integration not in integrations.RUNTIMES:
-        return (
-            integrations_to(installation, place / "integrations")
-            .through(integration, root, asked, "2", env=env)
-            .view
-        )
+        enter = Integrations(installation, place)
+        return enter.through(integration, root, asked, "2", env=env).view
     made = bundle(place / "bundle", root, asked, [*asks("2"), *env])
     return installation.run_secluded(made, integration).view
 
@@ -208,11 +199,7 @@ def test_all_hooks_disabled(apart: Installation, tmp_path: Path, root_of: Roots)
     apart.generate("--disable-hook", "all")
     root = root_of("debian")
     before = roots.listing(root)
-    view = (
-        integrations_to(apart, tmp_path / "integrations")
-        .through("podman-cdi", root, ["/probe"], "2")
-        .view
-    )
+    view = Integrations(apart, tmp_path).through("podman-cdi", root, ["/probe"], "2").view
     assert apart.device(2) in view.gpus()
     assert "/usr/bin/nvidia-smi" in view.mounts
     assert roots.listing(root)["etc/ld.so.cache"] == before["etc/ld.so.cache"]
@@ -247,7 +234,7 @@ def test_the_management_device(
         made = bundle_of("debian", asked, annotations={"cdi.k8s.io/own": name})
         view = apart.run(made).view
     else:
-        enter = integrations_to(apart, tmp_path / "integrations")
+        enter = Integrations(apart, tmp_path)
         view = enter.by_podman(root_of("debian"), asked, ["--device", name], "runc").view
     gpus = {apart.device(index) for index in range(len(apart.node.node.gpus))}
     there = {node.path for node in apart.node.node.device_nodes if "nvswitch" not in node.path}

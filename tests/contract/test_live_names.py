@@ -67,13 +67,11 @@ def test_a_replica_of_a_device_held_whole(whole: str, node8: Installation, tmp_p
         assert mine.device(2) not in live.view().gpus()
 
 
-def test_a_replica_that_was_never_held(
-    apart: Installation, node8: Installation, tmp_path: Path
-) -> None:
+def test_a_replica_that_was_never_held(apart: Installation, tmp_path: Path) -> None:
     """Nothing is said to be gone that was not there; else the device is meant."""
-    uuid = str(node8.gpu(2).uuid)
+    uuid = str(apart.gpu(2).uuid)
     with wrapped(sleeping(tmp_path, env=asks("2")), apart) as live:
-        for replica in (f"{uuid}::1", f"{node8.gpu(3).uuid}::1"):
+        for replica in (f"{uuid}::1", f"{apart.gpu(3).uuid}::1"):
             done = live.detach(replica)
             assert (done["steps"], done["notes"]) == ([], [])
         assert apart.device(2) in live.view().gpus()

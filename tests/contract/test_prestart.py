@@ -63,14 +63,14 @@ def to_file(hooks: dict[str, list[dict[str, Any]]], number: str, file: Path) -> 
     + [("createRuntime", *pair) for pair in (PAIRS[1], PAIRS[2])],
 )
 def test_one_view(
-    stage: str, engine: str, cgroup: str, apart: Installation, node8: Installation, tmp_path: Path
+    stage: str, engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
     """The GPU asked for, the driver, the loader, and nothing else; and the ledger knows."""
-    every = [node8.number(index) for index in range(8)]
+    every = [apart.number(index) for index in range(8)]
     asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
     made = hooked(tmp_path, apart, asked, asks("2"), stage=stage)
     view = plain(made, engine, cgroup).view
-    assert_given(view, node8, 2)
+    assert_given(view, apart, 2)
     assert len(apart.entries()) == 1
 
 
@@ -230,12 +230,7 @@ def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Pa
 @BOTH
 @pytest.mark.parametrize("known", [{"XDG_RUNTIME_DIR": "/run/user/1"}, {}], ids=["user", "bare"])
 def test_rootless(
-    known: dict[str, str],
-    engine: str,
-    cgroup: str,
-    apart: Installation,
-    node8: Installation,
-    tmp_path: Path,
+    known: dict[str, str], engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
     """If no process may make nodes or rules: nodes are bound, and what is left out is logged.
 
@@ -254,9 +249,9 @@ def test_rootless(
     around = ["unshare", "--user", "--map-root-user", "--mount"]
     options = {"runc": ["--rootless=true"], "crun": ["--cgroup-manager=disabled"]}[engine]
     view = run(made, [*around, engine, *options], engine, cgroup).view
-    assert_nodes(view, node8, CONTROL, 2)
-    assert node8.device(2) in view.mounts
-    assert_found(view.runs[0], str(node8.node.node.driver.version))
+    assert_nodes(view, apart, CONTROL, 2)
+    assert apart.device(2) in view.mounts
+    assert_found(view.runs[0], str(apart.node.node.driver.version))
     assert said.read_text(encoding="utf-8") == ""
     log = (apart.state / "hook.log").read_text(encoding="utf-8")
     assert "only root of the host can change them (rootless container)" in log

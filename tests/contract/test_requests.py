@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.contract.installation import ALL_CONTROL, CONTROL, Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.live import prestart, sleeping, started
 from tests.contract.roots import Roots
-from tests.contract.runtimes import run
+from tests.contract.runtimes import Result, run
 from tests.contract.test_mig import CAP, mig
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
@@ -35,16 +34,9 @@ def through(
     root: Path,
     env: list[str],
     args: tuple[str, ...] = (),
-) -> Any:
+) -> Result:
     """Run a container with these variables by an integration that names no devices itself."""
-    integrations = Integrations(node, place)
-    words = ["/probe", *args]
-    if integration == "runc-prestart":
-        return integrations.by_hook(integration, root, words, env)
-    if integration == "podman-runtime":
-        options = [word for entry in env for word in ("--env", entry)]
-        return integrations.by_podman(root, words, options)
-    return integrations.by_runtime(integration, root, words, env)
+    return Integrations(node, place).by_env(integration, root, ["/probe", *args], env)
 
 
 def gpus(view: View) -> set[str]:
@@ -100,17 +92,12 @@ def test_a_swarms_grant_without_a_driver(
 @pytest.mark.parametrize("integration", ["runc", "crun-v2", "runc-prestart"])
 @pytest.mark.parametrize("strategy", ["index", "uuid"])
 def test_short_forms(
-    integration: str,
-    strategy: str,
-    apart: Installation,
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Roots,
+    integration: str, strategy: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """A range, the beginning of a UUID, a bus id without its domain and leading zeros."""
     apart.generate("--device-name-strategy", strategy)
-    slot = str(node8.gpu(6).pci_bus_id).partition(":")[2]
-    value = f"1-2,{str(node8.gpu(4).uuid)[:12]},{slot},07"
+    slot = str(apart.gpu(6).pci_bus_id).partition(":")[2]
+    value = f"1-2,{str(apart.gpu(4).uuid)[:12]},{slot},07"
     done = through(integration, apart, tmp_path, root_of("debian"), asks(value))
     assert gpus(done.view) == {apart.device(n) for n in (1, 2, 4, 6, 7)}
 
