@@ -159,7 +159,7 @@ def test_the_ledger_has_the_replicas(
         for number in (0, 3):
             ids = [plugin.replica(5, number)]
             given = plugin.answer(ids, strategy, device_id_strategy=id_strategy)
-            bundle = bundle_of("distroless", ["/probe"])
+            bundle = bundle_of("distroless")
             hand(given, bundle)
             made = installation.lifecycle(bundle)
             created = stack.enter_context(made).create()

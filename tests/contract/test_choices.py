@@ -149,7 +149,7 @@ def test_attach_runs_ldconfig_too(apart: Installation, tmp_path: Path) -> None:
     apart.generate("--ldconfig-path", LDCONFIG)
     made = sleeping(tmp_path)
     with_ldconfig(made.root)
-    with started(made, apart, "runc", "host") as live:
+    with started(made, apart) as live:
         planned = live.report("attach", "--device", "2", "--dry-run")
         done = live.attach("2")
         assert done["steps"] == planned["steps"]

@@ -501,7 +501,7 @@ def test_what_the_prestart_hook_cannot_set_is_known(apart: Installation, tmp_pat
     """A container that exists already has its variables."""
     hook = {"prestart": [apart.hooks["hook"]]}
     made = sleeping(tmp_path, env=asks(str(GPU)), hooks=hook)
-    with started(made, apart, "runc", "host") as live:
+    with started(made, apart) as live:
         (one,) = document(live, rc=0)["containers"]
     known = {i["name"]: i["reason"] for i in one["items"] if i["kind"] == "variable"}
     assert set(known) == {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_CTK_LIBCUDA_DIR"}

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +11,9 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import fastjson
 from gpuhook.request import parse
-from tests.contract import bundles
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart
-from tests.contract.roots import Roots
 from tests.contract.runtimes import ENGINES, run
 from tests.contract.test_bad_input import assert_refused
 
@@ -215,16 +212,11 @@ def test_the_wrapper_leaves_others_alone(
 @pytest.mark.parametrize("case", ["Process", "process twice", "mount"])
 @pytest.mark.parametrize("value", ["0", "void"])
 def test_the_prestart_hook_refuses(
-    case: str, value: str, node8: Installation, root_of: Roots, tmp_path: Path
+    case: str, value: str, apart: Installation, bundle_of: Bundles
 ) -> None:
     """On that route runc has read config.json before; only a container with a request fails."""
-    made = bundles.bundle(
-        tmp_path / "bundle",
-        root_of("distroless"),
-        ["/probe"],
-        ["A=1", *asks(value)],
-        hooks=prestart(node8.apart(tmp_path / "node")),
-    )
+    env = ["A=1", *asks(value)]
+    made = bundle_of("distroless", ["/probe"], env, hooks=prestart(apart))
     old, new = REFUSED[case]
     text = json.dumps(made.config(), separators=(",", ":"))
     at = text.index(old)

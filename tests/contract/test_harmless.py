@@ -95,7 +95,7 @@ def test_same_bytes(
     command: str, trouble: Callable[[Installation], None], apart: Installation, bundle_of: Bundles
 ) -> None:
     """A container that requests no GPU starts with its config.json as it is, whatever is broken."""
-    bundle = bundle_of("distroless", ["/probe"], env=["NAME=nvidia"])
+    bundle = bundle_of("distroless", env=["NAME=nvidia"])
     before = odd(bundle)
     trouble(apart)
     if command == "run":
@@ -112,7 +112,7 @@ def test_void_is_no_request(
     trouble: Callable[[Installation], None], apart: Installation, bundle_of: Bundles
 ) -> None:
     """Neither is a container touched whose variable says `void`, whatever is broken."""
-    bundle = bundle_of("distroless", ["/probe"], env=asks("void"))
+    bundle = bundle_of("distroless", env=asks("void"))
     before = odd(bundle)
     trouble(apart)
     assert apart.run(bundle).view.gpus() == {}
@@ -178,7 +178,7 @@ def test_a_part_of_the_library_is_gone(
     """
     made = breakable(part)
     env = made.on("runc") if low == "recorded" else made.env
-    plain = run(bundle_of("distroless", ["/probe"]), [made.runtime], env=env)
+    plain = run(bundle_of("distroless"), [made.runtime], env=env)
     assert plain.view.gpus() == {}
     assert plain.stderr == ""
     bundle = bundle_of("distroless", ["/probe"], asks("0"), annotations={"a": '"\\'})
@@ -206,7 +206,7 @@ def test_without_python(
 ) -> None:
     """If Python does not start, a container that names no GPU starts with its own bytes."""
     made = breakable(how)
-    bundle = bundle_of("distroless", ["/probe"])
+    bundle = bundle_of("distroless")
     before = odd(bundle)
     env = made.on("runc") if low == "recorded" else made.env
     assert run(bundle, [made.runtime], env=env).view.gpus() == {}

@@ -7,16 +7,15 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.contract import bundles, roots
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart
 from tests.contract.runtimes import run, run_command
 
 
-def test_why_a_container_did_not_start(apart: Installation, tmp_path: Path) -> None:
+def test_why_a_container_did_not_start(apart: Installation, bundle_of: Bundles) -> None:
     """Under crun, which shows nothing of it, the node's log has the sentence and the way out."""
-    root = roots.copy("distroless", tmp_path / "root")
-    made = bundles.bundle(tmp_path / "bundle", root, ["/probe"], asks("77"), hooks=prestart(apart))
+    made = bundle_of("distroless", ["/probe"], asks("77"), hooks=prestart(apart))
     done = run(made, ["crun"], "crun")
     assert done.rc != 0
     assert "GH1102" not in done.stderr + done.log

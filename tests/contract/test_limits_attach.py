@@ -145,7 +145,7 @@ def test_a_limit_that_cannot_be_cleared_keeps_no_gpu_in_the_container(
 
 def test_cgroup_v1(mine: Installation, tmp_path: Path) -> None:
     """The driver limits cgroups of version 2 alone: who asked for a limit gets no GPU there."""
-    with started(limited(sleeping(tmp_path), 3000), mine, "runc", "host") as live:
+    with started(limited(sleeping(tmp_path), 3000), mine) as live:
         done = live.gpuhook("attach", "--device", "2")
         if done.rc == 0:
             pytest.skip("this machine's own cgroups are v2")

@@ -277,7 +277,7 @@ def test_a_forged_record_keeps_the_limit(
     """
     limit = f"{LIMIT}=1000"
     forged = {"env": [[limit, None]], "mounts": ["/proc"], "devices": ["/dev/null"], "rules": []}
-    other = bundle_of("distroless", ["/probe"])
+    other = bundle_of("distroless")
     annotations = {"bundle": str(other.path), "io.gpuhook.record": json.dumps(forged)}
     hooks_of = {"hooks": prestart(mine)} if route == "prestart" else {}
     made = bundle_of("debian", WAIT, [*asks("2"), limit], annotations, **hooks_of)

@@ -225,7 +225,7 @@ def test_32_at_once_are_one_refresh(own: Installation, tmp_path: Path, bundle_of
 
 def test_an_attach_writes_it_anew(own: Installation, tmp_path: Path) -> None:
     """A dry run does not."""
-    with started(sleeping(tmp_path), own, "runc", "host") as live:
+    with started(sleeping(tmp_path), own) as live:
         rebooted(own)
         dry = live.gpuhook("attach", "--device", "1", "--dry-run")
         assert "GH1120" in dry.stderr
@@ -292,7 +292,7 @@ def test_a_node_of_no_gpu_in_a_privileged_container(
     config["linux"]["resources"] = {"devices": [{"allow": False, "access": "rwm"}, rule]}
     config["linux"]["devices"] = [{"path": own.device(2), **stray}]
     made.write(config)
-    with started(made, own, "runc", "host") as live:
+    with started(made, own) as live:
         shutil.rmtree(host(own, GPUS) / str(own.gpu(2).pci_bus_id)[4:].lower())
         shown = live.gpuhook("inspect").stdout
     assert own.device(2) in shown

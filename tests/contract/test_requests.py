@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import bundles
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import ALL_CONTROL, CONTROL, Installation, asks, installation
 from tests.contract.integrations import Integrations
@@ -133,7 +132,7 @@ def test_default_capabilities(
 
 def test_default_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
     node = node8.apart(tmp_path / "node", request={"defaultDriverCapabilities": ["graphics"]})
-    with started(sleeping(tmp_path), node, "runc", "host") as live:
+    with started(sleeping(tmp_path), node) as live:
         live.attach("1")
         assert set(live.view().gpus()) == {"/dev/nvidiactl", MODESET, node.device(1)}
 
@@ -153,7 +152,7 @@ def test_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
     """`gpuhook attach` gives no more than a container may have, and refuses larger requests."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility", "graphics"]})
     made = sleeping(tmp_path, env=["NVIDIA_DRIVER_CAPABILITIES=compute"])
-    with started(made, node, "runc", "host") as live:
+    with started(made, node) as live:
         words = ("--device", "0", "--driver-capabilities")
         assert "compute" in live.refused("GH1027", "attach", *words, "utility,compute")
         live.attach("1")
@@ -202,19 +201,18 @@ def with_source(made: Bundle, source: str, name: str) -> Bundle:
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_old_form_of_an_instance(
-    source: str, route: str, mig: Installation, tmp_path: Path, root_of: Roots
+    source: str, route: str, mig: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """MIG-GPU-<uuid>/<gi>/<ci> is known from every source, and without generate-cdi's notes."""
     node = mig.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
     (node.state / "node.json").unlink()
     name = f"MIG-{mig.gpu(0).uuid}/8/0"
     if route == "wrapper":
-        made = bundles.bundle(tmp_path / "bundle", root_of("debian"), ["/probe"], [])
+        made = bundle_of("debian")
         view = node.run(with_source(made, source, name)).view
     else:
         hooks = prestart(node)
-        root = root_of("debian")
-        made = bundles.bundle(tmp_path / "bundle", root, ["/probe"], [], hooks=hooks)
+        made = bundle_of("debian", hooks=hooks)
         view = run(with_source(made, source, name), ["runc"]).view
     assert set(view.gpus()) == CONTROL | OLD_FORM
 
@@ -224,7 +222,7 @@ def test_names_for_attach_without_notes(mig: Installation, tmp_path: Path) -> No
     node = mig.apart(tmp_path / "node")
     (node.state / "node.json").unlink()
     made = sleeping(tmp_path)
-    with started(made, node, "runc", "host") as live:
+    with started(made, node) as live:
         live.attach(f"MIG-{mig.gpu(0).uuid}/8/0")
         assert set(live.view().gpus()) == CONTROL | OLD_FORM
         live.attach(str(mig.gpu(2).pci_bus_id))
@@ -269,7 +267,7 @@ MAPPED = [("crun", True), ("crun", False), ("prestart", True), ("prestart", Fals
 
 @pytest.mark.parametrize(("integration", "has_namespace"), MAPPED)
 def test_mapped_mounts(
-    integration: str, has_namespace: bool, node8: Installation, tmp_path: Path, root_of: Roots
+    integration: str, has_namespace: bool, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A host's file of root's is root's in the container too, with a user namespace or without."""
     node = installation(tmp_path / "own", "t4", node8.bindir)
@@ -277,7 +275,7 @@ def test_mapped_mounts(
     path = mapping(node, tmp_path)
     hooks = prestart(node) if integration == "prestart" else {}
     args = ["/probe", *questions(path)]
-    made = bundles.bundle(tmp_path / "b", root_of("debian"), args, asks("0"), hooks=hooks)
+    made = bundle_of("debian", args, asks("0"), hooks=hooks)
     if has_namespace:
         mapped(made)
     done = run(made) if integration == "prestart" else node.run(made, integration)
