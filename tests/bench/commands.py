@@ -22,8 +22,7 @@ from tests.bench.figure import Figure
 from tests.bench.nodes import doubled
 from tests.contract import roots
 from tests.contract.bundles import bundle
-from tests.contract.installation import Installation, asks, install
-from tests.simulated.node import make_node
+from tests.contract.installation import Installation, asks, installation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def _milliseconds(installation: Installation, words: Sequence[str]) -> float:
     begun = time.perf_counter()
     done = installation.gpuhook(*words)
     took = (time.perf_counter() - begun) * 1000
-    if done.returncode not in (0, 1) or "GH1491" in done.stderr:  # 1: something is wrong here
+    if done.rc not in (0, 1) or "GH1491" in done.stderr:  # 1: something is wrong here
         raise RuntimeError(f"gpuhook {' '.join(words)}: {done.stderr}")
     return took
 
@@ -129,11 +128,7 @@ def _milliseconds(installation: Installation, words: Sequence[str]) -> float:
 @contextmanager
 def crowd(place: Path, containers: int = CONTAINERS) -> Iterator[Crowd]:
     """Give a node with 16 GPUs on which so many containers run; they end with it."""
-    node = make_node(place / "node", doubled(dump_file.load("h100x8")))
-    made = Installation(place, install(place / "prefix"), node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
+    made = installation(place, doubled(dump_file.load("h100x8")))
     state_root, bundles = place / "runtime", place / "bundles"
     root = roots.copy("musl", place / "root")
     ids = tuple(f"crowd-{number:03}" for number in range(containers))

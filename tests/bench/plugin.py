@@ -21,10 +21,9 @@ from tests.bench.figure import Figure
 from tests.bench.nodes import doubled
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
+from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess, plugin
 from tests.simulated.node import make_node
 
-GPU = "nvidia.com/gpu"
 WHOLE = "version: v1\n"
 CDI = "cdi-annotations,cdi-cri"
 # The intervals of looking at the node: the default, and the shortest that anybody would want.

@@ -66,7 +66,7 @@ def unmount_below(place: str) -> None:
 
 
 def gpu_bundle(made: Installation, name: str, value: str = "all", **oci: Any) -> Bundle:
-    """Return a bundle on a Debian root that asks for GPUs with all driver capabilities."""
+    """Return a bundle on a Debian root that requests GPUs with all driver capabilities."""
     root = roots.copy("debian", made.place / name / "root")
     in_memory(made.place / name / "bundle")
     path = made.place / name / "bundle"

@@ -363,7 +363,7 @@ def test_helm_has_nothing_to_say() -> None:
     ],
 )
 def test_notes_say_what_to_look_at(name: str, words: list[str], tmp_path: Path) -> None:
-    """Helm shows them after an installation alone, so a template of a copy asks for them."""
+    """Helm shows them after an installation alone, so a copy of their template is rendered."""
     copy = tmp_path / "gpuhook"
     shutil.copytree(CHART, copy)
     text = '{{ dict "notes" (include (print $.Template.BasePath "/NOTES.txt") .) | toYaml }}'
@@ -499,7 +499,7 @@ def test_two_releases_of_one_name_are_two_in_a_cluster() -> None:
 
 
 def test_the_plugin_charts_places_count_more() -> None:
-    """NVIDIA's chart has resources and securityContext at the top, empty where nothing is said."""
+    """NVIDIA's chart has resources and securityContext at the top, empty if nothing is said."""
     plain = container(rendered({}))
     values = {"resources": {"limits": {"cpu": "2"}}, "securityContext": {"privileged": True}}
     said = container(rendered(values))

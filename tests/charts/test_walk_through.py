@@ -13,15 +13,15 @@ from tests.charts.values import OPERATORS, SETS
 from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import plugin
-from tests.kubelet.waiting import eventually
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 GPU = "nvidia.com/gpu"
 
 
 @pytest.mark.parametrize("values", [OPERATORS, SETS["time-slicing"]], ids=["operator", "chart"])
 def test_two_pods_have_the_one_gpu(values: dict[str, Any], short_path: Path) -> None:
-    """The node offers four, both pods get the same GPU, an edit counts without a restart.
+    """The node offers four, both pods get the same GPU, an edit applies without a restart.
 
     The labels go when the plugin ends.
     """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCI bundles as containerd writes them: the config.json of a container that asks for things."""
+"""OCI bundles as containerd writes them: the config.json of a container that requests things."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,10 @@ class Bundle:
     def write(self, config: dict[str, Any]) -> None:
         """Write config.json again."""
         self.file.write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+# The fixture bundle_of: bundle() with a root file system or its kind, and without a path.
+Bundles = Callable[..., Bundle]
 
 
 def bundle(

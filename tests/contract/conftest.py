@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import bundles, engines, roots
-from tests.contract.bundles import Bundle
+from tests.contract import bundles, engines, image, roots
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, install_once, installation
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.runtimes import CGROUPS
-from tests.kubelet.running import real_kubelet, run
+from tests.kubelet.running import kubelet, run
 from tests.simulated import stub_limits
 
-__all__ = ["real_kubelet", "run"]
+__all__ = ["kubelet", "run"]
 
 HERE = Path(__file__).parent
 # One is held while a test runs; the other one on the way to it.
@@ -53,7 +54,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def as_root() -> Iterator[None]:
-    """Skip where the tests cannot make namespaces and cgroups; leave no empty cgroup behind."""
+    """Skip if the tests cannot make namespaces and cgroups; leave no empty cgroup behind."""
     if os.geteuid() != 0:
         pytest.skip("contract tests need root")
     yield
@@ -63,7 +64,7 @@ def as_root() -> Iterator[None]:
 
 
 @pytest.fixture
-def root_of(tmp_path: Path) -> Callable[[str], Path]:
+def root_of(tmp_path: Path) -> Roots:
     """Return a function: kind of image -> a fresh root file system that may be written to."""
 
     def made(kind: str) -> Path:
@@ -73,17 +74,28 @@ def root_of(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def bundle_of(tmp_path: Path) -> Callable[..., Bundle]:
-    """Return bundles.bundle with its path chosen: call it with a root and the rest."""
+def bundle_of(tmp_path: Path, root_of: Roots) -> Bundles:
+    """Return bundles.bundle without its path; the root may be the kind of one."""
     made = 0
 
-    def bundled(root: Path, *args: object, **oci: object) -> Bundle:
+    def bundled(root: Path | str, *args: object, **oci: object) -> Bundle:
         nonlocal made
         made += 1
+        if isinstance(root, str):
+            root = root_of(root)
         place = tmp_path / f"bundle{made}"
         return bundles.bundle(place, root, *args, **oci)  # type: ignore[arg-type]  # as it is
 
     return bundled
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the root file system of gpuhook's image, which the tests share."""
+    place = tmp_path_factory.mktemp("image") / "root"
+    subprocess.run(["cp", "-a", str(image.root()), str(place)], check=True)
+    (place / "host").mkdir()
+    return place
 
 
 @pytest.fixture(scope="module")

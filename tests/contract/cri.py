@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,11 @@ import grpc
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import images, roots
 from tests.contract.build_cache import CHECKOUT
+from tests.contract.engines import run_daemon
+from tests.contract.installation import Installation
 from tests.contract.runtimes import SECONDS, Result
+from tests.contract.views import View
+from tests.waiting import eventually
 
 IMAGE = "gpuhook.test/probe:1"
 _HOST_NETWORK = {"namespace_options": {"network": "NODE"}}
@@ -63,14 +66,15 @@ class Cri:
     messages: Any
     runtime: Any
 
+    @contextmanager
     def pod(
         self,
         name: str,
-        handler: str,
+        handler: str = "nvidia",
         namespace: str = "default",
         annotations: Mapping[str, str] | None = None,
-    ) -> Pod:
-        """Run the sandbox of a pod whose runtimeClass names `handler`.
+    ) -> Iterator[Pod]:
+        """Give a pod whose runtimeClass names `handler`; it is removed with its containers.
 
         `annotations` are the pod's own, which its user writes.
         """
@@ -87,8 +91,13 @@ class Cri:
         )
         Path(config.log_directory).mkdir(parents=True, exist_ok=True)
         request = self.messages.RunPodSandboxRequest(config=config, runtime_handler=handler)
-        answer = self.runtime.RunPodSandbox(request, timeout=SECONDS)
-        return Pod(answer.pod_sandbox_id, config)
+        pod = Pod(self.runtime.RunPodSandbox(request, timeout=SECONDS).pod_sandbox_id, config)
+        try:
+            yield pod
+        finally:
+            sandbox = self.messages.PodSandboxRequest(pod_sandbox_id=pod.id)
+            self.runtime.StopPodSandbox(sandbox, timeout=SECONDS)
+            self.runtime.RemovePodSandbox(sandbox, timeout=SECONDS)
 
     def container(
         self,
@@ -148,18 +157,16 @@ class Cri:
     def ended(self, container: Container) -> Result:
         """Wait until the container has exited and return how, and what it wrote."""
         request = self.messages.ContainerRequest(container_id=container.id)
-        for _ in range(SECONDS * 10):
-            status = self.runtime.ContainerStatus(request, timeout=SECONDS).status
-            if status.state == _EXITED:
-                return _result(status.exit_code, container.log)
-            time.sleep(0.1)
-        raise TimeoutError(f"container {container.id} is still running")
 
-    def remove(self, pod: Pod) -> None:
-        """Stop and remove the pod with all of its containers."""
-        request = self.messages.PodSandboxRequest(pod_sandbox_id=pod.id)
-        self.runtime.StopPodSandbox(request, timeout=SECONDS)
-        self.runtime.RemovePodSandbox(request, timeout=SECONDS)
+        def status() -> Any:
+            return self.runtime.ContainerStatus(request, timeout=SECONDS).status
+
+        eventually(lambda: status().state == _EXITED, f"the end of container {container.id}")
+        return _result(status().exit_code, container.log)
+
+    def view(self, pod: Pod, given: Allocation, *asked: str, name: str = "main") -> View:
+        """Return what the probe sees in a container of the pod; see questions()."""
+        return self.ended(self.container(pod, ["/probe", *asked], given, name=name)).view
 
 
 def _result(code: int, log: Path) -> Result:
@@ -169,6 +176,14 @@ def _result(code: int, log: Path) -> Result:
         _, stream, part, text = line.split(" ", 3)
         streams[stream] += text + ("\n" if part == "F" else "")
     return Result(code, streams["stdout"], streams["stderr"])
+
+
+@contextmanager
+def cri_of(installation: Installation, place: Path) -> Iterator[Cri]:
+    """Give a containerd with the handlers `runc`, and `nvidia`, which is gpuhook-runtime."""
+    runtime = installation.launcher(place / "gpuhook-runtime")
+    with cri(place / "containerd", {"runc": "/usr/sbin/runc", "nvidia": runtime}) as made:
+        yield made
 
 
 @contextmanager
@@ -188,32 +203,18 @@ def cri(
         configure(config)
     socket = place / "sock"
     messages, services = _interface()
-    with (place / "log").open("w", encoding="utf-8") as log:
-        server = subprocess.Popen(["containerd", "--config", str(config)], stdout=log, stderr=log)
-        channel = grpc.insecure_channel(f"unix://{socket}")
-        try:
-            _wait(server, socket, place / "log")
-            _import(place, socket)
-            yield Cri(place, messages, services.RuntimeServiceStub(channel))
-        finally:
-            channel.close()
-            server.terminate()
-            server.wait(SECONDS)
+    command = ["containerd", "--config", str(config)]
+    version = ["ctr", "--address", str(socket), "version"]
 
+    def answers() -> bool:
+        return subprocess.run(version, capture_output=True, check=False).returncode == 0
 
-def _wait(server: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
-    """Wait until ctr gets an answer."""
-    command = ["ctr", "--address", str(socket), "version"]
-    for _ in range(SECONDS * 10):
-        if server.poll() is not None:
-            break
-        if (
-            socket.exists()
-            and subprocess.run(command, capture_output=True, check=False).returncode == 0
-        ):
-            return
-        time.sleep(0.1)
-    raise RuntimeError(log.read_text(encoding="utf-8"))
+    with (
+        run_daemon(command, place / "log", answers),
+        grpc.insecure_channel(f"unix://{socket}") as channel,
+    ):
+        _import(place, socket)
+        yield Cri(place, messages, services.RuntimeServiceStub(channel))
 
 
 def _import(place: Path, socket: Path) -> None:

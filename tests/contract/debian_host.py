@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.contract.build_cache import built
 from tests.contract.debs import mirror
-from tests.contract.runtimes import SECONDS, Result
+from tests.contract.runtimes import Result, run_command
 
 SUITE = "bookworm"
 # What the packages need, and an engine.
@@ -62,16 +62,7 @@ class DebianHost:
 
     def run(self, *words: str, env: Mapping[str, str] | None = None) -> Result:
         """Run a command in there, and return how it ended."""
-        done = subprocess.run(
-            self.command(*words),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env={**self.variables, **(env or {})},
-            timeout=SECONDS * 4,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout, done.stderr, "")
+        return run_command(self.command(*words), {**self.variables, **(env or {})})
 
     def dpkg(self, verb: str, *words: str | Path) -> Result:
         """Call dpkg; archives are given by their paths out here."""

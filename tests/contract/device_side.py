@@ -29,7 +29,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 def told(container: Container, *expressions: str) -> list[Any]:
     """Return the answers to expressions about a container that was created."""
-    pid = int(json.loads(container.call("state").stdout)["pid"])
+    pid = container.pid
     return asked(container.around, pid, *expressions)
 
 

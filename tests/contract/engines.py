@@ -6,8 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
-from tests.contract.runtimes import SECONDS, Result, launcher, settled
+from tests.contract.runtimes import SECONDS, Result, launcher, run_command, settled
+from tests.waiting import eventually
 
 CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
 HOOKS_DIRECTORY = "/usr/share/containers/oci/hooks.d"
@@ -68,7 +68,7 @@ class Containerd:
     def ctr(self, *words: str) -> Result:
         """Call ctr with these words."""
         command = ["ctr", "--address", str(self.place / "sock"), *words]
-        return _ended([*self.prefix, *command], {**os.environ, **self.env})
+        return run_command([*self.prefix, *command], {**os.environ, **self.env})
 
 
 @contextmanager
@@ -84,17 +84,28 @@ def containerd(
     place.mkdir(parents=True, exist_ok=True)
     config.write_text(_containerd_config(place), encoding="utf-8")
     own = {**around.env, **(env or {})}
-    with (place / "log").open("w") as log:
-        server = subprocess.Popen(
-            [*around.prefix, "containerd", "--config", str(config)],
-            env={**os.environ, **own},
-            stdout=log,
-            stderr=log,
-        )
+    daemon = Containerd(place, (), own)
+    command = [*around.prefix, "containerd", "--config", str(config)]
+    env = {**os.environ, **own}
+    with run_daemon(command, place / "log", lambda: daemon.ctr("version").rc == 0, env):
+        yield daemon
+
+
+@contextmanager
+def run_daemon(
+    command: Sequence[str | Path],
+    log: Path,
+    answers: Callable[[], bool],
+    env: Mapping[str, str] | None = None,
+) -> Iterator[None]:
+    """Run a daemon that writes to `log`, from when it answers. Raises RuntimeError if it ends."""
+    with log.open("w") as file:
+        server = subprocess.Popen(command, env=env, stdout=file, stderr=file)
         try:
-            daemon = Containerd(place, (), dict(own))
-            _wait(daemon, server)
-            yield daemon
+            eventually(lambda: server.poll() is not None or answers(), f"an answer of {command}")
+            if server.poll() is not None:
+                raise RuntimeError(log.read_text(encoding="utf-8"))
+            yield
         finally:
             server.terminate()
             server.wait(SECONDS)
@@ -136,7 +147,7 @@ def podman(
         command = _podman(place, Path(run_root), runtime)
         command += ["--name", f"gpuhook-test-{uuid4().hex[:12]}", *options]
         command += ["--rootfs", str(root), *args]
-        return _ended([*around.prefix, *command], {**os.environ, **around.env})
+        return run_command([*around.prefix, *command], {**os.environ, **around.env})
 
 
 def _podman(place: Path, run_root: Path, runtime: Path | str) -> list[str]:
@@ -188,27 +199,3 @@ def _containerd_config(place: Path) -> str:
             "",
         ]
     )
-
-
-def _wait(daemon: Containerd, server: subprocess.Popen[bytes]) -> None:
-    """Wait until containerd answers."""
-    for _ in range(SECONDS * 10):
-        if server.poll() is not None:
-            break
-        if (daemon.place / "sock").exists() and daemon.ctr("version").rc == 0:
-            return
-        time.sleep(0.1)
-    raise RuntimeError((daemon.place / "log").read_text(encoding="utf-8"))
-
-
-def _ended(command: Sequence[str], env: Mapping[str, str]) -> Result:
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=env,
-        timeout=SECONDS,
-        check=False,
-    )
-    return Result(done.returncode, done.stdout, done.stderr)

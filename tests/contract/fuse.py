@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A FUSE file system whose daemon reads requests and does not answer them.
 
-It answers INIT, and GETATTR of its root: it can be mounted. A process that asks for more waits, and
+It answers INIT, and GETATTR of its root: it can be mounted. A process that requests more waits, and
 once the daemon has read the request, SIGKILL does not end that wait.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.contract.build_cache import CHECKOUT
-from tests.contract.live import eventually
+from tests.waiting import eventually
 
 _CLONE_NEWNS = 0x00020000
 _IN = struct.Struct("=IIQQIIII")  # struct fuse_in_header, linux/fuse.h

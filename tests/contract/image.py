@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.contract.build_cache import CHECKOUT, built, cache
 from tests.contract.debian_host import debian
 from tests.contract.debs import mirror
+from tests.contract.runtimes import run_command
 
 BASE = "localhost/debian:bookworm-slim"
 NAME = "localhost/gpuhook:test"
@@ -70,10 +71,8 @@ def _build(base: Path, store: Path, into: Path) -> None:
 def _buildah(store: Path, command: str, *words: str) -> str:
     storage = ["--root", str(store / "root"), "--runroot", str(store / "run")]
     storage += ["--storage-driver", "vfs"]
-    done = subprocess.run(
-        ["buildah", *storage, command, *words], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = run_command(["buildah", *storage, command, *words])
+    assert done.rc == 0, done.stderr[-4000:]
     return done.stdout.strip()
 
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,10 @@ from uuid import uuid4
 
 import pytest
 
-from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
-from tests.contract.runtimes import SECONDS, Result
+from tests.contract.runtimes import Container, Result, launcher, lifecycle, run, run_command
 from tests.contract.warm import warm
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -83,17 +84,24 @@ class Installation:
         document["hook"]["env"] += [f"{name}={value}" for name, value in self.env.items()]
         return document
 
-    @property
-    def secluded(self) -> list[str]:
-        """Return gpuhook-runtime for a container that gets a hook of gpuhook's.
+    def secluded(self, program: str = "", dev: Path | None = None) -> list[str]:
+        """Return `program` (gpuhook-runtime) for a container that gets a hook of gpuhook's.
 
         A hook has none of the wrapper's variables: in its mount namespace /run/gpuhook is
-        this installation's state directory, so that the machine's stays out of it.
+        this installation's state directory. `dev` is where the machine's /dev gets the node's
+        devices: in a user namespace they are bound.
         """
         for directory in (self.state, STATE):
             directory.mkdir(parents=True, exist_ok=True)
-        script = f'mount --bind {self.state} {STATE} && exec "$@"'
-        return ["unshare", "--mount", "sh", "-c", script, "sh", self.runtime]
+        steps = [f"mount --bind {self.state} {STATE}"]
+        if dev is not None:
+            dev.mkdir(exist_ok=True)
+            own = " ".join(f"/dev/{name}" for name in ("null", "zero", "full", "tty", "urandom"))
+            given = f"{self.node.dev_root}/dev/nvidia*"
+            steps.append(f"mount -t tmpfs -o mode=755 dev {dev}")
+            steps.append(f"cp -a {own} /dev/random {given} {dev} && mount --bind {dev} /dev")
+        script = " && ".join([*steps, 'exec "$@"'])
+        return ["unshare", "--mount", "sh", "-c", script, "sh", program or self.runtime]
 
     @property
     def specs(self) -> Path:
@@ -140,11 +148,11 @@ class Installation:
         """Return "major:minor" of that node."""
         return f"{MAJOR}:{self.gpu(index).minor}"
 
-    def gpuhook(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def gpuhook(self, *words: str) -> Result:
         """Call the command line."""
         command = [str(self.bindir / "gpuhook"), *words]
         env = self._environment
-        return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+        return run_command(command, env)
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -169,16 +177,23 @@ class Installation:
         directory = self.state / "containers"
         return sorted(os.listdir(directory)) if directory.is_dir() else []
 
-    def apart(self, place: Path, **settings: Any) -> Installation:
-        """Return the same installation and node with separate settings, specs and state."""
-        made = replace(self, place=place, settings=settings)
-        made.specs.mkdir(parents=True)
+    def entry(self) -> dict[str, Any]:
+        """Return the only entry of the ledger."""
+        (name,) = self.entries()
+        return dict(json.loads((self.state / "containers" / name).read_text(encoding="utf-8")))
+
+    def apart(
+        self, place: Path, node: SimulatedNode | None = None, **settings: Any
+    ) -> Installation:
+        """Return the installation on its node, or another, with separate settings and state."""
+        made = replace(self, place=place, node=node or self.node, settings=settings)
         made.configure()
         made.generate()
         return made
 
     def configure(self) -> None:
-        """Write the settings file."""
+        """Write the settings file, and make the directory of CDI specs."""
+        self.specs.mkdir(parents=True, exist_ok=True)
         known = {"cdi": {"specDirs": [str(self.specs)]}}
         document = {**known, **self.settings}
         self.config.write_text(json.dumps(document), encoding="utf-8")
@@ -187,6 +202,34 @@ class Installation:
         """Write settings that refuse stale specs instead of writing them again."""
         document = {"cdi": {"specDirs": [str(self.specs)], "onStale": "refuse"}}
         self.config.write_text(json.dumps(document), encoding="utf-8")
+
+    def run(self, bundle: Bundle | Path, engine: str = "runc", cgroup: str = "host") -> Result:
+        """Run a bundle by gpuhook-runtime and return how it ended."""
+        return run(bundle, [self.runtime], engine, cgroup, self.on(engine))
+
+    def run_secluded(self, bundle: Bundle, engine: str = "runc") -> Result:
+        """Run a bundle by the command `secluded`."""
+        return run(bundle, self.secluded(), engine, env=self.on(engine))
+
+    def lifecycle(
+        self,
+        bundle: Bundle | Path,
+        engine: str = "runc",
+        cgroup: str = "host",
+        container_id: str | None = None,
+    ) -> AbstractContextManager[Container]:
+        """Give a container of gpuhook-runtime that does not exist yet; it is deleted in the end."""
+        env = self.on(engine)
+        return lifecycle(bundle, [self.runtime], engine, cgroup, env, container_id)
+
+    def run_hooked(self, bundle: Bundle) -> Result:
+        """Run a bundle by plain runc, which calls our prestart hook."""
+        bundle.write({**bundle.config(), "hooks": {"prestart": [self.hooks["hook"]]}})
+        return run(bundle)
+
+    def launcher(self, path: Path, low_level: str = "runc") -> Path:
+        """Write an executable at `path` that is gpuhook-runtime in this environment."""
+        return launcher(path, [self.runtime], self.on(low_level))
 
     def edit(
         self,
@@ -203,31 +246,32 @@ class Installation:
         command = [self.runtime, "--root", str(bundle.path / "state"), "--log", str(log)]
         command += ["--log-format", log_format, "create", "--bundle", str(bundle.path), *options]
         command.append(container_id or f"gpuhook-test-{uuid4().hex[:12]}")
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **self.on(low_level), **(env or {})},
-            timeout=SECONDS,
-            check=False,
-        )
+        done = run_command(command, {**os.environ, **self.on(low_level), **(env or {})})
         text = log.read_text(encoding="utf-8") if log.exists() else ""
-        return Result(done.returncode, done.stdout, done.stderr, text)
+        return replace(done, log=text)
 
 
-def installation(place: Path, profile: str = "h100x8", bindir: Path | None = None) -> Installation:
-    """Make a node below `place`, install gpuhook there (or take `bindir`), write its CDI spec."""
-    node = make_node(place / "node", profile)
+def installation(
+    place: Path,
+    node: SimulatedNode | Node | str = "h100x8",
+    bindir: Path | None = None,
+    *options: str,
+) -> Installation:
+    """Install gpuhook on a node, and write its CDI spec with these options of generate-cdi.
+
+    The node (a profile, facts, or one that exists) and the programs are made below `place`;
+    `bindir` are existing programs.
+    """
+    if not isinstance(node, SimulatedNode):
+        node = make_node(place / "node", node)
     made = Installation(place, bindir or install(place / "prefix"), node)
-    made.specs.mkdir()
     made.configure()
-    made.generate()
+    made.generate(*options)
     return made
 
 
 def asks(value: str, capabilities: str | None = None) -> list[str]:
-    """Return the variables of a container that asks for GPUs."""
+    """Return the variables of a container that requests GPUs."""
     env = [f"NVIDIA_VISIBLE_DEVICES={value}"]
     return env + ([f"NVIDIA_DRIVER_CAPABILITIES={capabilities}"] if capabilities else [])
 

@@ -15,7 +15,7 @@ from tests.contract import engines, runtimes
 from tests.contract.bundles import CGROUP, PATH, bundle, overlaid
 from tests.contract.engines import Containerd
 from tests.contract.installation import KIND, Installation, asks
-from tests.contract.runtimes import Result, launcher
+from tests.contract.runtimes import Result
 
 RUNTIMES = {
     "runc": ("runc", "host"),
@@ -33,11 +33,14 @@ MKNOD = ("--cap-add", "MKNOD")
 
 @dataclass(frozen=True)
 class Integrations:
-    """The integrations of one installation; `place` is for what containers and engines need."""
+    """The integrations of one installation; `place` is for what containers and engines need.
+
+    Those by containerd need a `containerd`, which is started when the first container needs it.
+    """
 
     installation: Installation
     place: Path
-    containerd: Callable[[], Containerd]
+    containerd: Callable[[], Containerd] | None = None
 
     def through(
         self,
@@ -47,17 +50,23 @@ class Integrations:
         value: str = "0",
         env: Sequence[str] = (),
     ) -> Result:
-        """Run a container that asks for `value` through `integration` and return how it ended."""
-        if integration in PRESTART:
-            return self.by_hook(integration, root, args, [*asks(value), *env])
-        if integration in RUNTIMES:
-            return self.by_runtime(integration, root, args, [*asks(value), *env])
-        if integration == "ctr":
-            return self.by_containerd(root, args, [*asks(value), *env])
-        if integration == "podman-runtime":
-            return self.by_podman(root, args, _options([*asks(value), *env]))
+        """Run a container that requests `value` through `integration` and return how it ended."""
+        if integration != "podman-cdi":
+            return self.by_env(integration, root, args, [*asks(value), *env])
         devices = [word for name in value.split(",") for word in ("--device", f"{KIND}={name}")]
         return self.by_podman(root, args, [*devices, *_options(env)], runtime="runc")
+
+    def by_env(
+        self, integration: str, root: Path, args: Sequence[str], env: Sequence[str]
+    ) -> Result:
+        """Run a container that requests its GPUs by variables."""
+        if integration in PRESTART:
+            return self.by_hook(integration, root, args, env)
+        if integration in RUNTIMES:
+            return self.by_runtime(integration, root, args, env)
+        if integration == "ctr":
+            return self.by_containerd(root, args, env)
+        return self.by_podman(root, args, _options(env))
 
     def by_runtime(
         self, integration: str, root: Path, args: Sequence[str], env: Sequence[str]
@@ -65,8 +74,7 @@ class Integrations:
         """Call gpuhook-runtime with a bundle."""
         engine, cgroup = RUNTIMES[integration]
         made = bundle(self.place / "bundle", root, args, env)
-        own = self.installation.on(engine)
-        return runtimes.run(made, [self.installation.runtime], engine, cgroup, env=own)
+        return self.installation.run(made, engine, cgroup)
 
     def by_hook(
         self, integration: str, root: Path, args: Sequence[str], env: Sequence[str]
@@ -86,7 +94,7 @@ class Integrations:
 
     def by_base_spec(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
         """Let containerd run plain runc on a spec that is made of its default by our base-spec."""
-        daemon = self.containerd()
+        daemon = self._daemon()
         spec = base_spec(self.installation, daemon.ctr("oci", "spec").stdout)
         spec["hooks"] = {"prestart": [self.installation.hooks["hook"]]}
         process = {"args": list(args), "env": [PATH, *env]}
@@ -96,10 +104,12 @@ class Integrations:
 
     def by_containerd(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
         """Let containerd call gpuhook-runtime."""
-        own = launcher(
-            self.place / "runtime", [self.installation.runtime], self.installation.on("runc")
-        )
-        return self.containerd().run(root, args, own, env)
+        runtime = self.installation.launcher(self.place / "runtime")
+        return self._daemon().run(root, args, runtime, env)
+
+    def _daemon(self) -> Containerd:
+        assert self.containerd is not None
+        return self.containerd()
 
     def by_podman(
         self,
@@ -149,7 +159,7 @@ class Integrations:
 
 
 def told(integration: str, value: str) -> str:
-    """Return what NVIDIA_VISIBLE_DEVICES says in a container that asked for `value`.
+    """Return what NVIDIA_VISIBLE_DEVICES says in a container that requested `value`.
 
     A hook comes too late to change the environment.
     """

@@ -3,35 +3,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-import pytest
-
 from tests.contract import roots
-from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.device_side import told
 from tests.contract.installation import Installation
-from tests.contract.runtimes import SECONDS, Container, Result, lifecycle
+from tests.contract.runtimes import Container, Result, lifecycle, run_command
 from tests.contract.views import View
+from tests.waiting import eventually
 
-PAIRS = [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
-EVERY = pytest.mark.parametrize(("engine", "cgroup"), PAIRS)
-BOTH = pytest.mark.parametrize(("engine", "cgroup"), [PAIRS[0], PAIRS[3]])
 WAIT = ["/bin/sh", "-c", "while :; do sleep 60; done"]
 # /dev/fuse: a device that opens on this machine, and that no engine allows by itself.
 REAL = (10, 229)
-SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/changes.json").read_text("utf-8"))
 PROGRAMS = "[one.seen.hex() for one in rules.programs()]"
 
 
@@ -62,7 +52,7 @@ class Live:
     @property
     def pid(self) -> int:
         """Return its first process."""
-        return int(json.loads(self.container.call("state").stdout)["pid"])
+        return self.container.pid
 
     @property
     def roots(self) -> list[str]:
@@ -87,23 +77,13 @@ class Live:
 
     def gpuhook(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> Result:
         """Call `gpuhook VERB CONTAINER WORDS` where the container's runtime runs."""
-        done = subprocess.run(
-            self.command(verb, *words, name=name, via=via),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=self.env,
-            timeout=SECONDS,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
+        return run_command(self.command(verb, *words, name=name, via=via), self.env)
 
     def report(self, verb: str, *words: str, name: str = "") -> dict[str, Any]:
         """Return what `gpuhook VERB` says it did, which must have gone well."""
         done = self.gpuhook(verb, *words, "-o", "json", name=name)
         assert done.rc == 0, done
-        document = json.loads(done.stdout)
-        jsonschema.validate(document, SCHEMA)
+        document = done.document("changes")
         assert document["schema"] == f"gpuhook/{verb}/v1"
         (found,) = document["containers"]
         assert found["container"] == self.id
@@ -150,7 +130,7 @@ class Live:
         return tuple(Path(f"/proc/{self.pid}/mountinfo").read_text(encoding="utf-8").splitlines())
 
     def entry(self) -> str:
-        """Return the text of its entry in the ledger, empty where it has none.
+        """Return the text of its entry in the ledger, empty if it has none.
 
         Entries of other containers may have bytes that are not UTF-8.
         """
@@ -211,9 +191,21 @@ def started(
     """Give a running container of a plain runtime, or of `runtime` which comes to it."""
     command = runtime or (engine,)
     with lifecycle(made, command, engine, cgroup, env=installation.on(engine)) as container:
-        created = container.create()
-        assert created.rc == 0, created
-        assert container.call("start").rc == 0
+        container.start()
+        yield Live(container, made, installation)
+
+
+@contextmanager
+def wrapped(
+    made: Bundle,
+    installation: Installation,
+    engine: str = "runc",
+    cgroup: str = "host",
+    container_id: str | None = None,
+) -> Iterator[Live]:
+    """Give a running container of gpuhook-runtime."""
+    with installation.lifecycle(made, engine, cgroup, container_id) as container:
+        container.start()
         yield Live(container, made, installation)
 
 
@@ -249,14 +241,6 @@ def opening(path: str) -> list[str]:
         f'while :; do if true <{path}; then echo "$$ yes"; else echo "$$ no"; fi; sleep 0.05; done'
     )
     return ["/bin/sh", "-c", f"{script} 2>/dev/null"]
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait until something that happens on its own has happened."""
-    end = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def sleeping(

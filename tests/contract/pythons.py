@@ -2,7 +2,7 @@
 """The Pythons that nodes have: interpreters of other Debian releases, runnable on this machine.
 
 Each is a tree of Debian's own packages and a launcher that starts its interpreter with its own
-dynamic loader and libraries. The launcher works wherever a path of an interpreter is asked for,
+dynamic loader and libraries. The launcher works wherever a path of an interpreter is requested,
 a shebang line included; the processes that it starts inherit no variable from it.
 """
 

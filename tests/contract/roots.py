@@ -12,6 +12,8 @@ Each has /probe (static), and /dlprobe linked with its C library.
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from pathlib import Path
 from tests.contract import compiled
 from tests.contract.build_cache import built
 from tests.contract.debs import mirror, unpacked
+from tests.contract.runtimes import run_command
 
 SUITE = "bookworm"
 GLIBC = ["libc6", "libgcc-s1"]
@@ -50,6 +53,9 @@ def musl() -> Path:
     """Return a root file system of busybox and musl."""
     return _kept("musl", _musl)
 
+
+# The fixture root_of: the kind of an image -> a fresh root file system.
+Roots = Callable[[str], Path]
 
 KINDS: dict[str, Callable[[], Path]] = {
     "debian": debian,
@@ -146,6 +152,23 @@ def _musl(root: Path) -> None:
     subprocess.run(["chroot", str(root), "/bin/busybox", "--install", "-s"], check=True)
     _accounts(root)
     (root / "etc/alpine-release").write_text("3.20.0\n", encoding="utf-8")
+
+
+def with_ldconfig(root: Path) -> Path:
+    """Put a static ldconfig at /ldconfig, over which no directory is mounted."""
+    shutil.copy(ldconfig(), root / "ldconfig")
+    return root
+
+
+def copy_programs(root: Path, *names: str) -> None:
+    """Copy programs of this machine, and the libraries that they need, to the same paths."""
+    for name in names:
+        program = shutil.which(name)
+        assert program
+        needed = run_command(["ldd", program])
+        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
+            (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(os.path.realpath(path), root / path[1:])
 
 
 def _merged(root: Path) -> None:

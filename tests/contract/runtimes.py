@@ -9,6 +9,7 @@ it, in a separate namespace too.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -16,14 +17,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 from uuid import uuid4
 
+import jsonschema
+import pytest
+
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
 from tests.contract.compiled import memlock
 from tests.contract.views import View, view
 
 CGROUPS = Path("/sys/fs/cgroup")
 SECONDS = 60
+
+# Parameters of tests: the runtimes, and the pairs of runtime and cgroup of settled().
+PAIRS = [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
+ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
+EVERY = pytest.mark.parametrize(("engine", "cgroup"), PAIRS)
+BOTH = pytest.mark.parametrize(("engine", "cgroup"), [PAIRS[0], PAIRS[3]])
 
 V2 = f"umount -R {CGROUPS} && mount -t cgroup2 none {CGROUPS}"
 WITHOUT_UNIFIED = f"umount {CGROUPS}/unified"
@@ -37,6 +49,14 @@ class Result:
     stdout: str
     stderr: str
     log: str = ""
+
+    def document(self, schema: str) -> dict[str, Any]:
+        """Return the JSON document on standard output, which must match gpuhook's schema."""
+        assert self.stdout, self
+        found = json.loads(self.stdout)
+        text = (CHECKOUT / f"gpuhook/schemas/{schema}.json").read_text(encoding="utf-8")
+        jsonschema.validate(found, json.loads(text))
+        return dict(found)
 
     @property
     def view(self) -> View:
@@ -97,29 +117,19 @@ def launcher(path: Path, command: Sequence[str], env: Mapping[str, str] | None =
     return path
 
 
-def run(
-    bundle: Bundle | Path,
-    runtime: Sequence[str] = ("runc",),
-    engine: str = "runc",
-    cgroup: str = "host",
-    env: Mapping[str, str] | None = None,
-    container_id: str | None = None,
+def run_command(
+    command: Sequence[str | Path], env: Mapping[str, str] | None = None, stdin: str = ""
 ) -> Result:
-    """Run the bundle with `RUNTIME --root R --log L run --bundle B ID` and return how it ended.
-
-    `runtime` is what is called (gpuhook-runtime and its options, or plain runc or crun); `engine`
-    is the low-level runtime that it comes to. Standard output and error are the container's.
-    """
-    directory = bundle.path if isinstance(bundle, Bundle) else bundle
-    around = settled(engine, cgroup)
-    name = container_id or _name()
-    words = ["run", "--bundle", str(directory), name]
-    return _called(around, [*runtime, *_state(directory)], words, env, directory)
+    """Call a command and return how it ended; `env` is its whole environment."""
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, env=env, timeout=300, check=False
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
 
 
 @dataclass
 class Container:
-    """A container between create and delete; each verb returns how the runtime's call ended."""
+    """A container of a runtime; each verb returns how the runtime's call ended."""
 
     id: str
     bundle: Path
@@ -127,34 +137,44 @@ class Container:
     around: Settled
     env: Mapping[str, str] | None
 
+    def run(self) -> Result:
+        """Create, start and delete it; standard output and error are the container's."""
+        return self._called("run", "--bundle", str(self.bundle), self.id)
+
     def create(self, *options: str) -> Result:
         """Create it; the container's own output goes to files in the bundle."""
         words = ["create", *options, "--bundle", str(self.bundle), self.id]
-        command = [*self.around.prefix, *self.command, *words]
         with (
             (self.bundle / "stdout").open("w") as out,
             (self.bundle / "stderr").open("w") as err,
         ):
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=_environment(self.around, self.env),
-                timeout=SECONDS,
-                check=False,
-            )
-        return Result(done.returncode, self.output, self.errors, _log(self.bundle))
+            done = self._process(words, stdout=out, stderr=err)
+        return Result(done.returncode, self.output, self.errors, self._log)
+
+    def start(self, *options: str) -> None:
+        """Create it with these options, and start it: both must succeed."""
+        created = self.create(*options)
+        assert created.rc == 0, created
+        started = self.call("start")
+        assert started.rc == 0, started
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Return what the runtime reports of it: pid, status and others."""
+        return dict(json.loads(self.call("state").stdout))
+
+    @property
+    def pid(self) -> int:
+        """Return its first process."""
+        return int(self.state["pid"])
 
     def call(self, verb: str, *words: str) -> Result:
         """Call `RUNTIME ... VERB ID WORDS`: start, state, exec, kill, delete, ps, pause, resume."""
-        return _called(self.around, self.command, [verb, self.id, *words], self.env, self.bundle)
+        return self._called(verb, self.id, *words)
 
     def delete(self) -> Result:
         """Kill and remove it."""
-        return _called(
-            self.around, self.command, ["delete", "--force", self.id], self.env, self.bundle
-        )
+        return self._called("delete", "--force", self.id)
 
     @property
     def output(self) -> str:
@@ -166,6 +186,59 @@ class Container:
         """Return what the runtime and the container have written to standard error."""
         return (self.bundle / "stderr").read_text(encoding="utf-8")
 
+    @property
+    def _log(self) -> str:
+        file = self.bundle / "log"
+        return file.read_text(encoding="utf-8") if file.exists() else ""
+
+    def _called(self, *words: str) -> Result:
+        done = self._process(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return Result(done.returncode, done.stdout, done.stderr, self._log)
+
+    def _process(
+        self, words: Sequence[str], stdout: IO[str] | int, stderr: IO[str] | int
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.around.prefix, *self.command, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, **self.around.env, **(self.env or {})},
+            timeout=SECONDS,
+            check=False,
+        )
+
+
+def container(
+    bundle: Bundle | Path,
+    runtime: Sequence[str] = ("runc",),
+    engine: str = "runc",
+    cgroup: str = "host",
+    env: Mapping[str, str] | None = None,
+    container_id: str | None = None,
+) -> Container:
+    """Return a container that does not exist yet; its runtime's state and log are in the bundle.
+
+    `runtime` is what is called (gpuhook-runtime and its options, or plain runc or crun); `engine`
+    is the low-level runtime that it comes to.
+    """
+    directory = bundle.path if isinstance(bundle, Bundle) else bundle
+    options = ["--root", str(directory / "state"), "--log", str(directory / "log")]
+    name = container_id or f"gpuhook-test-{uuid4().hex[:12]}"
+    return Container(name, directory, [*runtime, *options], settled(engine, cgroup), env)
+
+
+def run(
+    bundle: Bundle | Path,
+    runtime: Sequence[str] = ("runc",),
+    engine: str = "runc",
+    cgroup: str = "host",
+    env: Mapping[str, str] | None = None,
+) -> Result:
+    """Run the bundle (see container()) and return how it ended."""
+    return container(bundle, runtime, engine, cgroup, env).run()
+
 
 @contextmanager
 def lifecycle(
@@ -176,52 +249,12 @@ def lifecycle(
     env: Mapping[str, str] | None = None,
     container_id: str | None = None,
 ) -> Iterator[Container]:
-    """Give a container that is not created yet; whatever is left of it in the end is deleted."""
-    directory = bundle.path if isinstance(bundle, Bundle) else bundle
-    command = [*runtime, *_state(directory)]
-    around = settled(engine, cgroup)
-    container = Container(container_id or _name(), directory, command, around, env)
+    """Give a container (see container()); whatever is left of it in the end is deleted."""
+    made = container(bundle, runtime, engine, cgroup, env, container_id)
     try:
-        yield container
+        yield made
     finally:
-        container.delete()
-
-
-def _called(
-    around: Settled,
-    command: Sequence[str],
-    words: Sequence[str],
-    env: Mapping[str, str] | None,
-    directory: Path,
-) -> Result:
-    done = subprocess.run(
-        [*around.prefix, *command, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=_environment(around, env),
-        timeout=SECONDS,
-        check=False,
-    )
-    return Result(done.returncode, done.stdout, done.stderr, _log(directory))
-
-
-def _environment(around: Settled, env: Mapping[str, str] | None) -> dict[str, str]:
-    return {**os.environ, **around.env, **(env or {})}
-
-
-def _state(directory: Path) -> list[str]:
-    """Return the global options: a state directory and a log beside the bundle's config."""
-    return ["--root", str(directory / "state"), "--log", str(directory / "log")]
-
-
-def _log(directory: Path) -> str:
-    file = directory / "log"
-    return file.read_text(encoding="utf-8") if file.exists() else ""
-
-
-def _name() -> str:
-    return f"gpuhook-test-{uuid4().hex[:12]}"
+        made.delete()
 
 
 def _quoted(word: str) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import yaml
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import bundles, engines, roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import (
     CONTROL,
     DRIVER_LIBRARIES,
@@ -29,7 +29,8 @@ from tests.contract.installation import (
     installation,
 )
 from tests.contract.integrations import MKNOD, Integrations
-from tests.contract.runtimes import SECONDS, launcher, lifecycle, run
+from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES, SECONDS, launcher
 from tests.contract.views import questions
 from tests.depth import depth
 from tests.simulated.node import make_node
@@ -47,7 +48,7 @@ exec runc "$@"
 
 
 def assert_once(config: dict[str, Any]) -> None:
-    """Assert that no node, rule, mount, variable and hook is there twice."""
+    """Assert that no node, rule, mount, variable and hook occurs twice."""
     lists = {
         "devices": [d["path"] for d in config["linux"].get("devices", [])],
         "rules": [json.dumps(r, sort_keys=True) for r in config["linux"]["resources"]["devices"]],
@@ -65,9 +66,7 @@ def assert_tidy(directory: Path) -> None:
     assert [name for name in os.listdir(directory) if name.startswith(".")] == []
 
 
-def test_create_twice(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_create_twice(node8: Installation, root_of: Roots, bundle_of: Bundles) -> None:
     """The same bundle created twice ends with the same config.json, each edit once."""
     root = root_of("debian")
     bundle = bundle_of(root, ["/probe"], [*asks("1,2"), "KEPT=1"])
@@ -79,20 +78,17 @@ def test_create_twice(
         assert roots.listing(root) == files
     assert_once(bundle.config())
     assert_tidy(bundle.path)
-    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    view = node8.run(bundle).view
     assert set(view.gpus()) == {*CONTROL, node8.device(1), node8.device(2)}
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
 
 
 @pytest.mark.parametrize("annotations", [None, {"io.gpuhook.record": "{}"}])
 def test_create_again_without_state(
-    annotations: dict[str, str] | None,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    annotations: dict[str, str] | None, apart: Installation, bundle_of: Bundles
 ) -> None:
     """A second create needs neither the ledger nor a hook to know the work of the first."""
-    bundle = bundle_of(root_of("debian"), ["/probe"], asks("1"), annotations)
+    bundle = bundle_of("debian", ["/probe"], asks("1"), annotations)
     assert apart.edit(bundle).rc == 0
     once = bundle.file.read_bytes()
     assert not [name for name in bundle.config().get("hooks", {}) if name.startswith("create")]
@@ -102,12 +98,9 @@ def test_create_again_without_state(
     assert bundle.config().get("annotations") == annotations
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_a_forged_record_restores_nothing(
-    engine: str,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    engine: str, node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """An annotation in the record's name changes no variable and no mount of the container."""
     forged = {"env": [["PLACE=/x", "LD_PRELOAD=/evil.so"], ["KEPT=1", None]], "mounts": ["/kept"]}
@@ -115,24 +108,22 @@ def test_a_forged_record_restores_nothing(
     root = root_of("debian")
     bundle = bundle_of(root, ["/probe"], [*asks("1"), "PLACE=/x", "KEPT=1"], annotations)
     bundle.mount(root / "etc", "/kept", "ro", "nodev", "bind")
-    view = run(bundle, [node8.runtime], engine, env=node8.on(engine)).view
+    view = node8.run(bundle, engine).view
     assert set(view.gpus()) == {*CONTROL, node8.device(1)}
     assert (view.values("PLACE"), view.values("KEPT")) == (["/x"], ["1"])
     assert view.values("LD_PRELOAD") == []
     assert "/kept" in view.mounts
 
 
-def test_the_second_request_counts(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_the_second_request_counts(node8: Installation, bundle_of: Bundles) -> None:
     """A bundle whose variable an engine has changed meanwhile gets the new GPU and not the old."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("1"))
+    bundle = bundle_of("distroless", ["/probe"], asks("1"))
     assert node8.edit(bundle).rc == 0
     config = bundle.config()
     env = config["process"]["env"]
     env[env.index("NVIDIA_VISIBLE_DEVICES=void")] = "NVIDIA_VISIBLE_DEVICES=4"
     bundle.write(config)
-    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    view = node8.run(bundle).view
     assert set(view.gpus()) == {*CONTROL, node8.device(4)}
 
 
@@ -163,7 +154,7 @@ def kept_config(apart: Installation, place: Path, root: Path, *options: str) -> 
 
 @pytest.mark.parametrize("variable", [[], ["--env", "NVIDIA_VISIBLE_DEVICES=0"]])
 def test_an_engine_was_first(
-    variable: list[str], apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    variable: list[str], apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """What podman has given by our spec is not given again: its hook is there once and does its
     work, and the wrapper enters the container in the ledger.
@@ -174,12 +165,11 @@ def test_an_engine_was_first(
     assert [hook["args"][:2] for hook in config["hooks"]["createContainer"]] == [
         ["gpuhook-hook", "apply"]
     ]
-    (name,) = apart.entries()
-    entry = json.loads((apart.state / "containers" / name).read_text(encoding="utf-8"))
+    entries, entry = apart.entries(), apart.entry()
     assert entry["route"] == "cdi+wrapper"
     assert apart.device(0) in entry["nodes"]
     assert apart.holders() == []
-    assert apart.entries() == [name]  # a reader removes nothing
+    assert apart.entries() == entries  # a reader removes nothing
 
 
 def stale(made: Installation) -> None:
@@ -192,11 +182,11 @@ def stale(made: Installation) -> None:
 
 @pytest.mark.parametrize("integration", ["runc", "podman-runtime", "podman-cdi", "both"])
 def test_stale_specs_are_refused(
-    integration: str, apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """A spec of another state of the host is refused, by the wrapper and by the hook."""
     stale(apart)
-    enter = Integrations(apart, tmp_path, pytest.fail)
+    enter = Integrations(apart, tmp_path)
     root = root_of("debian")
     before = roots.listing(root)
     if integration == "both":
@@ -214,11 +204,7 @@ def test_stale_specs_are_refused(
 @pytest.mark.parametrize("integration", ["runc", "crun", "podman-runtime", "podman-cdi"])
 @pytest.mark.parametrize("kind", roots.KINDS)
 def test_start_twice(
-    kind: str,
-    integration: str,
-    node8: Installation,
-    enter: Integrations,
-    root_of: Callable[[str], Path],
+    kind: str, integration: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """Started a second time, a container finds its root file system as after the first time."""
     root = root_of(kind)
@@ -232,22 +218,17 @@ def test_start_twice(
 
 @pytest.mark.parametrize("same", [True, False])
 def test_driver_upgrade(
-    same: bool,
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    same: bool, node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """After a driver upgrade a container that is started again has nothing of the old driver: with
     the config.json of its first start, and with a new one.
     """
     old = installation(tmp_path / "old", "t4", node8.bindir)
-    root = root_of("debian")
-    shutil.copy(roots.ldconfig(), root / "ldconfig")
+    root = roots.with_ldconfig(root_of("debian"))
     asked = ["/probe", *questions(runs=[LOOKED_UP, ["/ldconfig", "-p"]])]
     bundle = bundle_of(root, asked, asks("0", "all"))
     was = str(old.node.node.driver.version)
-    first = run(bundle, [old.runtime], env=old.on("runc")).view
+    first = old.run(bundle).view
     assert first.runs[0].found()["libcuda.so.1"]["real"].endswith(f".{was}")
 
     facts = tmp_path / "facts.yaml"
@@ -257,7 +238,7 @@ def test_driver_upgrade(
     new.generate()
     if not same:
         bundle = bundle_of(root, asked, asks("0", "all"))
-    second = run(bundle, [new.runtime], env=new.on("runc")).view
+    second = new.run(bundle).view
     assert {f["real"].rpartition(".so.")[2] for f in second.runs[0].found().values()} == {
         "590.10.01"
     }
@@ -269,7 +250,7 @@ def test_driver_upgrade(
 
 @pytest.mark.parametrize("integration", ["runc", "crun", "podman-runtime", "podman-cdi"])
 def test_read_only_root(
-    integration: str, node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
+    integration: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """A container whose root is read-only to it gets its GPU and finds the driver."""
     root = root_of("debian")
@@ -283,7 +264,7 @@ def test_read_only_root(
     else:
         made = bundles.bundle(enter.place / "b", root, asked, asks("2"))
         made.write({**made.config(), "root": {"path": str(root), "readonly": True}})
-        result = run(made, [node8.runtime], integration, env=node8.on(integration))
+        result = node8.run(made, integration)
     view = result.view
     assert node8.device(2) in view.gpus()
     assert all("real" in found for found in view.runs[0].found().values())
@@ -308,9 +289,7 @@ def together(commands: list[list[str]], env: dict[str, str], place: Path) -> lis
 
 
 @pytest.fixture
-def crowd(
-    apart: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
-) -> Iterator[list[Bundle]]:
+def crowd(apart: Installation, tmp_path: Path, bundle_of: Bundles) -> Iterator[list[Bundle]]:
     """Give bundles whose containers share a state directory of runc, removed in the end."""
     made = []
     for number in range(CROWD):
@@ -323,7 +302,7 @@ def crowd(
 
 
 def test_many_at_once(apart: Installation, crowd: list[Bundle], tmp_path: Path) -> None:
-    """Containers created at once, with nothing compiled yet, all get what they asked for."""
+    """Containers created at once, with nothing compiled yet, all get what they requested."""
     shutil.rmtree(apart.state)
     command = [apart.runtime, "--root", str(tmp_path / "runc"), "create", "--bundle"]
     commands = [
@@ -341,10 +320,7 @@ def test_many_at_once(apart: Installation, crowd: list[Bundle], tmp_path: Path) 
 
 
 def test_two_creates_of_one_bundle(
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-    tmp_path: Path,
+    node8: Installation, root_of: Roots, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """Two creates of one bundle at once end as one would."""
     root = root_of("debian")
@@ -363,10 +339,8 @@ def test_two_creates_of_one_bundle(
         assert_tidy(bundle.path)
 
 
-def test_replicas_at_once(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
-    """Two replicas of one GPU are held by two containers, and `gpuhook ps` tells by which pods;
+def test_replicas_at_once(apart: Installation, bundle_of: Bundles) -> None:
+    """Two replicas of one GPU are held by two containers, and `gpuhook ps` prints by which pods;
     it lists none of them when they are gone.
     """
     uuid = str(apart.gpu(0).uuid)
@@ -378,10 +352,8 @@ def test_replicas_at_once(
                 "io.kubernetes.cri.container-name": "main",
             }
             value = asks(f"{uuid}::{number}")
-            bundle = bundle_of(root_of(kind), ["/probe"], value, annotations)
-            container = stack.enter_context(
-                lifecycle(bundle, [apart.runtime], env=apart.on("runc"))
-            )
+            bundle = bundle_of(kind, ["/probe"], value, annotations)
+            container = stack.enter_context(apart.lifecycle(bundle))
             created = container.create()
             assert created.rc == 0, created
         held = apart.holders()
@@ -395,13 +367,11 @@ def test_replicas_at_once(
     assert len(apart.entries()) == 2  # a reader removes nothing
 
 
-def test_the_hook_keeps_the_ledger(
-    apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_the_hook_keeps_the_ledger(apart: Installation, tmp_path: Path, root_of: Roots) -> None:
     """A container that an engine gave its GPU by our spec is in the ledger while it lives."""
     listed = tmp_path / "listed"
     listed.mkdir()
-    enter = Integrations(apart, tmp_path, pytest.fail)
+    enter = Integrations(apart, tmp_path)
     # It says something: podman would run a container again that says nothing.
     script = "until [ -e /listed/done ]; do sleep 0.05; done; echo listed"
     options = ["--device", f"{KIND}=GPU-5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21"]
@@ -421,11 +391,9 @@ def test_the_hook_keeps_the_ledger(
     assert len(apart.entries()) == 1  # a reader removes nothing
 
 
-def test_the_spec_is_read_anew(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
-    """A changed CDI spec counts from the next container on."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("1"))
+def test_the_spec_is_read_anew(apart: Installation, bundle_of: Bundles) -> None:
+    """A changed CDI spec applies from the next container on."""
+    bundle = bundle_of("distroless", ["/probe"], asks("1"))
     before = bundle.file.read_bytes()
     assert apart.edit(bundle).rc == 0
     spec = yaml.safe_load(apart.spec.read_text(encoding="utf-8"))

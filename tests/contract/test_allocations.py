@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,11 +19,12 @@ from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.contract import engines
-from tests.contract.bundles import Bundle
-from tests.contract.cri import cri
+from tests.contract.bundles import Bundles
+from tests.contract.cri import cri_of
 from tests.contract.installation import ALL_CONTROL, CONTROL, DRIVER_LIBRARIES, Installation
 from tests.contract.kubelet_side import hand, podman_options
-from tests.contract.runtimes import launcher, lifecycle, run
+from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES, run
 from tests.contract.views import View, questions
 
 REPLICAS = 4
@@ -137,19 +136,14 @@ def assert_driver(view: View, installation: Installation, directory: str = "") -
 @WRAPPED
 @pytest.mark.parametrize("kind", ["debian", "musl"])
 def test_through_gpuhook_runtime(
-    kind: str,
-    strategy: str,
-    id_strategy: str,
-    plugin: Plugin,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    kind: str, strategy: str, id_strategy: str, plugin: Plugin, bundle_of: Bundles
 ) -> None:
     """The wrapper takes variables, mounts and annotations, and gives the GPU that they name."""
     installation = plugin.installation
     given = plugin.answer([plugin.replica(2, 1)], strategy, device_id_strategy=id_strategy)
-    bundle = bundle_of(root_of(kind), asked(installation), ["NVIDIA_VISIBLE_DEVICES=all"])
+    bundle = bundle_of(kind, asked(installation), ["NVIDIA_VISIBLE_DEVICES=all"])
     hand(given, bundle)
-    view = run(bundle, [installation.runtime], env=installation.on("runc")).view
+    view = installation.run(bundle).view
     assert_gpu(view, installation, 2)
     assert_driver(view, installation)
     assert view.values("GPUHOOK_REPLICAS") == [plugin.replica(2, 1)]
@@ -157,21 +151,17 @@ def test_through_gpuhook_runtime(
 
 @WRAPPED
 def test_the_ledger_has_the_replicas(
-    strategy: str,
-    id_strategy: str,
-    plugin: Plugin,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    strategy: str, id_strategy: str, plugin: Plugin, bundle_of: Bundles
 ) -> None:
-    """`gpuhook ps` tells two containers on one GPU, each with its replica."""
+    """`gpuhook ps` prints two containers on one GPU, each with its replica."""
     installation = plugin.installation
     with ExitStack() as stack:
         for number in (0, 3):
             ids = [plugin.replica(5, number)]
             given = plugin.answer(ids, strategy, device_id_strategy=id_strategy)
-            bundle = bundle_of(root_of("distroless"), ["/probe"])
+            bundle = bundle_of("distroless")
             hand(given, bundle)
-            made = lifecycle(bundle, [installation.runtime], env=installation.on("runc"))
+            made = installation.lifecycle(bundle)
             created = stack.enter_context(made).create()
             assert created.rc == 0, created
         held = sorted((one["gpus"], one["replicas"]) for one in installation.holders())
@@ -179,54 +169,48 @@ def test_the_ledger_has_the_replicas(
     assert held == [([uuid], [f"{uuid}::0"]), ([uuid], [f"{uuid}::3"])]
 
 
-def test_two_gpus(
-    plugin: Plugin, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_two_gpus(plugin: Plugin, bundle_of: Bundles) -> None:
     """All strategies at once: two replicas on two GPUs, and device specs beside them."""
     installation = plugin.installation
     ids = [plugin.replica(6, 0), plugin.replica(1, 2)]
     strategies = ("envvar", "cdi-annotations")
     given = plugin.answer(ids, *strategies, pass_device_specs=True)
-    bundle = bundle_of(root_of("debian"), asked(installation))
+    bundle = bundle_of("debian", asked(installation))
     hand(given, bundle)
-    with lifecycle(bundle, [installation.runtime], env=installation.on("runc")) as container:
+    with installation.lifecycle(bundle) as container:
         assert container.create().rc == 0
         (held,) = installation.holders()
     assert sorted(held["gpus"]) == sorted(str(installation.gpu(n).uuid) for n in (1, 6))
     assert held["replicas"] == [plugin.replica(1, 2), plugin.replica(6, 0)]
     nodes = [node["path"] for node in bundle.config()["linux"]["devices"]]
     assert len(nodes) == len(set(nodes))
-    view = run(bundle, [installation.runtime], env=installation.on("runc")).view
+    view = installation.run(bundle).view
     assert set(view.gpus()) == {*ALL_CONTROL, installation.device(1), installation.device(6)}
 
 
-def test_replicas_of_somebody_else_are_not_noted(
-    plugin: Plugin, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_replicas_of_somebody_else_are_not_noted(plugin: Plugin, bundle_of: Bundles) -> None:
     """A variable that an image sets cannot claim a replica of a GPU that was not given."""
     installation = plugin.installation
     claimed = f"GPUHOOK_REPLICAS={plugin.replica(3, 0)},{plugin.replica(2, 0)}"
-    bundle = bundle_of(root_of("distroless"), ["/probe"], ["NVIDIA_VISIBLE_DEVICES=2", claimed])
-    with lifecycle(bundle, [installation.runtime], env=installation.on("runc")) as container:
+    bundle = bundle_of("distroless", ["/probe"], ["NVIDIA_VISIBLE_DEVICES=2", claimed])
+    with installation.lifecycle(bundle) as container:
         assert container.create().rc == 0
         (held,) = installation.holders()
     assert held["replicas"] == [plugin.replica(2, 0)]
 
 
-def test_no_gpu(
-    plugin: Plugin, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_no_gpu(plugin: Plugin, bundle_of: Bundles) -> None:
     """The answer to an empty request gives an image that says `all` nothing."""
     installation = plugin.installation
-    bundle = bundle_of(root_of("distroless"), ["/probe"], ["NVIDIA_VISIBLE_DEVICES=all"])
+    bundle = bundle_of("distroless", ["/probe"], ["NVIDIA_VISIBLE_DEVICES=all"])
     hand(plugin.answer([], "envvar"), bundle)
-    assert run(bundle, [installation.runtime], env=installation.on("runc")).view.gpus() == {}
+    assert installation.run(bundle).view.gpus() == {}
 
 
 @pytest.mark.parametrize("hooks", ["gpuhook", "none"])
 @pytest.mark.parametrize("kind", ["debian", "lib64"])
 def test_by_cdi_names(
-    kind: str, hooks: str, plugin: Plugin, tmp_path: Path, root_of: Callable[[str], Path]
+    kind: str, hooks: str, plugin: Plugin, tmp_path: Path, root_of: Roots
 ) -> None:
     """An engine that reads CDI resolves the names by the plugin's spec, with a hook or without."""
     installation = plugin.installation
@@ -248,9 +232,9 @@ def test_by_cdi_names(
 
 @pytest.mark.parametrize("is_wrapped", [False, True])
 def test_by_cdi_names_in_the_ledger(
-    is_wrapped: bool, plugin: Plugin, tmp_path: Path, root_of: Callable[[str], Path]
+    is_wrapped: bool, plugin: Plugin, tmp_path: Path, root_of: Roots
 ) -> None:
-    """Where an engine applied the plugin's spec, its hook or the wrapper notes the replica."""
+    """If an engine applied the plugin's spec, its hook or the wrapper notes the replica."""
     installation = plugin.installation
     claimed = allocate(plugin.resource, [plugin.replica(3, 1)], contexts.Context()).envs
     given = plugin.answer([plugin.replica(4, 2)], "cdi-cri")
@@ -266,27 +250,22 @@ def test_by_cdi_names_in_the_ledger(
         state=installation.state,
     )
     assert installation.device(4) in ended.view.gpus()
-    (name,) = installation.entries()
-    entry = json.loads((installation.state / "containers" / name).read_text(encoding="utf-8"))
+    entry = installation.entry()
     assert entry["route"] == ("cdi+wrapper" if is_wrapped else "cdi")
     assert entry["replicas"] == [plugin.replica(4, 2)]
     assert installation.device(4) in entry["nodes"]
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 @pytest.mark.parametrize("kind", ["debian", "lib64", "distroless"])
 def test_host_files_need_no_gpuhook(
-    kind: str,
-    engine: str,
-    plugin: Plugin,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    kind: str, engine: str, plugin: Plugin, bundle_of: Bundles
 ) -> None:
     """Plain runtimes give the nodes, the libraries by every name, and nvidia-smi."""
     installation = plugin.installation
     given = plugin.answer([plugin.replica(2, 0), plugin.replica(2, 1)], "host-files")
     env = ["NVIDIA_VISIBLE_DEVICES=all", "LD_LIBRARY_PATH=/opt/other"]
-    bundle = bundle_of(root_of(kind), asked(installation, *DRIVER_LIBRARIES, "libcuda.so"), env)
+    bundle = bundle_of(kind, asked(installation, *DRIVER_LIBRARIES, "libcuda.so"), env)
     hand(given, bundle)
     view = run(bundle, [engine], engine).view
     assert_gpu(view, installation, 2, ALL_CONTROL)
@@ -299,15 +278,13 @@ def test_host_files_need_no_gpuhook(
     assert installation.entries() == []
 
 
-def test_device_specs_need_no_gpuhook(
-    plugin: Plugin, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_device_specs_need_no_gpuhook(plugin: Plugin, bundle_of: Bundles) -> None:
     """What pass-device-specs adds is enough for the nodes, under plain runc."""
     installation = plugin.installation
     ids = [plugin.replica(7, 0), plugin.replica(7, 3)]
     given = plugin.answer(ids, "envvar", pass_device_specs=True)
     assert len(given.devices) == len(ALL_CONTROL) + 1
-    bundle = bundle_of(root_of("distroless"), asked(installation))
+    bundle = bundle_of("distroless", asked(installation))
     hand(given, bundle)
     assert_gpu(run(bundle).view, installation, 7, ALL_CONTROL)
 
@@ -321,18 +298,9 @@ def test_by_a_kubelets_engine(
 ) -> None:
     """containerd makes the same of the answer: with our handler, and with plain runc."""
     installation = plugin.installation
-    runtime = launcher(
-        tmp_path / "gpuhook-runtime", [installation.runtime], installation.on("runc")
-    )
     given = plugin.answer([plugin.replica(3, 1)], strategy)
-    with cri(tmp_path / "cri", {"runc": "/usr/sbin/runc", "nvidia": runtime}) as containerd:
-        pod = containerd.pod("sliced", handler)
-        try:
-            ended = containerd.ended(containerd.container(pod, ["/probe", *questions()], given))
-        finally:
-            containerd.remove(pod)
-    assert ended.rc == 0, ended
-    view = ended.view
+    with cri_of(installation, tmp_path) as containerd, containerd.pod("sliced", handler) as pod:
+        view = containerd.view(pod, given)
     assert set(view.gpus()) == {*control, installation.device(3)}
     assert all(node.open == "ENXIO" for node in view.gpus().values())
     assert view.values("GPUHOOK_REPLICAS") == [plugin.replica(3, 1)]

@@ -17,8 +17,6 @@ from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import prestart
 from tests.contract.runtimes import Result, run
 
-Bundled = Callable[..., Bundle]
-Rooted = Callable[[str], Path]
 CLOSED = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
 OWN = "cdi.k8s.io/x"  # the key of a pod
 ALL, AGENT = "nvidia.com/gpu=all", "acme.com/agent=host"
@@ -144,7 +142,7 @@ def test_a_sandbox_is_granted_nothing(
 
 @ROUTES
 def test_an_open_door(route: str, opened: Installation, tmp_path: Path) -> None:
-    """Where variables are accepted, an annotation of the pod is: for devices of the own vendor."""
+    """If variables are accepted, an annotation of the pod is: for devices of the own vendor."""
     made = container(opened, tmp_path / "own", written.crio({OWN: "nvidia.com/gpu=1"}), route)
     assert gpus(ran(opened, made, route)) == {opened.device(1)}
     other = container(opened, tmp_path / "other", written.crio({OWN: AGENT}), route)
@@ -198,10 +196,9 @@ def test_the_setting(
         assert ("GH1007" in done.log) is not bool(expected)
 
 
-def test_a_setting_that_is_no_word(node8: Installation, tmp_path: Path) -> None:
-    node = node8.apart(tmp_path / "node")
-    node.config.write_text("request: {acceptAnnotations: pods}", encoding="utf-8")
-    done = node.edit(container(node, tmp_path, written.crio({OWN: ALL})))
+def test_a_setting_that_is_no_word(apart: Installation, tmp_path: Path) -> None:
+    apart.config.write_text("request: {acceptAnnotations: pods}", encoding="utf-8")
+    done = apart.edit(container(apart, tmp_path, written.crio({OWN: ALL})))
     assert done.rc != 0
     assert "GH1530" in done.log
     assert "request.acceptAnnotations: it must be auto, kubelet, any or none" in done.log
@@ -244,7 +241,6 @@ def test_a_pod_cannot_take_another_ones_name(
     }
     made = container(apart, tmp_path, written.crio(victim), route, asks("1"))
     assert ran(apart, made, route).rc == 0
-    (name,) = apart.entries()
-    entry = json.loads((apart.state / "containers" / name).read_text(encoding="utf-8"))
+    entry = apart.entry()
     told = [entry.get(key) for key in ("pod", "namespace", "container")]
     assert told == [written.POD, written.NAMESPACE, written.CONTAINER]

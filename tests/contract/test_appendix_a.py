@@ -30,12 +30,12 @@ from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import TIME_SLICING, PluginProcess
 from tests.kubelet.running import Run
-from tests.kubelet.waiting import Changes, eventually
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.unit import api_stand_in
 from tests.unit.api_stand_in import ApiStandIn, Asked
 from tests.unit.choosing import Table, ids, whole
+from tests.waiting import Changes, eventually
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -73,57 +73,55 @@ def fails(running: PluginProcess, index: int, xid: int = 79) -> None:
     stub_events.inject_xid(running.node, uuid_of(running, index), xid)
 
 
-def test_a1_all_replicas_of_a_gpu_go_in_one_message(run: Run, real_kubelet: Kubelet) -> None:
+def test_a1_all_replicas_of_a_gpu_go_in_one_message(run: Run, kubelet: Kubelet) -> None:
     running = run(only("h100x8", 2), replicas(3))
-    real_kubelet.wait_for_devices(GPU, 6)
-    stream = real_kubelet.endpoint(GPU).stream
+    kubelet.wait_for_devices(GPU, 6)
+    stream = kubelet.endpoint(GPU).stream
     before = len(stream.lists)
     fails(running, 0)
-    real_kubelet.wait_for_devices(GPU, 3, 3)
-    assert unhealthy(real_kubelet) == {f"{uuid_of(running, 0)}::{n}" for n in range(3)}
+    kubelet.wait_for_devices(GPU, 3, 3)
+    assert unhealthy(kubelet) == {f"{uuid_of(running, 0)}::{n}" for n in range(3)}
     assert len(stream.lists) == before + 1
 
 
-def test_a2_one_error_is_one_message_and_marks_one_gpu(run: Run, real_kubelet: Kubelet) -> None:
+def test_a2_one_error_is_one_message_and_marks_one_gpu(run: Run, kubelet: Kubelet) -> None:
     running = run(only("h100x8", 4), replicas(100))
-    real_kubelet.wait_for_devices(GPU, 400)
-    stream = real_kubelet.endpoint(GPU).stream
+    kubelet.wait_for_devices(GPU, 400)
+    stream = kubelet.endpoint(GPU).stream
     before = len(stream.lists)
     stub_events.fail_wait(running.node, UNKNOWN_ERROR)
     running.wait_for_log(reason="WatchFailed")
-    assert unhealthy(real_kubelet) == set()
+    assert unhealthy(kubelet) == set()
     stub_events.lose(running.node, uuid_of(running, 2))
-    real_kubelet.wait_for_devices(GPU, 300, 100)
-    assert {name.partition("::")[0] for name in unhealthy(real_kubelet)} == {uuid_of(running, 2)}
+    kubelet.wait_for_devices(GPU, 300, 100)
+    assert {name.partition("::")[0] for name in unhealthy(kubelet)} == {uuid_of(running, 2)}
     assert len(stream.lists) == before + 1
 
 
-def test_a3_a_wait_that_fails_at_once_is_not_retried_at_once(
-    run: Run, real_kubelet: Kubelet
-) -> None:
+def test_a3_a_wait_that_fails_at_once_is_not_retried_at_once(run: Run, kubelet: Kubelet) -> None:
     running = run()
-    real_kubelet.wait_for_devices(GPU, 4)
+    kubelet.wait_for_devices(GPU, 4)
     stub_events.fail_wait(running.node, UNKNOWN_ERROR, always=True)
     told = running.wait_for_log(event="no events yet", retry=4.0)  # after 1 s and 2 s
     assert "failed" in told["cause"]
     assert sum(line.get("event") == "no events yet" for line in running.log()) <= 3
-    assert len(real_kubelet.endpoint(GPU).stream.lists) <= 2
-    assert unhealthy(real_kubelet) == set()
+    assert len(kubelet.endpoint(GPU).stream.lists) <= 2
+    assert unhealthy(kubelet) == set()
 
 
-def test_a4_a_stale_stream_steals_no_event(run: Run, real_kubelet: Kubelet) -> None:
+def test_a4_a_stale_stream_steals_no_event(run: Run, kubelet: Kubelet) -> None:
     """Nor does a caller that opens a stream and reads nothing of it."""
     running = run("h100x8")
-    real_kubelet.wait_for_devices(GPU, 32)
-    socket = real_kubelet.directory / "nvidia-gpu.sock"
+    kubelet.wait_for_devices(GPU, 32)
+    socket = kubelet.directory / "nvidia-gpu.sock"
     for _ in range(5):
-        real_kubelet.watch(GPU).cancel()
+        kubelet.watch(GPU).cancel()
     stale = Endpoint(socket, api.DevicePluginOptions(), Changes())
     stale.channel.close()  # a connection that just goes
     others = [Endpoint(socket, api.DevicePluginOptions(), Changes()) for _ in range(2)]
     for index in range(3):
         fails(running, index)
-        real_kubelet.wait_for_devices(GPU, 28 - 4 * index, 4 + 4 * index)
+        kubelet.wait_for_devices(GPU, 28 - 4 * index, 4 + 4 * index)
         for other in others:
             eventually(
                 lambda other=other, index=index: (  # type: ignore[misc]
@@ -135,73 +133,73 @@ def test_a4_a_stale_stream_steals_no_event(run: Run, real_kubelet: Kubelet) -> N
         other.close()
 
 
-def test_a5_enabling_an_xid_wins_over_disabling_all(run: Run, real_kubelet: Kubelet) -> None:
+def test_a5_enabling_an_xid_wins_over_disabling_all(run: Run, kubelet: Kubelet) -> None:
     running = run(only("h100x8", 2), DP_DISABLE_HEALTHCHECKS="all", DP_ENABLE_HEALTHCHECKS="79")
-    real_kubelet.wait_for_devices(GPU, 8)
+    kubelet.wait_for_devices(GPU, 8)
     fails(running, 1, xid=95)  # disabled
     fails(running, 0, xid=79)
-    real_kubelet.wait_for_devices(GPU, 4, 4)
-    assert {name.partition("::")[0] for name in unhealthy(real_kubelet)} == {uuid_of(running, 0)}
+    kubelet.wait_for_devices(GPU, 4, 4)
+    assert {name.partition("::")[0] for name in unhealthy(kubelet)} == {uuid_of(running, 0)}
 
 
 @pytest.mark.parametrize("used", [2, 3])
-def test_a6_two_replicas_are_of_distinct_gpus(run: Run, real_kubelet: Kubelet, used: int) -> None:
+def test_a6_two_replicas_are_of_distinct_gpus(run: Run, kubelet: Kubelet, used: int) -> None:
     running = run(only("h100x8", 2))
-    real_kubelet.wait_for_devices(GPU, 8)
+    kubelet.wait_for_devices(GPU, 8)
     second = uuid_of(running, 1)
-    real_kubelet.in_use[GPU] = {f"{second}::{n}" for n in range(used)}
-    given = real_kubelet.allocate(GPU, 2).response
+    kubelet.in_use[GPU] = {f"{second}::{n}" for n in range(used)}
+    given = kubelet.allocate(GPU, 2).response
     assert given.envs[VISIBLE].split(",") == [uuid_of(running, 0), second]
 
 
-def test_a7_device_specs_are_unique(run: Run, real_kubelet: Kubelet) -> None:
+def test_a7_device_specs_are_unique(run: Run, kubelet: Kubelet) -> None:
     run(PASS_DEVICE_SPECS="true")
-    real_kubelet.wait_for_devices(GPU, 4)
-    paths = [one.container_path for one in real_kubelet.allocate(GPU, 2).response.devices]
+    kubelet.wait_for_devices(GPU, 4)
+    paths = [one.container_path for one in kubelet.allocate(GPU, 2).response.devices]
     assert paths.count("/dev/nvidia0") == 1
     assert len(paths) == len(set(paths))
 
 
-def test_a8_a_bad_configuration_takes_nothing_away(run: Run, real_kubelet: Kubelet) -> None:
+def test_a8_a_bad_configuration_takes_nothing_away(run: Run, kubelet: Kubelet) -> None:
     running = run()
-    real_kubelet.wait_for_devices(GPU, 4)
-    stream = real_kubelet.endpoint(GPU).stream
+    kubelet.wait_for_devices(GPU, 4)
+    stream = kubelet.endpoint(GPU).stream
     running.config.write_text("version: v2\n", encoding="utf-8")
     running.signal(signal.SIGHUP)
     running.wait_for_log(reason="ConfigRefused")
-    real_kubelet.allocate(GPU, 1)
-    assert (stream.ended, real_kubelet.allocatable(GPU)) == (False, 4)
+    kubelet.allocate(GPU, 1)
+    assert (stream.ended, kubelet.allocatable(GPU)) == (False, 4)
     running.configure(replicas(2))
-    real_kubelet.wait_for_devices(GPU, 2)
+    kubelet.wait_for_devices(GPU, 2)
 
 
-def test_a9_a_socket_that_is_removed_is_made_anew(run: Run, real_kubelet: Kubelet) -> None:
+def test_a9_a_socket_that_is_removed_is_made_anew(run: Run, kubelet: Kubelet) -> None:
     run()
-    real_kubelet.wait_for_devices(GPU, 4)
-    first = real_kubelet.endpoint(GPU)
-    (real_kubelet.directory / "nvidia-gpu.sock").unlink()
-    real_kubelet.wait_for(lambda: real_kubelet.endpoint(GPU) is not first, "a registration")
-    real_kubelet.wait_for_devices(GPU, 4)
+    kubelet.wait_for_devices(GPU, 4)
+    first = kubelet.endpoint(GPU)
+    (kubelet.directory / "nvidia-gpu.sock").unlink()
+    kubelet.wait_for(lambda: kubelet.endpoint(GPU) is not first, "a registration")
+    kubelet.wait_for_devices(GPU, 4)
 
 
-def test_a10_time_slicing_and_mps_together_are_an_error(run: Run, real_kubelet: Kubelet) -> None:
+def test_a10_time_slicing_and_mps_together_are_an_error(run: Run, kubelet: Kubelet) -> None:
     running = run()
-    real_kubelet.wait_for_devices(GPU, 4)
+    kubelet.wait_for_devices(GPU, 4)
     running.configure(TIME_SLICING + MPS)
     told = running.wait_for_log(reason="ConfigRefused")
     assert "mps" in told["event"]
     assert "timeSlicing" in told["event"]
-    assert real_kubelet.allocatable(GPU) == 4
+    assert kubelet.allocatable(GPU) == 4
     assert running.stop() == 0
     running.start()
     assert running.ended() == 1
 
 
-def test_a11_what_means_nothing_is_told(run: Run, real_kubelet: Kubelet) -> None:
-    """Unknown keys and resources are warned of; what is there twice is an error."""
+def test_a11_what_means_nothing_is_told(run: Run, kubelet: Kubelet) -> None:
+    """Unknown keys and resources are warned of; what occurs twice is an error."""
     other = "    - {name: nvidia.com/foo, replicas: 2}\n"
     running = run("t4", TIME_SLICING + other + "flagz: {}\n")
-    real_kubelet.wait_for_devices(GPU, 4)
+    kubelet.wait_for_devices(GPU, 4)
 
     def told() -> list[str]:
         return [str(one) for one in running.log() if one.get("level") == "warning"]
@@ -212,10 +210,10 @@ def test_a11_what_means_nothing_is_told(run: Run, real_kubelet: Kubelet) -> None
     assert "duplicate" in running.wait_for_log(reason="ConfigRefused")["event"]
 
 
-def test_a12_one_replica_is_a_whole_gpu(run: Run, real_kubelet: Kubelet) -> None:
+def test_a12_one_replica_is_a_whole_gpu(run: Run, kubelet: Kubelet) -> None:
     running = run("t4", replicas(1))
-    real_kubelet.wait_for_devices(GPU, 1)
-    assert set(real_kubelet.devices(GPU)) == {uuid_of(running, 0)}
+    kubelet.wait_for_devices(GPU, 1)
+    assert set(kubelet.devices(GPU)) == {uuid_of(running, 0)}
 
 
 def without_libcuda(node: SimulatedNode) -> None:
@@ -225,65 +223,59 @@ def without_libcuda(node: SimulatedNode) -> None:
 
 @pytest.mark.parametrize("cdi", ["cdi-cri", "cdi-annotations"])
 def test_a13_a_missing_library_leaves_the_other_strategies(
-    run: Run, real_kubelet: Kubelet, cdi: str
+    run: Run, kubelet: Kubelet, cdi: str
 ) -> None:
     running = run(change=without_libcuda, DEVICE_LIST_STRATEGY=f"envvar,{cdi}")
-    real_kubelet.wait_for_devices(GPU, 4)
-    given = real_kubelet.allocate(GPU, 1).response
+    kubelet.wait_for_devices(GPU, 4)
+    given = kubelet.allocate(GPU, 1).response
     assert given.envs[VISIBLE] == uuid_of(running, 0)
     assert not given.cdi_devices
     assert not given.annotations
     assert any(f"the strategy {cdi}" in str(line.get("event")) for line in running.log())
 
 
-def test_a13_without_another_strategy_devices_are_unhealthy(
-    run: Run, real_kubelet: Kubelet
-) -> None:
+def test_a13_without_another_strategy_devices_are_unhealthy(run: Run, kubelet: Kubelet) -> None:
     running = run(change=without_libcuda, DEVICE_LIST_STRATEGY="cdi-cri")
-    real_kubelet.wait_for_devices(GPU, 0, 4)
+    kubelet.wait_for_devices(GPU, 0, 4)
     told = running.wait_for_log(reason="GpuUnhealthy")
     assert "libcuda" in told["event"]
     assert running.process is not None
     assert running.process.poll() is None
 
 
-def test_a14_what_is_not_there_is_not_promised(run: Run, real_kubelet: Kubelet) -> None:
+def test_a14_what_is_not_there_is_not_promised(run: Run, kubelet: Kubelet) -> None:
     run(GDRCOPY_ENABLED="true", GDS_ENABLED="true", MOFED_ENABLED="true")
-    real_kubelet.wait_for_devices(GPU, 4)
-    given = real_kubelet.allocate(GPU, 1).response
+    kubelet.wait_for_devices(GPU, 4)
+    given = kubelet.allocate(GPU, 1).response
     assert not {"NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"} & set(given.envs)
 
 
-def test_a15_without_a_kubelet_nothing_is_called_registered(
-    run: Run, real_kubelet: Kubelet
-) -> None:
-    running = run(KUBELET_SOCKET="", GPUHOOK_PLUGIN_DIRECTORY=str(real_kubelet.directory))
+def test_a15_without_a_kubelet_nothing_is_called_registered(run: Run, kubelet: Kubelet) -> None:
+    running = run(KUBELET_SOCKET="", GPUHOOK_PLUGIN_DIRECTORY=str(kubelet.directory))
     running.wait_for_log(event="not registered: no kubelet socket is configured")
-    direct = Endpoint(
-        real_kubelet.directory / "nvidia-gpu.sock", api.DevicePluginOptions(), Changes()
-    )
+    direct = Endpoint(kubelet.directory / "nvidia-gpu.sock", api.DevicePluginOptions(), Changes())
     eventually(lambda: len(direct.devices) == 4, "the list")
     direct.close()
     assert not [line for line in running.log() if line.get("event") == "registered"]
-    assert real_kubelet.registrations == []
+    assert kubelet.registrations == []
 
 
-def test_a16_each_instance_of_a_gpu_can_be_hit(run: Run, real_kubelet: Kubelet) -> None:
+def test_a16_each_instance_of_a_gpu_can_be_hit(run: Run, kubelet: Kubelet) -> None:
     running = run(
         "a100-mig",
         "version: v1\nflags: {migStrategy: mixed}\n",
         GPUHOOK_HEALTH_ASK_DRIVER="false",
     )
-    real_kubelet.wait_for_devices(MIG, 7)
-    real_kubelet.wait_for_devices(GPU, 1)
+    kubelet.wait_for_devices(MIG, 7)
+    kubelet.wait_for_devices(GPU, 1)
     gpu = running.node.node.gpus[0]
     hit = set()
     for one in gpu.instances:
         stub_events.inject_xid(running.node, gpu.uuid, 95, (one.gpu_instance, one.compute_instance))
         hit.add(one.uuid)
-        real_kubelet.wait_for_devices(MIG, 7 - len(hit), len(hit))
-        assert unhealthy(real_kubelet, MIG) == hit
-    assert unhealthy(real_kubelet) == set()
+        kubelet.wait_for_devices(MIG, 7 - len(hit), len(hit))
+        assert unhealthy(kubelet, MIG) == hit
+    assert unhealthy(kubelet) == set()
 
 
 def test_a17_the_best_pair_of_many_gpus_is_found_wherever_it_is() -> None:
@@ -336,7 +328,7 @@ class Label:
 
 
 def test_a19_an_unknown_label_value_keeps_what_serves(
-    tmp_path: Path, real_kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The label comes from an API server; the process serves on, and follows the next value."""
     configs = tmp_path / "configs"
@@ -346,8 +338,8 @@ def test_a19_an_unknown_label_value_keeps_what_serves(
     node = make_node(tmp_path / "node", "t4")
     launch = Launch(
         source=config_source.ConfigSource(directory=str(configs), default_name="few"),
-        kubelet_socket=str(real_kubelet.socket),
-        plugin_directory=str(real_kubelet.directory),
+        kubelet_socket=str(kubelet.socket),
+        plugin_directory=str(kubelet.directory),
         node_name="node-1",
         host_root=node.host_root,
         node_driver_root=node.driver_root,
@@ -361,7 +353,7 @@ def test_a19_an_unknown_label_value_keeps_what_serves(
         label = Label(server, "many")
 
         async def serves(count: int) -> None:
-            await asyncio.to_thread(real_kubelet.wait_for_devices, GPU, count)
+            await asyncio.to_thread(kubelet.wait_for_devices, GPU, count)
 
         def is_warned() -> bool:
             return any("nothing-of-that-name" in str(line) for line in lines)
@@ -392,18 +384,18 @@ def test_a20_driver_versions_and_labels_of_any_length() -> None:
         assert all(len(value) <= 63 for value in found.values())
 
 
-def test_a21_a_lost_gpu_fails_no_admission(run: Run, real_kubelet: Kubelet) -> None:
+def test_a21_a_lost_gpu_fails_no_admission(run: Run, kubelet: Kubelet) -> None:
     """Nor does an NVML that does not answer at all: links are known from before."""
     running = run("h100x8", "version: v1\n", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
-    real_kubelet.wait_for_devices(GPU, 8)
+    kubelet.wait_for_devices(GPU, 8)
     stub_events.lose(running.node, uuid_of(running, 3))
-    real_kubelet.wait_for_devices(GPU, 7, 1)
-    given = real_kubelet.allocate(GPU, 2).response
+    kubelet.wait_for_devices(GPU, 7, 1)
+    given = kubelet.allocate(GPU, 2).response
     assert uuid_of(running, 3) not in given.envs[VISIBLE]
     stub_events.take_away(running.node)
-    real_kubelet.wait_for_devices(GPU, 0, 8)
-    everything = list(real_kubelet.devices(GPU))
-    chosen = real_kubelet.endpoint(GPU).preferred(everything, [], 4)
+    kubelet.wait_for_devices(GPU, 0, 8)
+    everything = list(kubelet.devices(GPU))
+    chosen = kubelet.endpoint(GPU).preferred(everything, [], 4)
     assert len(set(chosen)) == 4
     with pytest.raises(grpc.RpcError, match="does not answer"):  # its own devices are refused
-        real_kubelet.endpoint(GPU).allocate([everything[0]])
+        kubelet.endpoint(GPU).allocate([everything[0]])

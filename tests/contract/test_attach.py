@@ -11,7 +11,9 @@ import pytest
 from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.live import BOTH, EVERY, Live, sleeping, started
+from tests.contract.live import Live, sleeping, started
+from tests.contract.roots import with_ldconfig
+from tests.contract.runtimes import BOTH, EVERY
 from tests.contract.test_integrations import (
     CACHE,
     LINKS,
@@ -19,7 +21,6 @@ from tests.contract.test_integrations import (
     assert_found,
     assert_given,
     assert_nodes,
-    with_ldconfig,
 )
 from tests.contract.views import questions
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, PYTHON, Installation, asks, install, installation
 from tests.contract.runtimes import Result, run
 
@@ -61,9 +61,9 @@ def assert_untouched(bundle: Bundle, before: bytes, made: Installation) -> None:
 
 
 @pytest.fixture
-def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
-    """Give a bundle that asks for the GPU 0."""
-    return bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+def bundle(bundle_of: Bundles) -> Bundle:
+    """Give a bundle that requests the GPU 0."""
+    return bundle_of("distroless", ["/probe"], asks("0"))
 
 
 def ask(bundle: Bundle, *env: str, **annotations: str) -> bytes:
@@ -265,7 +265,7 @@ def test_validate(
     """`gpuhook cdi validate` says what is wrong with such a spec."""
     _, *words = spoil(apart)
     done = apart.gpuhook("cdi", "validate", words[0])
-    assert done.returncode == 1
+    assert done.rc == 1
     assert code in done.stdout + done.stderr
     assert words[0] in done.stdout + done.stderr
 
@@ -442,7 +442,7 @@ def fill(place: Path) -> None:
 
 
 def test_full_disk_of_the_bundle(apart: Installation, bundle: Bundle, tmp_path: Path) -> None:
-    """Where the bundle's disk is full, config.json is whole and nothing lies beside it."""
+    """If the bundle's disk is full, config.json is whole and nothing lies beside it."""
     before = bundle.file.read_bytes()
     with small(tmp_path / "full") as place:
         there = Bundle(place / "bundle", bundle.root)
@@ -466,7 +466,7 @@ def test_full_disk_of_the_bundle(apart: Installation, bundle: Bundle, tmp_path: 
 def test_full_disk_of_the_state(
     prepared: bool, apart: Installation, bundle: Bundle, tmp_path: Path
 ) -> None:
-    """Where the state's disk is full, a container starts without its entry in the ledger, or is
+    """If the state's disk is full, a container starts without its entry in the ledger, or is
     refused if nothing has been prepared; no half file is left.
     """
     before = bundle.file.read_bytes()
@@ -491,7 +491,7 @@ def test_full_disk_of_the_state(
 
 
 def test_full_disk_of_the_root(apart: Installation, bundle: Bundle, tmp_path: Path) -> None:
-    """Where the container's disk is full, the container is refused in a sentence."""
+    """If the container's disk is full, the container is refused in a sentence."""
     with small(tmp_path / "root", "16m") as place:
         subprocess.run(["cp", "-a", f"{bundle.root}/.", str(place)], check=True)
         config = bundle.config()
@@ -540,11 +540,7 @@ exec {PYTHON} "$@"
 """
     python.write_text(script, encoding="utf-8")
     python.chmod(0o755)
-    made = Installation(place / "stage", install(place / "prefix", python), node8.node)
-    made.specs.mkdir(parents=True)
-    made.configure()
-    made.generate()
-    return made
+    return installation(place / "stage", node8.node, install(place / "prefix", python))
 
 
 def test_killed_at_every_step(dying: Installation, bundle: Bundle) -> None:
@@ -655,7 +651,7 @@ def test_generate(
     code, word = spoil(made)
     words = ["generate-cdi", *made.node.options, "--mode", "nvml", "--output", str(made.spec)]
     done = made.gpuhook(*words)
-    assert done.returncode == 1
+    assert done.rc == 1
     assert done.stdout == ""
     assert f"Error {code}" in done.stderr
     assert word in done.stderr
@@ -670,7 +666,7 @@ def test_generate_without_nvml(node8: Installation, tmp_path: Path) -> None:
     before = yaml.safe_load(made.spec.read_text())
     code, word = no_nvml(made)
     done = made.gpuhook("generate-cdi", *made.node.options, "--output", str(made.spec))
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     assert f"warning: {code}" in done.stderr
     assert word in done.stderr
     now = yaml.safe_load(made.spec.read_text())
@@ -687,7 +683,7 @@ def test_generate_on_a_full_disk(apart: Installation, tmp_path: Path) -> None:
         before = spec.read_bytes()
         fill(place)
         done = apart.gpuhook("generate-cdi", *apart.node.options, "--output", str(spec))
-        assert done.returncode == 1
+        assert done.rc == 1
         assert "GH1111" in done.stderr
         assert spec.read_bytes() == before
         assert set(os.listdir(place)) == {"nvidia.yaml", "filler"}

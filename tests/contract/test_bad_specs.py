@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,9 @@ import pytest
 
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cdi.hot import compiled_spec
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
+from tests.contract.runtimes import Result, run_command
 
 COUNT = 100_000
 MEMORY = 512 << 20  # bytes of address space, for the interpreter and all
@@ -24,20 +23,16 @@ JOBS = "/containerEdits/hooks/0/args"
 
 
 @pytest.fixture
-def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
-    """Give a bundle that asks for the GPU 0."""
-    return bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+def bundle(bundle_of: Bundles) -> Bundle:
+    """Give a bundle that requests the GPU 0."""
+    return bundle_of("distroless", ["/probe"], asks("0"))
 
 
-def create(
-    made: Installation, bundle: Bundle, memory: int = MEMORY
-) -> subprocess.CompletedProcess[str]:
+def create(made: Installation, bundle: Bundle, memory: int = MEMORY) -> Result:
     """Call `gpuhook-runtime create` with so much address space."""
     command = ["prlimit", f"--as={memory}", made.runtime, "create", "--bundle", str(bundle.path)]
     env = {**os.environ, **made.on("/bin/true")}
-    return subprocess.run(
-        [*command, "gpuhook-test-large"], env=env, capture_output=True, text=True, check=False
-    )
+    return run_command([*command, "gpuhook-test-large"], env)
 
 
 def test_a_hundred_thousand_devices(apart: Installation, bundle: Bundle) -> None:
@@ -55,7 +50,7 @@ def test_a_hundred_thousand_devices(apart: Installation, bundle: Bundle) -> None
     for _ in range(2):
         bundle.write(config)
         done = create(apart, bundle)
-        assert done.returncode == 0, done.stderr
+        assert done.rc == 0, done.stderr
         after = bundle.config()
         assert f"D={COUNT - 1}" in after["process"]["env"]
         assert apart.device(0) in [node["path"] for node in after["linux"]["devices"]]
@@ -63,11 +58,11 @@ def test_a_hundred_thousand_devices(apart: Installation, bundle: Bundle) -> None
     assert seen[0] == seen[1]
     before = large.stat()
     done = apart.gpuhook("refresh", "-o", "json")
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     assert [one["path"] for one in json.loads(done.stdout)["specs"]] == [str(apart.spec)]
     assert large.stat() == before
     done = apart.gpuhook("cdi", "list", "-o", "json")
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     assert f"nvidia.com/other=d{COUNT - 1}" in done.stdout
 
 

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.bundles import CAPABILITIES, Bundle
+from tests.contract.bundles import CAPABILITIES, Bundle, Bundles
 from tests.contract.installation import Installation, asks
 
 SWARM = "DOCKER_RESOURCE_GPU"
@@ -47,10 +45,10 @@ def taking(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Ins
 
 
 @pytest.fixture
-def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
+def bundle(bundle_of: Bundles) -> Bundle:
     """Give a bundle of a privileged container."""
     process = {"capabilities": {"bounding": [*CAPABILITIES, "CAP_SYS_ADMIN"]}}
-    return bundle_of(root_of("distroless"), ["/probe"], [], process=process)
+    return bundle_of("distroless", ["/probe"], [], process=process)
 
 
 def assert_judged(

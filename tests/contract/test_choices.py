@@ -5,25 +5,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuhook.loader import ld_cache_entries, ld_so_conf
 from tests.contract import integrations, roots
-from tests.contract.bundles import Bundle, bundle
+from tests.contract.bundles import Bundles, bundle
 from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
 from tests.contract.live import sleeping, started
-from tests.contract.runtimes import run
+from tests.contract.roots import Roots, with_ldconfig
+from tests.contract.runtimes import ENGINES
 from tests.contract.test_integrations import (
     CACHE,
     LINKS,
     LOOKED_UP,
     assert_cached,
     assert_found,
-    with_ldconfig,
 )
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
@@ -35,16 +34,6 @@ PROFILE = "/etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf"
 EVERYTHING = ["NVIDIA_DRIVER_CAPABILITIES=all"]
 FORGED = "include /etc/ld.so.conf.d/*.conf\n/opt/own\n"
 VERSIONED = f"{LIBRARIES}/libcuda.so.1"
-
-
-def integrations_to(installation: Installation, place: Path) -> Integrations:
-    """Return the integrations to this installation; no test here uses containerd."""
-    place.mkdir()
-
-    def never() -> object:
-        raise AssertionError
-
-    return Integrations(installation, place, never)  # type: ignore[arg-type]
 
 
 def seen(
@@ -60,13 +49,10 @@ def seen(
     Hooks of a wrapped container have this installation's state directory, as podman's have.
     """
     if integration not in integrations.RUNTIMES:
-        return (
-            integrations_to(installation, place / "integrations")
-            .through(integration, root, asked, "2", env=env)
-            .view
-        )
+        enter = Integrations(installation, place)
+        return enter.through(integration, root, asked, "2", env=env).view
     made = bundle(place / "bundle", root, asked, [*asks("2"), *env])
-    return run(made, installation.secluded, integration, env=installation.on(integration)).view
+    return installation.run_secluded(made, integration).view
 
 
 def cached(root: Path) -> dict[str, str]:
@@ -79,7 +65,7 @@ def cached(root: Path) -> dict[str, str]:
 
 @ROUTES
 def test_ldconfig_makes_the_cache(
-    integration: str, apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """The host's ldconfig indexes the image again by each integration: also a library that its
     old cache does not know; and the driver is found, and nothing of it all is left behind."""
@@ -104,7 +90,7 @@ def test_ldconfig_makes_the_cache(
 
 
 def test_a_second_start_changes_nothing(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """A container that starts again has the very files that its first start left."""
     apart.generate("--ldconfig-path", LDCONFIG)
@@ -112,13 +98,13 @@ def test_a_second_start_changes_nothing(
     made = bundle_of(root, ["/probe"], asks("1"))
     listings = []
     for _ in range(2):
-        assert run(made, apart.secluded, env=apart.on("runc")).rc == 0
+        assert apart.run_secluded(made).rc == 0
         listings.append(roots.listing(root))
     assert listings[0] == listings[1]
 
 
 def test_ldconfig_does_not_leave_the_image(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    apart: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """Links that lead out of the image, by .. or by /proc, lead ldconfig nowhere else."""
     apart.generate("--ldconfig-path", LDCONFIG)
@@ -133,31 +119,27 @@ def test_ldconfig_does_not_leave_the_image(
     lines = ["/opt/absolute", "/opt/relative", "/opt/magic", f"/proc/1/root{outside}"]
     (root / "etc/ld.so.conf").write_text("".join(f"{line}\n" for line in lines))
     made = bundle_of(root, ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
-    view = run(made, apart.secluded, env=apart.on("runc")).view
+    view = apart.run_secluded(made).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))
     assert "libsecret.so.1" not in (root / "etc/ld.so.cache").read_bytes().decode("latin-1")
 
 
 @pytest.mark.parametrize("kind", ["distroless", "musl", "lib64"])
-def test_ldconfig_in_other_images(
-    kind: str, apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_ldconfig_in_other_images(kind: str, apart: Installation, bundle_of: Bundles) -> None:
     """An image needs no ldconfig, and an image with musl gets the file that musl reads."""
     apart.generate("--ldconfig-path", LDCONFIG)
-    made = bundle_of(root_of(kind), ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
-    view = run(made, apart.secluded, env=apart.on("runc")).view
+    made = bundle_of(kind, ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
+    view = apart.run_secluded(made).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))
 
 
-def test_an_ldconfig_of_no_use_stops_the_container(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_an_ldconfig_of_no_use_stops_the_container(apart: Installation, bundle_of: Bundles) -> None:
     """A dynamic program would run the image's loader: it is not run, and the container stops."""
     apart.generate("--ldconfig-path", LDCONFIG)
     text = apart.spec.read_text()
     apart.spec.write_text(text.replace(f"- {LDCONFIG}", "- /bin/true"))
-    made = bundle_of(root_of("debian"), ["/probe"], asks("1"))
-    result = run(made, apart.secluded, env=apart.on("runc"))
+    made = bundle_of("debian", ["/probe"], asks("1"))
+    result = apart.run_secluded(made)
     assert result.rc != 0
     assert "GH1517: cannot run the host's ldconfig /bin/true" in result.stderr
 
@@ -167,7 +149,7 @@ def test_attach_runs_ldconfig_too(apart: Installation, tmp_path: Path) -> None:
     apart.generate("--ldconfig-path", LDCONFIG)
     made = sleeping(tmp_path)
     with_ldconfig(made.root)
-    with started(made, apart, "runc", "host") as live:
+    with started(made, apart) as live:
         planned = live.report("attach", "--device", "2", "--dry-run")
         done = live.attach("2")
         assert done["steps"] == planned["steps"]
@@ -197,7 +179,7 @@ def test_a_disabled_hook_is_disabled_on_every_route(
     has_profile: bool,
     apart: Installation,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """The effects of a disabled job are missing, those of the others exist, by any integration."""
     apart.generate("--disable-hook", disabled)
@@ -212,59 +194,47 @@ def test_a_disabled_hook_is_disabled_on_every_route(
     assert (root / PROFILE.lstrip("/")).exists() is has_profile
 
 
-def test_all_hooks_disabled(
-    apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_all_hooks_disabled(apart: Installation, tmp_path: Path, root_of: Roots) -> None:
     """Without any hook the spec names no program of the host, and the files are mounted still."""
     apart.generate("--disable-hook", "all")
     root = root_of("debian")
     before = roots.listing(root)
-    view = (
-        integrations_to(apart, tmp_path / "integrations")
-        .through("podman-cdi", root, ["/probe"], "2")
-        .view
-    )
+    view = Integrations(apart, tmp_path).through("podman-cdi", root, ["/probe"], "2").view
     assert apart.device(2) in view.gpus()
     assert "/usr/bin/nvidia-smi" in view.mounts
     assert roots.listing(root)["etc/ld.so.cache"] == before["etc/ld.so.cache"]
 
 
-def test_chmod_only_where_it_is_enabled(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_chmod_only_where_it_is_enabled(apart: Installation, bundle_of: Bundles) -> None:
     """chmod makes the directory that the runtime made one that everybody may enter."""
     device = [{"path": "/dev/dri/card0", "type": "c", "major": 226, "minor": 0}]
     modes = []
     for options in ([], ["--enable-hook", "chmod"]):
         apart.generate(*options)
         asked = ["/probe", *questions("/dev/dri")]
-        made = bundle_of(root_of("debian"), asked, asks("1"), linux={"devices": device})
+        made = bundle_of("debian", asked, asks("1"), linux={"devices": device})
         config = made.config()
         config.setdefault("hooks", {})["createContainer"] = [
             {"path": "/bin/chmod", "args": ["chmod", "0700", f"{made.root}/dev/dri"]}
         ]
         made.write(config)
-        modes.append(run(made, apart.secluded, env=apart.on("runc")).view.paths["/dev/dri"].mode)
+        modes.append(apart.run_secluded(made).view.paths["/dev/dri"].mode)
     assert [mode & 0o777 for mode in modes] == [0o700, 0o755]
 
 
 @pytest.mark.parametrize("integration", ["runc", "podman-cdi"])
 def test_the_management_device(
-    integration: str,
-    apart: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    integration: str, apart: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """Its one device has all GPUs and control nodes, and the driver; NVML was not asked."""
     apart.generate("--mode", "management", output=apart.specs / "management.yaml")
     name = "management.nvidia.com/gpu=all"
     asked = ["/probe", *questions(*LINKS, runs=[LOOKED_UP])]
     if integration == "runc":
-        made = bundle_of(root_of("debian"), asked, annotations={"cdi.k8s.io/own": name})
-        view = run(made, [apart.runtime], env=apart.on("runc")).view
+        made = bundle_of("debian", asked, annotations={"cdi.k8s.io/own": name})
+        view = apart.run(made).view
     else:
-        enter = integrations_to(apart, tmp_path / "integrations")
+        enter = Integrations(apart, tmp_path)
         view = enter.by_podman(root_of("debian"), asked, ["--device", name], "runc").view
     gpus = {apart.device(index) for index in range(len(apart.node.node.gpus))}
     there = {node.path for node in apart.node.node.device_nodes if "nvswitch" not in node.path}
@@ -288,7 +258,7 @@ def test_management_without_nvml(apart: Installation) -> None:
         "--nvml-library",
         str(broken),
     )
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     document = json.loads(done.stdout)
     assert [device["name"] for device in document["devices"]] == ["all"]
     held = {node["path"] for node in document["containerEdits"]["deviceNodes"]}
@@ -297,19 +267,14 @@ def test_management_without_nvml(apart: Installation) -> None:
     assert not held & own
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
-def test_ldconfig_in_a_user_namespace(
-    engine: str,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
-    """Where the hook's root is not the host's, ldconfig is shut in by that root, and works."""
+@ENGINES
+def test_ldconfig_in_a_user_namespace(engine: str, apart: Installation, bundle_of: Bundles) -> None:
+    """If the hook's root is not the host's, ldconfig is shut in by that root, and works."""
     apart.generate("--ldconfig-path", LDCONFIG)
     let_through(Path(apart.node.driver_root) / "any")
     let_through(apart.bindir / "any")
     let_through(apart.state / "any")
     asked = ["/probe", *questions("/etc/ld.so.cache", runs=[LOOKED_UP])]
-    made = mapped(bundle_of(root_of("debian"), asked, asks("2")))
-    view = run(made, apart.secluded, engine, env=apart.on(engine)).view
+    made = mapped(bundle_of("debian", asked, asks("2")))
+    view = apart.run_secluded(made, engine).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -12,26 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from gpuhook.cdi import spec_file
 from gpuhook.loader import ld_cache
-from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import Installation, asks
-from tests.contract.live import Live, sleeping, started
+from tests.contract.live import Live, sleeping, started, wrapped
 from tests.contract.runtimes import CGROUPS
 from tests.simulated import nvidia_stack
-from tests.simulated.node import make_node
+from tests.simulated.node import SimulatedNode, make_node
 
-SCHEMAS = CHECKOUT / "gpuhook/schemas"
 GPU = 2
+Found = tuple[str, str, str]  # kind, name and verdict
 Change = Callable[[dict[str, Any]], None]
-
-
-def schema(name: str) -> dict[str, Any]:
-    return dict(json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8")))
 
 
 @pytest.fixture
@@ -45,15 +38,18 @@ def nvidia(node8: Installation, tmp_path: Path) -> Installation:
     return mine
 
 
-@pytest.fixture
-def mig(node8: Installation, tmp_path: Path) -> Installation:
-    """Give a node of GPUs in MIG mode with NVIDIA's stack alone."""
-    node = make_node(tmp_path / "node", "a100-mig")
-    mine = Installation(tmp_path / "mig", node8.bindir, node)
-    mine.specs.mkdir(parents=True)
+def nvidia_alone(node8: Installation, place: Path, node: SimulatedNode) -> Installation:
+    """Return an installation without a CDI spec, on a node with the programs of NVIDIA's stack."""
+    mine = Installation(place, node8.bindir, node)
     mine.configure()
     nvidia_stack.programs(mine.place / "bin")
     return mine
+
+
+@pytest.fixture
+def mig(node8: Installation, tmp_path: Path) -> Installation:
+    """Give a node of GPUs in MIG mode with NVIDIA's stack alone."""
+    return nvidia_alone(node8, tmp_path / "mig", make_node(tmp_path / "node", "a100-mig"))
 
 
 @contextmanager
@@ -105,16 +101,19 @@ def by_legacy(
 
 def document(live: Live, *words: str, rc: int) -> dict[str, Any]:
     done = live.gpuhook("compare", *live.installation.node.options, "-o", "json", *words)
-    told = json.loads(done.stdout or "{}")
-    assert done.rc == rc, (done.stderr, [_counted(one) for one in told.get("containers", ())])
-    jsonschema.validate(told, schema("compare"))
-    return dict(told)
+    found = done.document("compare")
+    assert done.rc == rc, (done.stderr, [_counted(one) for one in found["containers"]])
+    return found
 
 
 def differences(live: Live) -> list[dict[str, Any]]:
     """Return the differences of a container, of which there must be some."""
     (one,) = document(live, rc=1)["containers"]
     return _counted(one)
+
+
+def found_in(items: list[dict[str, Any]]) -> list[Found]:
+    return [(one["kind"], one["name"], one["verdict"]) for one in items]
 
 
 def _counted(one: dict[str, Any]) -> list[dict[str, Any]]:
@@ -206,89 +205,97 @@ def _mount(config: dict[str, Any], end: str) -> dict[str, Any]:
     return found
 
 
-class Planted:
-    """Mistakes in what NVIDIA's CDI modes write; each returns what is to be found, alone."""
+class Mistakes:
+    """Mistakes that a test plants; each returns what is to be found, alone."""
 
     def __init__(self, installation: Installation, place: Path) -> None:
         self.installation = installation
         self.place = place
         self.path, self.minor = _number(installation, GPU)
 
-    def missing_node(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def _replace(self, mount: dict[str, Any], name: str) -> None:
+        """Mount a copy of the file under another name in place of it."""
+        other = self.place / name
+        shutil.copy(mount["source"], other)
+        mount["source"] = str(other)
+
+    def _extra(self) -> str:
+        """Return the path of a file that is not the driver's."""
+        extra = self.place / "nvidia-extra"
+        extra.touch()
+        return str(extra)
+
+
+class Planted(Mistakes):
+    """Mistakes in what NVIDIA's CDI modes write."""
+
+    def missing_node(self, config: dict[str, Any]) -> Found:
         devices = _devices(config)
         devices[:] = [device for device in devices if device["path"] != self.path]
         _without_rule(config, self.minor)
         return "node", self.path, "only-gpuhook"
 
-    def node_of_another_gpu(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def node_of_another_gpu(self, config: dict[str, Any]) -> Found:
         path, minor = _number(self.installation, 5)
         _with_gpu(config, path, minor)
         return "node", path, "only-there"
 
-    def wrong_minor(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def wrong_minor(self, config: dict[str, Any]) -> Found:
         (device,) = [one for one in _devices(config) if one["path"] == self.path]
         _without_rule(config, self.minor)
         device["minor"] = 6
         _with_gpu(config, "", 6, is_node=False)
         return "node", self.path, "differs"
 
-    def mode(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def mode(self, config: dict[str, Any]) -> Found:
         (device,) = [one for one in _devices(config) if one["path"] == self.path]
         device["fileMode"] = 0o600
         return "node", self.path, "differs"
 
-    def missing_rule(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def missing_rule(self, config: dict[str, Any]) -> Found:
         _without_rule(config, self.minor)
         return "access", self.path, "differs"
 
-    def rule_of_another_gpu(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def rule_of_another_gpu(self, config: dict[str, Any]) -> Found:
         path, minor = _number(self.installation, 5)
         _with_gpu(config, path, minor, is_node=False)
         return "access", path, "only-there"
 
-    def library_of_another_version(self, config: dict[str, Any]) -> tuple[str, str, str]:
-        mount = _mount(config, f"/libcuda.so.{self.installation.node.node.driver.version}")
-        other = self.place / "libcuda.so.999.10"
-        shutil.copy(mount["source"], other)
-        mount["source"] = str(other)
+    def library_of_another_version(self, config: dict[str, Any]) -> Found:
+        mount = _mount(config, f"/libcuda.so.{self._version}")
+        self._replace(mount, "libcuda.so.999.10")
         return "mount", mount["destination"], "differs"
 
-    def unasked_library_of_another_version(self, config: dict[str, Any]) -> tuple[str, str, str]:
-        mount = _mount(
-            config, f"/libnvidia-eglcore.so.{self.installation.node.node.driver.version}"
-        )
-        other = self.place / "libnvidia-eglcore.so.999.10"
-        shutil.copy(mount["source"], other)
-        mount["source"] = str(other)
+    def unasked_library_of_another_version(self, config: dict[str, Any]) -> Found:
+        mount = _mount(config, f"/libnvidia-eglcore.so.{self._version}")
+        self._replace(mount, "libnvidia-eglcore.so.999.10")
         return "mount", mount["destination"], "only-there"
 
-    def missing_library(self, config: dict[str, Any]) -> tuple[str, str, str]:
-        name = f"/libnvidia-ml.so.{self.installation.node.node.driver.version}"
-        mount = _mount(config, name)
+    def missing_library(self, config: dict[str, Any]) -> Found:
+        mount = _mount(config, f"/libnvidia-ml.so.{self._version}")
         config["mounts"].remove(mount)
         return "mount", mount["destination"], "only-gpuhook"
 
-    def writable_file(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def writable_file(self, config: dict[str, Any]) -> Found:
         mount = _mount(config, "/nvidia-smi")
         mount["options"].remove("ro")
         return "mount", mount["destination"], "differs"
 
-    def extra_mount(self, config: dict[str, Any]) -> tuple[str, str, str]:
-        extra = self.place / "nvidia-extra"
-        extra.touch()
-        entry = {"destination": "/usr/bin/nvidia-extra", "type": "bind", "source": str(extra)}
+    def extra_mount(self, config: dict[str, Any]) -> Found:
+        source = self._extra()
+        entry = {"destination": "/usr/bin/nvidia-extra", "type": "bind", "source": source}
         config["mounts"].append({**entry, "options": ["ro", "nosuid", "nodev", "bind"]})
         return "mount", "/usr/bin/nvidia-extra", "only-there"
 
-    def variable_not_set(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def variable_not_set(self, config: dict[str, Any]) -> Found:
         config["process"]["env"].remove("NVIDIA_VISIBLE_DEVICES=void")
         return "variable", "NVIDIA_VISIBLE_DEVICES", "differs"
 
-    def extra_variable(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def extra_variable(self, config: dict[str, Any]) -> Found:
         config["process"]["env"].append("CUDA_VISIBLE_DEVICES=0")
         return "variable", "CUDA_VISIBLE_DEVICES", "only-there"
 
-    def missing_link(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def missing_link(self, config: dict[str, Any]) -> Found:
         path = "/usr/lib/x86_64-linux-gnu/libcuda.so"
         for hook in config["hooks"]["createContainer"]:
             link = f"libcuda.so.1::{path}"
@@ -297,18 +304,18 @@ class Planted:
                 del hook["args"][at - 1 : at + 1]
         return "link", path, "only-gpuhook"
 
-    def extra_link(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def extra_link(self, config: dict[str, Any]) -> Found:
         path = "/usr/lib/x86_64-linux-gnu/libcuda_extra.so"
         self._add_link(config, f"libcuda.so.1::{path}")
         return "link", path, "only-there"
 
-    def extra_link_in_another_directory(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def extra_link_in_another_directory(self, config: dict[str, Any]) -> Found:
         path = "/opt/vendor/lib/libnvidia-ml.so.7"
         target = f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{self._version}"
         self._add_link(config, f"{target}::{path}")
         return "link", path, "only-there"
 
-    def driver_file_under_another_name(self, config: dict[str, Any]) -> tuple[str, str, str]:
+    def driver_file_under_another_name(self, config: dict[str, Any]) -> Found:
         mount = _mount(config, f"/libcuda.so.{self._version}")
         config["mounts"].append({**mount, "destination": "/opt/vendor/extra"})
         return "mount", "/opt/vendor/extra", "only-there"
@@ -330,12 +337,12 @@ PLANTED = sorted(name for name in vars(Planted) if not name.startswith("_"))
 def test_what_is_planted_is_found_and_nothing_else(
     name: str, nvidia: Installation, tmp_path: Path
 ) -> None:
-    planted: list[tuple[str, str, str]] = []
+    planted: list[Found] = []
     plant = getattr(Planted(nvidia, tmp_path), name)
     with by_cdi(nvidia, tmp_path, lambda config: planted.append(plant(config))) as live:
         found = differences(live)
         text = live.gpuhook("compare", *nvidia.node.options).stdout
-    assert [(i["kind"], i["name"], i["verdict"]) for i in found] == planted, found
+    assert found_in(found) == planted, found
     assert planted[0][1] in text
     assert text.endswith(", 1 difference\n")
 
@@ -360,7 +367,7 @@ def test_what_nvidias_spec_gives_under_other_names(nvidia: Installation, tmp_pat
 
     with by_cdi(nvidia, tmp_path, plant) as live:
         found = differences(live)
-    assert [(i["kind"], i["name"], i["verdict"]) for i in found] == [
+    assert found_in(found) == [
         ("mount", path, "only-there"),
         ("variable", "EXTRA", "only-there"),
     ]
@@ -379,9 +386,7 @@ def test_a_name_that_the_loader_cache_alone_has(nvidia: Installation, tmp_path: 
         flags = ld_cache.flags_for(os.uname().machine)
         cache_file.write_bytes(ld_cache.merged(cache_file.read_bytes(), [entry], flags=flags))
         found = differences(live)
-    assert [(i["kind"], i["name"], i["verdict"]) for i in found] == [
-        ("library", "libextra.so.5", "only-there")
-    ]
+    assert found_in(found) == [("library", "libextra.so.5", "only-there")]
 
 
 @pytest.mark.parametrize("kind", ["debian", "lib64", "musl"])
@@ -395,7 +400,7 @@ def test_links_of_the_image_are_nobodys_difference(
         directory.mkdir(parents=True, exist_ok=True)
         version = nvidia.node.node.driver.version
         (directory / "libextra.so.5").symlink_to(f"libcuda.so.{version}")
-        time.sleep(0.1)
+        time.sleep(0.1)  # older than the process, whose start /proc reports to 0.01 s
 
     with by_cdi(nvidia, tmp_path, plant, kind=kind) as live:
         unchanged(live, "nvidia-cdi")
@@ -423,54 +428,45 @@ def test_nothing_but_known_differences_in_the_legacy_mode(
     assert ("variable", "NVIDIA_VISIBLE_DEVICES") in known
 
 
-class PlantedInLegacy:
+class PlantedInLegacy(Mistakes):
     """Mistakes in what the legacy hook does."""
 
-    def __init__(self, installation: Installation, place: Path) -> None:
-        self.installation = installation
-        self.place = place
-        self.path, self.minor = _number(installation, GPU)
-
-    def missing_node(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+    def missing_node(self, plan: dict[str, Any]) -> Found:
         plan["nodes"] = [node for node in plan["nodes"] if node["target"] != self.path]
         plan["rules"].remove(f"c 195:{self.minor} rw")
         return "node", self.path, "only-gpuhook"
 
-    def node_of_another_gpu(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+    def node_of_another_gpu(self, plan: dict[str, Any]) -> Found:
         path, minor = _number(self.installation, 5)
         plan["nodes"].append({"source": self.installation.node.dev_root + path, "target": path})
         plan["rules"].append(f"c 195:{minor} rw")
         return "node", path, "only-there"
 
-    def missing_rule(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+    def missing_rule(self, plan: dict[str, Any]) -> Found:
         plan["rules"].remove(f"c 195:{self.minor} rw")
         return "access", self.path, "differs"
 
-    def library_of_another_version(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+    def library_of_another_version(self, plan: dict[str, Any]) -> Found:
         (mount,) = [m for m in plan["mounts"] if "/libcuda.so." in m["target"]]
-        other = self.place / "libcuda.so.999.10"
-        shutil.copy(mount["source"], other)
-        mount["source"] = str(other)
+        self._replace(mount, "libcuda.so.999.10")
         return "mount", mount["target"], "differs"
 
-    def missing_program(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+    def missing_program(self, plan: dict[str, Any]) -> Found:
         plan["mounts"] = [m for m in plan["mounts"] if not m["target"].endswith("/nvidia-smi")]
         return "mount", "/usr/bin/nvidia-smi", "only-gpuhook"
 
-    def extra_mount(self, plan: dict[str, Any]) -> tuple[str, str, str]:
-        extra = self.place / "nvidia-extra"
-        extra.touch()
+    def extra_mount(self, plan: dict[str, Any]) -> Found:
         target = "/usr/bin/nvidia-extra"
-        plan["mounts"].append({"source": str(extra), "target": target, "ro": True})
+        plan["mounts"].append({"source": self._extra(), "target": target, "ro": True})
         return "mount", target, "only-there"
 
-    def extra_link(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+    def extra_link(self, plan: dict[str, Any]) -> Found:
         (directory,) = plan["folders"]
         path = f"{directory}/libcuda_extra.so"
         plan["links"].append(("libcuda.so.1", path))
         return "link", path, "only-there"
 
-    def link_to_another_library(self, plan: dict[str, Any]) -> tuple[str, str, str]:
+    def link_to_another_library(self, plan: dict[str, Any]) -> Found:
         (directory,) = plan["folders"]
         path = f"{directory}/libcuda.so"
         plan["links"] = [("libnvidia-ml.so.1", path)]
@@ -484,46 +480,43 @@ PLANTED_IN_LEGACY = sorted(name for name in vars(PlantedInLegacy) if not name.st
 def test_what_is_planted_in_the_legacy_mode_is_found_and_nothing_else(
     name: str, nvidia: Installation, tmp_path: Path
 ) -> None:
-    planted: list[tuple[str, str, str]] = []
+    planted: list[Found] = []
     plant = getattr(PlantedInLegacy(nvidia, tmp_path), name)
     with by_legacy(nvidia, tmp_path, lambda plan: planted.append(plant(plan))) as live:
         found = differences(live)
-    assert [(i["kind"], i["name"], i["verdict"]) for i in found] == planted, found
+    assert found_in(found) == planted, found
 
 
-def test_a_container_of_gpuhooks_own(node8: Installation, tmp_path: Path) -> None:
+def test_a_container_of_gpuhooks_own(apart: Installation, tmp_path: Path) -> None:
     """By the specs of this node nothing differs from what the wrapper has given."""
-    mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(str(GPU)))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, apart) as live:
         told = document(live, rc=0)
-    assert told["node"]["by"] == str(mine.spec)
+    assert told["node"]["by"] == str(apart.spec)
     (one,) = told["containers"]
     assert (one["givenBy"], one["counts"]["known"]) == ("gpuhook", 0)
 
 
-def test_what_the_prestart_hook_cannot_set_is_known(node8: Installation, tmp_path: Path) -> None:
+def test_what_the_prestart_hook_cannot_set_is_known(apart: Installation, tmp_path: Path) -> None:
     """A container that exists already has its variables."""
-    mine = node8.apart(tmp_path / "node")
-    hook = {"prestart": [mine.hooks["hook"]]}
+    hook = {"prestart": [apart.hooks["hook"]]}
     made = sleeping(tmp_path, env=asks(str(GPU)), hooks=hook)
-    with started(made, mine, "runc", "host") as live:
+    with started(made, apart) as live:
         (one,) = document(live, rc=0)["containers"]
     known = {i["name"]: i["reason"] for i in one["items"] if i["kind"] == "variable"}
     assert set(known) == {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_CTK_LIBCUDA_DIR"}
     assert all("a variable cannot be added" in reason for reason in known.values())
 
 
-def test_what_attach_and_detach_changed_is_known(node8: Installation, tmp_path: Path) -> None:
-    mine = node8.apart(tmp_path / "node")
+def test_what_attach_and_detach_changed_is_known(apart: Installation, tmp_path: Path) -> None:
     made = sleeping(tmp_path, env=asks(str(GPU)))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, apart) as live:
         live.attach("5")
         live.detach(str(GPU))
         (one,) = document(live, rc=0)["containers"]
     known = {i["name"]: i["reason"] for i in one["items"] if i["reason"] and i["kind"] == "node"}
-    assert "attach" in known[mine.device(5)]
-    assert "detach" in known[mine.device(GPU)]
+    assert "attach" in known[apart.device(5)]
+    assert "detach" in known[apart.device(GPU)]
 
 
 def test_gpus_that_config_json_asks_for_nowhere(nvidia: Installation, tmp_path: Path) -> None:

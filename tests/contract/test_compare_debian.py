@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.installation import Installation, asks
-from tests.contract.test_compare import by_cdi, by_legacy, differences, unchanged
-from tests.simulated import nvidia_stack
+from tests.contract.test_compare import by_cdi, by_legacy, differences, nvidia_alone, unchanged
 from tests.simulated.layouts import Layout
 from tests.simulated.node import make_node
 from tests.simulated.profiles import LIBRARY_DIR
@@ -22,11 +21,7 @@ BESIDE = "libnvidia-gpucomp.so"
 def debian(node8: Installation, tmp_path: Path) -> Installation:
     """Give a node with NVIDIA's stack alone, whose driver is Debian's."""
     node = make_node(tmp_path / "node", "h100x8", layout="debian")
-    mine = Installation(tmp_path / "debian", node8.bindir, node)
-    mine.specs.mkdir(parents=True)
-    mine.configure()
-    nvidia_stack.programs(mine.place / "bin")
-    return mine
+    return nvidia_alone(node8, tmp_path / "debian", node)
 
 
 @pytest.mark.parametrize("kind", ["debian", "lib64", "musl"])
@@ -65,10 +60,7 @@ def test_every_capability_on_every_layout(
 ) -> None:
     """Every name, link and file that the CDI modes give is one of gpuhook's, too."""
     node = make_node(tmp_path / "node", profile, layout=layout)
-    mine = Installation(tmp_path / "gpuhook", node8.bindir, node)
-    mine.specs.mkdir(parents=True)
-    mine.configure()
-    nvidia_stack.programs(mine.place / "bin")
+    mine = nvidia_alone(node8, tmp_path / "gpuhook", node)
     with by_cdi(mine, tmp_path, env=asks("0", "all"), name="0") as live:
         one = unchanged(live, "nvidia-cdi", "0")
     surplus = [i["name"] for i in one["items"] if i["verdict"] == "only-there"]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,11 @@ import pytest
 from gpuhook.loader import ld_cache_entries
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
-from tests.contract.bundles import Bundle
-from tests.contract.installation import LIBRARIES, Installation, asks
-from tests.contract.runtimes import run
+from tests.contract.bundles import Bundles
+from tests.contract.installation import LIBRARIES, Installation, asks, installation
+from tests.contract.roots import Roots
 from tests.contract.views import View, questions
 from tests.simulated.graphics import NARROW, with_32_bit
-from tests.simulated.node import make_node
 
 CACHE = "/etc/ld.so.cache"
 I386 = 0x0003
@@ -31,13 +29,8 @@ ASKED = [
 @pytest.fixture(scope="module")
 def both(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with 32-bit packages of the driver."""
-    place = tmp_path_factory.mktemp("compat32")
-    node = make_node(place / "node", with_32_bit(dump_file.load("t4")))
-    made = Installation(place, bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
-    return made
+    facts = with_32_bit(dump_file.load("t4"))
+    return installation(tmp_path_factory.mktemp("compat32"), facts, bindir)
 
 
 def narrows(view: View) -> dict[str, str]:
@@ -51,12 +44,10 @@ def kinds(view: View) -> set[str]:
     return {path for path, entry in view.paths.items() if entry.kind != "missing"} - {CACHE}
 
 
-def test_compat32_and_graphics(
-    both: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_compat32_and_graphics(both: Installation, bundle_of: Bundles) -> None:
     """The 32-bit GL libraries and their ICD are there, and known to the 32-bit loader; no CUDA."""
-    bundle = bundle_of(root_of("debian"), ASKED, asks("0", "graphics,compat32"))
-    view = run(bundle, [both.runtime], "runc", env=both.on("runc")).view
+    bundle = bundle_of("debian", ASKED, asks("0", "graphics,compat32"))
+    view = both.run(bundle).view
     assert kinds(view) == {f"{NARROW}/{GLX}", ICD}
     known = narrows(view)
     assert known[GLX] == f"{NARROW}/{GLX}"
@@ -64,32 +55,26 @@ def test_compat32_and_graphics(
     assert "libEGL_nvidia.so.0" in known
 
 
-def test_every_capability(
-    both: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_every_capability(both: Installation, bundle_of: Bundles) -> None:
     """All capabilities are those of 32-bit programs too; the 64-bit libraries stay theirs."""
     asked = [*ASKED, *questions(runs=[["/dlprobe", CUDA]])]
-    bundle = bundle_of(root_of("debian"), asked, asks("0", "all"))
-    view = run(bundle, [both.runtime], "runc", env=both.on("runc")).view
+    bundle = bundle_of("debian", asked, asks("0", "all"))
+    view = both.run(bundle).view
     assert len(kinds(view)) == 4
     assert narrows(view)[CUDA] == f"{NARROW}/{CUDA}"
     assert view.runs[0].found()[CUDA]["real"].startswith(f"{LIBRARIES}/libcuda.so.")
 
 
-def test_who_does_not_ask_gets_none(
-    both: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_who_does_not_ask_gets_none(both: Installation, bundle_of: Bundles) -> None:
     """compute, utility, video, graphics: a container without compat32 has no 32-bit library."""
     capabilities = "compute,utility,video,graphics,display,ngx"
-    bundle = bundle_of(root_of("debian"), ASKED, asks("0", capabilities))
-    view = run(bundle, [both.runtime], "runc", env=both.on("runc")).view
+    bundle = bundle_of("debian", ASKED, asks("0", capabilities))
+    view = both.run(bundle).view
     assert kinds(view) == set()
     assert narrows(view) == {}
 
 
-def test_by_the_spec_alone(
-    both: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_by_the_spec_alone(both: Installation, tmp_path: Path, root_of: Roots) -> None:
     """podman applies the spec, and its hook makes the cache for both loaders."""
     specs = tmp_path / "cdi"
     specs.mkdir()

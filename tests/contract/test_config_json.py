@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +11,12 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import fastjson
 from gpuhook.request import parse
-from tests.contract import bundles
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart
-from tests.contract.runtimes import run
+from tests.contract.runtimes import ENGINES, run
 from tests.contract.test_bad_input import assert_refused
 
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 NAMES = ("A", "B", "C", "NVIDIA_VISIBLE_DEVICES")
 
 AGAIN = '{"env":["A=2","NVIDIA_VISIBLE_DEVICES=0"]}'
@@ -103,9 +99,9 @@ def changed(made: Bundle, old: str, new: str) -> bytes:
 
 
 @pytest.fixture
-def bundle(root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]) -> Bundle:
+def bundle(bundle_of: Bundles) -> Bundle:
     """Give a bundle that requests a GPU, and has a variable besides."""
-    return bundle_of(root_of("distroless"), ["/probe"], ["A=1", *asks("0")])
+    return bundle_of("distroless", ["/probe"], ["A=1", *asks("0")])
 
 
 def seen_by(made: Bundle, engine: str) -> dict[str, str] | None:
@@ -202,14 +198,10 @@ def test_the_wrapper_refuses_a_request_beside_a_wrong_type(
 
 @pytest.mark.parametrize(("code", "case"), WRAPPER)
 def test_the_wrapper_leaves_others_alone(
-    code: str,
-    case: str,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    code: str, case: str, node8: Installation, bundle_of: Bundles
 ) -> None:
     """A container without a request starts whatever its config.json looks like."""
-    made = bundle_of(root_of("distroless"), ["/probe"], ["A=1", *asks("void")])
+    made = bundle_of("distroless", ["/probe"], ["A=1", *asks("void")])
     old, new = {**REFUSED, **TYPES}[case]
     before = changed(made, old, new.replace("DEVICES=0", "DEVICES=void"))
     result = node8.edit(made)
@@ -220,16 +212,11 @@ def test_the_wrapper_leaves_others_alone(
 @pytest.mark.parametrize("case", ["Process", "process twice", "mount"])
 @pytest.mark.parametrize("value", ["0", "void"])
 def test_the_prestart_hook_refuses(
-    case: str, value: str, node8: Installation, root_of: Callable[[str], Path], tmp_path: Path
+    case: str, value: str, apart: Installation, bundle_of: Bundles
 ) -> None:
     """On that route runc has read config.json before; only a container with a request fails."""
-    made = bundles.bundle(
-        tmp_path / "bundle",
-        root_of("distroless"),
-        ["/probe"],
-        ["A=1", *asks(value)],
-        hooks=prestart(node8.apart(tmp_path / "node")),
-    )
+    env = ["A=1", *asks(value)]
+    made = bundle_of("distroless", ["/probe"], env, hooks=prestart(apart))
     old, new = REFUSED[case]
     text = json.dumps(made.config(), separators=(",", ":"))
     at = text.index(old)

@@ -19,7 +19,6 @@ from gpuhook.node.node_tree import DirectoryTree
 from tests.contract.cri import Cri, cri
 from tests.contract.installation import CONTROL, Installation
 from tests.contract.runtimes import launcher
-from tests.contract.views import questions, view
 
 pytestmark = pytest.mark.contract
 
@@ -40,7 +39,7 @@ def node(
     """Yield a containerd with the configured handlers `nvidia` and `hooked`."""
     place = tmp_path_factory.mktemp("configured")
     made = node8.apart(place / "gpuhook")
-    runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
+    runtime = made.launcher(place / "gpuhook-runtime")
     hook = launcher(
         place / "gpuhook-prestart", [str(made.bindir / "gpuhook-prestart")], made.on("runc")
     )
@@ -64,23 +63,14 @@ def test_pod_gets_its_gpu_through_the_configured_handler(
 ) -> None:
     server, made = node
     given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
-    pod = server.pod(f"configured-{handler}", handler)
-    try:
-        seen = server.ended(server.container(pod, ["/probe", *questions()], given))
-        assert seen.rc == 0, seen.stderr
-        nodes = view(seen.stdout).gpus()
+    with server.pod(f"configured-{handler}", handler) as pod:
+        nodes = server.view(pod, given).gpus()
         assert set(nodes) == {*CONTROL, made.device(1)}
         assert all(entry.allowed for entry in nodes.values())
-    finally:
-        server.remove(pod)
 
 
 def test_pod_of_the_default_handler_gets_none(node: tuple[Cri, Installation]) -> None:
     server, made = node
     given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
-    pod = server.pod("plain", "")
-    try:
-        seen = server.ended(server.container(pod, ["/probe", *questions()], given))
-        assert view(seen.stdout).gpus() == {}
-    finally:
-        server.remove(pod)
+    with server.pod("plain", "") as pod:
+        assert server.view(pod, given).gpus() == {}

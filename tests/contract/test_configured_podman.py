@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +20,8 @@ from gpuhook.engines.read import podman_config as reading
 from gpuhook.engines.state import dependent_containers
 from tests.contract.engines import ULIMITS
 from tests.contract.installation import Installation, asks
-from tests.contract.runtimes import SECONDS, Result, launcher
+from tests.contract.roots import Roots
+from tests.contract.runtimes import Result, launcher, run_command
 from tests.contract.views import questions
 
 
@@ -69,7 +69,7 @@ def tree(tmp_path: Path) -> Tree:
 @pytest.fixture
 def wanted(apart: Installation, tmp_path: Path) -> EngineOptions:
     """Return options whose programs know the simulated node."""
-    runtime = launcher(tmp_path / "gpuhook-runtime", [apart.runtime], apart.on("runc"))
+    runtime = apart.launcher(tmp_path / "gpuhook-runtime")
     command = apart.hooks["hook"]["path"]
     hook = launcher(tmp_path / "gpuhook-prestart", [command], apart.env)
     return EngineOptions("wrapper", "nvidia", str(runtime), str(hook))
@@ -83,14 +83,7 @@ def run(tree: Tree, place: Path, *words: str, storage: Path | None = None) -> Re
         command = ["podman", *own, "--cgroup-manager", "cgroupfs", *words]
         script = f"mount --bind '{tree.directory}' /etc/containers && exec \"$@\""
         Path("/etc/containers").mkdir(exist_ok=True)
-        done = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", script, "sh", *command],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    return Result(done.returncode, done.stdout, done.stderr)
+        return run_command(["unshare", "--mount", "sh", "-c", script, "sh", *command])
 
 
 def container(
@@ -109,11 +102,7 @@ def container(
 
 
 def test_the_runtime(
-    tree: Tree,
-    wanted: EngineOptions,
-    apart: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    tree: Tree, wanted: EngineOptions, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """`podman --runtime nvidia` finds the drop-in's runtime; the other runtimes remain."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
@@ -130,7 +119,7 @@ def test_the_runtime(
 
 
 def test_a_container_that_is_kept(
-    tree: Tree, wanted: EngineOptions, tmp_path: Path, root_of: Callable[[str], Path]
+    tree: Tree, wanted: EngineOptions, tmp_path: Path, root_of: Roots
 ) -> None:
     """A container with gpuhook's runtime is found in podman's database, another is not."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
@@ -156,11 +145,7 @@ def test_the_default_runtime(tree: Tree, wanted: EngineOptions, tmp_path: Path) 
 
 
 def test_the_hook(
-    tree: Tree,
-    wanted: EngineOptions,
-    apart: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    tree: Tree, wanted: EngineOptions, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """podman's own runtime calls gpuhook's hook, and podman prints no warning."""
     plan = configure_podman.plan(EngineNode(tree), replace(wanted, route="hook"))

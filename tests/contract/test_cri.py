@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from tests.contract.cri import Cri, cri
+from tests.contract.cri import Cri, cri_of
 from tests.contract.installation import CONTROL, Installation
-from tests.contract.runtimes import launcher
-from tests.contract.views import questions, view
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +20,7 @@ def node(
     """Give a containerd whose handler `nvidia` is gpuhook-runtime on a node with eight GPUs."""
     place = tmp_path_factory.mktemp("cri")
     made = node8.apart(place / "gpuhook")
-    runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
-    with cri(place / "containerd", {"runc": "/usr/sbin/runc", "nvidia": runtime}) as containerd:
+    with cri_of(made, place) as containerd:
         yield containerd, made
 
 
@@ -31,18 +28,13 @@ def test_pod_gets_its_replica(node: tuple[Cri, Installation], tmp_path: Path) ->
     containerd, made = node
     uuid = made.gpu(1).uuid
     given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(uuid), "GPUHOOK_REPLICAS": f"{uuid}::2"})
-    pod = containerd.pod("sliced", "nvidia")
-    try:
-        seen = containerd.ended(containerd.container(pod, ["/probe", *questions()], given))
-        assert seen.rc == 0, seen.stderr
-        nodes = view(seen.stdout).gpus()
+    with containerd.pod("sliced") as pod:
+        nodes = containerd.view(pod, given).gpus()
         assert set(nodes) == {*CONTROL, made.device(1)}
         assert all(entry.allowed for entry in nodes.values())
         sleeping = containerd.container(pod, ["/bin/sleep", "600"], given, name="sleeper")
         held = [holder for holder in made.holders() if holder["id"] == sleeping.id]
         assert [holder["replicas"] for holder in held] == [[f"{uuid}::2"]]
-    finally:
-        containerd.remove(pod)
 
 
 def test_annotations_of_the_kubelet_and_of_a_pod(node: tuple[Cri, Installation]) -> None:
@@ -50,29 +42,17 @@ def test_annotations_of_the_kubelet_and_of_a_pod(node: tuple[Cri, Installation])
     from a container; of the pod it copies none.
     """
     containerd, made = node
-    pod = containerd.pod("noted", "nvidia", annotations={"cdi.k8s.io/x": "nvidia.com/gpu=all"})
-    try:
+    with containerd.pod("noted", annotations={"cdi.k8s.io/x": "nvidia.com/gpu=all"}) as pod:
         given = Allocation(annotations={"cdi.k8s.io/plugin": "nvidia.com/gpu=1"})
         for allocation, expected in ((given, {*CONTROL, made.device(1)}), (Allocation(), set())):
             name = "noted" if expected else "plain"
-            seen = containerd.ended(
-                containerd.container(pod, ["/probe", *questions()], allocation, name=name)
-            )
-            assert seen.rc == 0, seen.stderr
-            assert set(view(seen.stdout).gpus()) == expected
+            assert set(containerd.view(pod, allocation, name=name).gpus()) == expected
         sleeping = containerd.container(pod, ["/bin/sleep", "600"], given, name="sleeper")
         told = made.gpuhook("explain", sleeping.id)
         assert "containerd copied it" in told.stdout, told
-    finally:
-        containerd.remove(pod)
 
 
 def test_pod_without_a_request_gets_none(node: tuple[Cri, Installation]) -> None:
     containerd, _ = node
-    pod = containerd.pod("plain", "nvidia")
-    try:
-        seen = containerd.ended(containerd.container(pod, ["/probe", *questions()], Allocation()))
-        assert seen.rc == 0, seen.stderr
-        assert view(seen.stdout).gpus() == {}
-    finally:
-        containerd.remove(pod)
+    with containerd.pod("plain") as pod:
+        assert containerd.view(pod, Allocation()).gpus() == {}

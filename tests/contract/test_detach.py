@@ -12,11 +12,13 @@ import pytest
 from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
 from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
-from tests.contract.live import BOTH, Live, Said, eventually, openable, opening, sleeping, started
+from tests.contract.live import Live, Said, openable, opening, sleeping, started, wrapped
+from tests.contract.runtimes import BOTH
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_prestart import PROFILE
 from tests.contract.views import questions
+from tests.waiting import eventually
 
 HOLD = "exec 3<{}; while :; do sleep 60; done"
 
@@ -30,7 +32,7 @@ def tries(installation: Installation) -> list[str]:
 def test_granted_at_creation(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """What the wrapper gave is denied and hidden, and comes back by attach; the rest stays."""
     made = sleeping(tmp_path, env=asks("2,3"))
-    with started(made, node8, engine, cgroup, node8.runtime) as live:
+    with wrapped(made, node8, engine, cgroup) as live:
         before, rules = live.seen(), live.rules()
         away = live.detach("2")
         assert any("config.json" in note for note in away["notes"]), away
@@ -56,7 +58,7 @@ def test_granted_at_creation(engine: str, cgroup: str, node8: Installation, tmp_
 def test_without_config(node8: Installation, tmp_path: Path) -> None:
     """What came with the creation remains, also if its record is unreadable."""
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, node8, "runc", "host", node8.runtime) as live:
+    with wrapped(made, node8) as live:
         live.detach("2")
         live.attach("2")
         config = live.bundle.file.rename(tmp_path / "config.json")
@@ -71,7 +73,7 @@ def test_in_use(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -
     mine = openable(node8, tmp_path / "node")
     device = mine.device(2)
     made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", HOLD.format(device)])
-    with started(made, mine, engine, cgroup, mine.runtime) as live:
+    with wrapped(made, mine, engine, cgroup) as live:
         held = Path(f"/proc/{live.pid}/fd/3")
         eventually(held.exists)
         before = live.seen()

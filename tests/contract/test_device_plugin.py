@@ -5,48 +5,23 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
-from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.kubelet.kubelet import AdmissionError, Kubelet
-from tests.kubelet.process import OPERATOR, TIME_SLICING, PluginProcess, plugin
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, OPERATOR, TIME_SLICING, plugin
+from tests.kubelet.running import Run
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
-
-GPU = "nvidia.com/gpu"
-
-
-@pytest.fixture
-def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(plugins_path) as running:
-        yield running
+from tests.waiting import eventually
 
 
-@pytest.fixture
-def run(tmp_path: Path, kubelet: Kubelet) -> Iterator[Callable[..., PluginProcess]]:
-    """Return a function: node, configuration, env -> a running plugin, stopped in the end."""
-    from contextlib import ExitStack
-
-    with ExitStack() as stack:
-
-        def started(profile: str | Node = "t4", text: str = TIME_SLICING, **env: str):  # type: ignore[no-untyped-def]
-            node = make_node(tmp_path / "node", profile)
-            return stack.enter_context(plugin(tmp_path / "plugin", node, kubelet, text, env))
-
-        yield started
-
-
-def test_seed_gives_four_replicas_of_a_t4(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
+def test_seed_gives_four_replicas_of_a_t4(run: Run, kubelet: Kubelet) -> None:
     """The ConfigMap and the environment of the seeds, on the g4dn.xlarge of the seeds."""
-    running = run("t4", TIME_SLICING, **OPERATOR)
+    running = run(**OPERATOR)
     kubelet.wait_for_devices(GPU, 4)
     uuid = running.node.node.gpus[0].uuid
     assert list(kubelet.devices(GPU)) == [f"{uuid}::{n}" for n in range(4)]
@@ -60,7 +35,7 @@ def test_seed_gives_four_replicas_of_a_t4(
     assert running.stop() == 0
 
 
-def test_ten_developers_on_four_gpus(run: Callable[..., PluginProcess], kubelet: Kubelet) -> None:
+def test_ten_developers_on_four_gpus(run: Run, kubelet: Kubelet) -> None:
     facts = dump_file.load("h100x8")
     four = replace(facts, gpus=facts.gpus[:4])
     run(four, TIME_SLICING.replace("replicas: 4", "replicas: 3"))
@@ -70,10 +45,8 @@ def test_ten_developers_on_four_gpus(run: Callable[..., PluginProcess], kubelet:
     assert counts == [2, 2, 3, 3]  # spread over all four
 
 
-def test_fault_takes_every_replica_of_one_gpu_and_no_other(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
-    running = run("h100x8", TIME_SLICING)
+def test_fault_takes_every_replica_of_one_gpu_and_no_other(run: Run, kubelet: Kubelet) -> None:
+    running = run("h100x8")
     kubelet.wait_for_devices(GPU, 32)
     broken = str(running.node.node.gpus[2].uuid)
     stub_events.say(running.node, broken, "recovery 1")
@@ -87,11 +60,9 @@ def test_fault_takes_every_replica_of_one_gpu_and_no_other(
     assert "nvidia.com/gpu 4 of 32" in told["event"]
 
 
-def test_bad_configuration_keeps_the_good_one(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
+def test_bad_configuration_keeps_the_good_one(run: Run, kubelet: Kubelet) -> None:
     """A-8: neither a write nor SIGHUP with an invalid file takes anything away."""
-    running = run("t4", TIME_SLICING)
+    running = run()
     kubelet.wait_for_devices(GPU, 4)
     registered = len(kubelet.registrations)
     running.configure(TIME_SLICING.replace("replicas: 4", "replicas: none"))
@@ -107,7 +78,7 @@ def test_bad_configuration_keeps_the_good_one(
 
 
 def test_a_second_configuration_that_no_label_can_choose_is_told(
-    run: Callable[..., PluginProcess], kubelet: Kubelet, tmp_path: Path
+    run: Run, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     """As after an edit of the ConfigMap: the pod has no token, as one configuration needs none."""
     configurations = tmp_path / "configurations"
@@ -130,23 +101,19 @@ def test_a_second_configuration_that_no_label_can_choose_is_told(
     kubelet.wait_for_devices(GPU, 4)
 
 
-def test_request_for_more_than_one_is_refused_with_a_reason(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
+def test_request_for_more_than_one_is_refused_with_a_reason(run: Run, kubelet: Kubelet) -> None:
     text = TIME_SLICING.replace(
         "timeSlicing:\n", "timeSlicing:\n    failRequestsGreaterThanOne: true\n"
     )
-    run("t4", text)
+    run(text=text)
     kubelet.wait_for_devices(GPU, 4)
     with pytest.raises(AdmissionError, match="GH1852"):
         kubelet.allocate(GPU, 2)
     kubelet.allocate(GPU, 1)
 
 
-def test_renamed_resource_replaces_the_old_one(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
-    running = run("t4", TIME_SLICING)
+def test_renamed_resource_replaces_the_old_one(run: Run, kubelet: Kubelet) -> None:
+    running = run()
     kubelet.wait_for_devices(GPU, 4)
     text = TIME_SLICING.replace("timeSlicing:\n", "timeSlicing:\n    renameByDefault: true\n")
     running.configure(text)
@@ -154,18 +121,14 @@ def test_renamed_resource_replaces_the_old_one(
     kubelet.wait_for(lambda: kubelet.capacity(GPU) == 0, "no GPU under the old name")
 
 
-def test_missing_driver_ends_the_plugin_with_a_sentence(
-    run: Callable[..., PluginProcess], tmp_path: Path
-) -> None:
-    running = run("t4", TIME_SLICING, GPUHOOK_DRIVER_ROOT=str(tmp_path))
+def test_missing_driver_ends_the_plugin_with_a_sentence(run: Run, tmp_path: Path) -> None:
+    running = run(GPUHOOK_DRIVER_ROOT=str(tmp_path))
     assert running.ended() == 1
     assert any("GH1200" in line.get("text", "") for line in running.log())
 
 
-def test_missing_driver_may_be_waited_for(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
-    running = run("t4", TIME_SLICING, FAIL_ON_INIT_ERROR="false")
+def test_missing_driver_may_be_waited_for(run: Run, kubelet: Kubelet) -> None:
+    running = run(FAIL_ON_INIT_ERROR="false")
     kubelet.wait_for_devices(GPU, 4)
     assert running.stop() == 0
     stub_events.take_away(running.node)
@@ -176,10 +139,10 @@ def test_missing_driver_may_be_waited_for(
 
 
 def test_driver_that_hangs_does_not_keep_the_plugin_from_ending(
-    run: Callable[..., PluginProcess], kubelet: Kubelet, tmp_path: Path
+    run: Run, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     """Neither in the first look at the node nor in a later one."""
-    running = run("t4", TIME_SLICING)
+    running = run()
     kubelet.wait_for_devices(GPU, 4)
     nvml = Path(running.node.nvml_profile).with_name("libnvidia-ml.so.1").resolve()
     mark = tmp_path / "hangs"

@@ -6,29 +6,23 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess
+from tests.kubelet.running import Run
 from tests.simulated import stub_events
-from tests.simulated.node import make_node
+from tests.simulated.node import SimulatedNode
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
 
-GPU = "nvidia.com/gpu"
 MPS = TIME_SLICING.replace("timeSlicing", "mps")
 STAND_IN = Path(__file__).parent.parent / "simulated/mps_control.py"
-
-
-@pytest.fixture
-def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(plugins_path) as running:
-        yield running
 
 
 @pytest.fixture
@@ -43,31 +37,32 @@ def root() -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, kubelet: Kubelet, root: Path) -> Iterator[Callable[..., PluginProcess]]:
+def run_mps(run: Run, tmp_path: Path, root: Path) -> Run:
     """Return a function: configuration, whether there is a daemon -> a running plugin."""
-    with ExitStack() as stack:
 
-        def started(
-            text: str = MPS, *, has_program: bool = True, prefix: Sequence[str] = ()
-        ) -> PluginProcess:
-            node = make_node(tmp_path / "node", "t4")
-            stub_events.say(node, str(node.node.gpus[0].uuid), "compute_mode 0")
-            programs = tmp_path / "bin"
-            programs.mkdir()
-            for file in node.node.files:
-                if os.path.basename(file.container_path) == "nvidia-cuda-mps-control":
-                    Path(file.host_path).unlink()
-            if has_program:
-                shutil.copy(STAND_IN, programs / "nvidia-cuda-mps-control")
-            env = {"MPS_ROOT": str(root), "PATH": f"{programs}:{os.environ['PATH']}"}
-            place = tmp_path / "plugin"
-            return stack.enter_context(plugin(place, node, kubelet, text, env, prefix=prefix))
+    def started(
+        text: str = MPS, *, has_program: bool = True, prefix: Sequence[str] = ()
+    ) -> PluginProcess:
+        programs = tmp_path / "bin"
+        programs.mkdir()
+        if has_program:
+            shutil.copy(STAND_IN, programs / "nvidia-cuda-mps-control")
+        env = {"MPS_ROOT": str(root), "PATH": f"{programs}:{os.environ['PATH']}"}
+        return run("t4", text, change=without_daemon, prefix=prefix, **env)
 
-        yield started
+    return started
+
+
+def without_daemon(node: SimulatedNode) -> None:
+    """Remove the driver's own control daemon; the compute mode is known."""
+    stub_events.say(node, str(node.node.gpus[0].uuid), "compute_mode 0")
+    for file in node.node.files:
+        if os.path.basename(file.container_path) == "nvidia-cuda-mps-control":
+            Path(file.host_path).unlink()
 
 
 def _pid(root: Path) -> int | None:
-    """Return the process of the daemon, None where none runs."""
+    """Return the process of the daemon, None if none runs."""
     try:
         pid = int((root / "gpu/pipe/nvidia-cuda-mps-control.pid").read_text())
         os.kill(pid, 0)
@@ -76,10 +71,8 @@ def _pid(root: Path) -> int | None:
     return pid if (root / "gpu/pipe/control").exists() else None
 
 
-def test_container_gets_the_pipes_of_a_daemon(
-    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
-) -> None:
-    run()
+def test_container_gets_the_pipes_of_a_daemon(run_mps: Run, kubelet: Kubelet, root: Path) -> None:
+    run_mps()
     kubelet.wait_for_devices(GPU, 4)
     assert _pid(root)
     got = kubelet.allocate(GPU, 1).response
@@ -90,10 +83,8 @@ def test_container_gets_the_pipes_of_a_daemon(
     assert "set_default_active_thread_percentage 25" in told
 
 
-def test_daemon_that_dies_is_started_again(
-    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
-) -> None:
-    run()
+def test_daemon_that_dies_is_started_again(run_mps: Run, kubelet: Kubelet, root: Path) -> None:
+    run_mps()
     kubelet.wait_for_devices(GPU, 4)
     first = _pid(root)
     assert first is not None
@@ -103,22 +94,20 @@ def test_daemon_that_dies_is_started_again(
     kubelet.wait_for_devices(GPU, 4)
 
 
-def test_missing_program_is_told_and_nothing_is_healthy(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
-    running = run(has_program=False)
+def test_missing_program_is_told_and_nothing_is_healthy(run_mps: Run, kubelet: Kubelet) -> None:
+    running = run_mps(has_program=False)
     kubelet.wait_for_devices(GPU, 0, 4)
     told = running.wait_for_log(reason="GpuUnhealthy")
     assert "program nvidia-cuda-mps-control does not exist" in told["event"]
 
 
 def test_a_pod_that_cannot_write_to_the_directory_of_mps_tells_what_it_lacks(
-    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
+    run_mps: Run, kubelet: Kubelet, root: Path
 ) -> None:
     """As after an edit of the ConfigMap: the pod was made for time slicing."""
     root.mkdir()
     mount = f'mount -t tmpfs -o ro none {root} && exec "$@"'
-    running = run(TIME_SLICING, prefix=["unshare", "--mount", "sh", "-c", mount, "sh"])
+    running = run_mps(TIME_SLICING, prefix=["unshare", "--mount", "sh", "-c", mount, "sh"])
     kubelet.wait_for_devices(GPU, 4)
     running.configure(MPS)
     kubelet.wait_for_devices(GPU, 0, 4)
@@ -131,10 +120,8 @@ def test_a_pod_that_cannot_write_to_the_directory_of_mps_tells_what_it_lacks(
     kubelet.wait_for_devices(GPU, 4)
 
 
-def test_time_slicing_again_ends_the_daemon(
-    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
-) -> None:
-    running = run()
+def test_time_slicing_again_ends_the_daemon(run_mps: Run, kubelet: Kubelet, root: Path) -> None:
+    running = run_mps()
     kubelet.wait_for_devices(GPU, 4)
     assert _pid(root)
     running.configure(TIME_SLICING.replace("replicas: 4", "replicas: 3"))
@@ -144,9 +131,9 @@ def test_time_slicing_again_ends_the_daemon(
 
 
 def test_daemon_outlives_the_plugin_and_is_stopped_by_the_next(
-    run: Callable[..., PluginProcess], kubelet: Kubelet, root: Path
+    run_mps: Run, kubelet: Kubelet, root: Path
 ) -> None:
-    running = run()
+    running = run_mps()
     kubelet.wait_for_devices(GPU, 4)
     first = _pid(root)
     assert first is not None

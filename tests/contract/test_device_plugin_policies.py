@@ -12,33 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import PluginProcess, plugin
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess, plugin
 from tests.simulated import time_slices
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.time_slices import TimeSlices
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
 
-GPU = "nvidia.com/gpu"
-PLAIN = """\
-version: v1
-sharing:
-  timeSlicing:
-    resources:
-    - name: nvidia.com/gpu
-      replicas: 4
-"""
-SHORT = PLAIN + "      timeSlice: short\n"
-LONG = PLAIN + "      timeSlice: long\n"
-TOGETHER = PLAIN + "      computeMode: default\n"
+SHORT = TIME_SLICING + "      timeSlice: short\n"
+LONG = TIME_SLICING + "      timeSlice: long\n"
+TOGETHER = TIME_SLICING + "      computeMode: default\n"
 EXCLUSIVE = 3  # as some sites have it for batch jobs: a second container would get no context
-
-
-@pytest.fixture
-def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(plugins_path) as running:
-        yield running
 
 
 @pytest.fixture
@@ -90,7 +75,7 @@ def test_reload_changes_the_time_slice_and_takes_it_back(
     kubelet.wait_for_devices(GPU, 4)
     running.configure(LONG)
     eventually(lambda: driver.now() == ["long"], "a long time slice")
-    running.configure(PLAIN)
+    running.configure(TIME_SLICING)
     eventually(lambda: driver.now() == ["default"], "the time slice of before")
     asked = len(driver.calls())
     assert running.stop() == 0
@@ -101,12 +86,12 @@ def test_next_plugin_puts_back_what_a_killed_one_left(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices, node: SimulatedNode
 ) -> None:
     _mode(node).write_text(f"{EXCLUSIVE}\n")
-    running = run(SHORT + TOGETHER.removeprefix(PLAIN))
+    running = run(SHORT + TOGETHER.removeprefix(TIME_SLICING))
     kubelet.wait_for_devices(GPU, 4)
     assert (driver.now(), int(_mode(node).read_text())) == (["short"], 0)
     running.stop(signal.SIGKILL)
     assert (running.state / "policies.json").exists()
-    running.configure(PLAIN)
+    running.configure(TIME_SLICING)
     running.start()
     eventually(lambda: not (running.state / "policies.json").exists(), "the settings of before")
     assert (driver.now(), int(_mode(node).read_text())) == (["default"], EXCLUSIVE)
@@ -153,7 +138,7 @@ def test_old_driver_is_told_and_the_resource_offered_all_the_same(
 def test_plugin_that_nobody_asks_for_a_time_slice_runs_no_nvidia_smi(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
 ) -> None:
-    running = run(PLAIN)
+    running = run(TIME_SLICING)
     kubelet.wait_for_devices(GPU, 4)
     assert running.stop() == 0
     assert driver.calls() == []

@@ -3,23 +3,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.bundles import Bundle, rule
+from tests.contract.bundles import Bundle, Bundles, rule
 from tests.contract.device_side import told
-from tests.contract.runtimes import Container, lifecycle
+from tests.contract.runtimes import ENGINES, EVERY, Container, lifecycle
 from tests.contract.views import view
 
-EVERYWHERE = pytest.mark.parametrize(
-    ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
-)
-ON_V2 = pytest.mark.parametrize("engine", ["runc", "crun"])
 RULES = [
     {"allow": False, "access": "rwm"},
     rule(195, 0, "rw"),
@@ -41,8 +35,7 @@ DESCRIBED = "described(rules)"
 def running(bundle: Bundle, engine: str, cgroup: str) -> Iterator[Container]:
     """Give a container that runs until it is deleted."""
     with lifecycle(bundle, [engine], engine, cgroup) as container:
-        for done in (container.create(), container.call("start")):
-            assert done.rc == 0, done
+        container.start()
         yield container
 
 
@@ -55,19 +48,17 @@ def opened(container: Container, *devices: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def sleeping(
-    root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> Callable[[list[dict[str, Any]]], Bundle]:
+def sleeping(bundle_of: Bundles) -> Callable[[list[dict[str, Any]]], Bundle]:
     """Return a function that makes the bundle of a container that has time, with these rules."""
 
     def made(rules: list[dict[str, Any]]) -> Bundle:
         resources = {"resources": {"devices": rules}}
-        return bundle_of(root_of("debian"), ["/bin/sleep", "100"], linux=resources)
+        return bundle_of("debian", ["/bin/sleep", "100"], linux=resources)
 
     return made
 
 
-@EVERYWHERE
+@EVERY
 def test_told_right(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -85,7 +76,7 @@ def test_told_right(
     assert "gpuhook-tests/" in reason
 
 
-@ON_V2
+@ENGINES
 def test_decoded_right(engine: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]) -> None:
     """The runtime's own program is decoded to the rules that it was made of, and its defaults."""
     with running(sleeping(RULES), engine, "v2") as container:
@@ -95,7 +86,7 @@ def test_decoded_right(engine: str, sleeping: Callable[[list[dict[str, Any]]], B
         assert [True, line] in lines
 
 
-@EVERYWHERE
+@EVERY
 def test_changed_and_put_back(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -121,7 +112,7 @@ def test_changed_and_put_back(
         assert after[1] == before[1]
 
 
-@EVERYWHERE
+@EVERY
 def test_granted_device_taken_away(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -138,7 +129,7 @@ def test_granted_device_taken_away(
         assert opened(container, "195:0") == {"195:0": "ENXIO"}
 
 
-@EVERYWHERE
+@EVERY
 def test_snapshot(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -157,7 +148,7 @@ def test_snapshot(
         assert opened(container, "195:0", "195:7") == {"195:0": "ENXIO", "195:7": "EPERM"}
 
 
-@ON_V2
+@ENGINES
 def test_a_program_beside(engine: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]) -> None:
     """A second program, as systemd adds at a daemon-reload, denies; both are treated."""
     with running(sleeping(RULES), engine, "v2") as container:
@@ -176,7 +167,7 @@ def test_a_program_beside(engine: str, sleeping: Callable[[list[dict[str, Any]]]
         assert opened(container, "195:7") == {"195:7": "EPERM"}
 
 
-@EVERYWHERE
+@EVERY
 def test_all_devices_allowed(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
@@ -207,13 +198,13 @@ def test_a_class_of_devices_on_v1(sleeping: Callable[[list[dict[str, Any]]], Bun
     assert after == before
 
 
-@EVERYWHERE
+@EVERY
 def test_container_gone(
     engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
     """A cgroup that is gone is an error that names it."""
     with running(sleeping(RULES), engine, cgroup) as container:
-        pid = int(json.loads(container.call("state").stdout)["pid"])
+        pid = container.pid
         [verdict, change] = told(
             container,
             # Read before the container ends, used after it: its cgroup's file of the time.

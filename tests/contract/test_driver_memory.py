@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
-from tests.contract.bundles import Bundle
-from tests.contract.live import eventually
-from tests.contract.runtimes import Container, lifecycle
+from tests.contract.bundles import Bundle, Bundles
+from tests.contract.runtimes import ENGINES, Container, lifecycle
 from tests.simulated import cgroups, driver_memory, stub_limits
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 MIB = 1 << 20
 TOTAL = 15360  # MiB of a T4
@@ -34,25 +33,21 @@ def gpu(driver: DriverMemory) -> str:
 
 def cgroup_of(container: Container) -> Path:
     """Return the directory of the container's cgroup of version 2, as this machine has it."""
-    pid = json.loads(container.call("state").stdout)["pid"]
+    pid = container.pid
     lines = Path(f"/proc/{pid}/cgroup").read_text("utf-8").splitlines()
     name = next(line[3:] for line in lines if line.startswith("0::"))
     return cgroups.mounted() / name.lstrip("/")
 
 
 @pytest.mark.parametrize("root", ["distroless", "musl"])
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_two_containers_on_one_gpu(
-    engine: str,
-    root: str,
-    driver: DriverMemory,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    engine: str, root: str, driver: DriverMemory, bundle_of: Bundles
 ) -> None:
     """One asks for everything and fails alone; the other has its share, until it is deleted."""
 
     def bundle(*words: str) -> Bundle:
-        made = bundle_of(root_of(root), ["/gpu-probe", "/gpu.sock", gpu(driver), *words])
+        made = bundle_of(root, ["/gpu-probe", "/gpu.sock", gpu(driver), *words])
         made.mount(driver.probe, "/gpu-probe")
         made.mount(driver.socket, "/gpu.sock")
         return made
@@ -73,7 +68,7 @@ def test_two_containers_on_one_gpu(
         everything = driver.until(lambda held: sum(held.values()) >= (TOTAL - 4000) * MIB)
         assert list(everything.values()) == [(TOTAL - 4000) * MIB]
         first.call("kill", "USR1")
-        pid = json.loads(first.call("state").stdout)["pid"]
+        pid = first.pid
         assert driver.until(lambda held: len(held) == 2)[pid] == 4000 * MIB
         # The driver knows of the memory before the program writes that it has it.
         eventually(lambda: first.output == "ok\nholding\n")

@@ -8,16 +8,15 @@ container. Its /proc is that of this machine, with the files of the simulated dr
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.contract import image, roots
+from tests.contract import roots
 from tests.contract.bundles import bundle
+from tests.contract.runtimes import Result, run_command
 from tests.contract.test_image import gpuhook
 from tests.simulated.node import make_node
 
@@ -35,15 +34,6 @@ HOST_RUNS = (
 
 # The image takes a minute to build.
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture(scope="session")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the image's root file system, which the tests share."""
-    place = tmp_path_factory.mktemp("image") / "root"
-    subprocess.run(["cp", "-a", str(image.root()), str(place)], check=True)
-    (place / "host").mkdir()
-    return place
 
 
 Host = Callable[..., Path]
@@ -66,12 +56,7 @@ def host_with(tmp_path: Path) -> Host:
         for name in PLACES:
             (host / name).mkdir(parents=True)
         (host / "var/run").symlink_to("/run")
-        program = shutil.which("runc")
-        assert program
-        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
-        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
-            (host / path[1:]).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(os.path.realpath(path), host / path[1:])
+        roots.copy_programs(host, "runc")
         for root in driver_roots:
             node = make_node(tmp_path / "node", "t4", layout="driver-container")
             (host / root[1:]).parent.mkdir(parents=True, exist_ok=True)
@@ -83,11 +68,11 @@ def host_with(tmp_path: Path) -> Host:
     return made
 
 
-def on_host(host: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def on_host(host: Path, *words: str, **env: str) -> Result:
     """Run `words` with the host's root as root."""
     command = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", HOST_RUNS, str(host), *words]
     env = {"PATH": "/usr/bin:/usr/sbin", **env}
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    return run_command(command, env)
 
 
 def installed(unpacked: Path, host: Path, *options: str) -> None:
@@ -95,7 +80,7 @@ def installed(unpacked: Path, host: Path, *options: str) -> None:
     assert "installed" in gpuhook(unpacked, host, *words, *options)
 
 
-def container(host: Path) -> subprocess.CompletedProcess[str]:
+def container(host: Path) -> Result:
     """Run a container that gets all GPUs, and prints what it has of them."""
     if not (host / "container").exists():
         roots.copy("debian", host / "container/root")
@@ -123,7 +108,7 @@ def test_a_driver_in_a_known_directory_is_found(root: str, unpacked: Path, host_
     before = kept(host)
     installed(unpacked, host)
     ran = container(host)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.rc == 0, ran.stderr
     assert ran.stdout.split() == ["/dev/nvidia0", "1"]
     assert f"hostPath: {root}/" in spec(host)
     again = on_host(host, f"{BIN}/gpuhook", "refresh")
@@ -140,11 +125,11 @@ def test_a_driver_container_that_starts_after_the_installation(
     os.rename(host / OPERATOR[1:], host / "root/driver")
     installed(unpacked, host)
     failed = on_host(host, f"{BIN}/gpuhook", "refresh")
-    assert failed.returncode == 1
+    assert failed.rc == 1
     assert "GH1200" in failed.stderr
     os.rename(host / "root/driver", host / OPERATOR[1:])
     ran = container(host)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.rc == 0, ran.stderr
     assert f"hostPath: {OPERATOR}/" in spec(host)
 
 
@@ -153,18 +138,18 @@ def test_a_driver_in_the_root_wins(unpacked: Path, host_with: Host) -> None:
     shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / "usr/lib", dirs_exist_ok=True)
     installed(unpacked, host)
     done = on_host(host, f"{BIN}/gpuhook", "refresh", GPUHOOK_DEV_ROOT=OPERATOR)
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     assert "hostPath: /usr/lib/" in spec(host)
     assert f"hostPath: {OPERATOR}/usr" not in spec(host)
 
 
 def test_two_drivers(unpacked: Path, host_with: Host) -> None:
-    """The operator's counts, and a warning names both directories and the setting."""
+    """The operator's applies, and a warning names both directories and the setting."""
     host = host_with(OPERATOR)
     shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / GKE[1:] / "usr/lib", symlinks=True)
     installed(unpacked, host)
     done = on_host(host, f"{BIN}/gpuhook", "refresh")
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     assert f"hostPath: {OPERATOR}/" in spec(host)
     assert GKE not in spec(host)
     (warning,) = {line for line in done.stderr.splitlines() if GKE in line}
@@ -179,7 +164,7 @@ def test_a_driver_root_of_the_installation(unpacked: Path, host_with: Host) -> N
     before = kept(host)
     installed(unpacked, host, "--driver-root", root)
     ran = container(host)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.rc == 0, ran.stderr
     assert ran.stdout.split() == ["/dev/nvidia0", "1"]
     assert f"hostPath: {root}/" in spec(host)
     os.rename(host / root[1:], host / "srv/other")
@@ -187,7 +172,7 @@ def test_a_driver_root_of_the_installation(unpacked: Path, host_with: Host) -> N
     settings = host / "etc/gpuhook/config.yaml"
     settings.write_text("driver: {root: /srv/other}\n", encoding="utf-8")
     done = on_host(host, f"{BIN}/gpuhook", "refresh")
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     assert "hostPath: /srv/other/" in spec(host)
     gpuhook(unpacked, host, "uninstall", "--host-root", "/host", "--force")
     assert settings.read_text(encoding="utf-8") == "driver: {root: /srv/other}\n"
@@ -201,13 +186,13 @@ def test_another_driver_root_makes_the_spec_stale(unpacked: Path, host_with: Hos
     host = host_with(OPERATOR)
     shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / "srv/driver/usr/lib", symlinks=True)
     installed(unpacked, host)
-    assert on_host(host, f"{BIN}/gpuhook", "refresh").returncode == 0
+    assert on_host(host, f"{BIN}/gpuhook", "refresh").rc == 0
     assert f"hostPath: {OPERATOR}/" in spec(host)
     installed(unpacked, host, "--driver-root=/srv/driver", f"--dev-root={OPERATOR}")
     shown = on_host(host, f"{BIN}/gpuhook", "config", "show", "--origin").stdout
     assert "/srv/driver" in shown
     done = on_host(host, f"{BIN}/gpuhook", "refresh")
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     assert "hostPath: /srv/driver/usr/lib" in spec(host)
 
 
@@ -218,12 +203,12 @@ def test_commands_in_the_container_of_the_plugin(unpacked: Path, host_with: Host
     env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "NVIDIA_DRIVER_ROOT": OPERATOR}
     env["CONTAINER_DRIVER_ROOT"] = "/driver-root"
 
-    def called(*words: str) -> subprocess.CompletedProcess[str]:
+    def called(*words: str) -> Result:
         command = ["unshare", "--mount", "sh", "-c", POD_RUNS, str(unpacked), str(host)]
         command += ["/usr/bin/gpuhook", *words]
-        return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+        return run_command(command, env)
 
     shown = called("inventory")
     assert "Tesla T4" in shown.stdout, shown.stderr
     found = called("doctor", "--checks", "driver.libraries,driver.files,installation.launchers")
-    assert found.returncode == 0, found.stdout
+    assert found.rc == 0, found.stdout

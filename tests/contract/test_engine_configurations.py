@@ -13,6 +13,7 @@ import pytest
 
 from gpuhook.engines.read import containerd_config, engine_config, podman_config, toml_document
 from gpuhook.node.node_tree import DirectoryTree
+from tests.contract.runtimes import run_command
 
 pytestmark = pytest.mark.contract
 CRI = 'plugins."io.containerd.grpc.v1.cri".containerd'
@@ -167,7 +168,7 @@ def test_what_podman_refuses_is_called_fatal(tmp_path: Path) -> None:
     (etc / "containers.conf").write_text("[engine]\nruntime = crun\n")
     script = f"mount --bind {etc} /etc/containers && podman info"
     words = ["unshare", "--mount", "sh", "-c", script]
-    said = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
-    assert said.returncode != 0
+    said = run_command(words)
+    assert said.rc != 0
     fatal = podman_config.read(DirectoryTree(str(tmp_path))).configuration.trouble
     assert [str(one.where) for one in fatal] == [f"{podman_config.PATH}:2"]

@@ -7,19 +7,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.contract import engines
 from tests.contract.engines import Containerd
-from tests.contract.runtimes import launcher
+from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES, launcher
 from tests.contract.views import questions
 
 ASKED = ["/probe", *questions("/etc/hostname", tries=["195:7"])]
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 def test_containerd_calls_the_given_runtime(
-    containerd: Containerd, tmp_path: Path, root_of: Callable[[str], Path]
+    containerd: Containerd, tmp_path: Path, root_of: Roots
 ) -> None:
     """`ctr run` starts a container with the given runtime binary."""
     mark = tmp_path / "called"
@@ -31,7 +29,7 @@ def test_containerd_calls_the_given_runtime(
     assert " create --bundle " in mark.read_text(encoding="utf-8")
 
 
-def test_containerd_with_crun(tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+def test_containerd_with_crun(tmp_path: Path, root_of: Roots) -> None:
     """A containerd may be in a directory with crun."""
     with engines.containerd(tmp_path / "containerd", "crun") as daemon:
         view = daemon.run(root_of("debian"), ASKED, "crun").view
@@ -39,7 +37,7 @@ def test_containerd_with_crun(tmp_path: Path, root_of: Callable[[str], Path]) ->
 
 
 def test_containerd_reports_a_failed_create(
-    containerd: Containerd, tmp_path: Path, root_of: Callable[[str], Path]
+    containerd: Containerd, tmp_path: Path, root_of: Roots
 ) -> None:
     """`ctr run` prints the last error of the runtime's JSON --log, and no other output."""
     line = json.dumps({"level": "error", "msg": "no GPU today", "time": "2024-01-01T00:00:00Z"})
@@ -58,10 +56,7 @@ def test_containerd_reports_a_failed_create(
 
 @ENGINES
 def test_podman_applies_cdi(
-    engine: str,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    node: Callable[[int, int], Path],
+    engine: str, tmp_path: Path, root_of: Roots, node: Callable[[int, int], Path]
 ) -> None:
     """Podman gives the device of a CDI spec in the given directory, and only that."""
     edits = {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": str(node(195, 0))}]}
@@ -84,7 +79,7 @@ def test_podman_applies_cdi(
     assert view.tries == {"195:7": "EPERM"}
 
 
-def test_podman_sees_no_spec_of_the_machine(tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+def test_podman_sees_no_spec_of_the_machine(tmp_path: Path, root_of: Roots) -> None:
     """Without a directory of specs every CDI device is unknown, whatever the machine has."""
     asked = ["--device", "nvidia.com/gpu=all"]
     result = engines.podman(tmp_path / "podman", root_of("debian"), ASKED, asked)

@@ -3,21 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from tests.contract.installation import CONTROL, Installation
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 
 
 @pytest.mark.parametrize("integration", ["runc", "crun-v2", "podman-cdi"])
 def test_one_gpu(
-    integration: str,
-    node8: Installation,
-    enter: Integrations,
-    root_of: Callable[[str], Path],
+    integration: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """A container that requests GPU 2 can open its node, and has no other GPU."""
     view = enter.through(integration, root_of("debian"), ["/probe"], "2").view

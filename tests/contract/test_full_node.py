@@ -14,18 +14,17 @@ from pathlib import Path
 import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
-from tests.contract.bundles import CAPABILITIES, Bundle
-from tests.contract.installation import ALL_CONTROL, Installation, asks
+from tests.contract.bundles import CAPABILITIES, Bundles
+from tests.contract.installation import ALL_CONTROL, Installation, asks, installation
 from tests.contract.integrations import Integrations
-from tests.contract.runtimes import Result, run
+from tests.contract.roots import Roots
+from tests.contract.runtimes import Result
 from tests.contract.test_mig import CAP, NODES, uuid
 from tests.contract.views import View, questions
 from tests.simulated import extra_nodes
 from tests.simulated.graphics import with_32_bit, with_drm
 from tests.simulated.node import make_node
 
-Roots = Callable[[str], Path]
-Bundles = Callable[..., Bundle]
 Through = Callable[..., Result]
 
 ROUTES = ("wrapper", "prestart", "cdi")
@@ -55,10 +54,7 @@ def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Insta
     place = tmp_path_factory.mktemp("full")
     node = make_node(place / "node", with_32_bit(with_drm(dump_file.load("a100-mig"))))
     extra_nodes.add(node.host_root)
-    made = Installation(place, node8.bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
+    made = installation(place, node, node8.bindir)
     made.generate("--mode", "management", output=made.specs / "management.yaml")
     made.generate("--mode", "imex", output=made.specs / "imex.yaml")
     return made
@@ -66,7 +62,7 @@ def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Insta
 
 @pytest.fixture
 def through(tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> Through:
-    """Return a function: a container that asks for devices of a node, by a route."""
+    """Return a function: a container that requests devices of a node, by a route."""
 
     places = (tmp_path / f"podman{number}" for number in range(9))
 
@@ -79,15 +75,10 @@ def through(tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> Through:
             kinds = [name if "=" in name else f"nvidia.com/gpu={name}" for name in names]
             words = [f"--device={name}" for name in kinds]
             words += [f"--env={entry}" for entry in env]
-            integrations = Integrations(own, next(places), lambda: pytest.fail("no containerd"))
+            integrations = Integrations(own, next(places))
             return integrations.by_podman(root, args, words, runtime="runc")
         made = bundle_of(root, args, [*asks(",".join(names), "all"), *env], **oci)
-        if route == "wrapper":
-            return run(made, [own.runtime], env=own.on("runc"))
-        config = made.config()
-        config["hooks"] = {"prestart": [own.hooks["hook"]]}
-        made.write(config)
-        return run(made)
+        return own.run(made) if route == "wrapper" else own.run_hooked(made)
 
     return ran
 
@@ -163,7 +154,7 @@ def test_instances_beside_a_whole_gpu(route: str, full: Installation, through: T
 @pytest.mark.parametrize("route", ROUTES)
 def test_the_management(route: str, full: Installation, through: Through) -> None:
     """Every node of the driver, the capabilities of the administration and the channels too; a
-    variable asks for them in privileged containers alone."""
+    variable requests them in privileged containers alone."""
     view = through(route, full, f"{MANAGEMENT}=all", process=PRIVILEGED).view
     nodes = {path for path in numbers(full) if path.startswith("/dev/nvidia")}
     nodes -= {path for path in nodes if path.startswith(("/dev/nvidia-fs", "/dev/nvidia-nvswitch"))}
@@ -176,7 +167,7 @@ def test_the_management(route: str, full: Installation, through: Through) -> Non
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_channel(route: str, full: Installation, through: Through) -> None:
-    """The channel that is asked for comes beside the GPU, and no other."""
+    """The channel that is requested comes beside the GPU, and no other."""
     beside = {"names": ["nvidia.com/imex-channel=3"], "env": []}
     if route != "cdi":
         beside = {"names": [], "env": ["NVIDIA_IMEX_CHANNELS=3"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.contract import engines
+from tests.contract.roots import Roots
 from tests.contract.views import View, questions
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -60,7 +60,7 @@ def seen(
 
 @pytest.mark.parametrize("kind", ["debian", "lib64", "distroless"])
 def test_a_spec_without_hooks_makes_a_working_container(
-    kind: str, t4: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]
+    kind: str, t4: SimulatedNode, tmp_path: Path, root_of: Roots
 ) -> None:
     """With --hooks none podman alone gives the GPU and a driver that the loader finds."""
     specs = write(t4, tmp_path / "cdi", Choices(hooks="none"))
@@ -91,7 +91,7 @@ def test_a_spec_without_hooks_makes_a_working_container(
 
 
 def test_a_cuda_image_keeps_its_library_path(
-    t4: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]
+    t4: SimulatedNode, tmp_path: Path, root_of: Roots
 ) -> None:
     """CUDA images name these directories themselves: for them the variable does not change."""
     specs = write(t4, tmp_path / "cdi", Choices(hooks="none"))
@@ -103,7 +103,7 @@ def test_a_cuda_image_keeps_its_library_path(
 
 @pytest.mark.parametrize("fmt", spec_files.FORMATS)
 def test_podman_reads_the_spec_and_calls_the_one_hook(
-    fmt: str, t4: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]
+    fmt: str, t4: SimulatedNode, tmp_path: Path, root_of: Roots
 ) -> None:
     """Podman finds the devices by every name and calls our hook as the spec says."""
     record = tmp_path / "record"
@@ -123,9 +123,7 @@ def test_podman_reads_the_spec_and_calls_the_one_hook(
     assert "NVIDIA_VISIBLE_DEVICES" not in Path(f"{record}.env").read_text("utf-8")
 
 
-def test_all_is_every_usable_gpu(
-    lost: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_all_is_every_usable_gpu(lost: SimulatedNode, tmp_path: Path, root_of: Roots) -> None:
     """`all` gives the GPUs that work, and the lost one cannot be opened."""
     specs = write(lost, tmp_path / "cdi", Choices(hooks="none"))
     view = seen(tmp_path / "podman", root_of("debian"), specs, "all")
@@ -136,7 +134,7 @@ def test_all_is_every_usable_gpu(
         assert view.tries[f"195:{minor}"] == ("ENXIO" if minor in usable else "EPERM")
 
 
-def test_two_of_many(lost: SimulatedNode, tmp_path: Path, root_of: Callable[[str], Path]) -> None:
+def test_two_of_many(lost: SimulatedNode, tmp_path: Path, root_of: Roots) -> None:
     """Two devices of one spec come together, and the common edits once."""
     specs = write(lost, tmp_path / "cdi", Choices(hooks="none", strategies=("index",)), "json")
     document = json.loads((specs / "nvidia.json").read_text("utf-8"))

@@ -12,15 +12,14 @@ from gpuhook.loader.library_directory import is_narrow
 from gpuhook.vendors.nvidia.devices import drm
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract.bundles import Bundle
-from tests.contract.installation import Installation, asks
-from tests.contract.live import Live, sleeping, started
+from tests.contract.installation import Installation, asks, installation
+from tests.contract.live import Live, sleeping, started, wrapped
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_compat32 import CACHE, CUDA, narrows
 from tests.contract.test_graphics import TRIES, dri
 from tests.contract.test_prestart import hooked, plain
 from tests.contract.views import View, questions
 from tests.simulated.graphics import NARROW, with_32_bit, with_drm
-from tests.simulated.node import make_node
 
 ASKED = questions(CACHE, f"{NARROW}/{CUDA}", tries=TRIES)
 
@@ -28,18 +27,13 @@ ASKED = questions(CACHE, f"{NARROW}/{CUDA}", tries=TRIES)
 @pytest.fixture(scope="module")
 def graphics(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with four GPUs, one of them lost, that is made for graphics."""
-    place = tmp_path_factory.mktemp("graphics")
-    node = make_node(place / "node", with_32_bit(with_drm(dump_file.load("lost-gpu"))))
-    made = Installation(place, bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
-    return made
+    facts = with_32_bit(with_drm(dump_file.load("lost-gpu")))
+    return installation(tmp_path_factory.mktemp("graphics"), facts, bindir)
 
 
 def given(made: Bundle, installation: Installation) -> AbstractContextManager[Live]:
     """Return a running container that the wrapper gave its GPUs."""
-    return started(made, installation, "runc", "host", installation.runtime)
+    return wrapped(made, installation)
 
 
 def assert_graphics(view: View, installation: Installation, *indices: int) -> None:

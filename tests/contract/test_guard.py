@@ -28,18 +28,17 @@ from tests.contract import bundles, kubelet_side, roots, runtimes
 from tests.contract.runtimes import Container
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
-from tests.kubelet.process import PluginProcess, plugin
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, PluginProcess, plugin
 from tests.simulated import build, cgroups, driver_memory
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(
     os.stat("/proc/self/ns/pid").st_ino != 0xEFFFFFFC,
     reason="the guard needs the pids of the host, and these tests have a pid namespace",
 )
 
-GPU = "nvidia.com/gpu"
 MIB = 1 << 20
 FAIR = (15360 - 256) // 4  # of a T4
 CONFIG = """\
@@ -138,8 +137,7 @@ class Cluster:
         made.mount(self.driver.socket, "/gpu.sock", "rbind", "rprivate", "rw")
         prepare(made, identity)
         life: Container = self.stack.enter_context(runtimes.lifecycle(made, container_id=identity))
-        for done in (life.create(), life.call("start")):
-            assert done.rc == 0, done
+        life.start()
         return identity
 
     def pid_of(self, mebibytes: int) -> int:
@@ -157,7 +155,7 @@ class Cluster:
         return [(line["pid"], line["event"].split(": ")[1].split()[0]) for line in lines]
 
     def ps(self) -> dict[str, dict[str, Any]]:
-        """Return what `gpuhook ps` tells of each container's memory of the GPU, by id."""
+        """Return what `gpuhook ps` prints of each container's memory of the GPU, by id."""
         command = [sys.executable, "-m", "gpuhook", "ps", "--recorded", "-o", "json"]
         env = {**os.environ, "GPUHOOK_STATE_DIR": str(self.running.state)}
         shown = subprocess.run(command, capture_output=True, check=True, env=env)

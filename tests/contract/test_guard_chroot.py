@@ -12,8 +12,9 @@ from gpuhook.request.memory_request import MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.contract.bundles import Bundle
 from tests.contract.installation import Installation
-from tests.contract.live import Live, eventually, sleeping, started
+from tests.contract.live import Live, sleeping, started
 from tests.contract.test_live_hostile import BUSYBOX, with_busybox
+from tests.waiting import eventually
 
 GIB = 1 << 30
 SLEEP = "/busybox sleep 600"
@@ -61,7 +62,7 @@ def chrooted(live: Live) -> int:
 def test_chroot(
     script: str, grants: dict[str, int] | None, node8: Installation, tmp_path: Path
 ) -> None:
-    """Where no process shows the mounts of its container, its grants are not known."""
+    """If no process shows the mounts of its container, its grants are not known."""
     with started(limited(tmp_path, script), node8) as live:
         assert Processes().grants(chrooted(live)) == grants
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks for no GPU is not touched; what gpuhook does not know stays as it is."""
+"""Who requests no GPU is not touched; what gpuhook does not know stays as it is."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, PYTHON, Installation, asks, install
-from tests.contract.runtimes import SECONDS, lifecycle, run
+from tests.contract.runtimes import SECONDS, run, run_command
 
 ODD = """
   "x-vendor" : {"big": 123456789012345678901234567890, "float": 1.50, "exponent": 1e+05,
@@ -92,39 +92,30 @@ TROUBLES = [
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("command", ["create", "run"])
 def test_same_bytes(
-    command: str,
-    trouble: Callable[[Installation], None],
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    command: str, trouble: Callable[[Installation], None], apart: Installation, bundle_of: Bundles
 ) -> None:
-    """A container that asks for no GPU starts with its config.json as it is, whatever is broken."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], env=["NAME=nvidia"])
+    """A container that requests no GPU starts with its config.json as it is, whatever is broken."""
+    bundle = bundle_of("distroless", env=["NAME=nvidia"])
     before = odd(bundle)
     trouble(apart)
     if command == "run":
-        assert run(bundle, [apart.runtime], env=apart.on("runc")).view.gpus() == {}
+        assert apart.run(bundle).view.gpus() == {}
     else:
-        with lifecycle(bundle, [apart.runtime], env=apart.on("runc")) as container:
-            created = container.create()
-            assert created.rc == 0, created
-            assert container.call("start").rc == 0
+        with apart.lifecycle(bundle) as container:
+            container.start()
     assert bundle.file.read_bytes() == before
     assert min(os.listdir(bundle.path)) == "config.json"
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_void_is_no_request(
-    trouble: Callable[[Installation], None],
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    trouble: Callable[[Installation], None], apart: Installation, bundle_of: Bundles
 ) -> None:
     """Neither is a container touched whose variable says `void`, whatever is broken."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], env=asks("void"))
+    bundle = bundle_of("distroless", env=asks("void"))
     before = odd(bundle)
     trouble(apart)
-    assert run(bundle, [apart.runtime], env=apart.on("runc")).view.gpus() == {}
+    assert apart.run(bundle).view.gpus() == {}
     assert bundle.file.read_bytes() == before
 
 
@@ -180,21 +171,17 @@ def _remove_library(library: Path, part: str) -> None:
 @pytest.mark.parametrize("part", GONE)
 @pytest.mark.parametrize("low", ["recorded", "searched"])
 def test_a_part_of_the_library_is_gone(
-    part: str,
-    low: str,
-    breakable: Callable[[str], Installation],
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    part: str, low: str, breakable: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
     """A container without a GPU starts, and its standard error is its own. One with a GPU does not,
     and the engine's log says which module is missing.
     """
     made = breakable(part)
     env = made.on("runc") if low == "recorded" else made.env
-    plain = run(bundle_of(root_of("distroless"), ["/probe"]), [made.runtime], env=env)
+    plain = run(bundle_of("distroless"), [made.runtime], env=env)
     assert plain.view.gpus() == {}
     assert plain.stderr == ""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"), annotations={"a": '"\\'})
+    bundle = bundle_of("distroless", ["/probe"], asks("0"), annotations={"a": '"\\'})
     odd = bundle.path.with_name('a "b" \\c')
     os.rename(bundle.path, odd)
     result = run(odd, [made.runtime], env=env)
@@ -215,15 +202,11 @@ LOW = pytest.mark.parametrize("low", ["recorded", "searched"])
 @HOWS
 @LOW
 def test_without_python(
-    how: str,
-    low: str,
-    breakable: Callable[[str], Installation],
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    how: str, low: str, breakable: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
-    """Where Python does not start, a container that names no GPU starts with its own bytes."""
+    """If Python does not start, a container that names no GPU starts with its own bytes."""
     made = breakable(how)
-    bundle = bundle_of(root_of("distroless"), ["/probe"])
+    bundle = bundle_of("distroless")
     before = odd(bundle)
     env = made.on("runc") if low == "recorded" else made.env
     assert run(bundle, [made.runtime], env=env).view.gpus() == {}
@@ -232,18 +215,15 @@ def test_without_python(
 
 @HOWS
 def test_without_python_no_gpu(
-    how: str,
-    breakable: Callable[[str], Installation],
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    how: str, breakable: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
-    """Where Python does not start, a container that names a GPU does not either, and one line
+    """If Python does not start, a container that names a GPU does not either, and one line
     says why.
     """
     made = breakable(how)
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    bundle = bundle_of("distroless", ["/probe"], asks("0"))
     before = bundle.file.read_bytes()
-    result = run(bundle, [made.runtime], env=made.on("runc"))
+    result = made.run(bundle)
     assert result.rc == 1
     (line,) = [line for line in result.stderr.splitlines() if "GH1404" in line]
     assert str(made.bindir.parent.parent / "python3") in line
@@ -309,16 +289,11 @@ def test_pass_through(
 
 @pytest.mark.parametrize("value", ["0", "void"])
 def test_create_passes_everything_on(
-    value: str,
-    node8: Installation,
-    recorder: Path,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    value: str, node8: Installation, recorder: Path, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """So does `create`, for a container with and without GPUs."""
     record = tmp_path / "record"
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks(value))
+    bundle = bundle_of("distroless", ["/probe"], asks(value))
     words = [b"--root", b"/r\xff", b"create", b"--bundle", os.fsencode(bundle.path)]
     words += [b"--no-pivot", b"--preserve-fds", b"5", b"--pid-file=/tmp/p q", b"gpu-1"]
     (tmp_path / "FIVE").write_text("FIVE", encoding="utf-8")
@@ -339,24 +314,17 @@ def test_create_passes_everything_on(
 
 
 def test_descriptors_reach_the_container(
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-    tmp_path: Path,
+    node8: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """`--preserve-fds` hands descriptors to a container that gets a GPU."""
     passed = tmp_path / "passed"
     passed.write_text("through\n", encoding="utf-8")
-    bundle = bundle_of(root_of("debian"), ["/bin/sh", "-c", "cat <&3; ls /dev"], asks("0"))
+    bundle = bundle_of("debian", ["/bin/sh", "-c", "cat <&3; ls /dev"], asks("0"))
     words = ["--root", str(bundle.path / "state"), "run", "--preserve-fds", "1"]
     words += ["--bundle", str(bundle.path), "gpuhook-test-fds"]
-    done = subprocess.run(
+    done = run_command(
         ["sh", "-c", 'exec "$@" 3<"$PASSED"', "sh", node8.runtime, *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **node8.on("runc", PASSED=str(passed))},
-        timeout=SECONDS,
-        check=False,
+        {**os.environ, **node8.on("runc", PASSED=str(passed))},
     )
     assert done.stdout.startswith("through\n"), done
     assert "nvidia0" in done.stdout
@@ -364,18 +332,14 @@ def test_descriptors_reach_the_container(
 
 @pytest.mark.parametrize("word", ["kill", "create"])
 def test_signals_reach_the_runtime(
-    word: str,
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    word: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """The process that the engine started becomes the low-level runtime: it gets its signals."""
     script = '#!/bin/sh\ntrap "exit 42" TERM\necho $$\nwhile :; do sleep 0.1; done\n'
     low = tmp_path / "low"
     low.write_text(script, encoding="utf-8")
     low.chmod(0o755)
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    bundle = bundle_of("distroless", ["/probe"], asks("0"))
     with subprocess.Popen(
         [node8.runtime, word, "--bundle", str(bundle.path), "x"],
         stdout=subprocess.PIPE,
@@ -392,13 +356,11 @@ def exactly(text: bytes) -> Any:
     return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=list)
 
 
-def test_unknown_fields_stay(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_unknown_fields_stay(node8: Installation, bundle_of: Bundles) -> None:
     """Unknown fields, big numbers and odd encodings survive in a GPU container's config.json."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("1"))
+    bundle = bundle_of("distroless", ["/probe"], asks("1"))
     before = exactly(odd(bundle))
-    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    view = node8.run(bundle).view
     assert set(view.gpus()) == {*CONTROL, node8.device(1)}
     after = exactly(bundle.file.read_bytes())
     assert [name for name, _ in after][: len(before)] == [name for name, _ in before]
@@ -410,11 +372,9 @@ def test_unknown_fields_stay(
     assert dict(kept)["escaped"] == "\u00e9\U0001f600\0"
 
 
-def test_owner_and_mode_stay(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_owner_and_mode_stay(node8: Installation, bundle_of: Bundles) -> None:
     """An edited config.json keeps its mode and its owner."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("1"))
+    bundle = bundle_of("distroless", ["/probe"], asks("1"))
     bundle.file.chmod(0o640)
     os.chown(bundle.file, 1234, 4321)
     assert node8.edit(bundle).rc == 0
@@ -423,12 +383,10 @@ def test_owner_and_mode_stay(
     assert bundle.config()["linux"]["devices"]
 
 
-def test_variables_without_a_value(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_variables_without_a_value(node8: Installation, bundle_of: Bundles) -> None:
     """Entries of env without '=', empty ones and doubled ones stay where they are."""
     env = ["BARE", "", "=x", "NVIDIA_VISIBLE_DEVICES", *asks("1"), "TWICE=1", "TWICE=2"]
-    bundle = bundle_of(root_of("distroless"), ["/probe"], env)
+    bundle = bundle_of("distroless", ["/probe"], env)
     before = bundle.config()["process"]["env"]
     result = node8.edit(bundle)
     assert result.rc == 0, result
@@ -439,15 +397,10 @@ def test_variables_without_a_value(
 
 
 @pytest.mark.parametrize("absent", ["linux", "linux.resources", "mounts", "process.user"])
-def test_absent_parts_are_made(
-    absent: str,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+def test_absent_parts_are_made(absent: str, node8: Installation, bundle_of: Bundles) -> None:
     """A config.json that lacks a part which the GPU goes into gets that part."""
     name, _, key = absent.partition(".")
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("1"))
+    bundle = bundle_of("distroless", ["/probe"], asks("1"))
     config = bundle.config()
     del (config[name] if key else config)[key or name]
     bundle.write(config)
@@ -462,41 +415,34 @@ def test_absent_parts_are_made(
     assert config["mounts"]
 
 
-def test_no_process(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_no_process(node8: Installation, bundle_of: Bundles) -> None:
     """A config.json without `process` is left alone, or gets what its annotation asks for."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], process=None)
+    bundle = bundle_of("distroless", ["/probe"], process=None)
     before = bundle.file.read_bytes()
     assert node8.edit(bundle).rc == 0
     assert bundle.file.read_bytes() == before
 
     names = {"cdi.k8s.io/plugin": "nvidia.com/gpu=1"}
-    asking = bundle_of(root_of("musl"), ["/probe"], annotations=names, process=None)
+    asking = bundle_of("musl", ["/probe"], annotations=names, process=None)
     result = node8.edit(asking)
     assert result.rc == 0, result
     assert {d["path"] for d in asking.config()["linux"]["devices"]} == {*CONTROL, node8.device(1)}
 
 
-def test_no_driver(
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-    tmp_path: Path,
-) -> None:
+def test_no_driver(apart: Installation, bundle_of: Bundles, tmp_path: Path) -> None:
     """On a node without a driver, an image that says `all` starts as it is, and the log says so;
     one that was given a GPU is refused.
     """
     (tmp_path / "empty").mkdir()
     env = apart.on("runc", GPUHOOK_HOST_ROOT=str(tmp_path / "empty"))
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("all"))
+    bundle = bundle_of("distroless", ["/probe"], asks("all"))
     before = bundle.file.read_bytes()
     result = run(bundle, [apart.runtime], env=env)
     assert result.view.gpus() == {}
     assert bundle.file.read_bytes() == before
     assert "GH1008" in result.log
     shutil.rmtree(apart.specs)
-    given = bundle_of(root_of("musl"), ["/probe"], asks("0"))
+    given = bundle_of("musl", ["/probe"], asks("0"))
     before = given.file.read_bytes()
     result = run(given, [apart.runtime], env=env)
     assert result.rc == 1

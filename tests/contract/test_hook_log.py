@@ -7,21 +7,19 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.contract import bundles, roots
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart
-from tests.contract.runtimes import run
+from tests.contract.runtimes import run, run_command
 
 
-def test_why_a_container_did_not_start(node8: Installation, tmp_path: Path) -> None:
+def test_why_a_container_did_not_start(apart: Installation, bundle_of: Bundles) -> None:
     """Under crun, which shows nothing of it, the node's log has the sentence and the way out."""
-    mine = node8.apart(tmp_path / "node")
-    root = roots.copy("distroless", tmp_path / "root")
-    made = bundles.bundle(tmp_path / "bundle", root, ["/probe"], asks("77"), hooks=prestart(mine))
+    made = bundle_of("distroless", ["/probe"], asks("77"), hooks=prestart(apart))
     done = run(made, ["crun"], "crun")
     assert done.rc != 0
     assert "GH1102" not in done.stderr + done.log
-    (line,) = (mine.state / "hook.log").read_text(encoding="utf-8").splitlines()
+    (line,) = (apart.state / "hook.log").read_text(encoding="utf-8").splitlines()
     assert "level=error" in line
     assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=77: no such device" in line
 
@@ -44,6 +42,6 @@ def test_nowhere_to_keep_it(node8: Installation, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     env = {**os.environ, **node8.env, "GPUHOOK_STATE_DIR": str(tmp_path / "file")}
     words = [str(node8.bindir / "gpuhook-hook"), "nonsense"]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    done = run_command(words, env)
+    assert done.rc == 1
     assert "error GH1640" in done.stderr

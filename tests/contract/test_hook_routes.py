@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract import integrations
 from tests.contract.build_cache import CHECKOUT
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.engines import Containerd
 from tests.contract.installation import (
     CONTROL,
@@ -23,7 +23,8 @@ from tests.contract.installation import (
     install_once,
 )
 from tests.contract.integrations import Integrations
-from tests.contract.runtimes import run
+from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES, Result, run, run_command
 from tests.contract.views import View, questions
 
 NAME = "nvidia-container-runtime-hook"
@@ -71,14 +72,9 @@ def made_by_hook(installation: Installation, made: Bundle) -> dict[str, Any]:
     return dict(entry["live"]["made"])
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_docker_gpus(
-    engine: str,
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-    tmp_path: Path,
+    engine: str, named_bindir: Path, apart: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """`docker run --gpus device=1`: dockerd adds its variables after those of the image, and the
     hook under NVIDIA's name with dockerd's environment, in which Python's variables are no
@@ -87,63 +83,49 @@ def test_docker_gpus(
     (tmp_path / "gpuhook/__init__.py").write_text("raise SystemExit(9)")
     hook = dockers_hook(named_bindir, apart, [f"PYTHONPATH={tmp_path}"])
     env = [*asks("all"), *asks("1", "compute,utility")]
-    made = bundle_of(root_of("debian"), asked(apart), env, hooks={"prestart": [hook]})
+    made = bundle_of("debian", asked(apart), env, hooks={"prestart": [hook]})
     view = run(made, [engine], engine).view
     assert_given(view, apart, 1)
 
 
 def test_docker_gpus_that_are_not_there(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """A container that was given a GPU that the node has not does not start, and Docker shows the
     sentence that says why."""
     hooks = {"prestart": [dockers_hook(named_bindir, apart)]}
-    result = run(bundle_of(root_of("debian"), ["/probe"], asks("9"), hooks=hooks))
+    result = run(bundle_of("debian", ["/probe"], asks("9"), hooks=hooks))
     assert result.rc != 0
     assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=9: no such device" in result.stderr
     assert not apart.entries()
 
 
 def test_docker_gpus_under_the_wrapper(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """`docker run --runtime nvidia --gpus device=1`: the wrapper takes the hook out."""
     hooks = {"prestart": [dockers_hook(named_bindir, apart)]}
-    made = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks=hooks)
-    assert_given(run(made, [apart.runtime], env=apart.on("runc")).view, apart, 1)
+    made = bundle_of("debian", asked(apart), asks("1"), hooks=hooks)
+    assert_given(apart.run(made).view, apart, 1)
     assert NAME not in made.file.read_text()
     assert len(apart.entries()) == 1
 
 
-def test_hooks_d_beside_the_wrapper(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
-    """Where a hooks.d file names our hook too, it finds the wrapper's work and does nothing."""
+def test_hooks_d_beside_the_wrapper(apart: Installation, bundle_of: Bundles) -> None:
+    """If a hooks.d file names our hook too, it finds the wrapper's work and does nothing."""
     hooks = {"prestart": [apart.hooks["hook"]]}
-    made = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks=hooks)
-    view = run(made, [apart.runtime], env=apart.on("runc")).view
+    made = bundle_of("debian", asked(apart), asks("1"), hooks=hooks)
+    view = apart.run(made).view
     assert_given(view, apart, 1)
-    (entry,) = (apart.state / "containers").iterdir()
-    assert json.loads(entry.read_bytes())["route"] == "wrapper"
+    assert apart.entry()["route"] == "wrapper"
 
 
-def test_two_hooks(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+def test_two_hooks(named_bindir: Path, apart: Installation, bundle_of: Bundles) -> None:
     """Docker's hook and one of hooks.d in one container: the second changes nothing, and what the
     first one made stays known."""
     both = [dockers_hook(named_bindir, apart), apart.hooks["hook"]]
-    once = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks={"prestart": both[:1]})
-    twice = bundle_of(root_of("debian"), asked(apart), asks("1"), hooks={"prestart": both})
+    once = bundle_of("debian", asked(apart), asks("1"), hooks={"prestart": both[:1]})
+    twice = bundle_of("debian", asked(apart), asks("1"), hooks={"prestart": both})
     views = [run(each).view for each in (once, twice)]
     for view in views:
         assert_given(view, apart, 1)
@@ -157,20 +139,16 @@ def test_two_hooks(
 
 @pytest.mark.parametrize("verb", ["poststart", "poststop"])
 def test_nvidias_other_hooks(
-    verb: str,
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    verb: str, named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """The verbs of NVIDIA's hook that do nothing there do nothing here."""
     hook = {**dockers_hook(named_bindir, apart), "args": [NAME, verb]}
-    made = bundle_of(root_of("debian"), ["/probe"], asks("1"), hooks={verb: [hook]})
+    made = bundle_of("debian", ["/probe"], asks("1"), hooks={verb: [hook]})
     assert run(made).view.gpus() == {}
 
 
-def test_nothing_asked_for(enter: Integrations, root_of: Callable[[str], Path]) -> None:
-    """A container that asks for no GPU gets none from a hook that every container has."""
+def test_nothing_asked_for(enter: Integrations, root_of: Roots) -> None:
+    """A container that requests no GPU gets none from a hook that every container has."""
     root = root_of("debian")
     view = enter.through("podman-prestart", root, ["/probe"], "void").view
     assert view.gpus() == {}
@@ -197,7 +175,7 @@ def test_handler_of_containerd(node8: Installation, tmp_path: Path) -> None:
     assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in lines
     assert 'runtime_type = "io.containerd.runc.v2"' in lines
     assert 'container_annotations = ["cdi.k8s.io/*"]' in lines
-    assert "pod_annotations = []" in lines  # what a pod says of itself asks for no GPU
+    assert "pod_annotations = []" in lines  # what a pod says of itself requests no GPU
 
 
 DEBIAN = """version = 2
@@ -211,7 +189,7 @@ WRAPPER = """version = 2
 DOCKER = 'disabled_plugins = ["cri"]\n'
 
 
-def recipe(installation: Installation, place: Path) -> subprocess.CompletedProcess[str]:
+def recipe(installation: Installation, place: Path) -> Result:
     """Do what docs/by-hand.md says for the handler, `place` being /etc/containerd."""
     (text,) = [
         block.partition("```")[0]
@@ -222,7 +200,7 @@ def recipe(installation: Installation, place: Path) -> subprocess.CompletedProce
     script = text.replace("systemctl restart containerd\n", "")
     assert script != text
     command = ["unshare", "--mount", "sh", "-c", f"mount --bind {place} /etc/containerd\n{script}"]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+    return run_command(command)
 
 
 @pytest.mark.parametrize("before", ["", DEBIAN], ids=["none", "debian"])
@@ -233,7 +211,7 @@ def test_recipe_for_containerd(before: str, node8: Installation, tmp_path: Path)
     if before:
         config.write_text(before, encoding="utf-8")
     done = recipe(node8, tmp_path)
-    assert done.returncode == 0, done
+    assert done.rc == 0, done
     assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in done.stdout
     made = config.read_text(encoding="utf-8")
     for handler in ("runc", "nvidia"):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,11 @@ import yaml
 from tests.contract import roots
 from tests.contract.installation import ALL_CONTROL, DRIVER_LIBRARIES, KIND, Installation
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES
 from tests.contract.views import questions
 
 VDPAU = "libvdpau_nvidia.so.1"
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 
 
 @pytest.fixture
@@ -29,14 +29,14 @@ def hookless(apart: Installation) -> Installation:
 @ENGINES
 @pytest.mark.parametrize("kind", roots.KINDS)
 def test_a_working_container(
-    kind: str, engine: str, hookless: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    kind: str, engine: str, hookless: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """Podman gives such a container its GPU, and the loader finds the driver by its names."""
     asked = questions(
         tries=[hookless.number(1), hookless.number(2)],
         runs=[["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so", "libnvcuvid.so", VDPAU]],
     )
-    result = Integrations(hookless, tmp_path, pytest.fail).by_podman(
+    result = Integrations(hookless, tmp_path).by_podman(
         root_of(kind),
         ["/probe", *asked],
         ["--device", f"{KIND}=2"],
@@ -65,12 +65,10 @@ def test_no_program_of_the_host(hookless: Installation) -> None:
     assert "gpuhook-hook" not in text
 
 
-def test_the_wrapper_takes_it_too(
-    hookless: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_the_wrapper_takes_it_too(hookless: Installation, tmp_path: Path, root_of: Roots) -> None:
     """gpuhook-runtime gives GPUs by such a spec as well."""
     asked = ["/probe", *questions(runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
-    enter = Integrations(hookless, tmp_path, pytest.fail)
+    enter = Integrations(hookless, tmp_path)
     view = enter.through("runc", root_of("debian"), asked, "2").view
     assert hookless.device(2) in view.gpus()
     assert all("real" in found for found in view.runs[0].found().values())

@@ -6,17 +6,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.contract import roots
-from tests.contract.bundles import Bundle, bundle
+from tests.contract.bundles import Bundle, Bundles, bundle
 from tests.contract.installation import CONTROL, KIND, LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
-from tests.contract.runtimes import Result, run
+from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES, Result, run
 from tests.contract.views import questions
 
 MARK = b"what only the host may know"
@@ -61,11 +62,30 @@ def enter(installation: Installation, route: str, place: Path, root: Path, *args
     """Run a container with a GPU in this root file system, by the wrapper or by a CDI engine."""
     if route in ("runc", "crun"):
         made = bundle(place / "hostile", root, args or ["/probe"], asks("0"))
-        return run(made, installation.secluded, route, env=installation.on(route))
+        return installation.run_secluded(made, route)
+    return by_podman(installation, route, place, root, *args)
+
+
+def by_podman(
+    installation: Installation,
+    route: str,
+    place: Path,
+    root: Path,
+    *args: str,
+    options: Sequence[str] = (),
+) -> Result:
+    """Run it by podman, with a CDI device and these options."""
     engine = route.partition("-")[2]
-    integrations = Integrations(installation, place, pytest.fail)
-    options = ["--device", f"{KIND}=0"]
-    return integrations.by_podman(root, args or ["/probe"], options, f"/usr/bin/{engine}", engine)
+    integrations = Integrations(installation, place)
+    words = ["--device", f"{KIND}=0", *options]
+    return integrations.by_podman(root, args or ["/probe"], words, f"/usr/bin/{engine}", engine)
+
+
+def covered(made: Bundle) -> Bundle:
+    """Mount over what the wrapper would write, which leaves the work to the hook."""
+    mount = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
+    made.write({**made.config(), "mounts": [*made.config()["mounts"], mount]})
+    return made
 
 
 def link(root: Path, path: str, target: str) -> None:
@@ -111,9 +131,9 @@ def test_links_to_the_host(
     node8: Installation,
     canary: Canary,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
-    """Where an image has a link to a path of the host, that path is neither read nor written."""
+    """If an image has a link to a path of the host, that path is neither read nor written."""
     root = root_of("distroless")
     target = str(canary.path / leaf)
     link(root, path, target if form == "absolute" else "../" * 40 + target[1:])
@@ -129,7 +149,7 @@ def test_links_to_the_host(
 
 @pytest.mark.parametrize("path", ["usr/lib", "usr/lib/x86_64-linux-gnu", "etc", "usr/bin"])
 def test_links_to_nothing(
-    path: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Callable[[str], Path]
+    path: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Roots
 ) -> None:
     """A link to a path that only the host has is made a directory of the container by then."""
     root = root_of("distroless")
@@ -140,17 +160,12 @@ def test_links_to_nothing(
     assert (root / str(canary.path)[1:]).is_dir()
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 @pytest.mark.parametrize("path", ["dev", "proc"])
 def test_links_in_place_of_the_kernels(
-    path: str,
-    engine: str,
-    node8: Installation,
-    canary: Canary,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    path: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Roots
 ) -> None:
-    """Where /dev or /proc is such a link, what happens is what the runtime alone would do."""
+    """If /dev or /proc is such a link, what happens is what the runtime alone would do."""
     alone = tmp_path / "alone"
     shutil.copytree(canary.path, alone)
     root = root_of("distroless")
@@ -158,7 +173,7 @@ def test_links_in_place_of_the_kernels(
     run(bundle(tmp_path / "plain", root, ["/probe"]), [engine], engine)
     link(root, path, str(canary.path))
     made = bundle(tmp_path / "hostile", root, ["/probe"], asks("0"))
-    run(made, node8.secluded, engine, env=node8.on(engine))
+    node8.run_secluded(made, engine)
     assert set(os.listdir(canary.path)) == set(os.listdir(alone))
     canary.assert_unknown(root)
 
@@ -170,7 +185,7 @@ __attribute__((constructor)) static void sprung(void) {{ open("{place}", O_CREAT
 
 
 @pytest.fixture
-def trapped(tmp_path: Path, root_of: Callable[[str], Path]) -> tuple[Path, list[str], Path]:
+def trapped(tmp_path: Path, root_of: Roots) -> tuple[Path, list[str], Path]:
     """Give (a root, the env of its image, the file that appears if the host runs code of it)."""
     root, sprung = root_of("debian"), tmp_path / "sprung"
     source = tmp_path / "trap.c"
@@ -190,9 +205,7 @@ def trapped(tmp_path: Path, root_of: Callable[[str], Path]) -> tuple[Path, list[
     return root, env, sprung
 
 
-def test_the_trap_works(
-    trapped: tuple[Path, list[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_the_trap_works(trapped: tuple[Path, list[str], Path], bundle_of: Bundles) -> None:
     """A hook without an explicit environment runs the image's code on the host's side."""
     root, env, sprung = trapped
     hook = {"path": "/bin/true", "args": ["true"]}
@@ -209,23 +222,18 @@ def test_environment_of_the_image(
     node8: Installation,
     trapped: tuple[Path, list[str], Path],
     tmp_path: Path,
-    bundle_of: Callable[..., Bundle],
+    bundle_of: Bundles,
 ) -> None:
     """Code that an image's env names is run in the container at most; the container has its GPU."""
     root, env, sprung = trapped
     env = [*env, *([f"PYTHONHOME={root}"] if home else [])]
     if route in ("runc", "crun"):
-        made = bundle_of(root, ["/probe"], [*env, *asks("0")])
-        # A mount over what the wrapper would write leaves the work to the hook.
-        covered = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
-        made.write({**made.config(), "mounts": [*made.config()["mounts"], covered]})
-        result = run(made, node8.secluded, route, env=node8.on(route))
+        made = covered(bundle_of(root, ["/probe"], [*env, *asks("0")]))
+        result = node8.run_secluded(made, route)
         assert "apply" in made.config()["hooks"]["createContainer"][0]["args"]
     else:
-        engine = route.partition("-")[2]
-        options = ["--device", f"{KIND}=0", *(w for e in env for w in ("--env", e))]
-        integrations = Integrations(node8, tmp_path, pytest.fail)
-        result = integrations.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
+        options = [word for entry in env for word in ("--env", entry)]
+        result = by_podman(node8, route, tmp_path, root, options=options)
     view = result.view
     assert not sprung.exists()
     assert node8.device(0) in view.gpus()
@@ -234,7 +242,7 @@ def test_environment_of_the_image(
 
 @BY
 def test_environment_of_the_hook(
-    route: str, apart: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    route: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """The hook has the environment that the spec says, and nothing of the image's or engine's."""
     seen, hook = tmp_path / "seen", tmp_path / "gpuhook-hook"
@@ -245,10 +253,8 @@ def test_environment_of_the_hook(
     apart.generate("--hook-path", str(hook))
     root = root_of("debian")
     if route in ("runc", "crun"):
-        made = bundle(tmp_path / "b", root, ["/probe"], asks("0"))
-        covered = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
-        made.write({**made.config(), "mounts": [*made.config()["mounts"], covered]})
-        assert run(made, apart.secluded, route, env=apart.on(route)).rc == 0
+        made = covered(bundle(tmp_path / "b", root, ["/probe"], asks("0")))
+        assert apart.run_secluded(made, route).rc == 0
     else:
         assert enter(apart, route, tmp_path, root).rc == 0
     names = {line.partition("=")[0] for line in seen.read_text(encoding="utf-8").splitlines()}
@@ -265,7 +271,7 @@ def test_mounts_of_the_host(
     node8: Installation,
     canary: Canary,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """A directory of the host that is mounted over what we write to stays as it is, but for the
     mount points that runtimes make.
@@ -280,12 +286,10 @@ def test_mounts_of_the_host(
         if route in ("runc", "crun"):
             made = bundle(tmp_path / "b", root, ["/probe"], asks("0"))
             made.mount(source, target, "rbind", "rw", "rprivate")
-            result = run(made, node8.secluded, route, env=node8.on(route))
+            result = node8.run_secluded(made, route)
         else:
-            engine = route.partition("-")[2]
-            options = ["--device", f"{KIND}=0", "--volume", f"{source}:{target}"]
-            integrations = Integrations(node8, tmp_path, pytest.fail)
-            result = integrations.by_podman(root, ["/probe"], options, f"/usr/bin/{engine}", engine)
+            options = ["--volume", f"{source}:{target}"]
+            result = by_podman(node8, route, tmp_path, root, options=options)
         assert set(result.view.gpus()) >= {*CONTROL, node8.device(0)}
         after = roots.listing(source)
         assert {path: after.get(path) for path in before} == before
@@ -298,7 +302,7 @@ def test_mounts_of_the_host(
 
 @pytest.mark.parametrize("path", ["/", "/proc/self/root", "linked", "../" * 40])
 def test_the_host_as_root(
-    path: str, apart: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
+    path: str, apart: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A container whose root file system is the host's own gets no GPU, and the host no file."""
     (tmp_path / "linked").symlink_to("/")
@@ -350,11 +354,7 @@ def node(path: Path) -> None:
 @pytest.mark.parametrize("broken", [corrupt, cut, nonsense, oversized, fifo, node])
 @pytest.mark.parametrize("route", ["runc", "podman-runc"])
 def test_loader_caches(
-    broken: Callable[[Path], None],
-    route: str,
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    broken: Callable[[Path], None], route: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """An ld.so.cache that cannot be used is replaced: neither waited for nor read to its end."""
     root = root_of("distroless")
@@ -372,11 +372,7 @@ def test_loader_caches(
 @pytest.mark.parametrize("kind", ["loop", "deep", "file"])
 @pytest.mark.parametrize("route", ["runc", "podman-runc"])
 def test_directories_that_are_none(
-    kind: str,
-    route: str,
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    kind: str, route: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """A loop of links, a chain of too many, or a file in place of a directory ends in a sentence
     or in a container, within the time of a start.

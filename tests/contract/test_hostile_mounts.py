@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,16 +15,15 @@ import pytest
 from gpuhook.kernel import mounts
 from tests import private_machine
 from tests.contract import roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.runtimes import Result, run
+from tests.contract.runtimes import ENGINES, Result
 from tests.contract.test_hostile import Canary, canary
 from tests.contract.test_nvidia_names import foreign, named_bindir
 from tests.contract.views import questions
 
 __all__ = ["canary", "foreign", "named_bindir"]
 
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 TMPFS = {"type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]}
 CACHE = "/etc/ld.so.cache"
 
@@ -79,7 +78,7 @@ def bind(source: Path) -> dict[str, Any]:
 
 def started(installation: Installation, engine: str, made: Bundle) -> Result:
     """Run a container by the wrapper, whose hook does what config.json does not let it do."""
-    return run(made, installation.secluded, engine, env=installation.on(engine))
+    return installation.run_secluded(made, engine)
 
 
 def assert_kept(volume: Path, before: dict[str, tuple[object, ...]]) -> None:
@@ -99,13 +98,12 @@ def test_volume_over_tmpfs(
     volume: Path,
     request: pytest.FixtureRequest,
     apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    bundle_of: Bundles,
 ) -> None:
     """A tmpfs in config.json does not let the hook write into what is mounted over it."""
     installation: Installation = request.getfixturevalue("foreign") if spec == "nvidia" else apart
     before = roots.listing(volume)
-    made = over(bundle_of(root_of("debian"), ["/probe"], asks("0")), "/etc", TMPFS, bind(volume))
+    made = over(bundle_of("debian", ["/probe"], asks("0")), "/etc", TMPFS, bind(volume))
     view = started(installation, engine, made).view
     assert set(view.gpus()) >= {*CONTROL, installation.device(0)}
     assert_kept(volume, before)
@@ -113,16 +111,12 @@ def test_volume_over_tmpfs(
 
 @ENGINES
 def test_tmpfs_over_volume(
-    engine: str,
-    volume: Path,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    engine: str, volume: Path, node8: Installation, bundle_of: Bundles
 ) -> None:
     """A tmpfs of the container's own is written into, whatever is below."""
     before = roots.listing(volume)
     asked = ["/probe", *questions(CACHE)]
-    made = over(bundle_of(root_of("debian"), asked, asks("0")), "/etc", bind(volume), TMPFS)
+    made = over(bundle_of("debian", asked, asks("0")), "/etc", bind(volume), TMPFS)
     view = started(node8, engine, made).view
     assert b"libcuda.so.1" in view.paths[CACHE].content
     assert_kept(volume, before)
@@ -130,17 +124,13 @@ def test_tmpfs_over_volume(
 
 @ENGINES
 def test_volume_over_dev(
-    engine: str,
-    apart: Installation,
-    volume: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    engine: str, apart: Installation, volume: Path, bundle_of: Bundles
 ) -> None:
     """The mode of a directory of the host's is not changed."""
     apart.generate("--enable-hook", "chmod")
     (volume / "dri").mkdir(mode=0o700)
     before = roots.listing(volume)
     device = [{"path": "/dev/dri/card0", "type": "c", "major": 226, "minor": 0}]
-    made = bundle_of(root_of("debian"), ["/probe"], asks("1"), linux={"devices": device})
+    made = bundle_of("debian", ["/probe"], asks("1"), linux={"devices": device})
     started(apart, engine, over(made, "/dev", TMPFS, bind(volume)))
     assert roots.listing(volume)["dri"] == before["dri"]

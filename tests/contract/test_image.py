@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -20,10 +19,11 @@ from threading import Thread
 
 import pytest
 
-from tests.contract import image, roots
+from tests.contract import engines, roots
 from tests.contract.bundles import bundle
-from tests.kubelet.waiting import eventually
+from tests.contract.runtimes import Result, run_command
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 NODE = "/sim"  # where the simulated node is on the host
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
@@ -59,17 +59,6 @@ HOST_RUNS = (
 pytestmark = pytest.mark.thorough
 
 
-@pytest.fixture(scope="session")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the image's root file system, which the tests share."""
-    place = tmp_path_factory.mktemp("image") / "root"
-    subprocess.run(["cp", "-a", str(image.root()), str(place)], check=True)
-    (place / "host").mkdir()
-    (place / "bin/entrypoint.sh").write_text(ENTRYPOINT, encoding="utf-8")
-    (place / "bin/entrypoint.sh").chmod(0o755)
-    return place
-
-
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a host with runc, Docker's configuration and a driver, and no interpreter at all."""
@@ -79,13 +68,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "etc/docker/daemon.json").write_text(DAEMON_JSON, encoding="utf-8")
     (made / "etc/containerd").mkdir()
     (made / "etc/containerd/config.toml").write_text(CONFIG_TOML, encoding="utf-8")
-    for name in ("runc", "containerd", "containerd-shim-runc-v2", "ctr"):
-        program = shutil.which(name)
-        assert program
-        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
-        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
-            (made / path[1:]).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(os.path.realpath(path), made / path[1:])
+    roots.copy_programs(made, "runc", "containerd", "containerd-shim-runc-v2", "ctr")
     make_node(made / NODE[1:], "t4")
     assert not [path for path in made.rglob("*") if re.match(r"(python|(ba|da|a)?sh$)", path.name)]
     return made
@@ -96,21 +79,18 @@ def in_image(unpacked: Path, host: Path, *words: str) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", IMAGE_RUNS, str(unpacked), str(host), *words]
 
 
-def on_host(host: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def on_host(host: Path, *words: str) -> Result:
     """Run `words` with the host's root as root."""
     env = {"PATH": "/usr/bin", "GPUHOOK_HOST_ROOT": NODE}
     command = ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", HOST_RUNS, str(host), *words]
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    return run_command(command, env)
 
 
 def gpuhook(unpacked: Path, host: Path, *words: str) -> str:
     """Run the image with these words, and return what it printed."""
     command = in_image(unpacked, host, "/usr/bin/gpuhook", *words)
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = run_command(command, {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})  # fmt: skip
+    assert done.rc == 0, done.stderr
     return done.stdout
 
 
@@ -146,7 +126,7 @@ def test_the_metrics_can_be_read_from_within(unpacked: Path, host: Path) -> None
         Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}/metrics"
         command = in_image(unpacked, host, "/usr/bin/wget", "-q", "-O", "-", address)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = run_command(command)
         server.shutdown()
     assert done.stdout == "gpuhook_replicas 4\n", done.stderr
 
@@ -185,7 +165,7 @@ def described(installed: Path) -> Path:
         installed, "/opt/gpuhook/bin/gpuhook", "generate-cdi", f"--driver-root={NODE}",
         f"--dev-root={NODE}", f"--host-root={NODE}", "--output=/etc/cdi/nvidia.yaml",
     )  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    assert made.rc == 0, made.stderr
     roots.copy("debian", installed / "container/root")
     return installed
 
@@ -206,7 +186,7 @@ def test_a_container_starts_on_a_host_without_python(described: Path) -> None:
         installed, "/opt/gpuhook/bin/gpuhook-runtime", "--root", "/run/state", "run",
         "--bundle", "/container", "image-test",
     )  # fmt: skip
-    assert run.returncode == 0, run.stderr
+    assert run.rc == 0, run.stderr
     assert run.stdout.split() == ["/dev/nvidia0", "1"]
 
 
@@ -214,20 +194,14 @@ def test_a_container_starts_on_a_host_without_python(described: Path) -> None:
 def containerd(installed: Path) -> Iterator[None]:
     """Run the host's own containerd, with the host's root."""
     command = ["unshare", "--mount", "/bin/sh", "-c", HOST_RUNS, str(installed)]
-    log = (installed / "tmp/containerd.log").open("w")
-    process = subprocess.Popen(
-        [*command, "/usr/bin/containerd"],
-        stdout=log,
-        stderr=log,
-        env={"PATH": "/usr/bin:/usr/sbin:/bin", "GPUHOOK_HOST_ROOT": NODE},
-    )
-    try:
-        eventually(lambda: on_host(installed, "/usr/bin/ctr", "version").returncode == 0)
+    env = {"PATH": "/usr/bin:/usr/sbin:/bin", "GPUHOOK_HOST_ROOT": NODE}
+
+    def answers() -> bool:
+        return on_host(installed, "/usr/bin/ctr", "version").rc == 0
+
+    log = installed / "tmp/containerd.log"
+    with engines.run_daemon([*command, "/usr/bin/containerd"], log, answers, env):
         yield
-    finally:
-        process.terminate()
-        process.wait()
-        log.close()
 
 
 def test_containerd_is_configured_runs_it_and_gets_its_file_back(
@@ -250,7 +224,7 @@ def test_containerd_is_configured_runs_it_and_gets_its_file_back(
         "NVIDIA_VISIBLE_DEVICES=all", "--rootfs", "/container/root", "ctr-test",
         "/bin/ls", "/dev/nvidia0",
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
+    assert ran.rc == 0, ran.stderr
     assert ran.stdout.split() == ["/dev/nvidia0"]
     gpuhook(unpacked, installed, "configure", "undo", "containerd", "--host-root", "/host")
     assert [path.name for path in config.parent.rglob("*")] == ["config.toml"]
@@ -280,7 +254,7 @@ def test_upgrade_and_rollback_disturb_no_container(unpacked: Path, described: Pa
     def runtime(*words: str) -> str:
         program = "/opt/gpuhook/bin/gpuhook-runtime"
         done = on_host(installed, program, "--root", "/run/state", *words)
-        assert done.returncode == 0, done.stderr
+        assert done.rc == 0, done.stderr
         return done.stdout
 
     words = ["install", "--host-root", "/host", "--engine", "docker", "-o", "json"]
@@ -291,7 +265,7 @@ def test_upgrade_and_rollback_disturb_no_container(unpacked: Path, described: Pa
     started = on_host(
         installed, tools, "-c", quiet, "sh", program, "--root", "/run/state", *runs
     )  # fmt: skip
-    assert started.returncode == 0, started
+    assert started.rc == 0, started
     try:
         newer = json.loads(gpuhook(unpacked, installed, *words, "--tree", "/tmp/next"))
         assert newer["version"].startswith("9.9-")
@@ -332,6 +306,12 @@ def operators_plugin(unpacked: Path, host: Path) -> Iterator[Callable[[], int]]:
     ready.parent.mkdir(parents=True, exist_ok=True)
     ready.write_text("NVIDIA_DRIVER_ROOT=/\nDRIVER_ROOT_CTR_PATH=/host\n", encoding="utf-8")
     env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "FAIL_ON_INIT_ERROR": "false"}
+    entrypoint = unpacked / "bin/entrypoint.sh"
+    entrypoint.write_text(ENTRYPOINT, encoding="utf-8")
+    entrypoint.chmod(0o755)
+    entrypoint = unpacked / "bin/entrypoint.sh"
+    entrypoint.write_text(ENTRYPOINT, encoding="utf-8")
+    entrypoint.chmod(0o755)
     command = in_image(unpacked, host, "/bin/sh", "-c", "/bin/entrypoint.sh")
     log = (unpacked / "tmp/plugin.log").open("w")
     process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
@@ -371,6 +351,6 @@ def test_the_operator_finds_its_plugin(
 def test_config_manager_is_a_program_of_the_image(unpacked: Path, host: Path) -> None:
     """Outside a pod it says so, and ends."""
     command = in_image(unpacked, host, "/bin/config-manager")
-    done = subprocess.run(command, capture_output=True, text=True, env={}, check=False)
-    assert done.returncode == 1
+    done = run_command(command, {})
+    assert done.rc == 1
     assert "GH2110" in done.stderr

@@ -3,83 +3,32 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-import gpuhook
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
-from tests.contract.runtimes import Container, lifecycle
-
-WAIT = ["/bin/sh", "-c", "while :; do sleep 60; done"]
-SCHEMA = json.loads(
-    Path(gpuhook.__file__).with_name("schemas").joinpath("inspect.json").read_text("utf-8")
-)
+from tests.contract.live import WAIT, Live, wrapped
+from tests.contract.runtimes import EVERY, run_command
+from tests.waiting import eventually
 
 
-@contextmanager
-def running(
-    installation: Installation, bundle: Bundle, engine: str = "runc", cgroup: str = "host"
-) -> Iterator[Container]:
-    """Give a container that was started through gpuhook-runtime."""
-    env = installation.on(engine)
-    with lifecycle(bundle, [installation.runtime], engine, cgroup, env=env) as container:
-        created = container.create()
-        assert created.rc == 0, created
-        assert container.call("start").rc == 0
-        yield container
+def facts(live: Live) -> dict[str, Any]:
+    """Return the document of `gpuhook inspect`."""
+    done = live.gpuhook("inspect", "-o", "json")
+    assert done.rc == 0, done.stderr
+    return done.document("inspect")
 
 
-def told(
-    installation: Installation, container: Container, *words: str
-) -> subprocess.CompletedProcess[str]:
-    """Call `gpuhook inspect` where the container's cgroups are to be seen."""
-    command = [
-        *container.around.prefix,
-        str(installation.bindir / "gpuhook"),
-        "inspect",
-        container.id,
-    ]
-    return subprocess.run(
-        [*command, "--state-root", str(container.bundle / "state"), *words],
-        env={**os.environ, **installation.env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def facts(installation: Installation, container: Container) -> dict[str, Any]:
-    done = told(installation, container, "-o", "json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
-    return dict(document)
-
-
-@pytest.mark.parametrize(
-    ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
-)
-def test_what_it_has(
-    engine: str,
-    cgroup: str,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+@EVERY
+def test_what_it_has(engine: str, cgroup: str, node8: Installation, bundle_of: Bundles) -> None:
     """Nodes, rules, mounts, loader cache and variables are printed, and nothing is wrong."""
-    bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
-    with running(node8, bundle, engine, cgroup) as container:
-        found = facts(node8, container)
-        text = told(node8, container).stdout
+    bundle = bundle_of("debian", WAIT, asks("3"))
+    with wrapped(bundle, node8, engine, cgroup) as live:
+        found = facts(live)
+        text = live.gpuhook("inspect").stdout
     assert found["findings"] == []
     nodes = {node["path"]: node for node in found["nodes"]}
     assert set(nodes) == {*CONTROL, node8.device(3)}
@@ -105,78 +54,61 @@ def test_what_it_has(
     assert "DENIED" not in text
 
 
-def test_lost_rules(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_lost_rules(node8: Installation, bundle_of: Bundles) -> None:
     """Nodes that the device cgroup no longer allows are named, with the command that helps."""
-    bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
-    with running(node8, bundle) as container:
-        before = facts(node8, container)
+    bundle = bundle_of("debian", WAIT, asks("3"))
+    with wrapped(bundle, node8) as live:
+        before = facts(live)
         if before["cgroup"]["version"] != "v1":
             pytest.skip("writes a v1 cgroup's file")
         Path(before["cgroup"]["path"], "devices.deny").write_text(f"c {node8.number(3)} rwm")
-        found = facts(node8, container)
-        text = told(node8, container).stdout
-        done = node8.gpuhook("repair", container.id, "--state-root", f"{bundle.path}/state")
-        assert done.returncode == 0, done.stderr
-        after = facts(node8, container)
+        found = facts(live)
+        text = live.gpuhook("inspect").stdout
+        live.report("repair")
+        after = facts(live)
     denied = [node["path"] for node in found["nodes"] if not node["allowed"]]
     assert denied == [node8.device(3)]
     (finding,) = found["findings"]
     assert finding["code"] == "GH1744"
     assert node8.number(3) in finding["message"]
-    assert f"gpuhook repair {container.id}" in finding["hint"]
+    assert f"gpuhook repair {live.id}" in finding["hint"]
     assert f"{node8.device(3)}" in text
     assert "DENIED" in text
     assert "GH1744" in text
     assert (before["findings"], after["findings"]) == ([], [])
 
 
-def test_another_driver(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_another_driver(apart: Installation, bundle_of: Bundles) -> None:
     """If the node's driver changed under a container, both versions are printed."""
-    bundle = bundle_of(root_of("debian"), WAIT, asks("3"))
-    with running(apart, bundle) as container:
+    bundle = bundle_of("debian", WAIT, asks("3"))
+    with wrapped(bundle, apart) as live:
         other = bundle.path / "host"
         (other / "sys/module/nvidia").mkdir(parents=True)
         (other / "sys/module/nvidia/version").write_text("999.1\n")
-        command = [str(apart.bindir / "gpuhook"), "inspect", container.id, "-o", "json"]
-        done = subprocess.run(
-            [*command, "--state-root", str(bundle.path / "state")],
-            env={**os.environ, **apart.env, "GPUHOOK_HOST_ROOT": str(other)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    found = json.loads(done.stdout)
+        env = {**live.env, "GPUHOOK_HOST_ROOT": str(other)}
+        found = run_command(live.command("inspect", "-o", "json"), env).document("inspect")
     assert found["driver"]["agree"] is False
     (finding,) = [one for one in found["findings"] if one["code"] == "GH1741"]
     assert "999.1" in finding["message"]
     assert apart.node.node.driver.version in finding["message"]
 
 
-def test_a_container_without_gpus(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_a_container_without_gpus(node8: Installation, bundle_of: Bundles) -> None:
     """It has nothing of the driver's, and that is nothing wrong."""
-    with running(node8, bundle_of(root_of("debian"), WAIT)) as container:
-        found = facts(node8, container)
-        done = told(node8, container)
+    with wrapped(bundle_of("debian", WAIT), node8) as live:
+        found = facts(live)
+        done = live.gpuhook("inspect")
     empty = {name: found[name] for name in ("nodes", "mounts", "findings", "ledger")}
     assert empty == {"nodes": [], "mounts": [], "findings": [], "ledger": None}
     assert found["driver"]["agree"] is None
-    assert done.returncode == 0
+    assert done.rc == 0
     assert "no entry" in done.stdout
 
 
-def test_a_stopped_container(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_a_stopped_container(node8: Installation, bundle_of: Bundles) -> None:
     """It has no processes to look at, and the error says so."""
-    with running(node8, bundle_of(root_of("debian"), ["/bin/true"])) as container:
-        while json.loads(container.call("state").stdout)["status"] != "stopped":
-            pass
-        done = told(node8, container)
-    assert done.returncode == 1
+    with wrapped(bundle_of("debian", ["/bin/true"]), node8) as live:
+        eventually(lambda: live.container.state["status"] == "stopped")
+        done = live.gpuhook("inspect")
+    assert done.rc == 1
     assert "Error GH1738" in done.stderr

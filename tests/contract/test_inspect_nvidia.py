@@ -51,7 +51,7 @@ def test_libraries_of_musl(nvidia: Installation, tmp_path: Path) -> None:
 
 
 def test_libraries_that_no_cache_leads_to(nvidia: Installation, tmp_path: Path) -> None:
-    """Where ldconfig did not run, the mounted libraries are listed as not in the cache."""
+    """If ldconfig did not run, the mounted libraries are listed as not in the cache."""
 
     def without_cache(config: dict[str, Any]) -> None:
         for hooks in config["hooks"].values():

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.contract import integrations, roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import (
     ALL_CONTROL,
     CONTROL,
@@ -21,6 +19,7 @@ from tests.contract.installation import (
     asks,
 )
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.runtimes import run
 from tests.contract.views import Ran, View, questions
 
@@ -28,12 +27,6 @@ INTEGRATIONS = pytest.mark.parametrize("integration", integrations.ALL)
 LINKS = tuple(f"{LIBRARIES}/{name}" for name in (*DRIVER_LIBRARIES, "libcuda.so"))
 LOOKED_UP = ["/dlprobe", *DRIVER_LIBRARIES]
 CACHE = ["/ldconfig", "-p"]
-
-
-def with_ldconfig(root: Path) -> Path:
-    """Put a static ldconfig into the root file system, to be asked what its cache says."""
-    shutil.copy(roots.ldconfig(), root / "ldconfig")
-    return root
 
 
 def assert_found(ran: Ran, version: str) -> None:
@@ -93,14 +86,10 @@ def assert_given(view: View, installation: Installation, index: int) -> None:
 @INTEGRATIONS
 @pytest.mark.parametrize("kind", roots.KINDS)
 def test_one_view(
-    integration: str,
-    kind: str,
-    node8: Installation,
-    enter: Integrations,
-    root_of: Callable[[str], Path],
+    integration: str, kind: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """Through each integration, in each kind of image: the GPU, the driver, and nothing else."""
-    root = with_ldconfig(root_of(kind))
+    root = roots.with_ldconfig(root_of(kind))
     every = [node8.number(index) for index in range(8)]
     asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
     control = ALL_CONTROL if integration == "podman-cdi" else CONTROL
@@ -119,9 +108,7 @@ def test_one_view(
 
 
 @INTEGRATIONS
-def test_mounts(
-    integration: str, node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
-) -> None:
+def test_mounts(integration: str, node8: Installation, enter: Integrations, root_of: Roots) -> None:
     """Every file of the driver is mounted read-only, without set-uid bits and devices."""
     version = node8.node.node.driver.version
     view = enter.through(integration, root_of("debian"), ["/probe"]).view
@@ -137,12 +124,7 @@ def test_mounts(
 
 
 @pytest.mark.parametrize("form", ["index", "uuid", "pci", "short pci", "cdi", "replica"])
-def test_forms_of_a_name(
-    form: str,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+def test_forms_of_a_name(form: str, node8: Installation, bundle_of: Bundles) -> None:
     """A GPU is found by its index, UUID, PCI bus id, CDI name, and as a replica."""
     gpu = node8.gpu(2)
     bus = str(gpu.pci_bus_id)
@@ -155,8 +137,8 @@ def test_forms_of_a_name(
         "replica": f"{gpu.uuid}::1",
     }[form]
     asked = ["/probe", *questions(tries=[node8.number(2), node8.number(3)])]
-    bundle = bundle_of(root_of("distroless"), asked, asks(value))
-    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    bundle = bundle_of("distroless", asked, asks(value))
+    view = node8.run(bundle).view
     assert_nodes(view, node8, CONTROL, 2)
 
 
@@ -165,41 +147,30 @@ def test_forms_of_a_name(
     [("0,2", (0, 2)), ("3,GPU-5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21", (3, 0)), ("all", range(8))],
 )
 def test_several(
-    value: str,
-    indexes: tuple[int, ...],
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    value: str, indexes: tuple[int, ...], node8: Installation, bundle_of: Bundles
 ) -> None:
     """A list gives each of its GPUs, `all` gives every GPU."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks(value))
-    assert_nodes(run(bundle, [node8.runtime], env=node8.on("runc")).view, node8, CONTROL, *indexes)
+    bundle = bundle_of("distroless", ["/probe"], asks(value))
+    assert_nodes(node8.run(bundle).view, node8, CONTROL, *indexes)
 
 
-def test_none(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_none(node8: Installation, bundle_of: Bundles) -> None:
     """`none` gives the driver's files and its control nodes, and no GPU."""
     asked = ["/probe", *questions(tries=[node8.number(0)], runs=[LOOKED_UP])]
-    bundle = bundle_of(root_of("debian"), asked, asks("none"))
-    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    bundle = bundle_of("debian", asked, asks("none"))
+    view = node8.run(bundle).view
     assert_nodes(view, node8, CONTROL)
     assert view.tries == {node8.number(0): "EPERM"}
     assert_found(view.runs[0], str(node8.node.node.driver.version))
 
 
 @pytest.mark.parametrize("value", ["void", ""])
-def test_nothing(
-    value: str,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+def test_nothing(value: str, node8: Installation, root_of: Roots, bundle_of: Bundles) -> None:
     """`void` and an empty value give nothing and change nothing."""
     root = root_of("debian")
     bundle = bundle_of(root, ["/probe"], asks(value))
     before, files = bundle.file.read_bytes(), roots.listing(root)
-    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    view = node8.run(bundle).view
     assert bundle.file.read_bytes() == before
     assert view.gpus() == {}
     assert view.values("NVIDIA_VISIBLE_DEVICES") == [value]
@@ -225,25 +196,22 @@ def test_capabilities(
     control: set[str],
     libraries: set[str],
     node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    bundle_of: Bundles,
 ) -> None:
     """NVIDIA_DRIVER_CAPABILITIES decides which control nodes and libraries a container gets."""
     names = ["libcuda.so.1", "libnvidia-ml.so.1", "libGLX_nvidia.so.0", "libnvcuvid.so.1"]
     asked = ["/probe", *questions(runs=[["/dlprobe", *names]])]
-    bundle = bundle_of(root_of("debian"), asked, asks("0", capabilities))
-    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    bundle = bundle_of("debian", asked, asks("0", capabilities))
+    view = node8.run(bundle).view
     assert_nodes(view, node8, control, 0)
     assert {n for n, found in view.runs[0].found().items() if "real" in found} == libraries
 
 
-def test_annotations_win(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_annotations_win(node8: Installation, bundle_of: Bundles) -> None:
     """CDI names in annotations come before the variable, which then says `void`."""
     names = {"cdi.k8s.io/plugin_1": "nvidia.com/gpu=1,nvidia.com/gpu=3"}
-    bundle = bundle_of(root_of("debian"), ["/probe"], asks("0"), names)
-    view = run(bundle, [node8.runtime], env=node8.on("runc")).view
+    bundle = bundle_of("debian", ["/probe"], asks("0"), names)
+    view = node8.run(bundle).view
     assert_nodes(view, node8, CONTROL, 1, 3)
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
 
@@ -251,26 +219,20 @@ def test_annotations_win(
 @pytest.mark.parametrize("integration", ["runc", "podman-cdi"])
 @pytest.mark.parametrize("kind", ["debian", "lib64"])
 def test_a_later_ldconfig(
-    integration: str,
-    kind: str,
-    node8: Installation,
-    enter: Integrations,
-    root_of: Callable[[str], Path],
+    integration: str, kind: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """An ldconfig that is run in the container keeps the driver in the loader's cache."""
     asked = ["/probe", *questions(runs=[["/sbin/ldconfig"], LOOKED_UP, CACHE])]
-    ran = enter.through(integration, with_ldconfig(root_of(kind)), asked).view.runs
+    ran = enter.through(integration, roots.with_ldconfig(root_of(kind)), asked).view.runs
     assert ran[0].rc == 0, ran[0]
     assert_found(ran[1], str(node8.node.node.driver.version))
     assert_cached(ran[2])
 
 
-def test_masked_parameters(
-    apart: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
-    """Where the host's driver may make device nodes, its parameters say otherwise inside."""
+def test_masked_parameters(apart: Installation, bundle_of: Bundles) -> None:
+    """If the host's driver may make device nodes, its parameters say otherwise inside."""
     path = "/proc/driver/nvidia/params"
-    bundle = bundle_of(root_of("debian"), ["/probe", *questions(path)], asks("0"))
+    bundle = bundle_of("debian", ["/probe", *questions(path)], asks("0"))
     config = bundle.config()
     shown = {"destination": "/proc", "type": "bind", "source": "/proc"}
     shown["options"] = ["rbind", "rprivate"]  # type: ignore[assignment]  # a list, as OCI has it

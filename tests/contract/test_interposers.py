@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from gpuhook.device_plugin.allocate import allocation_context as contexts
@@ -14,10 +13,9 @@ from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.config.config_source import ConfigSource
 from gpuhook.device_plugin.offer import resources
 from tests.contract import compiled
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation
 from tests.contract.kubelet_side import hand
-from tests.contract.runtimes import run
 from tests.contract.views import questions
 
 CONFIGURATION = """\
@@ -42,10 +40,7 @@ gpuhook:
 
 
 def test_interposer_is_between_the_container_and_the_driver(
-    apart: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    apart: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     uuid = str(apart.gpu(2).uuid)
     place = tmp_path / "between"
@@ -59,9 +54,9 @@ def test_interposer_is_between_the_container_and_the_driver(
     given = allocate(resource, [f"{uuid}::1"], context)
 
     asked = [["/dlprobe", "libcuda.so.1", "libnvidia-ml.so.1"]]
-    bundle = bundle_of(root_of("debian"), ["/probe", *questions(runs=asked)])
+    bundle = bundle_of("debian", ["/probe", *questions(runs=asked)])
     hand(given, bundle)
-    view = run(bundle, [apart.runtime], env=apart.on("runc")).view
+    view = apart.run(bundle).view
     found = view.runs[0].found()
     assert "error" in found["libcuda.so.1"]
     assert "real" in found["libnvidia-ml.so.1"]

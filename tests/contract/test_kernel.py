@@ -19,6 +19,7 @@ from gpuhook.kernel.namespaces import (
     is_initial_user_namespace,
     opened_in_mount_namespace,
 )
+from tests.contract.runtimes import run_command
 
 ALL = (
     mounts.MOUNT_ATTR_RDONLY
@@ -240,7 +241,7 @@ def test_nodes_are_exact(tmp_path: Path) -> None:
 
 
 def test_nodes_in_a_user_namespace(tmp_path: Path) -> None:
-    """Where nodes cannot be made the error says where that is so, and there is none."""
+    """If nodes cannot be made the error says where that is so, and there is none."""
     tmp_path.chmod(0o777)
     script = (
         "import os, sys; from gpuhook.kernel import mknod;"
@@ -248,6 +249,6 @@ def test_nodes_in_a_user_namespace(tmp_path: Path) -> None:
         "mknod.mknod(fd, 'gpu', 'c', 195, 3, 0o666, 0, 0)"
     )
     words = ["unshare", "--user", "--map-root-user", "python3", "-c", script, str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = run_command(words)
     assert "PermissionError: [Errno 1] not permitted to make device nodes here" in done.stderr
     assert os.listdir(tmp_path) == []

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.contract.installation import STATE, Installation, asks
-from tests.contract.live import Live, sleeping
-from tests.contract.test_silent_file_systems import running
+from tests.contract.live import Live, sleeping, wrapped
+from tests.contract.runtimes import Result, run_command
 
 READING = [
     ("ps",),
@@ -38,11 +37,11 @@ def live(node8: Installation, tmp_path: Path) -> Iterator[Live]:
     own = node8.apart(tmp_path / "node")
     (tmp_path / "container").mkdir()
     made = sleeping(tmp_path / "container", env=asks("2"))
-    with running(made, own, "gpuhook-test-ledger-in-pod") as found:
+    with wrapped(made, own, container_id="gpuhook-test-ledger-in-pod") as found:
         yield found
 
 
-def in_pod(live: Live, *words: str) -> subprocess.CompletedProcess[str]:
+def in_pod(live: Live, *words: str) -> Result:
     """Call gpuhook where /run has nothing but the ledger, and no state root of a runtime exists."""
     state, hidden = live.installation.state, live.bundle.path
     script = (
@@ -52,9 +51,7 @@ def in_pod(live: Live, *words: str) -> subprocess.CompletedProcess[str]:
     command = ["unshare", "--mount", "sh", "-c", script, "sh"]
     command += ["env", f"GPUHOOK_STATE_DIR={STATE}", str(live.installation.bindir / "gpuhook")]
     command += [live.id if word == "NAME" else word for word in words]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=live.env, timeout=120, check=False
-    )
+    return run_command(command, live.env)
 
 
 def content(live: Live) -> dict[str, bytes]:
@@ -74,21 +71,21 @@ def test_reading_commands_change_nothing(live: Live) -> None:
     assert live.container.call("delete", "--force").rc == 0
     for words in (("ps",), ("limits", "show"), ("map",)):
         done = live.installation.gpuhook(*words, *live.roots)
-        assert done.returncode == 0, done
+        assert done.rc == 0, done
         assert live.id[:12] not in done.stdout
     assert content(live) == before
-    assert in_pod(live, "repair", "--all").returncode == 0
+    assert in_pod(live, "repair", "--all").rc == 0
     assert content(live) == before
     shutil.rmtree(live.bundle.path / "state")
     assert "could not be checked" in live.installation.gpuhook("ps").stderr
-    assert live.installation.gpuhook("repair", "--all").returncode == 0
+    assert live.installation.gpuhook("repair", "--all").rc == 0
     assert content(live) == {}
 
 
 def test_what_the_pod_lists(live: Live) -> None:
     """The container is listed, and a warning names what the pod cannot see."""
     done = in_pod(live, "ps", "-o", "json")
-    assert done.returncode == 0, done
+    assert done.rc == 0, done
     (one,) = json.loads(done.stdout)["containers"]
     assert (one["id"], one["gpus"]) == (live.id, [live.installation.gpu(2).uuid])
     state_root = live.bundle.path / "state"

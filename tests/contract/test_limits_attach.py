@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,26 +10,11 @@ import pytest
 from gpuhook.apply.spec import oci_spec
 from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle
-from tests.contract.installation import Installation, installation
+from tests.contract.installation import Installation
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
 from tests.contract.live import Live, sleeping, started
+from tests.contract.runtimes import ENGINES
 from tests.simulated import stub_limits
-
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
-
-
-@pytest.fixture(scope="module")
-def node(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give the installation on a node whose driver the tests of this module may spoil."""
-    return installation(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
-
-
-@pytest.fixture
-def mine(node: Installation, tmp_path: Path) -> Iterator[Installation]:
-    """Give that node with settings and state of the test's own, and a driver that works."""
-    yield node.apart(tmp_path / "apart")
-    for gpu in node.node.node.gpus:
-        stub_limits.mend(node.node, str(gpu.uuid))
 
 
 def records(live: Live) -> dict[str, tuple[int, str]]:
@@ -79,7 +63,7 @@ def test_a_granted_limit_comes_with_the_gpu_and_goes_with_it(
 
 
 def test_a_limit_by_hand(mine: Installation, tmp_path: Path) -> None:
-    """For who attaches a replica by hand; it counts in place of what was granted."""
+    """The limit of a replica that is attached by hand replaces the one that was granted."""
     gpu = uuid(mine, 2)
     with started(sleeping(tmp_path), mine, "runc", "v2") as live:
         words = ["--device", f"{gpu}::1", "--memory-limit", "4Gi", "--memory-request", "1Gi"]
@@ -161,7 +145,7 @@ def test_a_limit_that_cannot_be_cleared_keeps_no_gpu_in_the_container(
 
 def test_cgroup_v1(mine: Installation, tmp_path: Path) -> None:
     """The driver limits cgroups of version 2 alone: who asked for a limit gets no GPU there."""
-    with started(limited(sleeping(tmp_path), 3000), mine, "runc", "host") as live:
+    with started(limited(sleeping(tmp_path), 3000), mine) as live:
         done = live.gpuhook("attach", "--device", "2")
         if done.rc == 0:
             pytest.skip("this machine's own cgroups are v2")

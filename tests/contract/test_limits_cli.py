@@ -6,45 +6,25 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from gpuhook.request.memory_request import MemoryLimit, mount_path
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import Installation, asks, installation
-from tests.contract.live import Live, sleeping, started
+from tests.contract.limiting import uuid
+from tests.contract.live import Live, sleeping, started, wrapped
+from tests.contract.runtimes import ENGINES, Result
 from tests.simulated import driver_memory, stub_limits
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 GIB = 1 << 30
 MIB = 1 << 20
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
-SCHEMA = json.loads(CHECKOUT.joinpath("gpuhook/schemas/limits.json").read_text("utf-8"))
-INSPECT = json.loads(CHECKOUT.joinpath("gpuhook/schemas/inspect.json").read_text("utf-8"))
-
-
-@pytest.fixture(scope="module")
-def place(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give the installation on a node whose driver these tests may spoil."""
-    return installation(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
-
-
-@pytest.fixture
-def mine(place: Installation, tmp_path: Path) -> Iterator[Installation]:
-    """Give that node with a state of the test's own, and a driver that works again at the end."""
-    yield place.apart(tmp_path / "apart")
-    for gpu in place.node.node.gpus:
-        stub_limits.mend(place.node, str(gpu.uuid))
-
-
-def uuid(of: Installation, index: int) -> str:
-    return str(of.gpu(index).uuid)
 
 
 def cgroup(live: Live) -> str:
@@ -64,7 +44,7 @@ def wiped(live: Live) -> None:
     shutil.rmtree(Path(live.installation.node.nvml_profile).with_name("nvml-stub.limits"))
 
 
-def limits(live: Live, verb: str, *words: str) -> Any:
+def limits(live: Live, verb: str, *words: str) -> Result:
     """Call `gpuhook limits VERB CONTAINER WORDS`."""
     return live.gpuhook("limits", live.id, *words, name=verb)
 
@@ -73,9 +53,7 @@ def changed(live: Live, verb: str, *words: str) -> dict[str, Any]:
     """Return the report of a change, which must have gone well."""
     done = limits(live, verb, *words, "-o", "json")
     assert done.rc == 0, done
-    document = json.loads(done.stdout)
-    changes = json.loads(CHECKOUT.joinpath("gpuhook/schemas/changes.json").read_text("utf-8"))
-    jsonschema.validate(document, changes)
+    document = done.document("changes")
     assert document["schema"] == f"gpuhook/limits-{verb}/v1"
     (one,) = document["containers"]
     return dict(one)
@@ -85,9 +63,7 @@ def shown(live: Live, *words: str) -> dict[str, Any]:
     """Return what `gpuhook limits show` tells of the container."""
     done = limits(live, "show", *words, "-o", "json")
     assert done.rc == 0, done
-    document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
-    return dict(document)
+    return done.document("limits")
 
 
 def of_gpu(live: Live, index: int) -> dict[str, Any]:
@@ -115,7 +91,7 @@ def records(live: Live) -> list[dict[str, Any]]:
 def test_set_show_clear(engine: str, mine: Installation, tmp_path: Path) -> None:
     """The driver holds what was set, the ledger knows it, and clear takes it away."""
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, mine, engine, "v2", mine.runtime) as live:
+    with wrapped(made, mine, engine, "v2") as live:
         before = of_gpu(live, 2)
         assert (before["ledger"], before["by"], before["used"]) == (None, "nobody", None)
         planned = changed(live, "set", "--limit", "4Gi", "--request", "2Gi", "--dry-run")
@@ -152,7 +128,7 @@ def test_what_is_used(engine: str, mine: Installation, short_path: Path, tmp_pat
         made.mount(driver.probe, "/gpu-probe")
         args = ["/gpu-probe", "/gpu.sock", gpu, "alloc", "3072", "hold"]
         made.write({**made.config(), "process": {**made.config()["process"], "args": args}})
-        with started(made, mine, engine, "v2", mine.runtime) as live:
+        with wrapped(made, mine, engine, "v2") as live:
             driver.until(lambda held: sum(held.values()) == 3 * GIB)
             assert changed(live, "set", "--limit", "4Gi")["notes"] == []
             assert of_gpu(live, 2)["used"] == 3 * GIB
@@ -171,7 +147,7 @@ def test_a_grant_comes_back(mine: Installation, tmp_path: Path) -> None:
     made = sleeping(tmp_path, env=asks("2"))
     limit = MemoryLimit(gpu, 2 * GIB, GIB)
     made.mount(Path("/dev/null"), mount_path(VOCABULARY.memory_prefix, limit), "ro", "rbind")
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(live) == {gpu: (2 * GIB, GIB)}
         changed(live, "set", "--limit", "6Gi")
         assert held(live) == {gpu: (6 * GIB, GIB)}
@@ -196,7 +172,7 @@ def test_a_grant_comes_back(mine: Installation, tmp_path: Path) -> None:
 def test_repair(engine: str, mine: Installation, tmp_path: Path) -> None:
     """A driver that has forgotten a limit, or holds another one, gets it again."""
     gpu = uuid(mine, 2)
-    with started(sleeping(tmp_path, env=asks("2")), mine, engine, "v2", mine.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2")), mine, engine, "v2") as live:
         changed(live, "set", "--limit", "4Gi")
         assert live.report("repair")["steps"] == []
         wiped(live)
@@ -206,9 +182,7 @@ def test_repair(engine: str, mine: Installation, tmp_path: Path) -> None:
         assert f"gpuhook repair {live.id}" in finding["hint"]
         said = limits(live, "show")
         assert "GH1785" in said.stderr
-        inspected = live.gpuhook("inspect", "-o", "json")
-        facts = json.loads(inspected.stdout)
-        jsonschema.validate(facts, INSPECT)
+        facts = live.gpuhook("inspect", "-o", "json").document("inspect")
         assert [one["code"] for one in facts["findings"]] == ["GH1785"]
         assert "MEMORY OF" in live.gpuhook("inspect").stdout
         planned = live.report("repair", "--dry-run")
@@ -240,9 +214,9 @@ def outside(live: Live, gpu: str, hard: int) -> None:
 
 
 def test_all_or_nothing(mine: Installation, tmp_path: Path) -> None:
-    """Where one of two GPUs refuses, the other one's limit and the ledger are as before."""
+    """If one of two GPUs refuses, the other one's limit and the ledger are as before."""
     first, second = uuid(mine, 2), uuid(mine, 3)
-    with started(sleeping(tmp_path, env=asks("2,3")), mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2,3")), mine, "runc", "v2") as live:
         changed(live, "set", "--limit", "4Gi", "--gpu", "2")
         noted = records(live)
         stub_limits.fail_setting(mine.node, second, stub_limits.NOT_SUPPORTED)
@@ -272,7 +246,7 @@ def impatient(live: Live, place: Path) -> Live:
 def test_a_driver_that_hangs(mine: Installation, tmp_path: Path) -> None:
     """No call waits for ever, nothing is recorded that was not done, and the next call works."""
     gpu = uuid(mine, 2)
-    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
         changed(live, "set", "--limit", "4Gi")
         noted = records(live)
         stub_limits.take_long(mine.node, gpu, 900_000)
@@ -286,7 +260,7 @@ def test_a_driver_that_hangs(mine: Installation, tmp_path: Path) -> None:
 
 def test_a_driver_that_holds_something_else(mine: Installation, tmp_path: Path) -> None:
     """What is read back counts: nothing is noted that does not hold."""
-    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
         stub_limits.read_back(mine.node, uuid(mine, 2), 3 * GIB, 0)
         refused(live, "GH1252", "set", "--limit", "6Gi")
         assert records(live) == []
@@ -316,7 +290,7 @@ def test_a_container_of_a_plain_runtime(mine: Installation, tmp_path: Path) -> N
 
 def test_refusals(mine: Installation, tmp_path: Path) -> None:
     """What cannot be done is refused with its reason, and nothing is changed."""
-    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
         said = refused(live, "GH1781", "set", "--limit", "4Gi", "--gpu", "5")
         assert f"2 ({uuid(mine, 2)})" in said
         assert uuid(mine, 2) in refused(live, "GH1782", "set", "--limit", "900Gi")
@@ -326,14 +300,13 @@ def test_refusals(mine: Installation, tmp_path: Path) -> None:
         assert limits(live, "set", "--limit", "1Gi", "--request", "2Gi").rc == 2
         assert (held(live), records(live)) == ({}, [])
         live.container.call("kill", "KILL")
-        while json.loads(live.container.call("state").stdout)["status"] != "stopped":
-            pass
+        eventually(lambda: live.container.state["status"] == "stopped")
         refused(live, "GH1738", "set", "--limit", "4Gi")
 
 
 def test_cgroup_v1(mine: Installation, tmp_path: Path) -> None:
     """The driver limits cgroups of version 2 alone."""
-    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "host", mine.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2")), mine) as live:
         done = limits(live, "set", "--limit", "4Gi")
         if done.rc == 0:
             pytest.skip("this machine's own cgroups are v2")
@@ -348,7 +321,7 @@ def test_an_older_driver(node8: Installation, tmp_path: Path) -> None:
     older = make_node(tmp_path / "node", "t4", memory_limits=False)
     mine = installation(tmp_path / "older", "t4", node8.bindir)
     shutil.copy(older.nvml_library, mine.node.nvml_library)
-    with started(sleeping(tmp_path, env=asks("0")), mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("0")), mine, "runc", "v2") as live:
         assert "CUDA 13.4" in refused(live, "GH1250", "set", "--limit", "4Gi")
         done = limits(live, "show")
         assert done.rc == 0
@@ -364,7 +337,7 @@ def test_a_limit_that_nobody_holds_can_be_lifted(node8: Installation, tmp_path: 
     made = sleeping(tmp_path, env=asks("0"))
     path = mount_path(VOCABULARY.memory_prefix, MemoryLimit(uuid(mine, 0), 2 * GIB, GIB))
     made.mount(Path("/dev/null"), path, "ro", "rbind")
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert "nothing limits its use" in limits(live, "show").stderr
         refused(live, "GH1250", "clear")
         planned = changed(live, "clear", "--all", "--dry-run")
@@ -387,7 +360,7 @@ def test_a_limit_above_the_card_is_clipped_by_repair(node8: Installation, tmp_pa
     made = sleeping(tmp_path, env=asks("0"))
     path = mount_path(VOCABULARY.memory_prefix, MemoryLimit(uuid(mine, 0), 900 * GIB))
     made.mount(Path("/dev/null"), path, "ro", "rbind")
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert [one["hard"] for one in records(live)] == [900 * GIB]
         shutil.copy(newer, mine.node.nvml_library)
         live.report("repair")
@@ -402,7 +375,7 @@ def test_mig(node8: Installation, tmp_path: Path) -> None:
     mine = installation(tmp_path / "mig", "a100-mig", node8.bindir)
     gpu = mine.node.node.gpus[0]
     made = sleeping(tmp_path, env=asks(gpu.instances[0].uuid))
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         refused(live, "GH1783", "set", "--limit", "4Gi")
         refused(live, "GH1783", "set", "--limit", "4Gi", "--gpu", "0:0")
         assert held(live) == {}
@@ -411,7 +384,7 @@ def test_mig(node8: Installation, tmp_path: Path) -> None:
 def test_a_lost_gpu_keeps_no_repair_from_the_rest(mine: Installation, tmp_path: Path) -> None:
     """What the driver does not tell is noted; the container's nodes come back all the same."""
     gpu = uuid(mine, 2)
-    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
         changed(live, "set", "--limit", "4Gi")
         stub_limits.fail_reading(mine.node, gpu, stub_limits.UNKNOWN)
         assert f"warning: {live.id}: {gpu}: " in limits(live, "show").stderr

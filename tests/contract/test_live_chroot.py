@@ -18,8 +18,8 @@ from tests.contract import compiled, roots
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
 from tests.contract.installation import CONTROL, PYTHON, Installation, asks
-from tests.contract.live import BOTH, Live, eventually, sleeping, started
-from tests.contract.runtimes import lifecycle
+from tests.contract.live import Live, sleeping, started, wrapped
+from tests.contract.runtimes import BOTH, ENGINES, lifecycle, run_command
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_doctor import of, results
 from tests.contract.test_integrations import assert_nodes
@@ -27,6 +27,7 @@ from tests.contract.test_live_hostile import BUSYBOX, with_busybox
 from tests.contract.test_live_trust import USER, users
 from tests.contract.test_repair import reset
 from tests.contract.test_user_namespace import let_through
+from tests.waiting import eventually
 
 READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 
@@ -102,8 +103,8 @@ def test_repair(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -
     made = chrooted(sleeping(tmp_path / "one", env=asks("2")), host)
     other = sleeping(tmp_path / "two", env=asks("3"))
     with (
-        started(made, apart, engine, cgroup, apart.runtime) as live,
-        started(other, apart, engine, cgroup, apart.runtime) as sound,
+        wrapped(made, apart, engine, cgroup) as live,
+        wrapped(other, apart, engine, cgroup) as sound,
         unchanged(live, host),
     ):
         assert_refused(live, "repair")
@@ -125,7 +126,7 @@ def test_driver_root(engine: str, cgroup: str, node8: Installation, tmp_path: Pa
     os.mknod(f"{host}{node8.device(2)}", 0o20666, os.makedev(195, node8.gpu(2).minor or 0))
     made = chrooted(sleeping(tmp_path, env=asks("2")), host)
     with (
-        started(made, node8, engine, cgroup, node8.runtime) as live,
+        wrapped(made, node8, engine, cgroup) as live,
         unchanged(live, host),
     ):
         assert_refused(live, "detach", "repair")
@@ -199,14 +200,12 @@ def test_child(engine: str, cgroup: str, node8: Installation, tmp_path: Path) ->
     assert_as_before(made.root, files)
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_without_pivot_root(engine: str, node8: Installation, tmp_path: Path) -> None:
     """A runtime that moves the root file system over "/" has the same root for everybody."""
     made = sleeping(tmp_path)
     with lifecycle(made, [engine], engine, env=node8.on(engine)) as container:
-        created = container.create("--no-pivot")
-        assert created.rc == 0, created
-        assert container.call("start").rc == 0
+        container.start("--no-pivot")
         live = Live(container, made, node8)
         live.attach("2")
         assert_nodes(live.view(), node8, CONTROL, 2)
@@ -263,7 +262,7 @@ def test_root_of_the_first_process(tmp_path: Path) -> None:
     script = 'mount -t proc proc "$1/proc" && "$2" -c "$3" "$1"'
     namespaces = ["unshare", "--mount", "--pid", "--fork"]
     command = [*namespaces, "sh", "-c", script, "sh", str(tmp_path), sys.executable, program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(command)
     assert done.stdout == "GH1304\n", done
 
 

@@ -3,24 +3,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from tests.contract.installation import Installation, asks
-from tests.contract.live import SCHEMA, Live, sleeping, started
+from tests.contract.live import Live, sleeping, started, wrapped
+from tests.contract.runtimes import run_command
 
 
 def failed(live: Live, verb: str, *words: str, name: str = "") -> tuple[str, str]:
     """Return the code and the container of the one failure that a document has."""
     done = live.gpuhook(verb, *words, "-o", "json", name=name)
     assert done.rc == 1, done
-    document = json.loads(done.stdout)
-    jsonschema.validate(document, SCHEMA)
+    document = done.document("changes")
     assert (document["schema"], document["containers"]) == (f"gpuhook/{verb}/v1", [])
     (one,) = document["failures"]
     assert f"Error {one['code']}: {one['message']}\nhint: " in done.stderr
@@ -47,12 +45,11 @@ def test_a_broken_config(node8: Installation, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_all_of_which_one_is_broken(output: str, node8: Installation, tmp_path: Path) -> None:
+def test_all_of_which_one_is_broken(output: str, apart: Installation, tmp_path: Path) -> None:
     """An unreadable state is a failure of `--all`; the others are repaired."""
-    mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
-        Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()
+    with wrapped(made, apart) as live:
+        Path(f"/proc/{live.pid}/root{apart.device(2)}").unlink()
         broken = made.path / "state/broken"
         broken.mkdir()
         (broken / "state.json").write_text("{")
@@ -61,25 +58,23 @@ def test_all_of_which_one_is_broken(output: str, node8: Installation, tmp_path: 
         assert done.rc == 1
         assert "Error GH1739: broken: " in done.stderr
         assert "\nhint: name the container by the pid" in done.stderr
-        assert mine.device(2) in live.view().gpus()
+        assert apart.device(2) in live.view().gpus()
         if output == "json":
-            document = json.loads(done.stdout)
-            jsonschema.validate(document, SCHEMA)
+            document = done.document("changes")
             failures = [one["code"] for one in document["failures"]]
             assert failures == ["GH1739"]
         else:
             assert f"{live.id}: done" in done.stdout
 
 
-def test_all_though_nobody_reads(node8: Installation, tmp_path: Path) -> None:
+def test_all_though_nobody_reads(apart: Installation, tmp_path: Path) -> None:
     """Containers are repaired even if nothing reads the output."""
-    mine = node8.apart(tmp_path / "node")
     with (
-        started(sleeping(tmp_path / "a", env=asks("2")), mine, "runc", "host", mine.runtime) as one,
-        started(sleeping(tmp_path / "b", env=asks("2")), mine, "runc", "host", mine.runtime) as two,
+        wrapped(sleeping(tmp_path / "a", env=asks("2")), apart) as one,
+        wrapped(sleeping(tmp_path / "b", env=asks("2")), apart) as two,
     ):
         for live in (one, two):
-            Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()
+            Path(f"/proc/{live.pid}/root{apart.device(2)}").unlink()
         command = [*one.command("repair", name="--all"), *two.roots]
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(
@@ -88,21 +83,15 @@ def test_all_though_nobody_reads(node8: Installation, tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "Error GH1591: standard output: No space left on device" in done.stderr
         for live in (one, two):
-            assert mine.device(2) in live.view().gpus()
+            assert apart.device(2) in live.view().gpus()
 
 
 def test_a_state_directory_in_the_way(node8: Installation, tmp_path: Path) -> None:
     """A fault of the state directory says so, and names the variable."""
     with started(sleeping(tmp_path), node8) as live:
         env = {**live.env, "GPUHOOK_STATE_DIR": "/proc/nope"}
-        done = subprocess.run(
-            live.command("attach", "--device", "2"),
-            capture_output=True,
-            env=env,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 1
+        done = run_command(live.command("attach", "--device", "2"), env)
+        assert done.rc == 1
         assert "Error GH1592: /proc/nope" in done.stderr, done
         assert "GPUHOOK_STATE_DIR names it" in done.stderr
         assert not os.path.exists(f"/proc/{live.pid}/root{node8.device(2)}")

@@ -14,11 +14,12 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.live import BOTH, Live, Seen, eventually, prestart, sleeping, started
-from tests.contract.runtimes import run
+from tests.contract.live import Live, Seen, prestart, sleeping, started
+from tests.contract.runtimes import BOTH, ENGINES, run
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.views import questions
+from tests.waiting import eventually
 
 # (system call, errno, which time), in the order of the steps that they are of.
 ATTACHING = [
@@ -214,7 +215,7 @@ def test_prestart_undone(
     assert apart.entries() == []
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 @pytest.mark.parametrize("call", ["mknodat", "move_mount"])
 def test_container_ends(call: str, engine: str, node8: Installation, tmp_path: Path) -> None:
     """A container that ends in the middle: a clear error, and in its image nothing is left."""

@@ -15,9 +15,10 @@ import pytest
 
 from tests.contract import roots
 from tests.contract.installation import LIBRARIES, Installation, asks
-from tests.contract.live import Live, eventually, prestart, sleeping, started
-from tests.contract.runtimes import Settled, lifecycle, run
+from tests.contract.live import Live, prestart, sleeping, started
+from tests.contract.runtimes import ENGINES, Settled, lifecycle, run
 from tests.contract.test_hostile import Canary, canary, link
+from tests.waiting import eventually
 
 __all__ = ["canary"]
 
@@ -258,13 +259,13 @@ def host_namespace(place: Path) -> Iterator[list[str]]:
         process.wait()
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 @pytest.mark.parametrize("what", ["root", "volume", "both"])
 @pytest.mark.parametrize("integration", ["attach", "prestart"])
 def test_shared_mounts(
     integration: str, what: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path
 ) -> None:
-    """Where the container's mounts are the host's as well, ours do not appear on the host."""
+    """If the container's mounts are the host's as well, ours do not appear on the host."""
     made = sleeping(tmp_path, env=asks("2") if integration == "prestart" else (), args=SLEEP)
     with_busybox(made.root)
     if integration == "prestart":

@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.bundles import rule
 from tests.contract.installation import CONTROL, Installation, asks
-from tests.contract.live import Live, sleeping, started
+from tests.contract.live import Live, sleeping, started, wrapped
 
 
 def held(live: Live) -> list[dict[str, object]]:
@@ -67,20 +67,19 @@ def test_a_replica_of_a_device_held_whole(whole: str, node8: Installation, tmp_p
         assert mine.device(2) not in live.view().gpus()
 
 
-def test_a_replica_that_was_never_held(node8: Installation, tmp_path: Path) -> None:
+def test_a_replica_that_was_never_held(apart: Installation, tmp_path: Path) -> None:
     """Nothing is said to be gone that was not there; else the device is meant."""
-    uuid = str(node8.gpu(2).uuid)
-    mine = node8.apart(tmp_path / "node")
-    with started(sleeping(tmp_path, env=asks("2")), mine, "runc", "host", mine.runtime) as live:
-        for replica in (f"{uuid}::1", f"{node8.gpu(3).uuid}::1"):
+    uuid = str(apart.gpu(2).uuid)
+    with wrapped(sleeping(tmp_path, env=asks("2")), apart) as live:
+        for replica in (f"{uuid}::1", f"{apart.gpu(3).uuid}::1"):
             done = live.detach(replica)
             assert (done["steps"], done["notes"]) == ([], [])
-        assert mine.device(2) in live.view().gpus()
+        assert apart.device(2) in live.view().gpus()
     place = tmp_path / "other"
-    with started(sleeping(place), mine) as live:
+    with started(sleeping(place), apart) as live:
         live.attach("3")
-        node = Path(f"/proc/{live.pid}/root{mine.device(2)}")
-        os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(195, mine.gpu(2).minor or 0))
+        node = Path(f"/proc/{live.pid}/root{apart.device(2)}")
+        os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(195, apart.gpu(2).minor or 0))
         done = live.detach(f"{uuid}::1")
         assert done["steps"]
         assert not any("removed from the ledger" in note for note in done["notes"])
@@ -140,18 +139,17 @@ def test_none(node8: Installation, tmp_path: Path) -> None:
         assert live.detach("none")["steps"] == []
 
 
-def test_what_no_spec_describes(node8: Installation, tmp_path: Path) -> None:
+def test_what_no_spec_describes(apart: Installation, tmp_path: Path) -> None:
     """If names are ambiguous or unknown, nodes can be named instead."""
-    mine = node8.apart(tmp_path / "node")
-    with started(sleeping(tmp_path), mine) as live:
+    with started(sleeping(tmp_path), apart) as live:
         said = live.refused("GH1759", "detach", "--device", "/dev/null")
         assert "/dev/null is not a device node of the driver; the container has no node of" in said
         live.attach("2")
-        mine.spec.unlink()
+        apart.spec.unlink()
         said = live.refused("GH1771", "detach", "--device", "2")
         assert "gpuhook refresh" in said
-        assert f"--device {mine.device(2)}: that needs no CDI spec" in said
-        assert live.detach(mine.device(2))["steps"]
+        assert f"--device {apart.device(2)}: that needs no CDI spec" in said
+        assert live.detach(apart.device(2))["steps"]
 
 
 def test_a_wildcard_that_allows_it(node8: Installation, tmp_path: Path) -> None:

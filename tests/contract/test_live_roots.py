@@ -8,16 +8,15 @@ import subprocess
 import threading
 from pathlib import Path
 
-import pytest
-
 from tests.contract import engines, roots
 from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation
-from tests.contract.live import BOTH, EVERY, eventually, sleeping, started
-from tests.contract.runtimes import SECONDS, settled
+from tests.contract.live import sleeping, started
+from tests.contract.runtimes import BOTH, ENGINES, EVERY, SECONDS, Result, run_command, settled
 from tests.contract.test_attach import asked, assert_as_before
 from tests.contract.test_integrations import LINKS, LOOKED_UP, assert_found, assert_nodes
 from tests.contract.test_user_namespace import MAPPED, let_through, mapped
 from tests.contract.views import questions
+from tests.waiting import eventually
 
 
 @BOTH
@@ -41,7 +40,7 @@ def test_read_only_root(engine: str, cgroup: str, node8: Installation, tmp_path:
 
 
 def test_read_only_file_system(node8: Installation, tmp_path: Path) -> None:
-    """Where the file system itself cannot be written: a sentence, and nothing has changed."""
+    """If the file system itself cannot be written: a sentence, and nothing has changed."""
     made = sleeping(tmp_path)
     held = made.root.rename(tmp_path / "held")
     made.root.mkdir()
@@ -88,7 +87,7 @@ def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Pa
     assert_as_before(made.root, files)
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_of_podman(engine: str, node8: Installation, tmp_path: Path) -> None:
     """A container that podman gave a GPU by CDI: what it loses is repaired, another is attached."""
     root = roots.copy("debian", tmp_path / "root")
@@ -104,16 +103,16 @@ def test_of_podman(engine: str, node8: Installation, tmp_path: Path) -> None:
         assert gpuhook(node8, engine, "repair", str(pid)).stdout.endswith("nothing to do\n")
         lose(pid, node8)
         done = gpuhook(node8, engine, "repair", str(pid))
-        assert done.returncode == 0, done
+        assert done.rc == 0, done
         assert f"device node {node8.device(2)}" in done.stdout
         assert f"device rule: allow {node8.device(2)} (c {node8.number(2)} rw)" in done.stdout
         done = gpuhook(node8, engine, "attach", str(pid), "--device", "3")
-        assert done.returncode == 0, done
+        assert done.rc == 0, done
         held = {path.name for path in Path(f"/proc/{pid}/root/dev").glob("nvidia*")}
         wanted = {*ALL_CONTROL, node8.device(2), node8.device(3)}
         assert held == {path.rpartition("/")[2] for path in wanted}
         done = gpuhook(node8, engine, "detach", str(pid), "--device", "2,3")
-        assert done.returncode == 0, done
+        assert done.rc == 0, done
         assert "config.json" in done.stderr
     finally:
         if init_of(mark):
@@ -141,13 +140,9 @@ def lose(pid: int, installation: Installation) -> None:
     Path(f"/sys/fs/cgroup/devices{name}/devices.deny").write_text(f"c {installation.number(2)} rw")
 
 
-def gpuhook(
-    installation: Installation, engine: str, *words: str
-) -> subprocess.CompletedProcess[str]:
+def gpuhook(installation: Installation, engine: str, *words: str) -> Result:
     """Call the command line where the engine's cgroups are."""
     around = settled(engine)
     command = [*around.prefix, str(installation.bindir / "gpuhook"), *words]
     env = {**os.environ, **installation.env}
-    return subprocess.run(
-        command, capture_output=True, text=True, env=env, timeout=SECONDS, check=False
-    )
+    return run_command(command, env)

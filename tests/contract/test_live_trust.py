@@ -19,11 +19,13 @@ import yaml
 from tests.contract import roots
 from tests.contract.bundles import CGROUP, device, rule
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import BOTH, Live, eventually, prestart, sleeping, started
+from tests.contract.live import Live, prestart, sleeping, started, wrapped
+from tests.contract.runtimes import BOTH
 from tests.contract.test_detach import tries
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_live_failures import targets, unchanged
 from tests.contract.test_live_hostile import volume
+from tests.waiting import eventually
 
 USER = 12345
 EVERYTHING = {"resources": {"devices": [{"allow": True, "access": "rwm"}]}}
@@ -71,7 +73,7 @@ def users_process() -> Iterator[int]:
 def test_a_users_own(node8: Installation, tmp_path: Path) -> None:
     """Root acts by no state of a user's, whatever it says, nor by a config.json of a user's."""
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, node8, "runc", "host", node8.runtime) as live, users_process() as pid:
+    with wrapped(made, node8) as live, users_process() as pid:
         home = tmp_path / "home"
         (home / "crun" / "theirs").mkdir(parents=True)
         shutil.copy(made.file, home / "config.json")
@@ -91,7 +93,7 @@ def test_a_users_own(node8: Installation, tmp_path: Path) -> None:
 
 def test_state_by_link(node8: Installation, tmp_path: Path) -> None:
     """A user's link to a container's state makes no second container of it."""
-    with started(sleeping(tmp_path, env=asks("2")), node8, "runc", "host", node8.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("2")), node8) as live:
         live.detach("2")
         links = tmp_path / "links"
         links.mkdir()
@@ -137,18 +139,17 @@ def is_asleep(pid: int) -> bool:
     return False
 
 
-def test_hidden_libraries(node8: Installation, tmp_path: Path) -> None:
+def test_hidden_libraries(apart: Installation, tmp_path: Path) -> None:
     """A container that hides what shows its GPU from a detach does not get it back by a repair."""
-    mine = node8.apart(tmp_path / "node")
-    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
-    with started(made, mine) as live:
+    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(apart))
+    with started(made, apart) as live:
         place = Path(f"/proc/{live.pid}/root{LIBRARIES}")
         eventually(lambda: is_asleep(live.pid))  # its programs have loaded what they need
         place.rename(place.with_name("hidden"))
         live.detach("2")
         place.with_name("hidden").rename(place)
         assert not [target for target in live.view().mounts if "libcuda" in target]
-        os.mknod(place.parents[2] / mine.device(2).lstrip("/"), 0o20666, os.makedev(195, 3))
+        os.mknod(place.parents[2] / apart.device(2).lstrip("/"), 0o20666, os.makedev(195, 3))
         live.gpuhook("repair", name="--all")
         assert fares(live) == "EPERM"
 
@@ -157,7 +158,7 @@ def test_hidden_libraries(node8: Installation, tmp_path: Path) -> None:
 def test_in_the_way(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
     """What a container puts in the place of its node does not keep it the device, and stays."""
     made = sleeping(tmp_path, env=asks("2,3"))
-    with started(made, node8, engine, cgroup, node8.runtime) as live:
+    with wrapped(made, node8, engine, cgroup) as live:
         one, other = node8.device(2), node8.device(3)
         script(live, f"rm {one} {other}; mkdir -p {one}/x; echo precious >{other}")
         live.detach("2,3")
@@ -166,22 +167,21 @@ def test_in_the_way(engine: str, cgroup: str, node8: Installation, tmp_path: Pat
 
 
 @BOTH
-def test_entry_lost(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
+def test_entry_lost(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -> None:
     """A detach denies the device also where the ledger has forgotten who gave it."""
-    mine = node8.apart(tmp_path / "node")
-    with started(sleeping(tmp_path), mine, engine, cgroup) as live:
+    with started(sleeping(tmp_path), apart, engine, cgroup) as live:
         live.attach("2")
-        shutil.rmtree(mine.state / "containers")
+        shutil.rmtree(apart.state / "containers")
         assert live.detach("2")["steps"] != []
         assert fares(live) == "EPERM"
         live.attach("2")
-        assert_nodes(live.view(tries(mine)), mine, CONTROL, 2)
+        assert_nodes(live.view(tries(apart)), apart, CONTROL, 2)
 
 
 def test_everything_allowed(node8: Installation, tmp_path: Path) -> None:
     """A container that is allowed every device loses one, and gets it back."""
     made = sleeping(tmp_path, env=asks("2"), linux=EVERYTHING)
-    with started(made, node8, "runc", "host", node8.runtime) as live:
+    with wrapped(made, node8) as live:
         live.detach("2")
         assert fares(live) == "EPERM"
         assert live.report("repair")["steps"] == []
@@ -205,9 +205,9 @@ def test_denied_by_config(node8: Installation, tmp_path: Path) -> None:
 
 @BOTH
 def test_init_below(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """Where the first process has gone into a cgroup below, all of the container are denied."""
+    """If the first process has gone into a cgroup below, all of the container are denied."""
     made = sleeping(tmp_path, env=asks("2"))
-    with started(made, node8, engine, cgroup, node8.runtime) as live:
+    with wrapped(made, node8, engine, cgroup) as live:
         place = "/sys/fs/cgroup" + ("/devices" if cgroup == "host" else "")
         place += made.config()["linux"]["cgroupsPath"]
         as_host(live, f"mkdir {place}/sub; echo {live.pid} >{place}/sub/cgroup.procs")
@@ -248,10 +248,10 @@ def test_nested_in_a_scope(node8: Installation, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     outer = sleeping(tmp_path / "outer", env=asks("2"), linux={"cgroupsPath": scope})
     inner = sleeping(tmp_path / "inner", env=asks("2"), linux=below)
-    with started(outer, node8, "crun", "v2", node8.runtime) as around:
+    with wrapped(outer, node8, "crun", "v2") as around:
         payload = f"/sys/fs/cgroup{scope}/payload"
         as_host(around, f"mkdir {payload}; echo {around.pid} >{payload}/cgroup.procs")
-        with started(inner, node8, "crun", "v2", node8.runtime) as live:
+        with wrapped(inner, node8, "crun", "v2") as live:
             rules = around.rules()
             live.refused("GH1702", "attach", "--device", "5")
             live.detach("2")
@@ -275,7 +275,7 @@ def sharing(node8: Installation, tmp_path: Path) -> Installation:
 def test_shared_nodes(sharing: Installation, tmp_path: Path) -> None:
     """What another device or replica of the container needs too stays when one is detached."""
     made = sleeping(tmp_path, env=asks("2:0,2:1"))
-    with started(made, sharing, "runc", "host", sharing.runtime) as live:
+    with wrapped(made, sharing) as live:
         live.detach("2:0")
         assert_nodes(live.view(tries(sharing)), sharing, CONTROL, 2, 6)
         live.detach("2:1")

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuhook.loader import ld_cache_format, ld_so_conf
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
-from tests.contract.runtimes import SECONDS, lifecycle, run
+from tests.contract.roots import Roots
+from tests.contract.runtimes import SECONDS, run_command
 from tests.contract.test_loader_view import COMPAT
 from tests.simulated import elf_maker
 
@@ -40,28 +40,22 @@ def _forge_cache(root: Path, name: bytes) -> None:
     [b"libcuda.so.1", b"libother.so.1", b"00a" * 80, b"\xe9" + b"a" * 200, b"libcuda.so.001"],
 )
 def test_a_forged_cache(
-    name: bytes,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    name: bytes, node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """A cache of 65,536 equal entries and 4,096 recorded libraries does not multiply."""
     root = root_of("debian")
     _forge_cache(root, name)
-    view = run(bundle_of(root, ["/probe"], asks("0")), [node8.runtime], env=node8.on("runc")).view
+    view = node8.run(bundle_of(root, ["/probe"], asks("0"))).view
     assert "/dev/nvidia0" in view.gpus()
 
 
-def test_attach_to_a_forged_cache(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_attach_to_a_forged_cache(node8: Installation, root_of: Roots, bundle_of: Bundles) -> None:
     """An attach plans with the cache and then writes it: neither multiplies."""
     root = root_of("debian")
     _forge_cache(root, b"libcuda.so.1")
     bundle = bundle_of(root, ["/bin/sleep", "1000"])
-    with lifecycle(bundle, [node8.runtime], env=node8.on("runc")) as container:
-        assert container.create().rc == 0
-        assert container.call("start").rc == 0
+    with node8.lifecycle(bundle) as container:
+        container.start()
         words = [
             "attach",
             container.id,
@@ -70,19 +64,12 @@ def test_attach_to_a_forged_cache(
             "--state-root",
             str(bundle.path / "state"),
         ]
-        done = subprocess.run(
-            [str(node8.bindir / "gpuhook"), *words],
-            env={**os.environ, **node8.env},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        done = run_command([str(node8.bindir / "gpuhook"), *words], {**os.environ, **node8.env})
+        assert done.rc == 0, done.stderr
 
 
 def test_a_full_compatibility_directory(
-    node8: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """A directory of 5,000 libraries takes no more memory than one listing of the first names."""
     root = root_of("debian")

@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract import roots
-from tests.contract.bundles import Bundle
-from tests.contract.engines import Containerd
-from tests.contract.installation import Installation, asks
+from tests.contract.bundles import Bundles
+from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.live import WAIT, started
-from tests.contract.runtimes import run
+from tests.contract.roots import Roots
 from tests.contract.views import Ran, questions
 from tests.simulated import elf_maker
 from tests.simulated.elf_maker import Note
@@ -57,10 +56,7 @@ def node(
     place = tmp_path_factory.mktemp(request.param)
     simulated = make_node(place / "node", "t4", layout=request.param)
     _add_library_without_soname(simulated)
-    made = Installation(place, bindir, simulated)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
+    made = installation(place, simulated, bindir)
     return Node(made, _names_on_host(simulated, place))
 
 
@@ -138,11 +134,11 @@ def _library(directory: Path, soname: str, version: str) -> None:
 
 
 @pytest.fixture(params=IMAGES)
-def root(request: pytest.FixtureRequest, root_of: Callable[[str], Path]) -> Path:
+def root(request: pytest.FixtureRequest, root_of: Roots) -> Path:
     return _image(request.param, root_of)
 
 
-def _image(name: str, root_of: Callable[[str], Path]) -> Path:
+def _image(name: str, root_of: Roots) -> Path:
     """Return the root file system of an image, with the cache that its own ldconfig makes."""
     kind, change = IMAGES[name]
     made = root_of(kind)
@@ -165,9 +161,7 @@ def _versions(ran: Ran) -> dict[str, str]:
     return {path: path.rpartition(".so.")[2] for path in real if "libmine" not in path}
 
 
-def test_the_view_is_that_of_the_real_ldconfig(
-    node: Node, root: Path, bundle_of: Callable[..., Bundle]
-) -> None:
+def test_the_view_is_that_of_the_real_ldconfig(node: Node, root: Path, bundle_of: Bundles) -> None:
     """The cache is what ldconfig makes, every name opens, and one driver is mapped."""
     compat = sorted(path.name for path in (root / COMPAT).glob("lib*.so*"))
     own = [name for name in OWN if (root / MULTIARCH / name).exists()]
@@ -178,7 +172,7 @@ def test_the_view_is_that_of_the_real_ldconfig(
     ]
     asked = ["/probe", *questions(runs=[*look, ["/ldconfig"], *look])]
     bundle = bundle_of(root, asked, asks("all", "all"))
-    ran = run(bundle, [node.installation.runtime], env=node.installation.on("runc")).view.runs
+    ran = node.installation.run(bundle).view.runs
     assert ran[3].rc == 0, ran[3]
     for listed, found, compatible in (ran[:3], ran[4:]):
         missing = {name: one for name, one in found.found().items() if "real" not in one}
@@ -198,28 +192,26 @@ def test_the_view_is_that_of_the_real_ldconfig(
     ]
 
 
-def test_a_second_start_changes_nothing(
-    node: Node, root: Path, bundle_of: Callable[..., Bundle]
-) -> None:
+def test_a_second_start_changes_nothing(node: Node, root: Path, bundle_of: Bundles) -> None:
     """A restart with the same driver leaves the root file system byte for byte as it is."""
     bundle = bundle_of(root, ["/probe"], asks("all", "all"))
     for _ in range(2):
-        run(bundle, [node.installation.runtime], env=node.installation.on("runc"))
+        node.installation.run(bundle)
     before = roots.listing(root)
-    run(bundle, [node.installation.runtime], env=node.installation.on("runc"))
+    node.installation.run(bundle)
     assert roots.listing(root) == before
 
 
 @pytest.mark.parametrize("integration", ["podman-cdi", "runc-prestart", "crun"])
 @pytest.mark.parametrize("image", ["compat", "baked-in-newer"])
 def test_the_view_by_other_integrations(
-    integration: str, image: str, node: Node, root_of: Callable[[str], Path], tmp_path: Path
+    integration: str, image: str, node: Node, root_of: Roots, tmp_path: Path
 ) -> None:
     """A CDI spec that an engine applies, and a hook, come to the same entries as the wrapper."""
     root = _image(image, root_of)
     look = [["/ldconfig", "-p"], ["/dlprobe", *node.names]]
     asked = ["/probe", *questions(runs=[*look, ["/ldconfig"], *look])]
-    integrations = Integrations(node.installation, tmp_path, _no_containerd)
+    integrations = Integrations(node.installation, tmp_path)
     env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
     ran = integrations.through(integration, root, asked, env=env).view.runs
     assert ran[2].rc == 0, ran[2]
@@ -232,7 +224,7 @@ def test_the_view_by_other_integrations(
 
 @pytest.mark.parametrize("image", ["debian", "own-library", "compat", "baked-in-newer"])
 def test_the_view_after_an_attach(
-    image: str, node: Node, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
+    image: str, node: Node, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """A GPU that is attached brings the same entries; again changes nothing; detach takes all."""
     root = _image(image, root_of)
@@ -252,7 +244,3 @@ def test_the_view_after_an_attach(
     version = NEWER if image == "compat" else node.version
     assert f"libcuda.so.{version}" in mapped
     assert len(mapped) == 2
-
-
-def _no_containerd() -> Containerd:
-    raise AssertionError("none of these integrations needs it")

@@ -6,28 +6,24 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.contract.bundles import Bundle
+    pass
 
 
 def test_it_is_the_one_of_this_installation(
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """What a create has put on record below GPUHOOK_STATE_DIR is what other commands go to."""
     low_level = tmp_path / "low-level"
     low_level.write_text("#!/bin/sh\nexit 41\n", encoding="utf-8")
     low_level.chmod(0o755)
     made = node8.apart(tmp_path / "apart", runtime={"lowLevelRuntimes": [str(low_level)]})
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("void"))
+    bundle = bundle_of("distroless", ["/probe"], asks("void"))
     created = made.edit(bundle, env={"GPUHOOK_LOW_LEVEL_RUNTIME": ""})
     assert created.rc == 41, created
     assert (made.state / "low-level-runtime").read_text("utf-8") == f"{low_level}\n"

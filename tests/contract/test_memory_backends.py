@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,12 @@ from typing import Any
 import pytest
 
 from gpuhook.request.memory_request import MIB
-from tests.contract.bundles import Bundle
-from tests.contract.installation import Installation, asks, installation
+from tests.contract.bundles import Bundle, Bundles
+from tests.contract.installation import Installation, asks
 from tests.contract.limiting import LIMIT, entry, grant, held, uuid
-from tests.contract.live import WAIT, Live, started
-from tests.contract.runtimes import run
+from tests.contract.live import WAIT, Live, wrapped
+from tests.contract.runtimes import ENGINES
 from tests.simulated import stub_limits
-
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
-Bundled = Callable[..., Bundle]
-Rooted = Callable[[str], Path]
-
 
 CONTROLLERS = "/sys/fs/cgroup/cgroup.controllers"
 SEEING = f"""#!/bin/sh
@@ -48,31 +43,25 @@ def seeing_dmem(installation: Installation, place: Path) -> Installation:
     return replace(installation, bindir=place)
 
 
-@pytest.fixture(scope="module")
-def node(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give the installation on a node whose driver the tests of this module may spoil."""
-    return installation(tmp_path_factory.mktemp("backends"), "h100x8", node8.bindir)
-
-
 @pytest.fixture
-def mine(node: Installation, tmp_path: Path) -> Iterator[Installation]:
+def mine(spoiled: Installation, tmp_path: Path) -> Iterator[Installation]:
     """Give that node with a state of the test's own, and a driver that uses the controller."""
-    apart = node.apart(tmp_path / "apart")
-    stub_limits.use_dmem(node.node, uuid(node, 2), everywhere=True)
+    apart = spoiled.apart(tmp_path / "apart")
+    stub_limits.use_dmem(spoiled.node, uuid(spoiled, 2), everywhere=True)
     yield seeing_dmem(apart, tmp_path / "bin")
-    stub_limits.mend(node.node, uuid(node, 2))
+    stub_limits.mend(spoiled.node, uuid(spoiled, 2))
 
 
 @pytest.fixture
-def other(node: Installation, tmp_path: Path) -> Installation:
+def other(spoiled: Installation, tmp_path: Path) -> Installation:
     """Give that node with a driver that keeps its own account."""
-    return node.apart(tmp_path / "other")
+    return spoiled.apart(tmp_path / "other")
 
 
 @pytest.fixture
-def granted(node: Installation, root_of: Rooted, bundle_of: Bundled) -> Bundle:
+def granted(spoiled: Installation, bundle_of: Bundles) -> Bundle:
     """Give a container that is granted 4 GiB of a GPU, 1 GiB of it guaranteed."""
-    return grant(node, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
+    return grant(spoiled, bundle_of("debian", WAIT, asks("2")), 2, 4096, 1024)
 
 
 def above(installation: Installation, made: Bundle) -> int:
@@ -93,7 +82,7 @@ def limits(live: Live, verb: str, *words: str) -> dict[str, Any]:
 @ENGINES
 def test_no_guarantee_is_left_behind(engine: str, mine: Installation, granted: Bundle) -> None:
     """By itself none is set there; the record has what was granted, and why it is not all."""
-    with started(granted, mine, engine, "v2", mine.runtime) as live:
+    with wrapped(granted, mine, engine, "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         (record,) = entry(mine)["memory"]
         assert (record["by"], record["soft"]) == ("driver", 0)
@@ -109,7 +98,7 @@ def test_no_guarantee_is_left_behind(engine: str, mine: Installation, granted: B
 
 def test_the_guarantee_of_another_backend(other: Installation, granted: Bundle) -> None:
     """With the driver's own account it is set, and ends with the container."""
-    with started(granted, other, "runc", "v2", other.runtime) as live:
+    with wrapped(granted, other, "runc", "v2") as live:
         assert held(other, live.pid) == {uuid(other, 2): (4096, 1024)}
         (record,) = entry(other)["memory"]
         assert "guarantee" not in record
@@ -123,7 +112,7 @@ def test_a_guarantee_that_is_always_set(mine: Installation, granted: Bundle) -> 
     mine.configure()
     before = above(mine, granted)
     for is_cleared in (True, False):
-        with started(granted, mine, "runc", "v2", mine.runtime) as live:
+        with wrapped(granted, mine, "runc", "v2") as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
             assert above(mine, granted) == before + 1024
             if is_cleared:
@@ -136,7 +125,7 @@ def test_a_guarantee_that_is_never_set(other: Installation, granted: Bundle) -> 
     """On the driver's own account, too."""
     other.settings["limits"] = {"guarantee": "never"}
     other.configure()
-    with started(granted, other, "runc", "v2", other.runtime) as live:
+    with wrapped(granted, other, "runc", "v2") as live:
         assert held(other, live.pid) == {uuid(other, 2): (4096, 0)}
         assert entry(other)["memory"][0]["guarantee"] == "limits.guarantee: never"
         limits(live, "clear")
@@ -146,7 +135,7 @@ def test_a_guarantee_that_is_never_set(other: Installation, granted: Bundle) -> 
 def test_a_guarantee_that_a_person_sets(mine: Installation, granted: Bundle) -> None:
     """It is done as it was said, with a warning; clear gives back what is reserved."""
     before = above(mine, granted)
-    with started(granted, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(granted, mine, "runc", "v2") as live:
         (note,) = limits(live, "set", "--limit", "3Gi", "--request", "2Gi")["notes"]
         assert "remain reserved in the cgroups above" in note
         assert f"gpuhook limits clear {live.id}" in note
@@ -166,7 +155,7 @@ def test_a_guarantee_that_a_person_sets(mine: Installation, granted: Bundle) -> 
 def test_repair_keeps_it_left_out(mine: Installation, granted: Bundle) -> None:
     """Also of a limit that the driver did not take when the container was made."""
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
-    with started(granted, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(granted, mine, "runc", "v2") as live:
         assert entry(mine)["memory"][0]["by"] == ""
         stub_limits.mend(mine.node, uuid(mine, 2))
         stub_limits.use_dmem(mine.node, uuid(mine, 2), everywhere=True)
@@ -183,7 +172,7 @@ def test_a_scope_and_the_cgroup_in_it(mine: Installation, granted: Bundle) -> No
     config["linux"]["cgroupsPath"] += ".scope/container"
     granted.write(config)
     own = "/sys/fs/cgroup" + config["linux"]["cgroupsPath"]
-    with started(granted, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(granted, mine, "runc", "v2") as live:
         (record,) = entry(mine)["memory"]
         assert record["cgroups"] == [own, str(Path(own).parent)]
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
@@ -193,12 +182,12 @@ def test_a_scope_and_the_cgroup_in_it(mine: Installation, granted: Bundle) -> No
 
 @ENGINES
 def test_a_cgroup_without_the_controller(
-    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
+    engine: str, mine: Installation, bundle_of: Bundles
 ) -> None:
     """No runtime can enable what this kernel has not: the refusal says what is missing."""
     stub_limits.use_dmem(mine.node, uuid(mine, 2))
-    made = bundle_of(root_of("debian"), ["/bin/true"], [*asks("2"), f"{LIMIT}=1024"])
-    result = run(made, [mine.runtime], engine, "v2", mine.on(engine))
+    made = bundle_of("debian", ["/bin/true"], [*asks("2"), f"{LIMIT}=1024"])
+    result = mine.run(made, engine, "v2")
     assert result.rc != 0
     log = (mine.state / "hook.log").read_text(encoding="utf-8")
     assert "GH1251" in log

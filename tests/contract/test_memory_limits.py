@@ -5,38 +5,35 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuhook.request.memory_request import MIB
 from tests.contract import bundles
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import LIMIT, REQUEST, entry, grant, held, hooks, uuid, variables
-from tests.contract.live import WAIT, eventually, started
-from tests.contract.runtimes import run
+from tests.contract.live import WAIT, wrapped
+from tests.contract.roots import Roots
+from tests.contract.runtimes import ENGINES
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import driver_memory, stub_limits
-
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
-Bundled = Callable[..., Bundle]
-Rooted = Callable[[str], Path]
+from tests.waiting import eventually
 
 
 @ENGINES
 @pytest.mark.parametrize("has_namespace", [False, True])
 def test_a_grant_holds(
-    engine: str, has_namespace: bool, mine: Installation, root_of: Rooted, bundle_of: Bundled
+    engine: str, has_namespace: bool, mine: Installation, bundle_of: Bundles
 ) -> None:
     """What the plugin grants, the driver holds for the container's cgroup, and the ledger knows."""
-    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
+    made = grant(mine, bundle_of("debian", WAIT, asks("2")), 2, 4096, 1024)
     if has_namespace:
         config = made.config()
         config["linux"]["namespaces"].append({"type": "cgroup"})
         made.write(config)
-    with started(made, mine, engine, "v2", mine.runtime) as live:
+    with wrapped(made, mine, engine, "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
         (record,) = entry(mine)["memory"]
         (cgroup,) = record.pop("cgroups")
@@ -57,20 +54,20 @@ def test_a_grant_holds(
     ("devices", "indexes"), [("all", range(8)), ("1", [1]), ("UUID,3", [0, 3]), ("PCI", [5])]
 )
 def test_variables_alone_limit_every_gpu(
-    devices: str, indexes: list[int], mine: Installation, root_of: Rooted, bundle_of: Bundled
+    devices: str, indexes: list[int], mine: Installation, bundle_of: Bundles
 ) -> None:
-    """Outside of Kubernetes, whichever way GPUs were asked for."""
+    """Outside of Kubernetes, whichever way GPUs were requested."""
     devices = devices.replace("UUID", uuid(mine, 0)).replace("PCI", str(mine.gpu(5).pci_bus_id))
-    made = bundle_of(root_of("debian"), WAIT, [*asks(devices), f"{LIMIT}=2048"])
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    made = bundle_of("debian", WAIT, [*asks(devices), f"{LIMIT}=2048"])
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, index): (2048, 0) for index in indexes}
         assert [one["asked"] for one in entry(mine)["memory"]] == [True] * len(indexes)
 
 
-def test_a_request_alone(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_request_alone(mine: Installation, bundle_of: Bundles) -> None:
     """Memory is guaranteed, and there is no end to what may be had beside."""
-    made = bundle_of(root_of("debian"), WAIT, [*asks("1"), f"{REQUEST}=2048"])
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    made = bundle_of("debian", WAIT, [*asks("1"), f"{REQUEST}=2048"])
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 1): (stub_limits.NO_LIMIT // MIB, 2048)}
     assert LIMIT not in variables(made)
 
@@ -86,21 +83,21 @@ def test_a_request_alone(mine: Installation, root_of: Rooted, bundle_of: Bundled
     ids=["narrowed", "widened", "more-guaranteed", "less-guaranteed"],
 )
 def test_variables_narrow_and_never_widen(
-    env: list[str], hard: int, soft: int, mine: Installation, root_of: Rooted, bundle_of: Bundled
+    env: list[str], hard: int, soft: int, mine: Installation, bundle_of: Bundles
 ) -> None:
     """Whatever a tenant sets, the grant is the most; the container reads what holds."""
-    made = grant(mine, bundle_of(root_of("debian"), WAIT, [*asks("2"), *env]), 2, 8192, 4096)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    made = grant(mine, bundle_of("debian", WAIT, [*asks("2"), *env]), 2, 8192, 4096)
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (hard, soft)}
     assert variables(made)[LIMIT] == str(hard)
     assert variables(made)[REQUEST] == str(soft)
 
 
-def test_no_grant(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_no_grant(mine: Installation, bundle_of: Bundles) -> None:
     """The grant of a GPU that the container has not got limits nothing."""
-    made = bundle_of(root_of("debian"), WAIT, asks("2"))
+    made = bundle_of("debian", WAIT, asks("2"))
     grant(mine, made, 3, 8192, 4096)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {}
         assert "memory" not in entry(mine)
     assert hooks(made) == []
@@ -108,36 +105,34 @@ def test_no_grant(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> No
 
 @pytest.mark.parametrize("source", ["/dev/null", "/dev/zero"])
 def test_a_mount_of_a_tenant_beside_the_grant(
-    source: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
+    source: str, mine: Installation, bundle_of: Bundles
 ) -> None:
     """A volume under another grant's path gets a container no more than it was granted."""
-    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 1024, 512)
+    made = grant(mine, bundle_of("debian", WAIT, asks("2")), 2, 1024, 512)
     grant(mine, made, 2, 80000, 80000, source=source)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
 
 
-def test_a_mount_of_a_tenant_in_place_of_the_grant(
-    mine: Installation, root_of: Rooted, bundle_of: Bundled
-) -> None:
+def test_a_mount_of_a_tenant_in_place_of_the_grant(mine: Installation, bundle_of: Bundles) -> None:
     """A volume at the grant's own path, for which CRI-O leaves out the grant, grants the same."""
-    made = bundle_of(root_of("debian"), WAIT, asks("2"))
+    made = bundle_of("debian", WAIT, asks("2"))
     grant(mine, made, 2, 1024, 512, source="/dev/zero")
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
 
 
-def test_of_two_gpus_one(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_of_two_gpus_one(mine: Installation, bundle_of: Bundles) -> None:
     """Variables stand for all GPUs of a container: of one among several they say nothing."""
-    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks("1,2")), 2, 1024, 512)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    made = grant(mine, bundle_of("debian", WAIT, asks("1,2")), 2, 1024, 512)
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
     assert not {LIMIT, REQUEST} & variables(made).keys()
 
 
 @ENGINES
 def test_one_takes_everything_and_fails_alone(
-    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+    engine: str, mine: Installation, root_of: Roots, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """Two containers on one GPU: the greedy one ends at its share, the other has its own."""
     root = root_of("debian")
@@ -149,23 +144,23 @@ def test_one_takes_everything_and_fails_alone(
             made.mount(driver.probe, "/run/gpu-probe", "ro", "rbind")
             made.mount(driver.socket, "/run/gpu.sock", "rw", "rbind")
             containers.append(made)
-        greedy = run(containers[0], [mine.runtime], engine, "v2", mine.on(engine))
+        greedy = mine.run(containers[0], engine, "v2")
         assert greedy.stdout == "got 40000 MiB\nout of memory\n"
         assert greedy.rc == 1
-        with started(containers[1], mine, engine, "v2", mine.runtime) as live:
+        with wrapped(containers[1], mine, engine, "v2") as live:
             eventually(lambda: live.container.output == "ok\nholding\n")
             assert driver.held(uuid(mine, 2)) == {live.pid: 30000 * MIB}
-            again = run(containers[0], [mine.runtime], engine, "v2", mine.on(engine))
+            again = mine.run(containers[0], engine, "v2")
             assert again.stdout == "got 40000 MiB\nout of memory\n"
             assert driver.held(uuid(mine, 2)) == {live.pid: 30000 * MIB}
 
 
-def test_a_restart(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_restart(mine: Installation, bundle_of: Bundles) -> None:
     """The same bundle again: one hook, the limit on the new cgroup; it goes with the grant."""
     env = [*asks("2"), f"{LIMIT}=2000", f"{REQUEST}=4096"]
-    made = grant(mine, bundle_of(root_of("debian"), WAIT, env), 2, 8192, 4096)
+    made = grant(mine, bundle_of("debian", WAIT, env), 2, 8192, 4096)
     for _ in range(2):
-        with started(made, mine, "runc", "v2", mine.runtime) as live:
+        with wrapped(made, mine, "runc", "v2") as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (2000, 2000)}
             cgroup = Path(entry(mine)["memory"][0]["cgroups"][0])
             inside = [*live.container.around.prefix, "test", "-d", str(cgroup)]
@@ -177,82 +172,78 @@ def test_a_restart(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> N
     config["process"]["env"] = [e for e in config["process"]["env"] if "MEMORY" not in e]
     config["linux"]["cgroupsPath"] += "-again"
     made.write(config)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {}
         assert "memory" not in entry(mine)
     assert hooks(made) == []
 
 
-def test_what_was_is_put_back(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_what_was_is_put_back(mine: Installation, bundle_of: Bundles) -> None:
     """A second create reads the variables that the engine wrote, not those of the first."""
-    made = bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=9000"])
+    made = bundle_of("debian", WAIT, [*asks("2"), f"{LIMIT}=9000"])
     grant(mine, made, 2, 4096, 4096)
-    with started(made, mine, "runc", "v2", mine.runtime):
+    with wrapped(made, mine, "runc", "v2"):
         assert variables(made)[LIMIT] == "4096"
     config = made.config()
     config["mounts"] = [m for m in config["mounts"] if "gpuhook" not in m["destination"]]
     made.write(config)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (9000, 0)}
     assert variables(made)[LIMIT] == "9000"
     assert REQUEST not in variables(made)
 
 
 @ENGINES
-def test_a_user_namespace(
-    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
-) -> None:
+def test_a_user_namespace(engine: str, mine: Installation, bundle_of: Bundles) -> None:
     """The wrapper's hook is outside of it, and the host's root."""
     let_through(Path(mine.node.driver_root) / "any")
-    made = mapped(bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=1024"]))
-    with started(made, mine, engine, "v2", mine.runtime) as live:
+    made = mapped(bundle_of("debian", WAIT, [*asks("2"), f"{LIMIT}=1024"]))
+    with wrapped(made, mine, engine, "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
 
 
-def test_a_privileged_container(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_privileged_container(mine: Installation, bundle_of: Bundles) -> None:
     """It has every GPU that its engine gives it, and the limit of each, in host namespaces."""
     env = [*asks("2"), f"{LIMIT}=1024"]
     namespaces = [{"type": name} for name in ("ipc", "uts", "mount")]
     linux = {"namespaces": namespaces, "maskedPaths": None, "readonlyPaths": None}
-    made = bundle_of(root_of("debian"), WAIT, env, linux=linux)
+    made = bundle_of("debian", WAIT, env, linux=linux)
     config = made.config()
     config["linux"]["devices"] = [
         bundles.device(mine.device(index), 195, int(str(mine.gpu(index).minor))) for index in (3, 4)
     ]
     config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
     made.write(config)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, index): (1024, 0) for index in (2, 3, 4)}
 
 
-def test_hints(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_hints(mine: Installation, bundle_of: Bundles) -> None:
     """Frameworks named by the node and by the container learn of the share, but for what is set."""
     mine.settings["limits"] = {"hints": ["cupy", "tensorflow"]}
     mine.configure()
     env = [*asks("2"), f"{LIMIT}=4096", "GPUHOOK_MEMORY_HINTS=jax", "CUPY_GPU_MEMORY_LIMIT=1"]
-    made = bundle_of(root_of("debian"), WAIT, env)
-    with started(made, mine, "runc", "v2", mine.runtime):
+    made = bundle_of("debian", WAIT, env)
+    with wrapped(made, mine, "runc", "v2"):
         told = variables(made)
     assert told["CUPY_GPU_MEMORY_LIMIT"] == "1"
     assert told["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
     assert 0 < float(told["XLA_PYTHON_CLIENT_MEM_FRACTION"]) < 1
 
 
-def test_without_an_inventory(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_without_an_inventory(mine: Installation, bundle_of: Bundles) -> None:
     """A node that only a device plugin describes: the message has the requested name of the GPU."""
     (mine.state / "node.json").unlink()
-    made = grant(mine, bundle_of(root_of("debian"), WAIT, asks(uuid(mine, 2))), 2, 1024, 1024)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    made = grant(mine, bundle_of("debian", WAIT, asks(uuid(mine, 2))), 2, 1024, 1024)
+    with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
 
 
-def test_the_hooks_variables_are_its_own(
-    mine: Installation, root_of: Rooted, bundle_of: Bundled
-) -> None:
+def test_the_hooks_variables_are_its_own(mine: Installation, bundle_of: Bundles) -> None:
     """Nothing of the image reaches the hook, which runs on the host as root."""
     env = [*asks("2"), f"{LIMIT}=1024", "LD_PRELOAD=/evil.so", "PYTHONPATH=/evil"]
-    made = bundle_of(root_of("debian"), WAIT, env)
-    with started(made, mine, "runc", "v2", mine.runtime):
+    made = bundle_of("debian", WAIT, env)
+    with wrapped(made, mine, "runc", "v2"):
         (hook,) = hooks(made)
     assert sorted(entry.partition("=")[0] for entry in hook["env"]) == [
         "GPUHOOK_HOOK",

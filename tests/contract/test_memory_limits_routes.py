@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuhook.request.memory_request import MIB
 from tests.contract import bundles
-from tests.contract.bundles import Bundle
-from tests.contract.installation import STATE, Installation, asks
+from tests.contract.bundles import Bundle, Bundles
+from tests.contract.installation import Installation, asks
 from tests.contract.limiting import (
     LIMIT,
     REQUEST,
@@ -24,33 +23,12 @@ from tests.contract.limiting import (
     uuid,
     variables,
 )
-from tests.contract.live import WAIT, prestart, started
-from tests.contract.runtimes import run
+from tests.contract.live import WAIT, prestart, started, wrapped
+from tests.contract.runtimes import ENGINES, run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import stub_limits
 
-ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 NAMESPACE = pytest.mark.parametrize("has_namespace", [False, True], ids=["host", "own-namespace"])
-Bundled = Callable[..., Bundle]
-Rooted = Callable[[str], Path]
-
-
-def secluded(installation: Installation, program: str, dev: Path | None = None) -> list[str]:
-    """Return a runtime whose hooks find this installation's state at /run/gpuhook.
-
-    `dev` is where the machine's /dev gets the node's devices: in a user namespace they are bound.
-    """
-    for directory in (installation.state, STATE):
-        directory.mkdir(parents=True, exist_ok=True)
-    steps = [f"mount --bind {installation.state} {STATE}"]
-    if dev is not None:
-        dev.mkdir(exist_ok=True)
-        own = " ".join(f"/dev/{name}" for name in ("null", "zero", "full", "tty", "urandom"))
-        given = f"{installation.node.dev_root}/dev/nvidia*"
-        steps.append(f"mount -t tmpfs -o mode=755 dev {dev}")
-        steps.append(f"cp -a {own} /dev/random {given} {dev} && mount --bind {dev} /dev")
-    script = " && ".join([*steps, 'exec "$@"'])
-    return ["unshare", "--mount", "sh", "-c", script, "sh", program]
 
 
 def with_cgroup_namespace(made: Bundle) -> Bundle:
@@ -64,14 +42,14 @@ def with_cgroup_namespace(made: Bundle) -> Bundle:
 @ENGINES
 @NAMESPACE
 def test_given_by_an_engine(
-    engine: str, has_namespace: bool, mine: Installation, root_of: Rooted, bundle_of: Bundled
+    engine: str, has_namespace: bool, mine: Installation, bundle_of: Bundles
 ) -> None:
     """The hook of the CDI spec runs in the container's namespaces and cgroup, and limits it."""
-    made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT), "2")
+    made = given_by_engine(mine, bundle_of("debian", WAIT), "2")
     grant(mine, made, 2, 4096, 1024)
     if has_namespace:
         with_cgroup_namespace(made)
-    with started(made, mine, engine, "v2", *secluded(mine, engine)) as live:
+    with started(made, mine, engine, "v2", *mine.secluded(engine)) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
         told = entry(mine)
     assert told["route"] == "cdi"
@@ -83,44 +61,42 @@ def test_given_by_an_engine(
 @ENGINES
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_given_by_an_engine_and_not_held(
-    engine: str, is_asked: bool, mine: Installation, root_of: Rooted, bundle_of: Bundled
+    engine: str, is_asked: bool, mine: Installation, bundle_of: Bundles
 ) -> None:
     """A driver that refuses: the policy decides here as well."""
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
-    made = given_by_engine(mine, bundle_of(root_of("debian"), ["/bin/echo", "runs"]), "2")
+    made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
     grant(mine, made, 2, 4096, 1024, is_asked=is_asked)
-    result = run(made, secluded(mine, engine), engine, "v2")
+    result = run(made, mine.secluded(engine), engine, "v2")
     assert result.stdout == ("" if is_asked else "runs\n")
     assert "GH1251" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
 
 @ENGINES
 def test_given_by_an_engine_in_a_user_namespace(
-    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+    engine: str, mine: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """The hook is not the host's root there, and cannot limit anything: a sentence says so."""
     let_through(Path(mine.node.driver_root) / "any")
     let_through(mine.bindir / "any")
-    base = bundle_of(root_of("debian"), ["/bin/echo", "runs"], [f"{LIMIT}=1024"])
+    base = bundle_of("debian", ["/bin/echo", "runs"], [f"{LIMIT}=1024"])
     made = mapped(given_by_engine(mine, base, "2"))
-    result = run(made, secluded(mine, engine, tmp_path / "dev"), engine, "v2")
+    result = run(made, mine.secluded(engine, tmp_path / "dev"), engine, "v2")
     assert result.rc != 0
     if engine == "runc":  # crun keeps nothing of what a hook says, and the log is the host's
         assert "GH1315" in result.stderr + result.log
 
 
 @ENGINES
-def test_no_cgroup(engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_no_cgroup(engine: str, mine: Installation, bundle_of: Bundles) -> None:
     """A container in a cgroup with others: the hook's own cgroup is no sign that it is alone."""
-    made = given_by_engine(
-        mine, bundle_of(root_of("debian"), ["/bin/echo", "runs"], [f"{LIMIT}=1024"]), "2"
-    )
+    made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"], [f"{LIMIT}=1024"]), "2")
     beside = bundle_of(made.root, WAIT)
     config = made.config()
     config["linux"]["cgroupsPath"] = beside.config()["linux"]["cgroupsPath"]
     made.write(config)
     with started(beside, mine, "runc", "v2", "runc") as live:
-        result = run(made, secluded(mine, engine), engine, "v2")
+        result = run(made, mine.secluded(engine), engine, "v2")
         if engine == "runc":  # crun ends all that is in the cgroup of what it could not make
             assert held(mine, live.pid) == {}
     assert result.stdout == ""
@@ -131,16 +107,11 @@ def test_no_cgroup(engine: str, mine: Installation, root_of: Rooted, bundle_of: 
 @NAMESPACE
 @pytest.mark.parametrize("stage", ["prestart", "createRuntime"])
 def test_prestart(
-    stage: str,
-    engine: str,
-    has_namespace: bool,
-    mine: Installation,
-    root_of: Rooted,
-    bundle_of: Bundled,
+    stage: str, engine: str, has_namespace: bool, mine: Installation, bundle_of: Bundles
 ) -> None:
     """The hook that gives a made container its GPU limits it too."""
     made = bundle_of(
-        root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=3000"], hooks=prestart(mine, stage=stage)
+        "debian", WAIT, [*asks("2"), f"{LIMIT}=3000"], hooks=prestart(mine, stage=stage)
     )
     grant(mine, made, 2, 4096, 1024)
     if has_namespace:
@@ -164,15 +135,14 @@ def test_nodes_of_a_container_that_asks_for_none(
     env: list[str],
     annotations: dict[str, str] | None,
     mine: Installation,
-    root_of: Rooted,
-    bundle_of: Bundled,
+    bundle_of: Bundles,
 ) -> None:
     """A device plugin assigns nodes and grants memory; the pod says that it requests no GPU.
 
     An annotation in the name of gpuhook's record does not end the hook either.
     """
     hooks_of = {"hooks": prestart(mine)} if route == "prestart" else {}
-    made = bundle_of(root_of("debian"), WAIT, env, annotations, **hooks_of)
+    made = bundle_of("debian", WAIT, env, annotations, **hooks_of)
     grant(mine, made, 2, 1024, 512)
     config = made.config()
     minor = int(str(mine.gpu(2).minor))
@@ -186,47 +156,41 @@ def test_nodes_of_a_container_that_asks_for_none(
     assert told["nodes"] == [mine.device(2)]
 
 
-def test_prestart_of_a_container_without_a_gpu(
-    mine: Installation, root_of: Rooted, bundle_of: Bundled
-) -> None:
+def test_prestart_of_a_container_without_a_gpu(mine: Installation, bundle_of: Bundles) -> None:
     """Nonsense and broken settings do not stop what has no GPU."""
     mine.config.write_text("limits: {onFailure: maybe}", encoding="utf-8")
     env = [*asks("void"), f"{LIMIT}=4Gi"]
-    made = bundle_of(root_of("debian"), ["/bin/echo", "runs"], env, hooks=prestart(mine))
+    made = bundle_of("debian", ["/bin/echo", "runs"], env, hooks=prestart(mine))
     grant(mine, made, 2, 1024, 512)
     assert run(made, ["runc"], "runc", "v2").stdout == "runs\n"
-    assert run(made, [mine.runtime], "runc", "v2", mine.on("runc")).stdout == "runs\n"
+    assert mine.run(made, "runc", "v2").stdout == "runs\n"
     made = bundle_of(made.root, ["/bin/true"], [*asks("2"), f"{LIMIT}=4096"])
-    result = run(made, [mine.runtime], "runc", "v2", mine.on("runc"))
+    result = mine.run(made, "runc", "v2")
     assert "GH1530" in result.stderr
     assert "onFailure" in result.stderr
 
 
 @pytest.mark.parametrize("policy", ["auto", "start"])
-def test_prestart_that_cannot(
-    policy: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
-) -> None:
+def test_prestart_that_cannot(policy: str, mine: Installation, bundle_of: Bundles) -> None:
     """On a node with cgroup v1 the policy decides."""
     if Path("/sys/fs/cgroup/cgroup.controllers").exists():
         pytest.skip("this machine has cgroup v2")
     mine.settings["limits"] = {"onFailure": policy}
     mine.configure()
     env = [*asks("2"), f"{LIMIT}=1024"]
-    made = bundle_of(root_of("debian"), ["/bin/echo", "runs"], env, hooks=prestart(mine))
+    made = bundle_of("debian", ["/bin/echo", "runs"], env, hooks=prestart(mine))
     result = run(made, ["runc"])
     assert result.stdout == ("runs\n" if policy == "start" else "")
     assert "GH1312" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
 
 @ENGINES
-def test_an_engine_and_the_wrapper(
-    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
-) -> None:
-    """Where both are, the wrapper's hook does it, once; and the container reads what holds."""
-    made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT, [f"{LIMIT}=9999"]), "2")
+def test_an_engine_and_the_wrapper(engine: str, mine: Installation, bundle_of: Bundles) -> None:
+    """If both are used, the wrapper's hook does it, once; and the container reads what holds."""
+    made = given_by_engine(mine, bundle_of("debian", WAIT, [f"{LIMIT}=9999"]), "2")
     grant(mine, made, 2, 4096, 1024)
     for _ in range(2):
-        with started(made, mine, engine, "v2", *secluded(mine, mine.runtime)) as live:
+        with started(made, mine, engine, "v2", *mine.secluded()) as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
             told = entry(mine)
         assert told["route"] == "cdi+wrapper"
@@ -237,59 +201,53 @@ def test_an_engine_and_the_wrapper(
     config = made.config()
     config["mounts"] = [m for m in config["mounts"] if "gpuhook" not in m["destination"]]
     made.write(config)
-    with started(made, mine, engine, "v2", *secluded(mine, mine.runtime)) as live:
+    with started(made, mine, engine, "v2", *mine.secluded()) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (9999, 0)}
 
 
 @ENGINES
 def test_an_engine_and_the_wrapper_in_a_user_namespace(
-    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+    engine: str, mine: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """The wrapper's hook is outside of it: there the engine's hook need not."""
     let_through(Path(mine.node.driver_root) / "any")
     let_through(mine.bindir / "any")
-    base = bundle_of(root_of("debian"), WAIT, [f"{LIMIT}=1024"])
+    base = bundle_of("debian", WAIT, [f"{LIMIT}=1024"])
     made = mapped(given_by_engine(mine, base, "2"))
-    command = secluded(mine, mine.runtime, tmp_path / "dev")
+    command = mine.secluded(dev=tmp_path / "dev")
     with started(made, mine, engine, "v2", *command) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
 
 
-def test_an_engine_and_a_spec_without_hooks(
-    mine: Installation, root_of: Rooted, bundle_of: Bundled
-) -> None:
+def test_an_engine_and_a_spec_without_hooks(mine: Installation, bundle_of: Bundles) -> None:
     """Nothing of config.json is ours but the plugin's grant: the wrapper knows it by that."""
-    made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT), "2")
+    made = given_by_engine(mine, bundle_of("debian", WAIT), "2")
     config = made.config()
     del config["hooks"]
     config["process"]["env"] = [e for e in config["process"]["env"] if "NVIDIA" not in e]
     made.write(config)
     grant(mine, made, 2, 1024, 1024)
     for _ in range(2):
-        with started(made, mine, "runc", "v2", *secluded(mine, mine.runtime)) as live:
+        with started(made, mine, "runc", "v2", *mine.secluded()) as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
             assert entry(mine)["memory"][0]["by"] == "driver"
         assert len(hooks(made)) == 1
 
 
-def test_a_container_without_a_limit(
-    mine: Installation, root_of: Rooted, bundle_of: Bundled
-) -> None:
+def test_a_container_without_a_limit(mine: Installation, bundle_of: Bundles) -> None:
     """An engine's container that nothing limits stays as its engine wrote it."""
-    made = given_by_engine(mine, bundle_of(root_of("debian"), ["/bin/echo", "runs"]), "2")
+    made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
     raw = made.file.read_bytes()
-    result = run(made, secluded(mine, mine.runtime), "runc", "v2", mine.on("runc"))
+    result = run(made, mine.secluded(), "runc", "v2", mine.on("runc"))
     assert result.stdout == "runs\n"
     assert made.file.read_bytes() == raw
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
-def test_rootless(
-    engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
-) -> None:
+@ENGINES
+def test_rootless(engine: str, mine: Installation, bundle_of: Bundles, tmp_path: Path) -> None:
     """Only the host's root can set a limit: a sentence, and the policy."""
     made = bundle_of(
-        root_of("debian"),
+        "debian",
         ["/bin/echo", "runs"],
         [*asks("2"), f"{LIMIT}=1024"],
         linux={"resources": None, "cgroupsPath": None},
@@ -299,7 +257,7 @@ def test_rootless(
     config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
     config["linux"]["namespaces"] = [{"type": name} for name in ("pid", "ipc", "uts", "mount")]
     made.write(config)
-    around = secluded(mine, "unshare", tmp_path / "dev")
+    around = mine.secluded("unshare", tmp_path / "dev")
     around += ["--user", "--map-root-user", "--mount"]
     options = {"runc": ["--rootless=true"], "crun": ["--cgroup-manager=disabled"]}[engine]
     command = [*around, mine.runtime, *options]
@@ -311,7 +269,7 @@ def test_rootless(
 @ENGINES
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
 def test_a_forged_record_keeps_the_limit(
-    route: str, engine: str, mine: Installation, root_of: Rooted, bundle_of: Bundled
+    route: str, engine: str, mine: Installation, bundle_of: Bundles
 ) -> None:
     """A container that requests a GPU gets it with its limit; the operator's variable remains.
 
@@ -319,10 +277,10 @@ def test_a_forged_record_keeps_the_limit(
     """
     limit = f"{LIMIT}=1000"
     forged = {"env": [[limit, None]], "mounts": ["/proc"], "devices": ["/dev/null"], "rules": []}
-    other = bundle_of(root_of("distroless"), ["/probe"])
+    other = bundle_of("distroless")
     annotations = {"bundle": str(other.path), "io.gpuhook.record": json.dumps(forged)}
     hooks_of = {"hooks": prestart(mine)} if route == "prestart" else {}
-    made = bundle_of(root_of("debian"), WAIT, [*asks("2"), limit], annotations, **hooks_of)
+    made = bundle_of("debian", WAIT, [*asks("2"), limit], annotations, **hooks_of)
     runtime = engine if route == "prestart" else mine.runtime
     with started(made, mine, engine, "v2", runtime) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1000, 0)}
@@ -330,25 +288,23 @@ def test_a_forged_record_keeps_the_limit(
     assert limit in made.config()["process"]["env"]
 
 
-def test_a_tenant_cannot_say_that_it_is_done(
-    mine: Installation, root_of: Rooted, bundle_of: Bundled
-) -> None:
+def test_a_tenant_cannot_say_that_it_is_done(mine: Installation, bundle_of: Bundles) -> None:
     """An annotation and a variable as the wrapper writes them keep no hook from limiting."""
     base = bundle_of(
-        root_of("debian"), WAIT, ["GPUHOOK_HOOK=limit"], annotations={"io.gpuhook.record": "{}"}
+        "debian", WAIT, ["GPUHOOK_HOOK=limit"], annotations={"io.gpuhook.record": "{}"}
     )
     made = grant(mine, given_by_engine(mine, base, "2"), 2, 1024, 1024)
-    with started(made, mine, "runc", "v2", *secluded(mine, "runc")) as live:
+    with started(made, mine, "runc", "v2", *mine.secluded("runc")) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
 
 
 def test_a_library_of_a_volume_is_not_loaded(
-    mine: Installation, root_of: Rooted, bundle_of: Bundled, tmp_path: Path
+    mine: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
     """What a tenant mounts under the name of the driver's library is not run on the host."""
     evil = tmp_path / "evil.so"
     evil.write_text("not a library", encoding="utf-8")
-    made = given_by_engine(mine, bundle_of(root_of("debian"), WAIT), "2")
+    made = given_by_engine(mine, bundle_of("debian", WAIT), "2")
     grant(mine, made, 2, 1024, 1024)
     config = made.config()
     for mount in config["mounts"]:
@@ -356,21 +312,21 @@ def test_a_library_of_a_volume_is_not_loaded(
             mount["source"] = str(evil)
     made.write(config)
     for runtime in ("runc", mine.runtime):
-        with started(made, mine, "runc", "v2", *secluded(mine, runtime)) as live:
+        with started(made, mine, "runc", "v2", *mine.secluded(runtime)) as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
         assert str(evil) not in str(hooks(made))
 
 
-def test_a_systemd_like_scope(mine: Installation, root_of: Rooted, bundle_of: Bundled) -> None:
+def test_a_systemd_like_scope(mine: Installation, bundle_of: Bundles) -> None:
     """crun's cgroup in a scope: the scope belongs to the container as well, and is printed.
 
     Alone: with a separate limit, the cgroup in it would have it in addition to the scope's.
     """
-    made = bundle_of(root_of("debian"), WAIT, [*asks("2"), f"{LIMIT}=1024"])
+    made = bundle_of("debian", WAIT, [*asks("2"), f"{LIMIT}=1024"])
     config = made.config()
     config["linux"]["cgroupsPath"] = f"/{bundles.CGROUP}/limits-{live_name()}.scope/container"
     made.write(config)
-    with started(made, mine, "runc", "v2", mine.runtime) as live:
+    with wrapped(made, mine, "runc", "v2") as live:
         (record,) = entry(mine)["memory"]
         name = config["linux"]["cgroupsPath"]
         scope = "/sys/fs/cgroup" + name.rpartition("/")[0]

@@ -3,19 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
-from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.kubelet.kubelet import AdmissionError, Allocated, Kubelet
-from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
+from tests.kubelet.process import TIME_SLICING
+from tests.kubelet.running import Run
 from tests.simulated import stub_events
-from tests.simulated.node import make_node
 
 GPU, UNITS = "nvidia.com/gpu", "nvidia.com/gpumem"
 MEMORY_UNITS = """\
@@ -29,24 +25,6 @@ sharing:
 """
 LIMITS = TIME_SLICING + "      memory: fair\n"
 PREFIX = "/var/run/gpuhook/memory/"
-
-
-@pytest.fixture
-def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(plugins_path) as running:
-        yield running
-
-
-@pytest.fixture
-def run(tmp_path: Path, kubelet: Kubelet) -> Iterator[Callable[..., PluginProcess]]:
-    """Return a function: node, configuration, env -> a running plugin, stopped in the end."""
-    with ExitStack() as stack:
-
-        def started(profile: str | Node, text: str = MEMORY_UNITS, **env: str) -> PluginProcess:
-            node = make_node(tmp_path / "node", profile)
-            return stack.enter_context(plugin(tmp_path / "plugin", node, kubelet, text, env))
-
-        yield started
 
 
 def card(pod: Allocated) -> str:
@@ -64,8 +42,8 @@ def grants(pod: Allocated) -> list[tuple[str, str]]:
     ]
 
 
-def test_gibibytes_of_a_t4(run: Callable[..., PluginProcess], kubelet: Kubelet) -> None:
-    running = run("t4")
+def test_gibibytes_of_a_t4(run: Run, kubelet: Kubelet) -> None:
+    running = run("t4", MEMORY_UNITS)
     uuid = running.node.node.gpus[0].uuid
     kubelet.wait_for_devices(UNITS, 14)
     assert list(kubelet.devices(UNITS)) == [f"{uuid}::{n}" for n in range(14)]
@@ -83,11 +61,9 @@ def test_gibibytes_of_a_t4(run: Callable[..., PluginProcess], kubelet: Kubelet) 
     assert running.stop() == 0
 
 
-def test_pods_of_all_sizes_survive_restarts(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
+def test_pods_of_all_sizes_survive_restarts(run: Run, kubelet: Kubelet) -> None:
     """Eight cards of 79 GiB: the fullest that fits is taken, across restarts of both sides."""
-    running = run("h100x8")
+    running = run("h100x8", MEMORY_UNITS)
     kubelet.wait_for_devices(UNITS, 8 * 79)
     first = [kubelet.allocate(UNITS, size) for size in (40, 30, 20, 9)]
     assert len({card(pod) for pod in (first[0], first[1], first[3])}) == 1  # 79 of 79
@@ -109,10 +85,8 @@ def test_pods_of_all_sizes_survive_restarts(
     assert kubelet.free(UNITS) == 0
 
 
-def test_request_that_no_card_holds_is_refused_with_the_reason(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
-    running = run("h100x8")
+def test_request_that_no_card_holds_is_refused_with_the_reason(run: Run, kubelet: Kubelet) -> None:
+    running = run("h100x8", MEMORY_UNITS)
     kubelet.wait_for_devices(UNITS, 8 * 79)
     with pytest.raises(AdmissionError, match=r"GH1849: 80 units .* at most 79 are free"):
         kubelet.allocate(UNITS, 80)
@@ -126,19 +100,15 @@ def test_request_that_no_card_holds_is_refused_with_the_reason(
         kubelet.allocate(UNITS, 8 * 29 + 1)
 
 
-def test_spread_takes_the_emptiest_card(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
+def test_spread_takes_the_emptiest_card(run: Run, kubelet: Kubelet) -> None:
     run("h100x8", MEMORY_UNITS.replace("packed", "spread"))
     kubelet.wait_for_devices(UNITS, 8 * 79)
     assert len({card(kubelet.allocate(UNITS, 10)) for _ in range(8)}) == 8
 
 
-def test_lost_card_keeps_its_units_as_unhealthy(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
+def test_lost_card_keeps_its_units_as_unhealthy(run: Run, kubelet: Kubelet) -> None:
     """A lost card has no size any more; the units of running pods do not vanish with it."""
-    running = run("h100x8")
+    running = run("h100x8", MEMORY_UNITS)
     kubelet.wait_for_devices(UNITS, 8 * 79)
     lost = str(running.node.node.gpus[3].uuid)
     stub_events.lose(running.node, lost)
@@ -147,7 +117,7 @@ def test_lost_card_keeps_its_units_as_unhealthy(
     assert bad == {f"{lost}::{n}" for n in range(79)}
 
 
-def test_mebibytes_of_a_card_of_24_gib(run: Callable[..., PluginProcess], kubelet: Kubelet) -> None:
+def test_mebibytes_of_a_card_of_24_gib(run: Run, kubelet: Kubelet) -> None:
     """24,000 units are registered, listed and allocated."""
     facts = dump_file.load("t4")
     large = replace(facts.gpus[0], memory_bytes=(24_000 + 256) << 20)
@@ -163,10 +133,8 @@ def test_mebibytes_of_a_card_of_24_gib(run: Callable[..., PluginProcess], kubele
     assert len(str(told)) < 2000
 
 
-def test_too_many_units_leave_the_last_good_offer(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
-    running = run("h100x8")
+def test_too_many_units_leave_the_last_good_offer(run: Run, kubelet: Kubelet) -> None:
+    running = run("h100x8", MEMORY_UNITS)
     kubelet.wait_for_devices(UNITS, 8 * 79)
     running.configure(MEMORY_UNITS.replace("GiB", "MiB"))
     told = running.wait_for_log(reason="ConfigRefused")
@@ -177,7 +145,7 @@ def test_too_many_units_leave_the_last_good_offer(
     kubelet.allocate(UNITS, 8_000)
 
 
-def test_replicas_have_a_fair_share(run: Callable[..., PluginProcess], kubelet: Kubelet) -> None:
+def test_replicas_have_a_fair_share(run: Run, kubelet: Kubelet) -> None:
     running = run("t4", LIMITS)
     uuid = running.node.node.gpus[0].uuid
     kubelet.wait_for_devices(GPU, 4)
@@ -192,9 +160,7 @@ def test_replicas_have_a_fair_share(run: Callable[..., PluginProcess], kubelet: 
     assert grants(kubelet.allocate(GPU, 1)) == [(f"{uuid},hard=3776,soft=3776", "/dev/null")]
 
 
-def test_replicas_are_counted_by_memory(
-    run: Callable[..., PluginProcess], kubelet: Kubelet
-) -> None:
+def test_replicas_are_counted_by_memory(run: Run, kubelet: Kubelet) -> None:
     running = run("t4", TIME_SLICING.replace("replicas: 4", "replicas: {memory: 5Gi}"))
     uuid = running.node.node.gpus[0].uuid
     kubelet.wait_for_devices(GPU, 2)

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import CONTROL, KIND, MAJOR, Installation, asks, installation
 from tests.contract.integrations import Integrations
-from tests.contract.live import BOTH, Live, sleeping, started
-from tests.contract.runtimes import run
+from tests.contract.live import Live, sleeping, wrapped
+from tests.contract.roots import Roots
+from tests.contract.runtimes import BOTH
 from tests.contract.test_repair import reset
 from tests.contract.views import View, questions
 
@@ -76,27 +75,19 @@ def noted(live: Live) -> list[str]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_one_instance_by_any_name(
-    form: str, mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_one_instance_by_any_name(form: str, mig: Installation, bundle_of: Bundles) -> None:
     """Each form of its name gives an instance's three nodes, and nothing of its neighbours'."""
-    made = bundle_of(root_of("debian"), ["/probe", *tries()], asks(spelled(mig, form)))
-    done = run(made, [mig.runtime], env=mig.on("runc"))
+    made = bundle_of("debian", ["/probe", *tries()], asks(spelled(mig, form)))
+    done = mig.run(made)
     assert_instances(done.view, "0:1")
     cap = done.view.gpus()[f"{CAP}75"]
     assert (cap.major, cap.minor, cap.mode) == (CAPS, 75, 0o444)
 
 
 @pytest.mark.parametrize("integration", ["crun-v2", "runc-prestart", "podman-cdi"])
-def test_by_other_ways(
-    integration: str, mig: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_by_other_ways(integration: str, mig: Installation, tmp_path: Path, root_of: Roots) -> None:
     """The hook, crun, and an engine that applies the spec itself give the same."""
-
-    def never() -> NoReturn:
-        raise AssertionError
-
-    integrations = Integrations(mig, tmp_path, never)
+    integrations = Integrations(mig, tmp_path)
     view = integrations.through(
         integration, root_of("debian"), ["/probe", *tries()], "1:2,0:0"
     ).view
@@ -106,52 +97,45 @@ def test_by_other_ways(
     assert view.tries[f"{CAPS}:302"] != "EPERM"
 
 
-def test_every_capability_keeps_them(
-    mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
-    """A container that asks for utility alone can use its instance."""
-    made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1", "utility"))
-    view = run(made, [mig.runtime], env=mig.on("runc")).view
+def test_every_capability_keeps_them(mig: Installation, bundle_of: Bundles) -> None:
+    """A container that requests utility alone can use its instance."""
+    made = bundle_of("debian", ["/probe", *tries()], asks("0:1", "utility"))
+    view = mig.run(made).view
     assert set(view.gpus()) == {"/dev/nvidiactl", "/dev/nvidia0", f"{CAP}75", f"{CAP}76"}
 
 
 @pytest.mark.parametrize("name", ["0", "GPU", "bus", "1:3", "MIG-0"])
-def test_what_is_not_offered(
-    name: str, mig: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_what_is_not_offered(name: str, mig: Installation, bundle_of: Bundles) -> None:
     """A GPU in MIG mode by any of its names, and no instance, starts no container."""
     names = {"GPU": str(mig.gpu(0).uuid), "bus": str(mig.gpu(0).pci_bus_id)}
-    made = bundle_of(root_of("debian"), ["/probe"], asks(names.get(name, name)))
-    done = run(made, [mig.runtime], env=mig.on("runc"))
+    made = bundle_of("debian", ["/probe"], asks(names.get(name, name)))
+    done = mig.run(made)
     assert done.rc != 0
     assert "GH1102" in done.stderr
 
 
 def test_another_instance_in_its_place(
-    node8: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """By a spec from before instances were recreated, nothing is assigned; by a new one it is."""
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     own.refuse_stale()
-    made = bundle_of(root_of("debian"), ["/probe", *tries()], asks("0:1"))
+    made = bundle_of("debian", ["/probe", *tries()], asks("0:1"))
     instance = Path(own.node.host_root, "proc/driver/nvidia/capabilities/gpu0/mig/gi8")
     instance.rename(instance.with_name("gi14"))
-    done = run(made, [own.runtime], env=own.on("runc"))
+    done = own.run(made)
     assert done.rc != 0
     assert "GH1120" in done.stderr
     assert "mig: was " in done.stderr
     own.generate()
-    assert_instances(run(made, [own.runtime], env=own.on("runc")).view, "0:1")
+    assert_instances(own.run(made).view, "0:1")
 
 
 def test_who_holds_what(mig: Installation, tmp_path: Path) -> None:
-    """`gpuhook ps` shows the instance and its replica, by whatever name it was asked for."""
+    """`gpuhook ps` shows the instance and its replica, by whatever name it was requested."""
     mine = mig.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("1:2::3,2"))
-    with started(made, mine, "runc", "host", mine.runtime):
+    with wrapped(made, mine):
         (held,) = mine.holders()
     assert set(held["gpus"]) == {uuid(mine, "1:2"), str(mine.gpu(2).uuid)}
     assert held["replicas"] == ["1:2::3"]
@@ -162,7 +146,7 @@ def test_come_and_go(engine: str, cgroup: str, mig: Installation, tmp_path: Path
     """Instances of one GPU are attached and detached each by itself, under any of their names."""
     mine = mig.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(uuid(mine, "1:1")))
-    with started(made, mine, engine, cgroup, mine.runtime) as live:
+    with wrapped(made, mine, engine, cgroup) as live:
         live.attach("1:2", uuid(mine, "1:4"))
         assert_instances(live.view(tries()), "1:1", "1:2", "1:4")
         assert set(mine.holders()[0]["gpus"]) == {uuid(mine, f"1:{n}") for n in (1, 2, 4)}
@@ -187,7 +171,7 @@ def test_replicas_of_instances(mig: Installation, tmp_path: Path) -> None:
     mine = mig.apart(tmp_path / "node")
     first, second = uuid(mine, "1:1"), uuid(mine, "1:2")
     made = sleeping(tmp_path, env=asks(f"{first}::0,{first}::1,{second}::0"))
-    with started(made, mine, "runc", "host", mine.runtime) as live:
+    with wrapped(made, mine) as live:
         live.detach(f"{first}::0")
         assert_instances(live.view(tries()), "1:1", "1:2")
         assert mine.holders()[0]["replicas"] == [f"{first}::1", f"{second}::0"]
@@ -201,7 +185,7 @@ def test_replicas_of_instances(mig: Installation, tmp_path: Path) -> None:
 def test_lost_and_repaired(engine: str, cgroup: str, mig: Installation, tmp_path: Path) -> None:
     """An instance that foreign rules deny is found, and restored with its GPU's node."""
     made = sleeping(tmp_path, env=asks("0:1"))
-    with started(made, mig, engine, cgroup, mig.runtime) as live:
+    with wrapped(made, mig, engine, cgroup) as live:
         reset(live)
         assert set(live.view(tries()).tries.values()) == {"EPERM"}
         shown = live.gpuhook("inspect").stdout

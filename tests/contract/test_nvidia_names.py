@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 import yaml
 
 from tests.contract import roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import (
     ALL_CONTROL,
     DRIVER_LIBRARIES,
@@ -27,7 +26,8 @@ from tests.contract.installation import (
     install_once,
 )
 from tests.contract.integrations import Integrations
-from tests.contract.runtimes import run
+from tests.contract.roots import Roots
+from tests.contract.runtimes import Result, run, run_command
 from tests.contract.views import questions
 
 CDI_HOOK = "nvidia-cdi-hook"
@@ -99,10 +99,10 @@ def asked(installation: Installation) -> list[str]:
     ("kind", "engine"), [("debian", "crun"), ("distroless", "runc"), ("musl", "runc")]
 )
 def test_spec_of_nvidias_tool(
-    kind: str, engine: str, foreign: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    kind: str, engine: str, foreign: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """Podman applies such a spec: the container has its GPU, and the loader finds the driver."""
-    result = Integrations(foreign, tmp_path, pytest.fail).by_podman(
+    result = Integrations(foreign, tmp_path).by_podman(
         root_of(kind),
         asked(foreign),
         ["--device", "nvidia.com/gpu=2"],
@@ -144,8 +144,8 @@ def test_beside_other_specs(
     apart: Installation,
     named_bindir: Path,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    root_of: Roots,
+    bundle_of: Bundles,
 ) -> None:
     """gpuhook's own spec and two of NVIDIA's: the loader has the libraries of all three."""
     for name in ("one", "two"):
@@ -156,11 +156,11 @@ def test_beside_other_specs(
     kinds = ("nvidia.com/gpu=0", "nvidia.com/one=a", "nvidia.com/two=a")
     if way == "podman":
         devices = [word for kind in kinds for word in ("--device", kind)]
-        integrations = Integrations(apart, tmp_path, pytest.fail)
+        integrations = Integrations(apart, tmp_path)
         view = integrations.by_podman(root, command, devices, "/usr/bin/runc", "runc").view
     else:
         made = bundle_of(root, command, asks(",".join(kinds)))
-        view = run(made, apart.secluded, env=apart.on("runc")).view
+        view = apart.run_secluded(made).view
     (ran,) = view.runs
     ours = LIBRARIES.removeprefix("/usr")  # as the image's ldconfig calls it
     for directory in (ours, "/opt/one", "/opt/two"):
@@ -168,9 +168,7 @@ def test_beside_other_specs(
     assert f"=> {ours}/libcuda.so\n" in ran.output, ran.output
 
 
-def test_newer_cuda_of_the_image(
-    foreign: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_newer_cuda_of_the_image(foreign: Installation, tmp_path: Path, root_of: Roots) -> None:
     """The image's forward compatibility libraries come first, where enable-cuda-compat is."""
     root = root_of("debian")
     compat = root / COMPAT[1:]
@@ -178,7 +176,7 @@ def test_newer_cuda_of_the_image(
     (driver,) = Path(foreign.node.driver_root).rglob("libcuda.so.*.*")
     shutil.copy(driver, compat / "libcuda.so.999.10.01")
     (compat / "libcuda.so.1").symlink_to("libcuda.so.999.10.01")
-    result = Integrations(foreign, tmp_path, pytest.fail).by_podman(
+    result = Integrations(foreign, tmp_path).by_podman(
         root, asked(foreign), ["--device", "nvidia.com/gpu=2"], "/usr/bin/runc", "runc"
     )
     found = result.view.runs[0].found()
@@ -191,26 +189,16 @@ def state_of(made: Bundle) -> str:
     return json.dumps({"ociVersion": "1.0.2", "id": "x", "pid": 1, "bundle": str(made.path)})
 
 
-def call(named_bindir: Path, installation: Installation, made: Bundle, *words: str) -> Any:
+def call(named_bindir: Path, installation: Installation, made: Bundle, *words: str) -> Result:
     """Call nvidia-cdi-hook as a runtime does."""
-    return subprocess.run(
-        [str(named_bindir / CDI_HOOK), *words],
-        input=state_of(made),
-        env={**installation.env},
-        capture_output=True,
-        text=True,
-        check=False,
+    return run_command(
+        [str(named_bindir / CDI_HOOK), *words], {**installation.env}, stdin=state_of(made)
     )
 
 
-def test_each_hook_twice(
-    named_bindir: Path,
-    apart: Installation,
-    bundle_of: Callable[..., Bundle],
-    root_of: Callable[[str], Path],
-) -> None:
+def test_each_hook_twice(named_bindir: Path, apart: Installation, bundle_of: Bundles) -> None:
     """A second start changes nothing, a strange flag is refused, a strange hook passed over."""
-    made = bundle_of(root_of("debian"))
+    made = bundle_of("debian")
     link = ["create-symlinks", "--link", "libx.so.1::/usr/lib/libx.so"]
     every = [
         link,
@@ -224,27 +212,23 @@ def test_each_hook_twice(
     for _ in range(2):
         for words in every:
             done = call(named_bindir, apart, made, *words)
-            assert (done.returncode, done.stderr) == (0, ""), words
+            assert (done.rc, done.stderr) == (0, ""), words
         listings.append(roots.listing(made.root))
     assert listings[0] == listings[1]
     assert (made.root / "usr/lib/libx.so").readlink() == Path("libx.so.1")
     assert (made.root / PROFILE[1:]).is_file()
     done = call(named_bindir, apart, made, "apply-something-new", "--flag")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.rc, done.stderr) == (0, "")
     assert "GH2141" in (apart.state / "hook.log").read_text(encoding="utf-8")
     done = call(named_bindir, apart, made, "create-symlinks", "--unknown=1")
-    assert done.returncode == 1
+    assert done.rc == 1
     assert "GH2140" in done.stderr
     told = subprocess.check_output([named_bindir / CDI_HOOK, "--version"], text=True)
     assert told.startswith("gpuhook-hook ")
 
 
 def test_hostile_image(
-    named_bindir: Path,
-    apart: Installation,
-    bundle_of: Callable[..., Bundle],
-    root_of: Callable[[str], Path],
-    tmp_path: Path,
+    named_bindir: Path, apart: Installation, bundle_of: Bundles, root_of: Roots, tmp_path: Path
 ) -> None:
     """Links of the image lead to nothing outside of it."""
     outside = tmp_path / "outside"
@@ -258,21 +242,18 @@ def test_hostile_image(
         done = call(
             named_bindir, apart, made, "create-symlinks", "--link", f"/etc/passwd::/opt/{name}/link"
         )
-        assert done.returncode == 0, done.stderr
+        assert done.rc == 0, done.stderr
     assert list(outside.iterdir()) == []
     assert (root / str(outside)[1:] / "link").is_symlink()
 
 
 def test_runtime_and_hook_by_their_names(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """daemon.json's nvidia-container-runtime, and hooks.d's nvidia-container-toolkit."""
     command = ["/probe", *questions(tries=[apart.number(0), apart.number(1)])]
     for name in ("", ".cdi", ".legacy"):
-        made = bundle_of(root_of("distroless"), command, asks("1"))
+        made = bundle_of("distroless", command, asks("1"))
         runtime = str(named_bindir / ("nvidia-container-runtime" + name))
         view = run(made, [runtime], env=apart.on("runc")).view
         assert view.tries[apart.number(0)] == "EPERM"
@@ -281,20 +262,17 @@ def test_runtime_and_hook_by_their_names(
     name = "nvidia-container-toolkit"
     args = [name, "-config", "/etc/nvidia-container-runtime/config.toml", "prestart"]
     hooks = {"prestart": [{"path": str(named_bindir / name), "args": args, "env": env}]}
-    made = bundle_of(root_of("distroless"), command, asks("1"), hooks=hooks)
+    made = bundle_of("distroless", command, asks("1"), hooks=hooks)
     view = run(made, ["runc"]).view
     assert view.tries[apart.number(0)] == "EPERM"
     assert view.tries[apart.number(1)] != "EPERM"
 
 
 def test_runtime_is_not_its_own_low_level(
-    named_bindir: Path,
-    apart: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
     """Settings taken over from NVIDIA's may name the wrapper itself: there is no endless loop."""
-    made = bundle_of(root_of("distroless"), ["/probe", *questions()], asks("1"))
+    made = bundle_of("distroless", ["/probe"], asks("1"))
     names = json.loads(apart.config.read_text(encoding="utf-8"))
     names["lowLevelRuntimes"] = [str(named_bindir / "nvidia-container-runtime"), "runc"]
     apart.config.write_text(json.dumps(names), encoding="utf-8")
@@ -305,22 +283,22 @@ def test_runtime_is_not_its_own_low_level(
 def test_ctk(named_bindir: Path, apart: Installation, tmp_path: Path) -> None:
     """A script's nvidia-ctk writes and lists a spec; what it cannot do it says."""
 
-    def ctk(*words: str) -> subprocess.CompletedProcess[str]:
+    def ctk(*words: str) -> Result:
         command = [str(named_bindir / "nvidia-ctk"), *words]
-        return subprocess.run(command, env=apart.env, capture_output=True, text=True, check=False)
+        return run_command(command, apart.env)
 
     output = tmp_path / "specs/nvidia.yaml"
     output.parent.mkdir()
     done = ctk("cdi", "generate", f"--output={output}", *apart.node.options)
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     listed = ctk("cdi", "list", f"--spec-dir={output.parent}")
     assert "nvidia.com/gpu=0" in listed.stdout.split("\n")
     done = ctk("config", "--set", "x=y", "--in-place")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.rc, done.stdout) == (1, "")
     assert done.stderr.startswith("Error GH2142: ")
     assert "gpuhook config import" in done.stderr
     done = ctk("hook", "of-a-newer-toolkit")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.rc, done.stderr) == (0, "")
     assert "GH2141" in (apart.state / "hook.log").read_text(encoding="utf-8")
     done = ctk("--version")
     assert done.stdout.startswith("gpuhook, version ")

@@ -16,8 +16,9 @@ import pytest
 from tests.contract import roots
 from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import sleeping, started
+from tests.contract.roots import with_ldconfig
 from tests.contract.test_attach import asked, assert_as_before
-from tests.contract.test_integrations import assert_nodes, with_ldconfig
+from tests.contract.test_integrations import assert_nodes
 from tests.simulated import older_kernel
 from tests.simulated.older_kernel import OPENAT2
 
@@ -29,7 +30,7 @@ def test_a_whole_life_without_openat2(
     via = [sys.executable, older_kernel.__file__, str(OPENAT2), str(error)]
     made = sleeping(tmp_path, env=asks("1"))
     with_ldconfig(made.root)
-    with started(made, node8, engine, "host", *via, *node8.secluded) as live:
+    with started(made, node8, engine, "host", *via, *node8.secluded()) as live:
         files = roots.listing(made.root)
         assert "Seccomp_filters:\t1" in Path(f"/proc/{live.pid}/status").read_text()
         assert_nodes(live.view(asked(node8)), node8, CONTROL, 1)

@@ -19,6 +19,7 @@ from packages.release import sorted_first
 from gpuhook import __version__
 from tests.contract import package_builds, pythons
 from tests.contract.build_cache import CHECKOUT
+from tests.contract.runtimes import run_command
 
 LIBRARY = f"usr/lib/gpuhook/{__version__}"
 OTHER_PLACE = {"TZ": "Asia/Seoul", "LC_ALL": "C", "HOME": "/nonexistent", "LOGNAME": "somebody"}
@@ -84,10 +85,10 @@ def test_lintian_has_nothing_to_say() -> None:
     """Not even pedantically, but for what is overridden with a reason."""
     command = ["lintian", "--allow-root", "--pedantic", "--info", "--tag-display-limit", "0"]
     command += ["--fail-on", "error,warning,info,pedantic", *map(str, packages().values())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(command)
     said = [line for line in done.stdout.splitlines() if line[:2] in ("E:", "W:", "I:", "P:")]
     assert said == []
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
 
 
 def test_each_module_is_in_one_package() -> None:
@@ -115,8 +116,8 @@ def test_the_runtime_needs_nothing_but_python(tmp_path: Path) -> None:
     root = unpacked("gpuhook-runtime", tmp_path)
     library = str(root / LIBRARY)
     command = [str(pythons.interpreter("3.9")), "-ISB", "-c", IMPORTED, library]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_command(command)
+    assert done.rc == 0, done.stderr
     assert field("gpuhook-runtime", "Depends") == "python3 (>= 3.9)"
     assert not (root / LIBRARY / "gpuhook/cli").exists()
 
@@ -211,7 +212,7 @@ def test_rpm_installs_and_removes_all_of_it(red_hat: Path) -> None:
     library = red_hat / LIBRARY
     program = f"import sys; sys.path[:0] = ['{library}']; from gpuhook.entry.hooks.hook import main"
     command = ["/usr/bin/python3", "-ISBc", f"{program}; main()", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(command)
     assert done.stdout == f"gpuhook-hook {__version__}\n", done.stderr
     verified = subprocess.run(
         [*rpm, "--verify", "--nodeps", "--noscripts", *found], capture_output=True, check=False
@@ -220,8 +221,7 @@ def test_rpm_installs_and_removes_all_of_it(red_hat: Path) -> None:
     assert verified.returncode == 0
     settings = red_hat / "etc/gpuhook/config.yaml"
     settings.write_text("# mine\n")
-    remove = [*rpm, "--erase", "--noscripts", *found]
-    done = subprocess.run(remove, capture_output=True, text=True, check=True)
+    subprocess.run([*rpm, "--erase", "--noscripts", *found], check=True)
     left = [path for path in red_hat.rglob("*") if "gpuhook" in path.name and path.is_file()]
     assert left == []
     kept = settings.with_name("config.yaml.rpmsave")

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from gpuhook import __version__
-from tests.contract import package_builds, roots
+from tests.contract import engines, package_builds, roots
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.debian_host import STATE, DebianHost, debian_host
-from tests.contract.runtimes import SECONDS
 from tests.simulated.node import SimulatedNode, make_node
 
 NEXT = "99.0.0"
@@ -111,19 +109,12 @@ def installed(host: Host) -> Host:
 def containerd(host: Host, config: str = "") -> Iterator[None]:
     """Run the Debian's containerd, with the configuration file that it has."""
     words = ["--config", config] if config else []
-    log = (host.debian.root / "tmp/containerd.log").open("w")
-    env = host.debian.variables
     command = host.debian.command("containerd", *words)
-    with log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as server:
-        try:
-            for _ in range(SECONDS * 10):
-                if host.debian.run("ctr", "version").rc == 0:
-                    break
-                time.sleep(0.1)
-            yield
-        finally:
-            server.terminate()
-            server.wait(SECONDS)
+    log = host.debian.root / "tmp/containerd.log"
+    with engines.run_daemon(
+        command, log, lambda: host.debian.run("ctr", "version").rc == 0, host.debian.variables
+    ):
+        yield
 
 
 def described(host: Host) -> None:
@@ -133,7 +124,7 @@ def described(host: Host) -> None:
 
 
 def shown(host: Host, runtime: str, name: str) -> str:
-    """Run a container that asks for GPU 0, and return what it sees of it."""
+    """Run a container that requests GPU 0, and return what it sees of it."""
     root = host.debian.root / "srv" / name
     roots.copy("debian", root)
     script = "ls /dev; ls /usr/lib/x86_64-linux-gnu; echo done"

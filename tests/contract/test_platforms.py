@@ -7,16 +7,15 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
 from tests.contract.integrations import Integrations
+from tests.contract.roots import Roots
 from tests.contract.views import View, questions
 from tests.simulated import elf_maker, tegra_node, wsl_node
-from tests.simulated.node import SimulatedNode
 
 JETPACK = "NVIDIA_REQUIRE_JETPACK=csv-mounts=all"
 CUDART = "/usr/local/cuda-12.6/targets/aarch64-linux/lib/libcudart.so.12.6.68"
@@ -31,23 +30,14 @@ COMPAT = "/usr/local/cuda/compat_orin"
 def orin(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook as installed on a Jetson Orin, which no test changes."""
     place = tmp_path_factory.mktemp("orin")
-    return installed(node8, place, tegra_node.make(place / "node"))
+    return node8.apart(place, tegra_node.make(place / "node"))
 
 
 @pytest.fixture(scope="module")
 def wsl(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook as installed in WSL, which no test changes."""
     place = tmp_path_factory.mktemp("wsl")
-    return installed(node8, place, wsl_node.make(place / "node"))
-
-
-def installed(base: Installation, place: Path, node: SimulatedNode) -> Installation:
-    """Install on a node: settings, and the spec that generate-cdi writes in mode auto."""
-    made = replace(base, place=place, node=node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
-    return made
+    return node8.apart(place, wsl_node.make(place / "node"))
 
 
 def through(
@@ -62,22 +52,16 @@ def through(
 
     The first of `words` is what it asks for, the others are variables.
     """
-
-    def never() -> NoReturn:
-        raise AssertionError
-
     value, *env = words
     args = ["/probe", *asked]
-    return (
-        Integrations(installation, place, never).through(integration, root, args, value, env).view
-    )
+    return Integrations(installation, place).through(integration, root, args, value, env).view
 
 
 Start = Callable[..., View]
 
 
 @pytest.fixture
-def start(tmp_path: Path, root_of: Callable[[str], Path]) -> Start:
+def start(tmp_path: Path, root_of: Roots) -> Start:
     """Give `through` with the place and the root file system chosen."""
 
     def started(
@@ -126,7 +110,7 @@ def test_a_jetson(integration: str, orin: Installation, start: Start) -> None:
 
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
 def test_all_that_a_jetson_has(integration: str, orin: Installation, start: Start) -> None:
-    """NVIDIA_REQUIRE_JETPACK asks for what the other files of the directory name as well."""
+    """NVIDIA_REQUIRE_JETPACK requests what the other files of the directory name as well."""
     link = "/usr/local/cuda-12.6/lib64/libcudart.so.12"
     asked = questions(CUDART, SAMPLES, link, runs=[["/dlprobe", "libcudart.so.12"]])
     view = start(orin, integration, asked, "0", JETPACK)
@@ -162,7 +146,7 @@ def test_what_an_image_requires_of_a_jetson(
     root_of: Callable[..., Path],
 ) -> None:
     """CUDA is the release's; what a Tegra has no word of keeps no container, the rest does."""
-    integrations = Integrations(orin, tmp_path, pytest.fail)
+    integrations = Integrations(orin, tmp_path)
     env = [f"NVIDIA_REQUIRE_X={text}"]
     done = integrations.through(integration, root_of("debian"), ["/probe"], "all", env)
     if failing:
@@ -184,7 +168,7 @@ def test_capabilities_take_nothing_from_a_jetson(orin: Installation, start: Star
 
 @pytest.mark.parametrize(("version", "first"), [("13.2", True), ("12.6", False), ("12.2", False)])
 def test_newer_cuda_for_an_orin(
-    version: str, first: bool, orin: Installation, start: Start, root_of: Callable[[str], Path]
+    version: str, first: bool, orin: Installation, start: Start, root_of: Roots
 ) -> None:
     """An image's libraries for Orin come first where their CUDA is newer than the system's."""
     root = root_of("debian")
@@ -202,11 +186,11 @@ def test_newer_cuda_for_an_orin(
 
 @pytest.mark.parametrize("on_stale", ["refresh", "refuse"])
 def test_a_changed_jetson_is_stale(
-    on_stale: str, node8: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
+    on_stale: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A replaced libcuda: the spec is written again as it was made, or the container refused."""
     node = tegra_node.make(tmp_path / "node")
-    mine = installed(node8, tmp_path, node)
+    mine = node8.apart(tmp_path, node)
     if on_stale == "refuse":
         mine.refuse_stale()
     made = bundle_of(tmp_path, env=asks("all"))
@@ -268,8 +252,8 @@ def test_wsl_without_hooks(wsl: Installation, tmp_path: Path, start: Start) -> N
     assert "path" in view.runs[0].found()["libcuda.so.1"]
 
 
-def test_one_gpu_of_windows_is_refused(wsl: Installation, bundle_of: Callable[..., Bundle]) -> None:
-    """All GPUs are behind one node, so who asks for one by number learns what there is."""
+def test_one_gpu_of_windows_is_refused(wsl: Installation, bundle_of: Bundles) -> None:
+    """All GPUs are behind one node, so who requests one by number learns what there is."""
     done = wsl.edit(bundle_of(wsl.place, env=asks("0")))
     assert done.rc != 0
     assert "GH1102" in done.stderr
@@ -283,6 +267,6 @@ def test_an_image_that_wants_all(
     """`all` counts on these systems although no module of NVIDIA's may be loaded."""
     made = {"orin": tegra_node.make, "wsl": wsl_node.make}[which](tmp_path / "node")
     Path(made.host_root, "sys/module/nvidia/version").unlink(missing_ok=True)
-    mine = installed(node8, tmp_path, made)
+    mine = node8.apart(tmp_path, made)
     view = start(mine, "runc", questions(), "all")
     assert {"orin": "/dev/nvmap", "wsl": "/dev/dxg"}[which] in view.nodes

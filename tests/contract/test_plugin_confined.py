@@ -14,12 +14,11 @@ from tests.kubelet import config_map
 from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
-from tests.kubelet.process import OPERATOR, TIME_SLICING, PluginProcess, plugin
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, OPERATOR, TIME_SLICING, PluginProcess, plugin
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
-GPU = "nvidia.com/gpu"
 WRITTEN = ("device-plugins", "cdi", "state", "features")
 POWERLESS = "setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all --no-new-privs"
 

@@ -13,18 +13,10 @@ from gpuhook.containers.hot import ledger
 from gpuhook.host.hot import procfs
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
-from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess, plugin
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
-
-GPU = "nvidia.com/gpu"
-
-
-@pytest.fixture
-def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(plugins_path) as running:
-        yield running
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING, PluginProcess, plugin
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess, plugin
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
-GPU = "nvidia.com/gpu"
 NAME = "nvidia-device-plugin"
 
 

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.daemon_set import asking
-
-Bundles = Callable[..., Bundle]
-Roots = Callable[[str], Path]
 
 
 def gpus(bundle: Bundle) -> list[str]:
@@ -20,12 +16,10 @@ def gpus(bundle: Bundle) -> list[str]:
     return [path for path in paths if path[len("/dev/nvidia") :].isdigit()]
 
 
-def test_unprivileged_variables(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
-) -> None:
-    """With acceptEnvWhenUnprivileged off, the variable counts with CAP_SYS_ADMIN only."""
+def test_unprivileged_variables(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
+    """With acceptEnvWhenUnprivileged off, the variable applies with CAP_SYS_ADMIN only."""
     strict = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": False})
-    plain = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    plain = bundle_of("distroless", ["/probe"], asks("0"))
     before = plain.file.read_bytes()
     done = strict.edit(plain)
     assert done.warned == ["GH1007"]
@@ -38,12 +32,10 @@ def test_unprivileged_variables(
     assert gpus(plain) == [strict.device(0)]
 
 
-def test_volume_mounts(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
-) -> None:
+def test_volume_mounts(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
     """With acceptVolumeMounts on, mounts of /dev/null name devices, and beat the variable."""
     name = f"/var/run/nvidia-container-devices/{node8.gpu(3).uuid}"
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    bundle = bundle_of("distroless", ["/probe"], asks("0"))
     config = bundle.config()
     config["mounts"].append({"destination": name, "source": "/dev/null", "type": "bind"})
     bundle.write(config)
@@ -56,7 +48,7 @@ def test_volume_mounts(
 
 
 def test_the_plugin_itself_where_the_door_is_closed(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """The DaemonSet as it ships gets all GPUs, whether or not the node takes its variable.
 
@@ -64,7 +56,7 @@ def test_the_plugin_itself_where_the_door_is_closed(
     """
     spec = asking()
     own = [one for one in spec["mounts"] if one["source"] == "/dev/null"]
-    bundle = bundle_of(root_of("distroless"), ["/probe"], spec["process"]["env"])
+    bundle = bundle_of("distroless", ["/probe"], spec["process"]["env"])
     config = bundle.config()
     config["mounts"] += own
     config["process"]["capabilities"] = spec["process"]["capabilities"]
@@ -81,9 +73,9 @@ def test_the_plugin_itself_where_the_door_is_closed(
 
 
 def test_an_ignored_request_for_other_gpus_is_reported(
-    node8: Installation, root_of: Roots, bundle_of: Bundles
+    node8: Installation, bundle_of: Bundles
 ) -> None:
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    bundle = bundle_of("distroless", ["/probe"], asks("0"))
     config = bundle.config()
     name = "/var/run/nvidia-container-devices/all"
     config["mounts"].append({"destination": name, "source": "/dev/null", "type": "bind"})
@@ -93,11 +85,11 @@ def test_an_ignored_request_for_other_gpus_is_reported(
 
 
 def test_settings_of_the_engines_environment(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """A variable wins over the file; a wrong one stops those who ask for a GPU, and no others."""
+    """A variable wins over the file; a wrong one stops those who request a GPU, and no others."""
     lax = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": True})
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("0"))
+    bundle = bundle_of("distroless", ["/probe"], asks("0"))
     config = bundle.config()
     done = lax.edit(bundle, env={"GPUHOOK_REQUEST_ACCEPT_ENV_WHEN_UNPRIVILEGED": "false"})
     assert done.warned == ["GH1007"]
@@ -108,7 +100,7 @@ def test_settings_of_the_engines_environment(
     assert refused.rc == 1
     assert "GH1533" in refused.log
     assert "it must be true or false" in refused.log
-    plain = bundle_of(root_of("distroless"), ["/probe"], [])
+    plain = bundle_of("distroless", ["/probe"], [])
     before = plain.file.read_bytes()
     assert lax.edit(plain, env=wrong).rc == 0
     assert plain.file.read_bytes() == before
@@ -116,10 +108,10 @@ def test_settings_of_the_engines_environment(
     assert gpus(bundle) == [lax.device(0)]
 
 
-def test_no_driver(node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
+def test_no_driver(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
     """On a node without a driver an image's `all` starts without, or is refused by a setting."""
     none = {"GPUHOOK_HOST_ROOT": str(tmp_path)}
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks("all"))
+    bundle = bundle_of("distroless", ["/probe"], asks("all"))
     before = bundle.file.read_bytes()
     started = node8.edit(bundle, env=none)
     assert started.warned == ["GH1008"]
@@ -130,12 +122,10 @@ def test_no_driver(node8: Installation, tmp_path: Path, root_of: Roots, bundle_o
     assert bundle.file.read_bytes() == before
 
 
-def test_a_grant_without_a_driver(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
-) -> None:
+def test_a_grant_without_a_driver(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
     """A container that was given a GPU by its UUID never starts without it."""
     own = installation(tmp_path / "own", "t4", node8.bindir)
-    bundle = bundle_of(root_of("distroless"), ["/probe"], asks(str(own.gpu(0).uuid)))
+    bundle = bundle_of("distroless", ["/probe"], asks(str(own.gpu(0).uuid)))
     before = bundle.file.read_bytes()
     for told in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
         Path(own.node.host_root, told).unlink()

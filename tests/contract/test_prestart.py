@@ -13,8 +13,9 @@ import pytest
 from tests.contract import bundles, engines, roots
 from tests.contract.bundles import Bundle
 from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation, asks
-from tests.contract.live import BOTH, EVERY, PAIRS, prestart
-from tests.contract.runtimes import Result, run
+from tests.contract.live import prestart
+from tests.contract.roots import with_ldconfig
+from tests.contract.runtimes import BOTH, ENGINES, EVERY, PAIRS, Result, run
 from tests.contract.test_integrations import (
     CACHE,
     LINKS,
@@ -23,7 +24,6 @@ from tests.contract.test_integrations import (
     assert_found,
     assert_given,
     assert_nodes,
-    with_ldconfig,
 )
 from tests.contract.test_user_namespace import MAPPED, NOT_OURS, let_through, mapped
 from tests.contract.views import questions
@@ -63,16 +63,15 @@ def to_file(hooks: dict[str, list[dict[str, Any]]], number: str, file: Path) -> 
     + [("createRuntime", *pair) for pair in (PAIRS[1], PAIRS[2])],
 )
 def test_one_view(
-    stage: str, engine: str, cgroup: str, node8: Installation, tmp_path: Path
+    stage: str, engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
     """The GPU asked for, the driver, the loader, and nothing else; and the ledger knows."""
-    every = [node8.number(index) for index in range(8)]
+    every = [apart.number(index) for index in range(8)]
     asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
-    mine = node8.apart(tmp_path / "node")
-    made = hooked(tmp_path, mine, asked, asks("2"), stage=stage)
+    made = hooked(tmp_path, apart, asked, asks("2"), stage=stage)
     view = plain(made, engine, cgroup).view
-    assert_given(view, node8, 2)
-    assert len(mine.entries()) == 1
+    assert_given(view, apart, 2)
+    assert len(apart.entries()) == 1
 
 
 @pytest.mark.parametrize(
@@ -132,11 +131,11 @@ def test_nothing(
     assert not [m for m in view.mounts if "nvidia" in m]
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_after_the_wrapper(engine: str, apart: Installation, tmp_path: Path) -> None:
     """What the wrapper has given is not given twice."""
     made = hooked(tmp_path, apart, ["/probe"], asks("2"))
-    view = run(made, [apart.runtime], engine, env=apart.on(engine)).view
+    view = apart.run(made, engine).view
     assert_nodes(view, apart, CONTROL, 2)
     (entry,) = Path(apart.state, "containers").iterdir()
     assert json.loads(entry.read_text(encoding="utf-8"))["route"] == "wrapper"
@@ -231,7 +230,7 @@ def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Pa
 @BOTH
 @pytest.mark.parametrize("known", [{"XDG_RUNTIME_DIR": "/run/user/1"}, {}], ids=["user", "bare"])
 def test_rootless(
-    known: dict[str, str], engine: str, cgroup: str, node8: Installation, tmp_path: Path
+    known: dict[str, str], engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
     """If no process may make nodes or rules: nodes are bound, and what is left out is logged.
 
@@ -239,21 +238,20 @@ def test_rootless(
     """
     asked = ["/probe", *questions(runs=[LOOKED_UP])]
     linux = {"resources": None, "cgroupsPath": None}
-    mine = node8.apart(tmp_path / "node")
-    made = hooked(tmp_path, mine, asked, asks("2"), linux=linux)
+    made = hooked(tmp_path, apart, asked, asks("2"), linux=linux)
     config = made.config()
     gone = [*NOT_OURS, "/dev/pts"]
     config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
     config["linux"]["namespaces"] = [{"type": name} for name in ("pid", "ipc", "uts", "mount")]
     said = tmp_path / "said"
-    config["hooks"] = to_file(prestart(mine, **known), "2", said)
+    config["hooks"] = to_file(prestart(apart, **known), "2", said)
     made.write(config)
     around = ["unshare", "--user", "--map-root-user", "--mount"]
     options = {"runc": ["--rootless=true"], "crun": ["--cgroup-manager=disabled"]}[engine]
     view = run(made, [*around, engine, *options], engine, cgroup).view
-    assert_nodes(view, node8, CONTROL, 2)
-    assert node8.device(2) in view.mounts
-    assert_found(view.runs[0], str(node8.node.node.driver.version))
+    assert_nodes(view, apart, CONTROL, 2)
+    assert apart.device(2) in view.mounts
+    assert_found(view.runs[0], str(apart.node.node.driver.version))
     assert said.read_text(encoding="utf-8") == ""
-    log = (mine.state / "hook.log").read_text(encoding="utf-8")
+    log = (apart.state / "hook.log").read_text(encoding="utf-8")
     assert "only root of the host can change them (rootless container)" in log

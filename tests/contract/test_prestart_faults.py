@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +13,26 @@ import pytest
 from tests.contract import roots
 from tests.contract.bundles import Bundle
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import BOTH, PAIRS, Live, prestart, sleeping, started
-from tests.contract.runtimes import CGROUPS, SECONDS, Result, run
+from tests.contract.live import Live, prestart, sleeping, started, wrapped
+from tests.contract.runtimes import BOTH, CGROUPS, ENGINES, PAIRS, Result, run, run_command
 from tests.contract.test_integrations import assert_nodes
 
 
 def told(installation: Installation, state: object, *words: str) -> Result:
     """Call the prestart hook with this on its standard input."""
     text = state if isinstance(state, str) else json.dumps(state)
-    done = subprocess.run(
+    return run_command(
         [str(installation.bindir / "gpuhook-hook"), "prestart", *words],
-        input=text,
-        capture_output=True,
-        text=True,
-        env={"PATH": "/usr/bin:/bin", **installation.env},
-        timeout=SECONDS,
-        check=False,
+        {"PATH": "/usr/bin:/bin", **installation.env},
+        stdin=text,
     )
-    return Result(done.returncode, done.stdout, done.stderr)
 
 
 def in_shell(script: str, installation: Installation, **env: str) -> Result:
     """Run a line of shell where gpuhook is installed."""
     own = {"PATH": "/usr/bin:/bin", **installation.env, **env}
     command = ["/bin/sh", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
-    return Result(done.returncode, done.stdout, done.stderr)
+    return run_command(command, own)
 
 
 def assert_refused(done: Result, code: str) -> None:
@@ -53,7 +46,7 @@ def assert_refused(done: Result, code: str) -> None:
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Bundle:
-    """Give the bundle of a container that asks for a GPU, waits, and has no hook."""
+    """Give the bundle of a container that requests a GPU, waits, and has no hook."""
     return sleeping(tmp_path, env=asks("2"))
 
 
@@ -79,7 +72,7 @@ def test_dialects(engine: str, cgroup: str, node8: Installation, waiting: Bundle
         assert_nodes(live.view(), node8, CONTROL, 2)
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_by_hand(engine: str, node8: Installation, waiting: Bundle) -> None:
     """What `runc state` prints of a running container will do for a dry run."""
     with started(waiting, node8, engine) as live:
@@ -211,7 +204,7 @@ def test_another_containers_process(node8: Installation, waiting: Bundle, tmp_pa
 
 @pytest.mark.parametrize("status", ["creating", "stopped"])
 def test_asks_for_nothing(status: str, node8: Installation, tmp_path: Path) -> None:
-    """A container that asks for no GPU is not held up, whatever its state; a dry run says why."""
+    """A container that requests no GPU is not held up, whatever its state; a dry run says why."""
     made = sleeping(tmp_path)
     state = {"pid": "none", "bundle": str(made.path), "status": status}
     assert told(node8, state) == Result(0, "", "")
@@ -221,7 +214,7 @@ def test_asks_for_nothing(status: str, node8: Installation, tmp_path: Path) -> N
 
 def test_given_by_the_wrapper(apart: Installation, waiting: Bundle) -> None:
     """A dry run says who gave the GPUs, also where the process is gone."""
-    with started(waiting, apart, "runc", "host", apart.runtime) as live:
+    with wrapped(waiting, apart) as live:
         said = f"{live.id}: nothing to do: gpuhook-runtime injected its GPUs\n"
         for pid in (live.pid, 4194305):
             state = {"id": live.id, "pid": pid, "bundle": str(waiting.path)}
@@ -230,7 +223,7 @@ def test_given_by_the_wrapper(apart: Installation, waiting: Bundle) -> None:
 
 
 def test_no_driver(apart: Installation, waiting: Bundle, tmp_path: Path) -> None:
-    """Where only an image asks, and the node has no driver, the dry run says that."""
+    """If only an image asks, and the node has no driver, the dry run says that."""
     waiting.write({**waiting.config(), "process": {"env": asks("all"), "args": ["/probe"]}})
     state = tmp_path / "state"
     state.write_text(json.dumps({"id": "x", "pid": 5, "bundle": str(waiting.path)}), "utf-8")

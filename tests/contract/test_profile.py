@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ import pytest
 from tests.contract import integrations, roots
 from tests.contract.installation import Installation, asks
 from tests.contract.integrations import Integrations
-from tests.contract.live import sleeping, started
+from tests.contract.live import sleeping, wrapped
+from tests.contract.roots import Roots
 from tests.contract.test_detach import assert_profile
 from tests.contract.test_prestart import PROFILE
 from tests.contract.views import questions
@@ -28,7 +28,7 @@ def bits(node: Installation, *indexes: int) -> int:
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_every_door(
-    integration: str, node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
+    integration: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """It has the bits of the GPUs that the container has, and of no other."""
     assert integration in integrations.ALL
@@ -37,9 +37,7 @@ def test_every_door(
     assert f'"EGLVisibleDGPUDevices", {bits(node8, 2, 5):#x}]' in text
 
 
-def test_without_egl(
-    node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
-) -> None:
+def test_without_egl(node8: Installation, enter: Integrations, root_of: Roots) -> None:
     """A container that requests no graphics gets no profile, which nothing would read."""
     root = root_of("debian")
     enter.through("runc", root, ASKED, "2", ["NVIDIA_DRIVER_CAPABILITIES=compute,utility"])
@@ -47,7 +45,7 @@ def test_without_egl(
 
 
 def test_other_gpus_at_the_next_start(
-    node8: Installation, enter: Integrations, root_of: Callable[[str], Path]
+    node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
     """Started again with another GPU, the container has that one's bit."""
     root = root_of("debian")
@@ -59,7 +57,7 @@ def test_other_gpus_at_the_next_start(
 def test_what_is_taken_from_a_running_container(node8: Installation, tmp_path: Path) -> None:
     """The profile that the wrapper wrote follows what is detached, and what is attached."""
     made = sleeping(tmp_path, env=asks("2,3", "all"))
-    with started(made, node8, "runc", "host", node8.runtime) as live:
+    with wrapped(made, node8) as live:
         assert_profile(live, bits(node8, 2, 3))
         live.detach("3")
         assert_profile(live, bits(node8, 2))

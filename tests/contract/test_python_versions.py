@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract import pythons, roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import (
     ALL_CONTROL,
     CONTROL,
@@ -18,10 +18,12 @@ from tests.contract.installation import (
     Installation,
     asks,
     install,
+    installation,
 )
 from tests.contract.integrations import Integrations
 from tests.contract.limiting import entry, grant, held, uuid
-from tests.contract.live import WAIT, started
+from tests.contract.live import WAIT, wrapped
+from tests.contract.roots import Roots
 from tests.contract.views import questions
 
 VERSIONS = pytest.mark.parametrize("version", pythons.RELEASES)
@@ -39,11 +41,7 @@ def installed(
         if version not in made:
             place = tmp_path_factory.mktemp(f"python{version}")
             bindir = install(place / "prefix", pythons.interpreter(version))
-            one = Installation(place, bindir, node8.node)
-            one.specs.mkdir()
-            one.configure()
-            one.generate()
-            made[version] = one
+            made[version] = installation(place, node8.node, bindir)
         return made[version]
 
     return of
@@ -56,11 +54,11 @@ def test_a_container(
     integration: str,
     installed: Callable[[str], Installation],
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """A container gets its GPU and finds the driver, by the wrapper and by the hook."""
     made = installed(version)
-    enter = Integrations(made, tmp_path, pytest.fail)
+    enter = Integrations(made, tmp_path)
     root = root_of("debian")
     asked = ["/probe", *questions(tries=[made.number(0), made.number(2)], runs=[LOOKED_UP])]
     view = enter.through(integration, root, asked, "2").view
@@ -78,10 +76,10 @@ def test_a_refusal(
     value: str,
     installed: Callable[[str], Installation],
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """A refusal has the same words."""
-    enter = Integrations(installed(version), tmp_path, pytest.fail)
+    enter = Integrations(installed(version), tmp_path)
     result = enter.by_runtime("runc", root_of("distroless"), ["/probe"], asks(value))
     assert result.rc == 1
     assert "error GH1" in result.stderr
@@ -91,17 +89,14 @@ def test_a_refusal(
 
 @VERSIONS
 def test_a_hook_refuses_too(
-    version: str,
-    installed: Callable[[str], Installation],
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
+    version: str, installed: Callable[[str], Installation], tmp_path: Path, root_of: Roots
 ) -> None:
     """A stale spec is refused by the hook under each Python."""
     made = installed(version)
     fresh = made.spec.read_text(encoding="utf-8")
     made.spec.write_text(fresh.replace("boot=", "boot=not-"), encoding="utf-8")
     try:
-        enter = Integrations(made, tmp_path, pytest.fail)
+        enter = Integrations(made, tmp_path)
         result = enter.through("podman-cdi", root_of("distroless"), ["/probe"], "2")
     finally:
         made.spec.write_text(fresh, encoding="utf-8")
@@ -111,18 +106,15 @@ def test_a_hook_refuses_too(
 
 @VERSIONS
 def test_a_limit(
-    version: str,
-    installed: Callable[[str], Installation],
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    version: str, installed: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
     """The hook that limits memory talks to the driver, or tells why it cannot, under each Python.
 
     The simulated driver is of this machine, and is too new for the C library of bullseye.
     """
     made = installed(version)
-    limited = grant(made, bundle_of(root_of("debian"), WAIT, asks("2")), 2, 4096, 1024)
-    with started(limited, made, "runc", "v2", made.runtime) as live:
+    limited = grant(made, bundle_of("debian", WAIT, asks("2")), 2, 4096, 1024)
+    with wrapped(limited, made, "runc", "v2") as live:
         (record,) = entry(made)["memory"]
         if "GLIBC" in record["trouble"]:
             assert record["trouble"].startswith("GH1202: ")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract import pythons
+from tests.contract.runtimes import run_command
 from tests.imports.marks import excess, marked, path_of
 
 MARKS = marked()
@@ -47,8 +48,8 @@ def test_modules_compile(version: str) -> None:
     """Every HOT and WARM module is valid source for the interpreter."""
     paths = [str(path_of(module)) for module in MARKS]
     command = [str(pythons.interpreter(version)), "-ISB", "-c", COMPILED, *paths]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_command(command)
+    assert done.rc == 0, done.stderr
 
 
 @VERSIONS

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from gpuhook.cdi import spec_file as spec_files
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
-from tests.contract.live import sleeping, started
+from tests.contract.live import sleeping, started, wrapped
+from tests.contract.roots import Roots
 
 GPUS = "proc/driver/nvidia/gpus"
 INTEGRATIONS = ("runc", "crun", "runc-prestart", "podman-runtime")
@@ -74,10 +75,6 @@ def replaced_root(made: Installation) -> str:
 CHANGES = (rebooted, upgraded, new_uvm_major, lost_gpu, replaced_root)
 
 
-def open_door(made: Installation, place: Path) -> Integrations:
-    return Integrations(made, place, pytest.fail)
-
-
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
 def test_a_changed_node_is_described_anew(
@@ -85,11 +82,11 @@ def test_a_changed_node_is_described_anew(
     change: Callable[[Installation], str],
     own: Installation,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
     """The container that finds it out starts, with what is there now."""
     change(own)
-    seen = open_door(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2").view
+    seen = Integrations(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2").view
     assert own.device(2) in seen.gpus()
     assert "unchanged" in own.gpuhook("refresh").stdout
 
@@ -101,14 +98,14 @@ def test_or_refused(
     change: Callable[[Installation], str],
     own: Installation,
     tmp_path: Path,
-    root_of: Callable[[str], Path],
+    root_of: Roots,
 ) -> None:
-    """Where the settings say so; an engine's CDI is refused by our hook, whatever they say."""
+    """If the settings say so; an engine's CDI is refused by our hook, whatever they say."""
     if integration != "podman-cdi":
         own.refuse_stale()
     before = own.spec.read_bytes()
     part = change(own)
-    done = open_door(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2")
+    done = Integrations(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2")
     assert done.rc != 0
     told = done.stderr + done.log
     assert "GH1120" in told
@@ -119,19 +116,19 @@ def test_or_refused(
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_a_new_gpu_is_found_by_its_name(
-    integration: str, own: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, own: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """It is in no spec yet: what was asked for is known once that is written."""
+    """It is in no spec yet: what was requested is known once that is written."""
     gone = max(host(own, GPUS).iterdir())
     gone.rename(own.place / "gone")
     own.generate("--mode", "proc")
     assert "7" not in [d["name"] for d in spec_files.read(str(own.spec))["devices"]]
     (own.place / "gone").rename(gone)
-    seen = open_door(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "7").view
+    seen = Integrations(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "7").view
     assert own.device(7) in seen.gpus()
 
 
-def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Callable[..., Bundle]) -> None:
+def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Bundles) -> None:
     """As after a boot without a spec: with the earlier choices, if they are known."""
     own.spec.unlink()
     bundle = bundle_of(own.place / "root", ["/probe"], asks("1"))
@@ -141,9 +138,7 @@ def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Callable[...,
     assert own.spec.exists()
 
 
-def test_instances_made_anew(
-    node8: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_instances_made_anew(node8: Installation, tmp_path: Path, root_of: Roots) -> None:
     """The instance by that name is another one now: its own nodes, and nothing of the old one's."""
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     own.generate("--mode", "proc", "--create-device-nodes")
@@ -153,13 +148,13 @@ def test_instances_made_anew(
     nodes = {d["name"]: [n["path"] for n in d["containerEdits"]["deviceNodes"]] for d in second}
     shutil.rmtree(first)
     assert others
-    seen = open_door(own, tmp_path).through("runc", root_of("debian"), ["/probe"], "0:0").view
+    seen = Integrations(own, tmp_path).through("runc", root_of("debian"), ["/probe"], "0:0").view
     caps = {path for path in seen.gpus() if "nvidia-cap" in path}
     assert caps == {path for path in nodes["0:1"] if "nvidia-cap" in path}
 
 
 def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
-    own: Installation, bundle_of: Callable[..., Bundle]
+    own: Installation, bundle_of: Bundles
 ) -> None:
     """The spec is stale, and the driver does not say of what it should be made."""
     own.generate("--mode", "nvml")
@@ -177,9 +172,7 @@ def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
         assert bundle.file.read_bytes() == before
 
 
-def test_a_missing_driver_is_the_reason(
-    own: Installation, bundle_of: Callable[..., Bundle]
-) -> None:
+def test_a_missing_driver_is_the_reason(own: Installation, bundle_of: Bundles) -> None:
     """The engine shows one line of the log: it has both codes and both messages."""
     own.spec.unlink()
     shutil.rmtree(own.state / "generated")  # that is where the driver is
@@ -193,10 +186,7 @@ def test_a_missing_driver_is_the_reason(
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_corrupt_spec(
-    is_known: bool,
-    own: Installation,
-    bundle_of: Callable[..., Bundle],
-    monkeypatch: pytest.MonkeyPatch,
+    is_known: bool, own: Installation, bundle_of: Bundles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hint leads to a node with a spec, whether gpuhook has noted the file or not."""
     monkeypatch.setenv("GPUHOOK_DRIVER_ROOT", own.node.driver_root)
@@ -212,9 +202,7 @@ def test_a_corrupt_spec(
     assert "written" in own.gpuhook("refresh").stdout
 
 
-def test_32_at_once_are_one_refresh(
-    own: Installation, tmp_path: Path, bundle_of: Callable[..., Bundle]
-) -> None:
+def test_32_at_once_are_one_refresh(own: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
     """All start; the program ran once."""
     (own.place / "root").mkdir()
     bundles = [bundle_of(own.place / "root", ["/probe"], asks("1")) for _ in range(32)]
@@ -237,7 +225,7 @@ def test_32_at_once_are_one_refresh(
 
 def test_an_attach_writes_it_anew(own: Installation, tmp_path: Path) -> None:
     """A dry run does not."""
-    with started(sleeping(tmp_path), own, "runc", "host") as live:
+    with started(sleeping(tmp_path), own) as live:
         rebooted(own)
         dry = live.gpuhook("attach", "--device", "1", "--dry-run")
         assert "GH1120" in dry.stderr
@@ -262,7 +250,7 @@ def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path:
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
     first = min(capabilities.glob("gi*"), key=lambda path: int(path.name[2:]))
-    with started(sleeping(tmp_path, env=asks("0:0")), own, "runc", "host", own.runtime) as live:
+    with wrapped(sleeping(tmp_path, env=asks("0:0")), own) as live:
         assert "GH1123" not in live.gpuhook("inspect").stdout
         assert live.report("repair")["notes"] == []
         shutil.rmtree(first)
@@ -280,14 +268,14 @@ def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path:
 def test_a_gpu_that_goes_while_a_container_runs(own: Installation, tmp_path: Path) -> None:
     """Only its own node is reported."""
     made = sleeping(tmp_path, env=asks("2,3"))
-    with started(made, own, "runc", "host", own.runtime) as live:
+    with wrapped(made, own) as live:
         bus = str(own.gpu(2).pci_bus_id)[4:].lower()
         shutil.rmtree(host(own, GPUS) / bus)
         shown = live.gpuhook("inspect").stdout
         assert f"has {own.device(2)}, whose GPU" in shown
         root = f"--driver-root={own.node.driver_root}"
         doctor = own.gpuhook("doctor", root, "--checks", "driver.gpu,driver.bus,containers.pieces")
-        assert doctor.returncode == 1
+        assert doctor.rc == 1
         assert f"missing from the PCI bus: {own.device(2)} (used by {live.id})" in doctor.stdout
         assert "except of a missing GPU" in doctor.stdout
 
@@ -304,7 +292,7 @@ def test_a_node_of_no_gpu_in_a_privileged_container(
     config["linux"]["resources"] = {"devices": [{"allow": False, "access": "rwm"}, rule]}
     config["linux"]["devices"] = [{"path": own.device(2), **stray}]
     made.write(config)
-    with started(made, own, "runc", "host") as live:
+    with started(made, own) as live:
         shutil.rmtree(host(own, GPUS) / str(own.gpu(2).pci_bus_id)[4:].lower())
         shown = live.gpuhook("inspect").stdout
     assert own.device(2) in shown

@@ -17,8 +17,6 @@ from tests.contract.bundles import CGROUP
 from tests.contract.device_side import told
 from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.live import (
-    BOTH,
-    PAIRS,
     WAIT,
     Live,
     Said,
@@ -27,7 +25,9 @@ from tests.contract.live import (
     prestart,
     sleeping,
     started,
+    wrapped,
 )
+from tests.contract.runtimes import BOTH, ENGINES, PAIRS
 from tests.contract.test_integrations import LOOKED_UP, assert_found
 from tests.contract.views import questions
 
@@ -142,7 +142,7 @@ def unmounted(live: Live, path: str) -> None:
         os.close(namespace)
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_program_put_back(engine: str, node8: Installation, tmp_path: Path) -> None:
     """If a process restores the program that the engine made, without our rules in it."""
     mine = openable(node8, tmp_path / "node")
@@ -160,7 +160,7 @@ def test_program_of_the_scope(node8: Installation, tmp_path: Path) -> None:
     scope = f"/{CGROUP}/libpod-{uuid4().hex[:12]}.scope"
     made = sleeping(tmp_path, env=asks("2"), linux={"cgroupsPath": f"{scope}/container"})
     tries = questions(tries=[node8.number(2)])
-    with started(made, node8, "crun", "v2", node8.runtime) as live:
+    with wrapped(made, node8, "crun", "v2") as live:
         told(live.container, f"beside('/sys/fs/cgroup{scope}')")
         assert set(live.view(tries).tries.values()) == {"EPERM"}
         assert live.report("repair")["steps"] != []

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.contract.device_side import told
 from tests.contract.installation import Installation, asks
-from tests.contract.live import BOTH, Live, prestart, sleeping, started
+from tests.contract.live import Live, prestart, sleeping, started
+from tests.contract.runtimes import BOTH
 from tests.contract.views import questions
 
 
@@ -30,30 +31,28 @@ def denied(live: Live, *nodes: str) -> None:
 
 @BOTH
 def test_what_it_shows_comes_back(
-    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+    engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
     """The GPU that it asks for and has is allowed again, and no other."""
-    mine = node8.apart(tmp_path / "node")
-    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(mine))
-    with started(made, mine, engine, cgroup) as live:
+    made = sleeping(tmp_path, env=asks("2"), hooks=prestart(apart))
+    with started(made, apart, engine, cgroup) as live:
         forgotten(live)
         assert live.report("repair")["steps"] == []
-        denied(live, mine.device(2), "/dev/nvidiactl")
-        asked = questions(tries=[mine.number(2), mine.number(3)])
-        assert live.view(asked).tries == {mine.number(2): "EPERM", mine.number(3): "EPERM"}
+        denied(live, apart.device(2), "/dev/nvidiactl")
+        asked = questions(tries=[apart.number(2), apart.number(3)])
+        assert live.view(asked).tries == {apart.number(2): "EPERM", apart.number(3): "EPERM"}
         found = json.loads(live.gpuhook("inspect", "-o", "json").stdout)["findings"]
         assert [one["code"] for one in found] == ["GH1744"]
         assert len(live.report("repair")["steps"]) == 2
-        assert live.view(asked).tries == {mine.number(2): "ENXIO", mine.number(3): "EPERM"}
+        assert live.view(asked).tries == {apart.number(2): "ENXIO", apart.number(3): "EPERM"}
 
 
-def test_who_was_never_given_one(node8: Installation, tmp_path: Path) -> None:
+def test_who_was_never_given_one(apart: Installation, tmp_path: Path) -> None:
     """A container that asks, and makes the nodes itself, gets nothing by a repair."""
-    mine = node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("all"))
-    with started(made, mine) as live:
-        device = os.makedev(195, mine.gpu(2).minor or 0)
-        node = Path(f"/proc/{live.pid}/root{mine.device(2)}")
+    with started(made, apart) as live:
+        device = os.makedev(195, apart.gpu(2).minor or 0)
+        node = Path(f"/proc/{live.pid}/root{apart.device(2)}")
         os.mknod(node, stat.S_IFCHR | 0o666, device)
         before = live.rules()
         assert live.report("repair")["steps"] == []

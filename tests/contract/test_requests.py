@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
 
 import pytest
 
-from tests.contract import bundles
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import ALL_CONTROL, CONTROL, Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.live import prestart, sleeping, started
-from tests.contract.runtimes import run
+from tests.contract.roots import Roots
+from tests.contract.runtimes import Result, run
 from tests.contract.test_mig import CAP, mig
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
@@ -27,12 +25,6 @@ MODESET = "/dev/nvidia-modeset"
 INTEGRATIONS = ("runc", "crun-v2", "runc-prestart", "podman-runtime")
 OLD_FORM = {"/dev/nvidia0", f"{CAP}75", f"{CAP}76"}  # of the instance 0:1
 
-Roots = Callable[[str], Path]
-
-
-def never() -> NoReturn:
-    raise AssertionError
-
 
 def through(
     integration: str,
@@ -41,16 +33,9 @@ def through(
     root: Path,
     env: list[str],
     args: tuple[str, ...] = (),
-) -> Any:
+) -> Result:
     """Run a container with these variables by an integration that names no devices itself."""
-    integrations = Integrations(node, place, never)
-    words = ["/probe", *args]
-    if integration == "runc-prestart":
-        return integrations.by_hook(integration, root, words, env)
-    if integration == "podman-runtime":
-        options = [word for entry in env for word in ("--env", entry)]
-        return integrations.by_podman(root, words, options)
-    return integrations.by_runtime(integration, root, words, env)
+    return Integrations(node, place).by_env(integration, root, ["/probe", *args], env)
 
 
 def gpus(view: View) -> set[str]:
@@ -68,11 +53,9 @@ def test_an_image_of_old(
     assert set(view.gpus()) >= ALL_CONTROL
 
 
-def test_an_image_of_old_elsewhere(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
-) -> None:
-    """Without a driver it starts without; where the setting is off it is as any other image."""
-    bundle = bundle_of(root_of("distroless"), ["/probe"], [OLD])
+def test_an_image_of_old_elsewhere(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
+    """Without a driver it starts without; if the setting is off it is as any other image."""
+    bundle = bundle_of("distroless", ["/probe"], [OLD])
     before = bundle.file.read_bytes()
     started_without = node8.edit(bundle, env={"GPUHOOK_HOST_ROOT": str(tmp_path)})
     assert started_without.warned == ["GH1008"]
@@ -94,11 +77,11 @@ def test_resources_of_a_swarm(
 
 
 def test_a_swarms_grant_without_a_driver(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """It is meant for this very container, which does not start without."""
     node = node8.apart(tmp_path / "node", request={"swarmResources": ["DOCKER_RESOURCE_GPU"]})
-    bundle = bundle_of(root_of("distroless"), ["/probe"], ["DOCKER_RESOURCE_GPU=GPU-1"])
+    bundle = bundle_of("distroless", ["/probe"], ["DOCKER_RESOURCE_GPU=GPU-1"])
     before = bundle.file.read_bytes()
     refused = node.edit(bundle)
     assert (refused.rc, "GH1102" in refused.log) == (1, True)
@@ -108,15 +91,14 @@ def test_a_swarms_grant_without_a_driver(
 @pytest.mark.parametrize("integration", ["runc", "crun-v2", "runc-prestart"])
 @pytest.mark.parametrize("strategy", ["index", "uuid"])
 def test_short_forms(
-    integration: str, strategy: str, node8: Installation, tmp_path: Path, root_of: Roots
+    integration: str, strategy: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """A range, the beginning of a UUID, a bus id without its domain and leading zeros."""
-    node = node8.apart(tmp_path / "node")
-    node.generate("--device-name-strategy", strategy)
-    slot = str(node8.gpu(6).pci_bus_id).partition(":")[2]
-    value = f"1-2,{str(node8.gpu(4).uuid)[:12]},{slot},07"
-    done = through(integration, node, tmp_path, root_of("debian"), asks(value))
-    assert gpus(done.view) == {node.device(n) for n in (1, 2, 4, 6, 7)}
+    apart.generate("--device-name-strategy", strategy)
+    slot = str(apart.gpu(6).pci_bus_id).partition(":")[2]
+    value = f"1-2,{str(apart.gpu(4).uuid)[:12]},{slot},07"
+    done = through(integration, apart, tmp_path, root_of("debian"), asks(value))
+    assert gpus(done.view) == {apart.device(n) for n in (1, 2, 4, 6, 7)}
 
 
 @pytest.mark.parametrize("integration", [*INTEGRATIONS, "podman-cdi"])
@@ -126,7 +108,7 @@ def test_capabilities_that_are_allowed(
     """What the setting leaves out is in no container, by any integration."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility"]})
     env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
-    integrations = Integrations(node, tmp_path, never)
+    integrations = Integrations(node, tmp_path)
     view = integrations.through(integration, root_of("debian"), ["/probe"], "1", env).view
     assert set(view.gpus()) == {"/dev/nvidiactl", node.device(1)}
 
@@ -150,7 +132,7 @@ def test_default_capabilities(
 
 def test_default_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
     node = node8.apart(tmp_path / "node", request={"defaultDriverCapabilities": ["graphics"]})
-    with started(sleeping(tmp_path), node, "runc", "host") as live:
+    with started(sleeping(tmp_path), node) as live:
         live.attach("1")
         assert set(live.view().gpus()) == {"/dev/nvidiactl", MODESET, node.device(1)}
 
@@ -170,7 +152,7 @@ def test_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
     """`gpuhook attach` gives no more than a container may have, and refuses larger requests."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility", "graphics"]})
     made = sleeping(tmp_path, env=["NVIDIA_DRIVER_CAPABILITIES=compute"])
-    with started(made, node, "runc", "host") as live:
+    with started(made, node) as live:
         words = ("--device", "0", "--driver-capabilities")
         assert "compute" in live.refused("GH1027", "attach", *words, "utility,compute")
         live.attach("1")
@@ -219,19 +201,18 @@ def with_source(made: Bundle, source: str, name: str) -> Bundle:
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_old_form_of_an_instance(
-    source: str, route: str, mig: Installation, tmp_path: Path, root_of: Roots
+    source: str, route: str, mig: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """MIG-GPU-<uuid>/<gi>/<ci> is known from every source, and without generate-cdi's notes."""
     node = mig.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
     (node.state / "node.json").unlink()
     name = f"MIG-{mig.gpu(0).uuid}/8/0"
     if route == "wrapper":
-        made = bundles.bundle(tmp_path / "bundle", root_of("debian"), ["/probe"], [])
-        view = run(with_source(made, source, name), [node.runtime], env=node.on("runc")).view
+        made = bundle_of("debian")
+        view = node.run(with_source(made, source, name)).view
     else:
         hooks = prestart(node)
-        root = root_of("debian")
-        made = bundles.bundle(tmp_path / "bundle", root, ["/probe"], [], hooks=hooks)
+        made = bundle_of("debian", hooks=hooks)
         view = run(with_source(made, source, name), ["runc"]).view
     assert set(view.gpus()) == CONTROL | OLD_FORM
 
@@ -241,7 +222,7 @@ def test_names_for_attach_without_notes(mig: Installation, tmp_path: Path) -> No
     node = mig.apart(tmp_path / "node")
     (node.state / "node.json").unlink()
     made = sleeping(tmp_path)
-    with started(made, node, "runc", "host") as live:
+    with started(made, node) as live:
         live.attach(f"MIG-{mig.gpu(0).uuid}/8/0")
         assert set(live.view().gpus()) == CONTROL | OLD_FORM
         live.attach(str(mig.gpu(2).pci_bus_id))
@@ -249,11 +230,11 @@ def test_names_for_attach_without_notes(mig: Installation, tmp_path: Path) -> No
 
 
 def test_a_mount_that_names_nothing(
-    node8: Installation, tmp_path: Path, root_of: Roots, bundle_of: Callable[..., Bundle]
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """It is reported, and what other mounts name is assigned."""
     node = node8.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
-    bundle = bundle_of(root_of("distroless"), ["/probe"], [])
+    bundle = bundle_of("distroless", ["/probe"], [])
     with_source(with_source(bundle, "mount", "cdi/gpu0"), "mount", "3")
     done = node.edit(bundle)
     assert done.warned == ["GH1028"]
@@ -286,7 +267,7 @@ MAPPED = [("crun", True), ("crun", False), ("prestart", True), ("prestart", Fals
 
 @pytest.mark.parametrize(("integration", "has_namespace"), MAPPED)
 def test_mapped_mounts(
-    integration: str, has_namespace: bool, node8: Installation, tmp_path: Path, root_of: Roots
+    integration: str, has_namespace: bool, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A host's file of root's is root's in the container too, with a user namespace or without."""
     node = installation(tmp_path / "own", "t4", node8.bindir)
@@ -294,11 +275,8 @@ def test_mapped_mounts(
     path = mapping(node, tmp_path)
     hooks = prestart(node) if integration == "prestart" else {}
     args = ["/probe", *questions(path)]
-    made = bundles.bundle(tmp_path / "b", root_of("debian"), args, asks("0"), hooks=hooks)
+    made = bundle_of("debian", args, asks("0"), hooks=hooks)
     if has_namespace:
         mapped(made)
-    if integration == "prestart":
-        done = run(made, ["runc"])
-    else:
-        done = run(made, [node.runtime], integration, env=node.on(integration))
+    done = run(made) if integration == "prestart" else node.run(made, integration)
     assert done.view.paths[path].uid == 0

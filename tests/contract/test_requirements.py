@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,18 +12,15 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import integrations
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
 from tests.contract.limiting import given_by_engine
 from tests.contract.live import sleeping, started
-from tests.contract.runtimes import run
-from tests.contract.test_memory_limits_routes import secluded
+from tests.contract.roots import Roots
+from tests.contract.runtimes import BOTH, ENGINES, run
 from tests.contract.views import questions
-from tests.simulated.node import make_node
 
-Bundles = Callable[..., Bundle]
-Roots = Callable[[str], Path]
 INTEGRATIONS = pytest.mark.parametrize("integration", ["runc", "runc-prestart", "podman-cdi"])
 EVERY_DOOR = pytest.mark.parametrize("integration", integrations.ALL)
 # The node's driver is 580.95.05, which offers CUDA 13.0.
@@ -34,15 +31,10 @@ HOLDS = "cuda>=99.0 brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=580,
 @pytest.fixture(scope="module")
 def two(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Give gpuhook on a node with two sorts of GPUs: index 0 is a T4, the others are H100."""
-    place = tmp_path_factory.mktemp("two")
     facts = dump_file.load("h100x8")
     t4 = replace(facts.gpus[0], brand="tesla", compute_capability="7.5", architecture="turing")
-    node = make_node(place / "node", replace(facts, gpus=(t4, *facts.gpus[1:])))
-    made = Installation(place, node8.bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
-    return made
+    two = replace(facts, gpus=(t4, *facts.gpus[1:]))
+    return installation(tmp_path_factory.mktemp("two"), two, node8.bindir)
 
 
 @pytest.fixture
@@ -120,7 +112,7 @@ def test_what_holds_or_is_waived_starts(
 def test_every_gpu_that_is_given_must_fit(
     integration: str, value: str, text: str, code: str, through: Integrations, root_of: Roots
 ) -> None:
-    """What holds on one GPU and not on the other depends on which one is asked for."""
+    """What holds on one GPU and not on the other depends on which one is requested."""
     env = [f"NVIDIA_REQUIRE_X={text}"]
     done = through.through(integration, root_of("debian"), ["/probe"], value, env)
     if code:
@@ -144,9 +136,7 @@ def test_a_mig_instance_is_judged_by_its_gpu(
 ) -> None:
     """The instance 0:1 is a part of an A100."""
     place = tmp_path_factory.mktemp("mig")
-    mine = Integrations(
-        installation(place, "a100-mig", node8.bindir), tmp_path, lambda: pytest.fail(integration)
-    )
+    mine = Integrations(installation(place, "a100-mig", node8.bindir), tmp_path)
     held = mine.through(
         integration, root_of("debian"), ["/probe"], "0:1", ["NVIDIA_REQUIRE_X=arch=8.0"]
     )
@@ -159,14 +149,12 @@ def test_a_mig_instance_is_judged_by_its_gpu(
     assert "arch>=9.0 (it is 8.0)" in done.stderr + done.log
 
 
-def test_a_container_with_the_driver_alone(
-    two: Installation, root_of: Roots, bundle_of: Bundles
-) -> None:
+def test_a_container_with_the_driver_alone(two: Installation, bundle_of: Bundles) -> None:
     """`none`: the driver is judged, and what is asked of a GPU holds."""
     env = [*asks("none"), "NVIDIA_REQUIRE_X=cuda>=13.0,brand=titan,arch>=99"]
-    assert edited(two, bundle_of(root_of("distroless"), ["/probe"], env)) == []
+    assert edited(two, bundle_of("distroless", ["/probe"], env)) == []
     env = [*asks("none"), "NVIDIA_REQUIRE_X=cuda>=13.1,brand=titan"]
-    made = bundle_of(root_of("debian"), ["/probe"], env)
+    made = bundle_of("debian", ["/probe"], env)
     assert "cuda>=13.1 (it is 13.0)" in refused(two, made, "GH1043")
 
 
@@ -197,11 +185,11 @@ def test_an_image_of_old(two: Installation, root_of: Roots, bundle_of: Bundles) 
 
 
 def test_a_setting_waives_for_the_node(
-    two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+    two: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """With request.disableRequirements nothing is judged."""
     waiving = two.apart(tmp_path / "node", request={"disableRequirements": True})
-    made = bundle_of(root_of("distroless"), ["/probe"], [*asks("0"), f"NVIDIA_REQUIRE_X={OLD}"])
+    made = bundle_of("distroless", ["/probe"], [*asks("0"), f"NVIDIA_REQUIRE_X={OLD}"])
     assert edited(waiving, made) == []
 
 
@@ -218,7 +206,7 @@ def test_a_setting_waives_in_the_hook_of_a_spec(
     indent = text[: text.index(path)].rpartition("\n")[2]
     mine.spec.write_text(text.replace(path, f"{path}\n{indent}{own}"), encoding="utf-8")
     env = [f"NVIDIA_REQUIRE_X={OLD}"]
-    entered = Integrations(mine, tmp_path, lambda: pytest.fail("no containerd"))
+    entered = Integrations(mine, tmp_path)
     done = entered.through("podman-cdi", root_of("debian"), ["/probe"], "0", env)
     assert (done.rc == 0) == waives, done
     assert ("GH1043" in done.stderr + done.log) != waives
@@ -243,7 +231,7 @@ def test_a_spec_without_our_hook(
 def test_what_an_engine_gave_is_judged_before_it_starts(
     two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """Where the wrapper comes after CDI, it is the wrapper that refuses."""
+    """If the wrapper comes after CDI, it is the wrapper that refuses."""
     document = json.loads(two.gpuhook("generate-cdi", *two.node.options, "--format", "json").stdout)
     hooks = document["containerEdits"]["hooks"]
     for device, text, is_well in ((1, "arch>=9.0", True), (0, "arch>=9.0", False)):
@@ -263,24 +251,24 @@ def test_what_an_engine_gave_is_judged_before_it_starts(
             assert "arch>=9.0 (it is 7.5)" in refused(two, made, "GH1044")
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_a_forged_record_ends_no_judgement(
-    engine: str, two: Installation, root_of: Roots, bundle_of: Bundles
+    engine: str, two: Installation, bundle_of: Bundles
 ) -> None:
     """The hook of a CDI spec judges a container whose annotation says that the wrapper has."""
     base = bundle_of(
-        root_of("debian"),
+        "debian",
         ["/probe"],
         [f"NVIDIA_REQUIRE_X={OLD}"],
         annotations={"io.gpuhook.record": "{}"},
     )
     made = given_by_engine(two, base, "0")
-    done = run(made, secluded(two, engine), engine)
+    done = run(made, two.secluded(engine), engine)
     assert done.rc != 0, done
     assert "GH1043" in (two.state / "hook.log").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("engine", "cgroup"), [("runc", "host"), ("crun", "v2")])
+@BOTH
 def test_attach(engine: str, cgroup: str, two: Installation, tmp_path: Path) -> None:
     """A GPU that the image cannot use is not attached; another one is."""
     made = sleeping(tmp_path, env=["NVIDIA_REQUIRE_X=arch>=9.0"])
@@ -293,7 +281,7 @@ def test_attach(engine: str, cgroup: str, two: Installation, tmp_path: Path) -> 
         assert set(live.view().gpus()) > {two.device(1)}
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_jobs_that_the_wrapper_leaves_to_the_hook(
     engine: str, two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
@@ -304,6 +292,6 @@ def test_jobs_that_the_wrapper_leaves_to_the_hook(
     volume = tmp_path / "etc"
     volume.mkdir()
     made.mount(volume, "/etc", "rbind", "rw")
-    done = run(made, waiving.secluded, engine, env=waiving.on(engine))
+    done = waiving.run_secluded(made, engine)
     assert "--gpus" in json.dumps(made.config()["hooks"]["createContainer"])
     assert two.device(0) in done.view.gpus()

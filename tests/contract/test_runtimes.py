@@ -3,29 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.contract.bundles import PATH, Bundle, device, rule
-from tests.contract.live import eventually
-from tests.contract.runtimes import launcher, lifecycle, run
+from tests.contract.bundles import PATH, Bundles, device, rule
+from tests.contract.roots import Roots
+from tests.contract.runtimes import EVERY, launcher, lifecycle, run
 from tests.contract.views import questions
+from tests.waiting import eventually
 
-EVERYWHERE = pytest.mark.parametrize(
-    ("engine", "cgroup"), [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
-)
 DENY = {"allow": False, "access": "rwm"}
 
 
-@EVERYWHERE
-def test_device_rules_decide(
-    engine: str, cgroup: str, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+@EVERY
+def test_device_rules_decide(engine: str, cgroup: str, bundle_of: Bundles) -> None:
     """A node with a rule may be opened, a node without one and a device without node may not."""
     bundle = bundle_of(
-        root_of("debian"),
+        "debian",
         ["/probe", *questions(tries=["195:7"])],
         linux={
             "devices": [device("/dev/nvidia0", 195, 0), device("/dev/nvidia1", 195, 1)],
@@ -40,14 +33,8 @@ def test_device_rules_decide(
     assert view.tries == {"195:7": "EPERM"}
 
 
-@EVERYWHERE
-def test_view(
-    engine: str,
-    cgroup: str,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+@EVERY
+def test_view(engine: str, cgroup: str, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
     """The probe tells env, mounts with their flags, links, contents and groups as they are."""
     shown = tmp_path / "shown"
     shown.write_bytes(b"a\0\xff\n")
@@ -70,13 +57,11 @@ def test_view(
     assert "shown" in view.paths["/etc"].entries
 
 
-@EVERYWHERE
-def test_life_of_a_container(
-    engine: str, cgroup: str, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+@EVERY
+def test_life_of_a_container(engine: str, cgroup: str, bundle_of: Bundles) -> None:
     """Create, start, exec, state, kill and delete work one after another."""
     script = "echo begun; exec sleep 60"
-    bundle = bundle_of(root_of("debian"), ["/bin/sh", "-c", script])
+    bundle = bundle_of("debian", ["/bin/sh", "-c", script])
     with lifecycle(bundle, [engine], engine, cgroup) as container:
         created = container.create()
         assert created.rc == 0, created
@@ -89,20 +74,16 @@ def test_life_of_a_container(
         assert container.call("state").rc != 0
 
 
-def test_a_failed_start_is_told(
-    root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_a_failed_start_is_told(bundle_of: Bundles) -> None:
     """A container that cannot start has its reason in the log and on standard error."""
-    result = run(bundle_of(root_of("distroless"), ["/bin/none"]))
+    result = run(bundle_of("distroless", ["/bin/none"]))
     assert result.rc != 0
     assert "/bin/none" in result.stderr
     assert "/bin/none" in result.log
 
 
-def test_launcher_adds_variables(
-    tmp_path: Path, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_launcher_adds_variables(tmp_path: Path, bundle_of: Bundles) -> None:
     """A launcher stands for a command with its own arguments and variables."""
     told = launcher(tmp_path / "told", ["/bin/sh", "-c", 'echo "$IT $0 $1"'], {"IT": "isn't"})
-    result = run(bundle_of(root_of("distroless")), [str(told)])
+    result = run(bundle_of("distroless"), [str(told)])
     assert result.stdout.startswith("isn't --root ")

@@ -11,11 +11,10 @@ import pytest
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING
+from tests.kubelet.process import GPU, TIME_SLICING
 from tests.kubelet.running import Run
-from tests.kubelet.waiting import eventually
+from tests.waiting import eventually
 
-GPU = "nvidia.com/gpu"
 GIB = 1 << 30
 
 
@@ -33,7 +32,7 @@ def card(name: str, architecture: str, capability: str, memory: int) -> Node:
 
 
 def test_two_services_of_seven_gigabytes_on_a_card_of_24(
-    run: Run, real_kubelet: Kubelet, tmp_path: Path
+    run: Run, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     """Both get the one card; the labels tell what each can have of its memory: 12 GiB."""
     file = tmp_path / "features"
@@ -43,8 +42,8 @@ def test_two_services_of_seven_gigabytes_on_a_card_of_24(
         GPUHOOK_LABELS="true",
         GFD_OUTPUT_FILE=str(file),
     )
-    real_kubelet.wait_for_devices(GPU, 2)
-    services = [real_kubelet.allocate(GPU, 1).response.envs for _ in range(2)]
+    kubelet.wait_for_devices(GPU, 2)
+    services = [kubelet.allocate(GPU, 1).response.envs for _ in range(2)]
     uuid = running.node.node.gpus[0].uuid
     assert [one["NVIDIA_VISIBLE_DEVICES"] for one in services] == [uuid, uuid]
     assert [one["GPUHOOK_REPLICAS"] for one in services] == [f"{uuid}::0", f"{uuid}::1"]
@@ -59,12 +58,12 @@ def test_two_services_of_seven_gigabytes_on_a_card_of_24(
 
 @pytest.mark.parametrize(("replicas", "is_warned"), [(4, True), (1, False)])
 def test_a_card_older_than_pascal_is_warned_about(
-    run: Run, real_kubelet: Kubelet, replicas: int, is_warned: bool
+    run: Run, kubelet: Kubelet, replicas: int, is_warned: bool
 ) -> None:
     running = run(
         card("NVIDIA GeForce GTX 980", "maxwell", "5.2", 4 * GIB),
         TIME_SLICING.replace("replicas: 4", f"replicas: {replicas}"),
     )
-    real_kubelet.wait_for_devices(GPU, replicas)
+    kubelet.wait_for_devices(GPU, replicas)
     said = [str(line["event"]) for line in running.log() if line.get("level") == "warning"]
     assert is_warned == any("older than Pascal" in line for line in said)

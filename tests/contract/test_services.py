@@ -12,6 +12,7 @@ import yaml
 
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import Installation
+from tests.contract.runtimes import run_command
 
 UNIT = CHECKOUT / "packaging/systemd/gpuhook-refresh.service"
 
@@ -79,14 +80,8 @@ def test_refresh_as_the_unit_runs_it(apart: Installation, tmp_path: Path) -> Non
     before = apart.spec.read_text(encoding="utf-8")
     document = yaml.safe_load(before)
     apart.spec.write_text(before.replace("boot=", "boot=x"), encoding="utf-8")
-    done = subprocess.run(
-        [*confined(apart, trace), "--force"],
-        env={**os.environ, **apart.env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done
+    done = run_command([*confined(apart, trace), "--force"], {**os.environ, **apart.env})
+    assert done.rc == 0, done
     assert f"{apart.spec}: written" in done.stdout
     assert yaml.safe_load(apart.spec.read_text(encoding="utf-8")) == document
     lines = trace.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -15,29 +15,17 @@ from uuid import uuid4
 
 import pytest
 
-from tests.contract.bundles import Bundle
 from tests.contract.fuse import Silent, gone, silent, waiting
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
-from tests.contract.live import Live, eventually, sleeping
-from tests.contract.runtimes import lifecycle
+from tests.contract.live import Live, sleeping, wrapped
+from tests.contract.runtimes import Result, run_command
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_repair import reset
+from tests.waiting import eventually
 
 LONG = 150  # seconds that a command may take; its own limits are far below
 LEFT = re.compile(r"left behind in an uninterruptible wait: process ([0-9, ]+)")
 HOME = "/home/fuse"
-
-
-@contextmanager
-def running(made: Bundle, installation: Installation, name: str) -> Iterator[Live]:
-    """Give a running container of this id that has its GPU of gpuhook-runtime."""
-    with lifecycle(
-        made, [installation.runtime], env=installation.on("runc"), container_id=name
-    ) as container:
-        created = container.create()
-        assert created.rc == 0, created
-        assert container.call("start").rc == 0
-        yield Live(container, made, installation)
 
 
 @contextmanager
@@ -50,7 +38,7 @@ def several(
         for name in names:
             (place / name).mkdir()
             made = sleeping(place / name, env=() if name in attached else asks("2"))
-            live = stack.enter_context(running(made, installation, name))
+            live = stack.enter_context(wrapped(made, installation, container_id=name))
             if name in attached:
                 live.attach("2")
             found.append(live)
@@ -86,16 +74,12 @@ def begun(live: Live, verb: str, *words: str) -> Iterator[subprocess.Popen[str]]
             command.kill()
 
 
-def on_all(
-    lives: Sequence[Live], verb: str, *words: str, via: Sequence[str] = ()
-) -> subprocess.CompletedProcess[str]:
+def on_all(lives: Sequence[Live], verb: str, *words: str, via: Sequence[str] = ()) -> Result:
     """Call `gpuhook VERB WORDS`, through `via`, on the containers of all these state roots."""
     installation = lives[0].installation
     roots = [word for live in lives for word in live.roots]
     command = [*via, str(installation.bindir / "gpuhook"), verb, *words, *roots]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=lives[0].env, timeout=LONG, check=False
-    )
+    return run_command(command, lives[0].env)
 
 
 def of(live: Live, said: str) -> str:
@@ -139,12 +123,11 @@ VERBS = [
 
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_a_named_container(node8: Installation, tmp_path: Path) -> None:
+def test_a_named_container(apart: Installation, tmp_path: Path) -> None:
     """Each command on it ends, names it and what is left behind, which holds nothing."""
     names = ids(len(VERBS))
     names += ids(1, like=names[1])
-    mine = node8.apart(tmp_path / "node")  # a ledger without entries of other tests
-    with several(mine, tmp_path, names, attached=names[2:3]) as lives, ExitStack() as stack:
+    with several(apart, tmp_path, names, attached=names[2:3]) as lives, ExitStack() as stack:
         *hostile, good = lives
         for live in hostile[:-1]:
             stack.enter_context(over_libraries(live))
@@ -167,7 +150,7 @@ def test_a_named_container(node8: Installation, tmp_path: Path) -> None:
         assert hostile[0].gpuhook("explain").rc == 0
         assert hostile[0].gpuhook("limits", name="show").rc == 0
         for verb in ("ps", "map"):
-            assert on_all(lives, verb).returncode == 0
+            assert on_all(lives, verb).rc == 0
         stack.close()  # the daemons end
         for pid in pids:
             gone(pid)
@@ -192,7 +175,7 @@ def test_repair_all_does_not_go_in(node8: Installation, tmp_path: Path) -> None:
             reset(live)
         with over_libraries(lives[1]) as there:
             done = on_all(lives, "repair", "--all")
-            assert done.returncode == 1
+            assert done.rc == 1
             said = of(lives[1], done.stderr)
             assert said.startswith("Error GH1762")
             assert f" {LIBRARIES} " in said
@@ -219,7 +202,7 @@ def test_repair_all_where_a_link_leads_in(node8: Installation, tmp_path: Path) -
             libraries.rename(libraries.with_name("aside"))
             libraries.symlink_to(HOME)
             done = on_all(lives, "repair", "--all")
-            assert done.returncode == 1
+            assert done.rc == 1
             said = of(hostile, done.stderr)
             assert said.startswith("Error GH1760")
             (pid,) = left_behind(said)

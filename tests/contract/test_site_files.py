@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import engines
-from tests.contract.bundles import Bundle
-from tests.contract.installation import LIBRARIES, Installation, asks
-from tests.contract.runtimes import run
+from tests.contract.bundles import Bundles
+from tests.contract.installation import LIBRARIES, Installation, asks, installation
+from tests.contract.roots import Roots
 from tests.contract.views import questions
 from tests.simulated import elf_maker
 from tests.simulated.node import make_node
@@ -57,19 +56,13 @@ def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation
     os.mkfifo(root / f"{MPS[1:]}/control", 0o666)
     (place / "files.d").mkdir()
     (place / "files.d/site.yaml").write_text(RULES)
-    made = Installation(place, bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate("--files-dir", str(place / "files.d"))
-    return made
+    return installation(place, node, bindir, "--files-dir", str(place / "files.d"))
 
 
-def test_for_the_capabilities_that_the_site_says(
-    site: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
+def test_for_the_capabilities_that_the_site_says(site: Installation, bundle_of: Bundles) -> None:
     """An added library is loaded by name, dropped files and their links are not there."""
-    bundle = bundle_of(root_of("debian"), ASKED, asks("0", "video,utility"))
-    view = run(bundle, [site.runtime], "runc", env=site.on("runc")).view
+    bundle = bundle_of("debian", ASKED, asks("0", "video,utility"))
+    view = site.run(bundle).view
     kinds = {path: entry.kind for path, entry in view.paths.items()}
     assert kinds == {
         SITE: "file",
@@ -86,21 +79,17 @@ def test_for_the_capabilities_that_the_site_says(
     assert "rw" in view.mounts[MPS].options
 
 
-def test_for_no_other_capability(
-    site: Installation, root_of: Callable[[str], Path], bundle_of: Callable[..., Bundle]
-) -> None:
-    """Who asks for utility alone gets neither the site's library nor MPS's pipes."""
-    bundle = bundle_of(root_of("debian"), ASKED, asks("0", "utility"))
-    view = run(bundle, [site.runtime], "runc", env=site.on("runc")).view
+def test_for_no_other_capability(site: Installation, bundle_of: Bundles) -> None:
+    """Who requests utility alone gets neither the site's library nor MPS's pipes."""
+    bundle = bundle_of("debian", ASKED, asks("0", "utility"))
+    view = site.run(bundle).view
     assert view.paths[SITE].kind == "missing"
     assert view.paths[f"{MPS}/control"].kind == "missing"
     assert view.paths["/opt/site/data/table"].kind == "file"
     assert "error" in view.runs[0].found()["libsite.so.3"]
 
 
-def test_by_the_spec_alone(
-    site: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_by_the_spec_alone(site: Installation, tmp_path: Path, root_of: Roots) -> None:
     """podman gives what the spec says, and our hook understands all that is said in it."""
     specs = tmp_path / "cdi"
     specs.mkdir()
@@ -118,10 +107,10 @@ def test_broken_rules_make_no_spec(site: Installation, tmp_path: Path) -> None:
     words = [*site.node.options, "--files-dir", str(tmp_path), "--output", str(site.spec)]
     before = site.spec.read_bytes()
     done = site.gpuhook("generate-cdi", *words)
-    assert done.returncode == 1
+    assert done.rc == 1
     assert f"{tmp_path}/wrong.yaml, line 2: drop.0: " in done.stderr
     assert "GH1244" in done.stderr
     assert site.spec.read_bytes() == before
     done = site.gpuhook("generate-cdi", "--inventory", "t4", "--files-dir", str(tmp_path))
-    assert done.returncode == 2
+    assert done.rc == 2
     assert "--files-dir cannot be used with --inventory" in done.stderr

@@ -14,9 +14,10 @@ import pytest
 
 from tests.contract.fuse import silent
 from tests.contract.installation import Installation
-from tests.contract.live import Live, eventually
+from tests.contract.live import Live
 from tests.contract.test_live_trust import USER, users_process
 from tests.contract.test_silent_file_systems import ids, on_all, several
+from tests.waiting import eventually
 
 PLACE = f"/run/user/{USER}"
 COMMANDS = [("ps",), ("map",), ("doctor", "--checks", "containers"), ("repair", "--all")]
@@ -54,7 +55,7 @@ class Machine:
         for verb, *words in COMMANDS:
             more = options if verb == "doctor" else []
             done = on_all([live], verb, *words, *more, via=self.via)
-            assert done.returncode == 0 or verb == "doctor", done
+            assert done.rc == 0 or verb == "doctor", done
             assert "Traceback" not in done.stderr
         assert live.gpuhook("inspect", via=self.via).rc == 0
         said = live.refused("GH1735", "inspect", name="no-such-container", via=self.via)

@@ -167,7 +167,7 @@ def test_another_unit_of_that_name(unit: Unit) -> None:
 
 
 def test_systemctl_fails(unit: Unit) -> None:
-    """Where systemctl fails the device is allowed all the same, and a warning says how long."""
+    """If systemctl fails the device is allowed all the same, and a warning says how long."""
     (unit.place / "broken").touch()
     did, verdict, notes = unit.told(CHANGE, VERDICT, "rules.notes")
     assert (did, verdict) == (True, True)

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contract import roots
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundles
 from tests.contract.installation import KIND, LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations
-from tests.contract.live import sleeping, started
-from tests.contract.runtimes import run
+from tests.contract.live import sleeping, wrapped
+from tests.contract.roots import Roots
 from tests.contract.views import View, questions
 
 OTHER = "nvidia.com/other"
@@ -60,12 +59,6 @@ def two(apart: Installation) -> Installation:
     return apart
 
 
-def image(root: Path) -> Path:
-    """Return an image that has ldconfig where no directory is ever mounted over."""
-    shutil.copy(roots.ldconfig(), root / "ldconfig")
-    return root
-
-
 def assert_both(view: View) -> None:
     """Assert that the loader finds the libraries of both specs."""
     found = view.runs[0].found()
@@ -81,14 +74,14 @@ def assert_both(view: View) -> None:
 
 @pytest.mark.parametrize("integration", ["runc", "crun", "runc-prestart", "podman-runtime"])
 def test_asked_for_together(
-    integration: str, two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
+    integration: str, two: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """By one request, and started again nothing is another."""
-    root = image(root_of("debian"))
+    root = roots.with_ldconfig(root_of("debian"))
     listings = []
     for start in ("first", "second"):
         (tmp_path / start).mkdir()
-        enter = Integrations(two, tmp_path / start, pytest.fail)
+        enter = Integrations(two, tmp_path / start)
         assert_both(enter.through(integration, root, ["/probe", *ASKED], BOTH).view)
         listings.append(roots.listing(root))
     assert listings[0] == listings[1]
@@ -97,15 +90,13 @@ def test_asked_for_together(
 def by_podman(two: Installation, place: Path, root: Path, *options: str, runtime: str = "") -> View:
     """Return what a container of podman's sees that asks with `options`; `place` is a new one."""
     place.mkdir()
-    enter = Integrations(two, place, pytest.fail)
+    enter = Integrations(two, place)
     return enter.by_podman(root, ["/probe", *ASKED], options, runtime=runtime).view
 
 
-def test_hooks_of_an_engine(
-    two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_hooks_of_an_engine(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """An engine that reads both specs calls both hooks, one after the other."""
-    root = image(root_of("debian"))
+    root = roots.with_ldconfig(root_of("debian"))
     options = ["--device", f"{KIND}=0", "--device", f"{OTHER}=a"]
     assert_both(by_podman(two, tmp_path / "first", root, *options, runtime="runc"))
     once = roots.listing(root)
@@ -117,39 +108,32 @@ def test_hooks_of_an_engine(
     assert view.runs[0].found()[SONAME]["real"].endswith(".2.0")
 
 
-def test_an_engine_brings_one_of_them(
-    two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_an_engine_brings_one_of_them(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """The engine gives one by CDI, and an annotation asks the wrapper for the other."""
-    root = image(root_of("debian"))
+    root = roots.with_ldconfig(root_of("debian"))
     options = ["--device", f"{KIND}=0", "--annotation", f"cdi.k8s.io/a={OTHER}=a"]
     for start in ("first", "second"):
         assert_both(by_podman(two, tmp_path / start, root, *options))
 
 
 def test_a_volume_lies_over_one_of_them(
-    two: Installation,
-    tmp_path: Path,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
+    two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
     """What the wrapper cannot do before the mounts are there is a hook's, and so is the rest."""
-    root = image(root_of("debian"))
+    root = roots.with_ldconfig(root_of("debian"))
     made = bundle_of(root, ["/probe", *ASKED], asks(BOTH))
     (root / DIRECTORY[1:]).mkdir(parents=True)
     config: dict[str, Any] = made.config()
     scratch = {"destination": DIRECTORY, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid"]}
     config["mounts"].append(scratch)
     made.write(config)
-    assert_both(run(made, [two.runtime], env=two.on("runc")).view)
+    assert_both(two.run(made).view)
 
 
-def test_without_one_of_them_again(
-    two: Installation, tmp_path: Path, root_of: Callable[[str], Path]
-) -> None:
+def test_without_one_of_them_again(two: Installation, tmp_path: Path, root_of: Roots) -> None:
     """Started again without one of the devices, the container has its library no more."""
-    root = image(root_of("debian"))
-    enter = Integrations(two, tmp_path, pytest.fail)
+    root = roots.with_ldconfig(root_of("debian"))
+    enter = Integrations(two, tmp_path)
     assert_both(enter.through("runc", root, ["/probe", *ASKED], BOTH).view)
     view = enter.through("runc", root, ["/probe", *ASKED], "0").view
     assert "libcuda.so.1 " in view.runs[1].output
@@ -159,8 +143,8 @@ def test_without_one_of_them_again(
 def test_attached_later(two: Installation, tmp_path: Path) -> None:
     """A device of another spec leaves a running container the libraries that it was made with."""
     made = sleeping(tmp_path, env=asks("0"))
-    image(made.root)
-    with started(made, two, "runc", "host", two.runtime) as live:
+    roots.with_ldconfig(made.root)
+    with wrapped(made, two) as live:
         assert live.attach(f"{OTHER}=a")["steps"] != []
         assert_both(live.view(ASKED))
         assert live.report("repair", "--dry-run")["steps"] == []

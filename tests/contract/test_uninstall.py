@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -22,7 +21,9 @@ import pytest
 
 from gpuhook.cli import main
 from gpuhook.install import runtime_tree
-from tests.kubelet.waiting import eventually
+from tests.contract import roots
+from tests.contract.runtimes import Result, run_command
+from tests.waiting import eventually
 
 # runc requires that its root directory is a mount.
 CHROOT = (
@@ -48,13 +49,7 @@ def host(tmp_path: Path) -> Path:
     made = tmp_path / "host"
     for name in ("etc/containerd", "dev", "proc", "sys", "run", "tmp", "srv", "rootfs/bin", "bin"):
         (made / name).mkdir(parents=True)
-    for name in PROGRAMS:
-        program = shutil.which(name)
-        assert program
-        needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
-        for path in [program, *re.findall(r"(/\S+) \(0x", needed.stdout)]:
-            (made / path[1:]).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(os.path.realpath(path), made / path[1:])
+    roots.copy_programs(made, *PROGRAMS)
     for place in (made / "bin", made / "rootfs/bin"):
         shutil.copy2("/usr/bin/busybox", place / "sh")
         shutil.copy2("/usr/bin/busybox", place / "sleep")
@@ -78,9 +73,9 @@ def in_host(host: Path, *words: str) -> list[str]:
     return [*UNSHARE, "/bin/sh", "-c", CHROOT, str(host), *words]
 
 
-def ctr(host: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def ctr(host: Path, *words: str) -> Result:
     command = in_host(host, "/usr/bin/ctr", "--address", "/srv/sock", *words)
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return run_command(command)
 
 
 @contextmanager
@@ -90,7 +85,7 @@ def containerd(host: Path, *options: str) -> Iterator[None]:
         command = in_host(host, "/usr/bin/containerd", *options)
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            eventually(lambda: ctr(host, "version").returncode == 0)
+            eventually(lambda: ctr(host, "version").rc == 0)
             yield
         finally:
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -135,14 +130,14 @@ def test_a_container_without_a_hook_can_be_stopped_after_uninstall(
     with containerd(host, *options):
         run = ["run", "--detach", "--null-io", "--runc-binary", RUNTIME, "--rootfs", "/rootfs"]
         started = ctr(host, *run, "c1", "/bin/sleep", "1000")
-        assert started.returncode == 0, started.stderr
+        assert started.rc == 0, started.stderr
         assert "gpuhook" not in next((host / "srv/state").rglob("config.json")).read_text("utf-8")
         for _ in range(2):
             gpuhook("uninstall", host)
             done = ctr(host, "task", "exec", "--exec-id", "e", "c1", "/bin/sh", "-c", "exit 7")
-            assert (done.returncode, done.stderr) == (7, "")
+            assert (done.rc, done.stderr) == (7, "")
         killed = ctr(host, "task", "kill", "--signal", "KILL", "c1")
-        assert killed.returncode == 0, killed.stderr
+        assert killed.rc == 0, killed.stderr
         eventually(lambda: "STOPPED" in ctr(host, "task", "ls").stdout)
         deleted = ctr(host, "task", "delete", "c1")
         assert "gpuhook-runtime" not in deleted.stderr

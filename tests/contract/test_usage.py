@@ -6,10 +6,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.contract.installation import Installation
 from tests.contract.live import Live, sleeping, started
+from tests.contract.runtimes import ENGINES
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -19,11 +18,11 @@ MIB = 1 << 20
 def told(live: Live, node: SimulatedNode, *words: str) -> str:
     """Return what a command prints of the driver of `node` and the runtime of a container."""
     done = live.installation.gpuhook(*words, "--nvml-library", node.nvml_library, *live.roots)
-    assert done.returncode == 0, done.stderr
+    assert done.rc == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
+@ENGINES
 def test_processes_of_a_container_that_others_made(
     engine: str, node8: Installation, tmp_path: Path
 ) -> None:

@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.contract.bundles import Bundle
+from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import CONTROL, DRIVER_LIBRARIES, LIBRARIES, Installation, asks
-from tests.contract.runtimes import run
+from tests.contract.runtimes import ENGINES
 from tests.contract.views import questions
 
 MAPPED = 100000
@@ -39,19 +36,14 @@ def mapped(bundle: Bundle) -> Bundle:
     return bundle
 
 
-@pytest.mark.parametrize("engine", ["runc", "crun"])
-def test_mapped_root(
-    engine: str,
-    node8: Installation,
-    root_of: Callable[[str], Path],
-    bundle_of: Callable[..., Bundle],
-) -> None:
+@ENGINES
+def test_mapped_root(engine: str, node8: Installation, bundle_of: Bundles) -> None:
     """A container whose root is another user of the host gets its GPU, and owns the links."""
     let_through(Path(node8.node.driver_root) / "any")
     link = f"{LIBRARIES}/libcuda.so.1"
     asked = ["/probe", *questions(link, "/etc/ld.so.cache", runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
-    bundle = mapped(bundle_of(root_of("debian"), asked, asks("2")))
-    view = run(bundle, [node8.runtime], engine, env=node8.on(engine)).view
+    bundle = mapped(bundle_of("debian", asked, asks("2")))
+    view = node8.run(bundle, engine).view
     assert set(view.gpus()) == {*CONTROL, node8.device(2)}
     assert all(node.allowed for node in view.gpus().values())
     assert all("real" in found for found in view.runs[0].found().values())

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,22 +13,29 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
-import jsonschema
 import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from tests.contract import bundles, engines, roots
-from tests.contract.build_cache import CHECKOUT
-from tests.contract.bundles import Bundle
-from tests.contract.cri import cri
+from tests.contract.bundles import Bundle, Bundles
+from tests.contract.cri import cri_of
 from tests.contract.engines import Containerd
 from tests.contract.installation import Installation, asks
 from tests.contract.limiting import grant, uuid
-from tests.contract.live import BOTH, WAIT, prestart, started
-from tests.contract.runtimes import Container, Result, launcher, lifecycle, run
+from tests.contract.live import WAIT, prestart, wrapped
+from tests.contract.runtimes import (
+    BOTH,
+    ENGINES,
+    Container,
+    Result,
+    launcher,
+    lifecycle,
+    run,
+    run_command,
+)
 from tests.simulated import stub_limits
+from tests.waiting import eventually
 
-RUNTIMES = pytest.mark.parametrize("engine", ["runc", "crun"])
 SPEAKS = ["/bin/sh", "-c", "echo out; echo err >&2"]
 REFUSED = {"acceptEnvWhenUnprivileged": False}
 MOUNTS = {"acceptVolumeMounts": True}
@@ -75,13 +80,6 @@ def inside(place: Path, installation: Installation, command: list[str]) -> list[
     return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
 
 
-def entry(installation: Installation) -> dict[str, Any]:
-    """Return the only entry of the ledger."""
-    (name,) = installation.entries()
-    text = (installation.state / "containers" / name).read_text(encoding="utf-8")
-    return dict(json.loads(text))
-
-
 def codes(warnings: list[dict[str, str]]) -> list[str]:
     """Return the codes of warnings."""
     return [one["code"] for one in warnings]
@@ -89,21 +87,13 @@ def codes(warnings: list[dict[str, str]]) -> list[str]:
 
 def document(installation: Installation, *words: str) -> dict[str, Any]:
     """Return what `gpuhook` prints as JSON, checked by its schema."""
-    done = installation.gpuhook(*words, "-o", "json")
-    assert done.stdout, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    schema = CHECKOUT / f"gpuhook/schemas/{words[0]}.json"
-    jsonschema.validate(found, json.loads(schema.read_text(encoding="utf-8")))
-    return found
+    return installation.gpuhook(*words, "-o", "json").document(words[0])
 
 
 def streams(container: Container) -> tuple[str, str]:
     """Start a container that was created, and return what its streams have when it has ended."""
     assert container.call("start").rc == 0
-    for _ in range(600):
-        if json.loads(container.call("state").stdout)["status"] == "stopped":
-            break
-        time.sleep(0.1)
+    eventually(lambda: container.state["status"] == "stopped")
     return container.output, container.errors
 
 
@@ -114,16 +104,14 @@ def silent(engine: str, bundle: Bundle) -> tuple[str, str]:
         return streams(container)
 
 
-@RUNTIMES
+@ENGINES
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_the_streams_are_the_containers(
-    engine: str, log_format: str, node8: Installation, tmp_path: Path
+    engine: str, log_format: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """`create` with the container's streams: they have what they have without gpuhook."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
-    made = bundles.bundle(
-        tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), SPEAKS, asks("0")
-    )
+    made = bundle_of("musl", SPEAKS, asks("0"))
     expected = silent(engine, made)
     assert expected == ("out\n", "err\n")
     (made.path / "log").unlink(missing_ok=True)
@@ -148,15 +136,13 @@ def test_the_streams_are_the_containers(
 
 @BOTH
 def test_the_ledger_explain_and_ps(
-    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A container that started without a GPU: its entry has warnings, and it is no holder."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
-    made = bundles.bundle(
-        tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT, asks("0")
-    )
-    with started(made, mine, engine, cgroup, mine.runtime) as live:
-        kept = entry(mine)
+    made = bundle_of("musl", WAIT, asks("0"))
+    with wrapped(made, mine, engine, cgroup) as live:
+        kept = mine.entry()
         assert codes(kept["warnings"]) == ["GH1007"]
         assert kept["route"] == ""
         ps = ("ps", "--no-nvml", "--recorded")
@@ -178,27 +164,25 @@ def test_the_ledger_explain_and_ps(
         assert text.count("GH1007: ") == 2  # in the answer, and among the warnings
         # What changes a running container keeps what was reported when it started.
         live.attach("1")
-        assert entry(mine)["route"] == "attach"
+        assert mine.entry()["route"] == "attach"
         (note,) = document(mine, "explain", live.id, *live.roots)["containers"][0]["notes"]
         assert f"{mine.device(1)}, which the answer does not include" in note
-        assert codes(entry(mine)["warnings"]) == ["GH1007"]
+        assert codes(mine.entry()["warnings"]) == ["GH1007"]
         (held,) = document(mine, *ps)["containers"]
         assert (held["gpus"], codes(held["warnings"])) == ([mine.gpu(1).uuid], ["GH1007"])
         assert live.gpuhook("repair").rc == 0
         live.detach("1")
-        assert codes(entry(mine)["warnings"]) == ["GH1007"]
+        assert codes(mine.entry()["warnings"]) == ["GH1007"]
 
 
-def test_a_holder_with_a_warning(node8: Installation, tmp_path: Path) -> None:
+def test_a_holder_with_a_warning(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
     """Of a container with a GPU, `ps` shows the codes of its warnings in a column."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
-    made = bundles.bundle(
-        tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT, asks("0")
-    )
+    made = bundle_of("musl", WAIT, asks("0"))
     devnull(made, "bad")
-    with lifecycle(made, [mine.runtime], env=mine.on("runc")) as container:
+    with mine.lifecycle(made) as container:
         assert container.create().rc == 0
-        assert codes(entry(mine)["warnings"]) == ["GH1028"]
+        assert codes(mine.entry()["warnings"]) == ["GH1028"]
         (held,) = document(mine, "ps", "--no-nvml", "--recorded")["containers"]
         assert codes(held["warnings"]) == ["GH1028"]
         head, row = mine.gpuhook("ps", "--no-nvml", "--recorded").stdout.splitlines()
@@ -212,23 +196,21 @@ def devnull(made: Bundle, name: str) -> None:
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_hostile_text(log_format: str, node8: Installation, tmp_path: Path) -> None:
+def test_hostile_text(
+    log_format: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
     """A path with control characters forges no line, no field and nothing on a terminal."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
-    made = bundles.bundle(tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT)
+    made = bundle_of("musl", WAIT)
     devnull(made, HOSTILE)
     with journal() as (place, bound):
         log = made.path / "log"
         words = ["--root", str(made.path / "state"), "--log", str(log), "--log-format", log_format]
         words += ["create", "--bundle", str(made.path), "hostile"]
-        done = subprocess.run(
-            inside(place, mine, [mine.runtime, *words]),
-            env={**os.environ, **mine.on("/bin/true")},
-            capture_output=True,
-            text=True,
-            check=False,
+        done = run_command(
+            inside(place, mine, [mine.runtime, *words]), {**os.environ, **mine.on("/bin/true")}
         )
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert (done.rc, done.stdout, done.stderr) == (0, "", "")
         (told,) = read(bound)
     assert told.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
     assert (told["PRIORITY"], told["GPUHOOK_CODE"]) == ("4", "GH1028")
@@ -236,38 +218,35 @@ def test_hostile_text(log_format: str, node8: Installation, tmp_path: Path) -> N
     lines = log.read_text(encoding="utf-8").splitlines()
     assert len(lines) == (2 if log_format == "json" else 1)
     assert all(line.isprintable() for line in lines)
-    (kept,) = entry(mine)["warnings"]
+    (kept,) = mine.entry()["warnings"]
     assert kept["message"].isprintable()
 
 
-def test_a_journal_that_does_not_read(node8: Installation, tmp_path: Path) -> None:
-    """Where the socket's queue is full, messages are lost; the number of warnings is bounded."""
+def test_a_journal_that_does_not_read(
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
+    """If the socket's queue is full, messages are lost; the number of warnings is bounded."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
-    made = bundles.bundle(tmp_path / "bundle", roots.copy("musl", tmp_path / "root"), WAIT)
+    made = bundle_of("musl", WAIT)
     for number in range(300):
         devnull(made, f"bad{number}")
     with journal() as (place, bound):
         words = ["--root", str(made.path / "state"), "--log", str(made.path / "log")]
         words += ["create", "--bundle", str(made.path), "many"]
         for _ in range(2):
-            done = subprocess.run(
-                inside(place, mine, [mine.runtime, *words]),
-                env={**os.environ, **mine.on("/bin/true")},
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
+            done = run_command(
+                inside(place, mine, [mine.runtime, *words]), {**os.environ, **mine.on("/bin/true")}
             )
-            assert (done.returncode, done.stderr) == (0, "")
+            assert (done.rc, done.stderr) == (0, "")
         assert 0 < len(read(bound)) <= 64
     assert len((made.path / "log").read_text(encoding="utf-8").splitlines()) == 64
-    assert len(entry(mine)["warnings"]) == 16
+    assert len(mine.entry()["warnings"]) == 16
 
 
 def test_containerd(containerd: Containerd, node8: Installation, tmp_path: Path) -> None:
     """`ctr run`: the streams are the container's, and the runtime's error is the one reported."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
-    runtime = launcher(tmp_path / "gpuhook-runtime", [mine.runtime], mine.on("runc"))
+    runtime = mine.launcher(tmp_path / "gpuhook-runtime")
     root = roots.copy("musl", tmp_path / "root")
     done = containerd.run(root, SPEAKS, runtime, env=asks("0"))
     assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
@@ -280,22 +259,17 @@ def test_containerd(containerd: Containerd, node8: Installation, tmp_path: Path)
 def test_cri(node8: Installation, tmp_path: Path) -> None:
     """Over the CRI: the log that `kubectl logs` prints has what the container wrote."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
-    runtime = launcher(tmp_path / "gpuhook-runtime", [mine.runtime], mine.on("runc"))
-    with cri(tmp_path / "containerd", {"nvidia": runtime}) as containerd:
-        pod = containerd.pod("quiet", "nvidia")
-        try:
-            variables = dict([asks("0")[0].split("=")])
-            speaks = containerd.container(pod, SPEAKS, Allocation(), variables)
-            done = containerd.ended(speaks)
-            assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
-            waits = containerd.container(pod, WAIT, Allocation(), variables, name="waits")
-            task = containerd.place / "state/io.containerd.runtime.v2.task/k8s.io" / waits.id
-            assert '"level":"warning"' in (task / "log.json").read_text(encoding="utf-8")
-        finally:
-            containerd.remove(pod)
+    with cri_of(mine, tmp_path) as containerd, containerd.pod("quiet") as pod:
+        variables = dict([asks("0")[0].split("=")])
+        speaks = containerd.container(pod, SPEAKS, Allocation(), variables)
+        done = containerd.ended(speaks)
+        assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
+        waits = containerd.container(pod, WAIT, Allocation(), variables, name="waits")
+        task = containerd.place / "state/io.containerd.runtime.v2.task/k8s.io" / waits.id
+        assert '"level":"warning"' in (task / "log.json").read_text(encoding="utf-8")
 
 
-@RUNTIMES
+@ENGINES
 @pytest.mark.parametrize("name", ["gpuhook-runtime", "runc"])
 def test_podman(engine: str, name: str, node8: Installation, tmp_path: Path) -> None:
     """Podman: the streams are the container's, and a warning hides no error of the runtime.
@@ -334,7 +308,7 @@ def hooked(place: Path, installation: Installation, env: list[str]) -> Bundle:
     return bundles.bundle(place / "bundle", root, SPEAKS, env, hooks=prestart(installation))
 
 
-@RUNTIMES
+@ENGINES
 def test_hooks(engine: str, node8: Installation, tmp_path: Path) -> None:
     """A hook's warning: hook.log, the journal and the ledger, and no stream."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
@@ -355,7 +329,7 @@ def test_hooks(engine: str, node8: Installation, tmp_path: Path) -> None:
         assert (tmp_path / "hook.stderr").read_text(encoding="utf-8") == ""
     (line,) = (mine.state / "hook.log").read_text(encoding="utf-8").splitlines()
     assert " level=warning " in line
-    kept = entry(mine)
+    kept = mine.entry()
     assert (kept["id"], codes(kept["warnings"])) == (container.id, ["GH1007"])
 
 
@@ -375,33 +349,29 @@ def test_a_dry_run_prints_its_warnings(node8: Installation, tmp_path: Path) -> N
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = hooked(tmp_path, mine, asks("0"))
     state = {"id": "dry", "pid": os.getpid(), "status": "creating", "bundle": str(made.path)}
-    done = subprocess.run(
+    done = run_command(
         [str(mine.bindir / "gpuhook-hook"), "prestart", "--dry-run"],
-        input=json.dumps(state),
-        env={**os.environ, **mine.env},
-        capture_output=True,
-        text=True,
-        check=False,
+        {**os.environ, **mine.env},
+        stdin=json.dumps(state),
     )
-    assert done.returncode == 0
+    assert done.rc == 0
     assert done.stderr.startswith("gpuhook-hook: warning GH1007: ")
     assert mine.entries() == []
     assert not (mine.state / "hook.log").exists()
 
 
-@RUNTIMES
+@ENGINES
 def test_the_hook_adds_to_the_wrappers_entry(
-    engine: str, mine: Installation, tmp_path: Path
+    engine: str, mine: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     """A container of the wrapper whose hook warns: the entry has both, and the streams nothing."""
     mine.settings["request"] = MOUNTS
     mine.configure()
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
-    root = roots.copy("musl", tmp_path / "root")
-    made = bundles.bundle(tmp_path / "bundle", root, SPEAKS, asks("2"))
+    made = bundle_of("musl", SPEAKS, asks("2"))
     grant(mine, made, 2, 4096, 4096)
     devnull(made, "bad")
-    with lifecycle(made, mine.secluded, engine, "v2", mine.on(engine)) as container:
+    with lifecycle(made, mine.secluded(), engine, "v2", mine.on(engine)) as container:
         assert container.create().rc == 0
-        assert codes(entry(mine)["warnings"]) == ["GH1028", "GH1647"]
+        assert codes(mine.entry()["warnings"]) == ["GH1028", "GH1647"]
         assert streams(container) == ("out\n", "err\n")

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.contract import test_mig
-from tests.contract.cri import Cri, Pod, cri
+from tests.contract.cri import Cri, Pod, cri_of
 from tests.contract.installation import ALL_CONTROL, CONTROL, Installation, installation
 from tests.contract.kubelet_side import read
-from tests.contract.runtimes import launcher
 from tests.contract.views import View, questions
 from tests.kubelet.kubelet import Allocated, Kubelet
 from tests.kubelet.process import TIME_SLICING, plugin
@@ -68,27 +67,18 @@ class Node:
         with plugin(place, self.installation.node, self.kubelet, text, env):
             yield
 
-    @contextmanager
-    def pod(self, name: str, way: Way) -> Iterator[Pod]:
-        """Run the sandbox of a pod."""
-        pod = self.engine.pod(name, way.handler)
-        try:
-            yield pod
-        finally:
-            self.engine.remove(pod)
-
     def seen(self, pod: Pod, allocated: Allocated, *asked: str) -> View:
         """Return what the pod's container sees; then it is restarted, and goes on running.
 
         The kubelet gives a restarted container the answer that it has.
         """
         given = read(allocated.response)
-        ended = self.engine.ended(self.engine.container(pod, ["/probe", *asked], given))
+        view = self.engine.view(pod, given, *asked)
         self.engine.container(pod, ["/bin/sleep", "600"], given, name="again")
-        return ended.view
+        return view
 
     def held(self) -> dict[str, tuple[list[str], list[str]]]:
-        """Return the GPUs and replicas of each pod, as `gpuhook ps` tells."""
+        """Return the GPUs and replicas of each pod, as `gpuhook ps` prints."""
         return {
             f"{one['namespace']}/{one['pod']}": (one["gpus"], one["replicas"])
             for one in self.installation.holders()
@@ -98,9 +88,7 @@ class Node:
 @contextmanager
 def node_of(made: Installation, place: Path) -> Iterator[Node]:
     """Give a node whose handler `nvidia` is gpuhook-runtime."""
-    runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
-    handlers: dict[str, Path | str] = {"runc": "/usr/sbin/runc", "nvidia": runtime}
-    with Kubelet(place / "kubelet") as kubelet, cri(place / "containerd", handlers) as engine:
+    with Kubelet(place / "kubelet") as kubelet, cri_of(made, place) as engine:
         yield Node(made, kubelet, engine)
 
 
@@ -135,7 +123,7 @@ def test_two_pods_on_one_gpu(name: str, node: Node, tmp_path: Path) -> None:
         gpu = next(gpu for gpu in node.installation.node.node.gpus if gpu.uuid == uuid)
         every = [node.installation.number(index) for index in range(8)]
         for pod_name, allocated in got.items():
-            pod = stack.enter_context(node.pod(pod_name, way))
+            pod = stack.enter_context(node.engine.pod(pod_name, way.handler))
             view = node.seen(pod, allocated, *questions(tries=every))
             assert set(view.gpus()) == {*way.control, f"/dev/nvidia{gpu.minor}"}
             assert all(entry.allowed for entry in view.gpus().values())
@@ -160,7 +148,7 @@ def test_a_pod_has_its_mig_instance(name: str, mig: Node, tmp_path: Path) -> Non
         for one in gpu.instances
     }
     every = {f"{test_mig.CAPS}:{minor}" for minors in caps.values() for minor in minors}
-    with mig.offering(tmp_path / "plugin", MIXED, way), mig.pod("slice", way) as pod:
+    with mig.offering(tmp_path / "plugin", MIXED, way), mig.engine.pod("slice", way.handler) as pod:
         mig.kubelet.wait_for(lambda: mig.kubelet.allocatable(SLICE) > 1, "instances")
         allocated = mig.kubelet.allocate(SLICE, 1)
         (uuid,) = allocated.ids
@@ -182,10 +170,7 @@ def test_a_user_cannot_annotate_himself_a_gpu(node: Node, tmp_path: Path) -> Non
         node.kubelet.release(allocated)
         own = dict(allocated.response.annotations)
         assert own
-        pod = node.engine.pod("greedy", "nvidia", annotations=own)
-        try:
+        with node.engine.pod("greedy", annotations=own) as pod:
             nothing = Allocated(GPU, (), type(allocated.response)())
-            assert node.seen(pod, nothing, *questions()).gpus() == {}
+            assert node.seen(pod, nothing).gpus() == {}
             assert node.held() == {}
-        finally:
-            node.engine.remove(pod)

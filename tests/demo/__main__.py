@@ -25,7 +25,7 @@ def main() -> int:
     page = Page()
     page.heading("gpuhook: GPUs for containers")
     page.say("Installing gpuhook below build/demo and reading the node ...")
-    installation, is_real = demo_node.installation(PLACE)
+    installation, is_real = demo_node.demo_installation(PLACE)
     introduce(page, installation.node.node.driver.version or "?", is_real=is_real)
     page.command(f"gpuhook inventory{'' if is_real else ' --inventory t4'}")
     words = [] if is_real else ["--inventory", demo_node.PROFILE]

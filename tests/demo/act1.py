@@ -16,7 +16,7 @@ from tests.contract.bundles import bundle
 from tests.contract.engines import containerd
 from tests.contract.installation import CONTROL, DRIVER_LIBRARIES, Installation, asks
 from tests.contract.integrations import Integrations, told
-from tests.contract.runtimes import Result, lifecycle
+from tests.contract.runtimes import Result
 from tests.contract.views import View, questions
 from tests.demo.page import CROSS, TICK, Page
 
@@ -173,14 +173,8 @@ def replicas(page: Page, installation: Installation, place: Path) -> bool:
                     "io.kubernetes.cri.container-name": "main",
                 },
             )
-            container = stack.enter_context(
-                lifecycle(
-                    made, [installation.runtime], env=installation.on("runc"), container_id=pod
-                )
-            )
-            for done in (container.create(), container.call("start")):
-                if done.rc != 0:
-                    raise RuntimeError(done)
+            container = stack.enter_context(installation.lifecycle(made, container_id=pod))
+            container.start()
         page.command("gpuhook ps")
         page.output(installation.gpuhook("ps").stdout)
         held = [(one["gpus"], one["replicas"]) for one in installation.holders()]

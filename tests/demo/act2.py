@@ -5,24 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.contract.cri import Container, Cri, cri
+from tests.contract.cri import Container, Cri, cri_of
 from tests.contract.installation import Installation
 from tests.contract.kubelet_side import read
-from tests.contract.runtimes import launcher
 from tests.demo.page import Page
 from tests.kubelet import config_map
 from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import AdmissionError, Allocated, Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
-from tests.kubelet.process import OPERATOR, PluginProcess, plugin
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, OPERATOR, PluginProcess, plugin
 from tests.simulated import stub_events
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
-GPU = "nvidia.com/gpu"
 PODS = ("gpu-test-1", "gpu-test-2")
 NAME = "cuda-vector-add"  # of their container
 READY = "ready\n"
@@ -73,12 +71,8 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
 def set_up(stack: ExitStack, installation: Installation, place: Path) -> Node:
     """Make the node without the plugin."""
     simulated = make_node(place / "node", "t4")
-    made = replace(installation, place=place / "gpuhook", node=simulated, settings={})
-    made.specs.mkdir(parents=True)
-    made.configure()
-    made.generate()
-    runtime = launcher(place / "gpuhook-runtime", [made.runtime], made.on("runc"))
-    engine = stack.enter_context(cri(place / "containerd", {"nvidia": runtime}))
+    made = installation.apart(place / "gpuhook", simulated)
+    engine = stack.enter_context(cri_of(made, place))
     kubelet = stack.enter_context(Kubelet(place / "device-plugins"))
     (place / "pod-resources").mkdir()
     holders = stack.enter_context(PodResources(place / "pod-resources/kubelet.sock"))
@@ -160,8 +154,7 @@ def log_of(engine: Cri, container: Container) -> str:
 
 def placed(stack: ExitStack, node: Node, name: str, allocated: Allocated) -> Container:
     """Run a pod with the answer of Allocate, as the kubelet does, and list it as the holder."""
-    sandbox = node.engine.pod(name, "nvidia")
-    stack.callback(node.engine.remove, sandbox)
+    sandbox = stack.enter_context(node.engine.pod(name))
     told = pod("default", name, NAME, GPU, allocated.ids)
     node.holders.pods = [*node.holders.pods, told]
     return node.engine.container(sandbox, PROGRAM, read(allocated.response), name=NAME)

@@ -13,7 +13,7 @@ from gpuhook.host.hot import procfs
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation, asks
-from tests.contract.runtimes import Container, lifecycle
+from tests.contract.runtimes import Container
 from tests.demo.page import Page
 from tests.demo.reload import daemon_reload
 
@@ -69,11 +69,8 @@ def running(
         ["/bin/sh", "-c", PROGRAM],
         [f"NODE={installation.device(0)}", *env],
     )
-    own = installation.on("runc")
-    with lifecycle(made, [installation.runtime], env=own, container_id=name) as container:
-        for done in (container.create(), container.call("start")):
-            if done.rc != 0:
-                raise RuntimeError(done)
+    with installation.lifecycle(made, container_id=name) as container:
+        container.start()
         yield container
 
 
@@ -98,7 +95,7 @@ def reloaded(page: Page, installation: Installation, trainer: Container) -> bool
     rows.append(said(page, trainer, WORKS, "after the repair, it can again"))
     rows.append(("its process was not restarted", first_process(trainer) == before))
     after = installation.gpuhook("inspect", "trainer", "-o", "json")
-    clean = after.returncode == 0 and json.loads(after.stdout)["findings"] == []
+    clean = after.rc == 0 and json.loads(after.stdout)["findings"] == []
     rows.append(("inspect finds no faults", clean))
     return page.expectations(rows)
 
@@ -137,7 +134,7 @@ def said(page: Page, container: Container, answer: str, promise: str) -> tuple[s
 
 def first_process(container: Container) -> tuple[int, int | None]:
     """Return the pid and the start time of the container's first process."""
-    pid = int(json.loads(container.call("state").stdout)["pid"])
+    pid = container.pid
     return pid, procfs.start_time(pid)
 
 

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,16 +15,16 @@ from tests.contract.bundles import CGROUP as CGROUPS
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation
 from tests.contract.live import Live
-from tests.contract.runtimes import lifecycle, settled
-from tests.demo.act2 import GPU, Rows, soon
+from tests.contract.runtimes import lifecycle, run_command, settled
+from tests.demo.act2 import Rows, soon
 from tests.demo.page import Page
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.pod_resources import PodResources, pod
-from tests.kubelet.process import PluginProcess, plugin
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, PluginProcess, plugin
 from tests.simulated import driver_memory
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
+from tests.waiting import eventually
 
 ENGINE, CGROUP = "runc", "v2"
 NAME = "main"  # of the containers
@@ -90,11 +88,7 @@ def set_up(installation: Installation, place: Path, *, is_new: bool) -> Iterator
     """Give a node whose driver can enforce limits, or one with an older driver."""
     place.mkdir(parents=True)
     simulated = make_node(place / "node", profile(place, is_new=is_new), memory_limits=is_new)
-    settings = {"limits": {"onFailure": "start"}}
-    made = replace(installation, place=place / "gpuhook", node=simulated, settings=settings)
-    made.specs.mkdir(parents=True)
-    made.configure()
-    made.generate()
+    made = installation.apart(place / "gpuhook", simulated, limits={"onFailure": "start"})
     (place / "pod-resources").mkdir()
     with (
         Kubelet(place / "device-plugins") as kubelet,
@@ -154,9 +148,7 @@ def placed(node: Node, name: str, *words: str) -> Iterator[Live]:
     node.holders.pods = [*node.holders.pods, pod("demo", name, NAME, GPU, given.ids)]
     runtime, env = [node.installation.runtime], node.installation.on(ENGINE)
     with lifecycle(made, runtime, ENGINE, CGROUP, env, container_id=identity) as container:
-        created = container.create()
-        assert created.rc == 0, created
-        assert container.call("start").rc == 0
+        container.start()
         yield Live(container, made, node.installation)
 
 
@@ -168,7 +160,7 @@ def says(live: Live, text: str) -> bool:
 def command(page: Page, live: Live, *words: str) -> str:
     """Run a command of gpuhook on the node; show it and its output, and return the output."""
     whole = [*live.container.around.prefix, str(live.installation.bindir / "gpuhook"), *words]
-    done = subprocess.run(whole, capture_output=True, text=True, env=live.env, check=False)
+    done = run_command(whole, live.env)
     page.command(f"gpuhook {' '.join(words)}")
     page.output(done.stdout + done.stderr)
     return done.stdout
@@ -262,7 +254,7 @@ def watched(page: Page, node: Node) -> bool:
 
 def state(live: Live) -> str:
     """Return the runtime's status of a container: running, stopped."""
-    return str(json.loads(live.container.call("state").stdout)["status"])
+    return str(live.container.state["status"])
 
 
 def of_the_guard(running: PluginProcess) -> list[str]:

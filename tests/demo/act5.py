@@ -63,7 +63,7 @@ def diagnosed(page: Page, installation: Installation, tree: Path, name: str) -> 
     found = installation.gpuhook("--quiet", "doctor", "--root", str(tree))
     page.output(shortened(found.stdout, 6))
     named = found.stdout.startswith(f"Root cause: {broken.check}")
-    return f"doctor names {broken.check} as the root cause", before.returncode == 0 and named
+    return f"doctor names {broken.check} as the root cause", before.rc == 0 and named
 
 
 def objected(page: Page, installation: Installation, place: Path) -> tuple[str, bool]:
@@ -75,5 +75,5 @@ def objected(page: Page, installation: Installation, place: Path) -> tuple[str, 
     page.output(shortened(told.stdout, 16))
     return (
         "explain has the API server's error",
-        "0.5" in told.stdout and told.returncode == 1,
+        "0.5" in told.stdout and told.rc == 1,
     )

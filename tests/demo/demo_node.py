@@ -14,14 +14,14 @@ from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import roots
 from tests.contract.bundles import bundle
-from tests.contract.installation import Installation, install
-from tests.simulated.node import SimulatedNode, make_node
+from tests.contract.installation import Installation, install, installation
+from tests.simulated.node import SimulatedNode
 
 PROFILE = "t4"
 
 
 def real_node(bindir: Path, place: Path) -> SimulatedNode | None:
-    """Return this machine as a node, None where it has no working NVIDIA driver."""
+    """Return this machine as a node, None if it has no working NVIDIA driver."""
     if not host_fingerprint.driver_is_loaded("/"):
         return None
     done = subprocess.run(
@@ -40,18 +40,14 @@ def real_node(bindir: Path, place: Path) -> SimulatedNode | None:
     return SimulatedNode("/", "/", "/", facts, facts.driver.nvml or "", "") if usable else None
 
 
-def installation(place: Path) -> tuple[Installation, bool]:
+def demo_installation(place: Path) -> tuple[Installation, bool]:
     """Install gpuhook below `place` on a node; returns it and whether its GPU is a real one."""
     if place.exists():
         shutil.rmtree(place)
     place.mkdir(parents=True)
     bindir = install(place / "prefix")
     real = real_node(bindir, place)
-    node = real or make_node(place / "node", PROFILE)
-    made = Installation(place, bindir, node)
-    made.specs.mkdir()
-    made.configure()
-    made.generate()
+    made = installation(place, real or PROFILE, bindir)
     write_environment(made)
     return made, real is not None
 

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from tests.faults import vitals
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import PluginProcess
-from tests.kubelet.waiting import eventually
+from tests.kubelet.process import GPU, PluginProcess
 from tests.simulated import stub_events
-
-GPU = "nvidia.com/gpu"
+from tests.waiting import eventually
 
 
 def of_counter(running: PluginProcess, name: str) -> int:

@@ -16,17 +16,16 @@ from gpuhook.device_plugin.api import services
 from tests.depth import depth
 from tests.faults import vitals
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import TIME_SLICING, PluginProcess
+from tests.kubelet.process import GPU, TIME_SLICING, PluginProcess
 from tests.kubelet.running import Run
 
 pytestmark = pytest.mark.contract
 
-GPU = "nvidia.com/gpu"
 UNARY = (services.OPTIONS, services.PREFERRED, services.ALLOCATE, services.PRE_START)
 EXPECTED = {
     grpc.StatusCode.OK,
     grpc.StatusCode.INVALID_ARGUMENT,  # not a message
-    grpc.StatusCode.UNKNOWN,  # a message that asks for what cannot be
+    grpc.StatusCode.UNKNOWN,  # a message that requests what cannot be
 }
 CALLS = depth(200, 5000)
 SEEDS = (1, 2)
@@ -105,12 +104,12 @@ class Fuzz:
 
 
 @pytest.fixture
-def channel(real_kubelet: Kubelet) -> Iterator[Callable[[], grpc.Channel]]:
+def channel(kubelet: Kubelet) -> Iterator[Callable[[], grpc.Channel]]:
     """Return a function that connects to the plugin's socket."""
     opened: list[grpc.Channel] = []
 
     def connected() -> grpc.Channel:
-        path: Path = real_kubelet.directory / "nvidia-gpu.sock"
+        path: Path = kubelet.directory / "nvidia-gpu.sock"
         opened.append(
             grpc.insecure_channel(services.target(str(path)), options=[*services.CHANNEL_OPTIONS])
         )
@@ -142,11 +141,11 @@ def is_same_and_serves(running: PluginProcess, before: vitals.Vitals) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_requests_to_every_method(
-    run: Run, real_kubelet: Kubelet, channel: Callable[[], grpc.Channel], seed: int
+    run: Run, kubelet: Kubelet, channel: Callable[[], grpc.Channel], seed: int
 ) -> None:
     running = run("h100x8", TIME_SLICING.replace("4", "2"), GPUHOOK_PRE_START_CHECK="true")
-    real_kubelet.wait_for_devices(GPU, 16)
-    fuzz, calls = Fuzz(seed, list(real_kubelet.devices(GPU))), channel()
+    kubelet.wait_for_devices(GPU, 16)
+    fuzz, calls = Fuzz(seed, list(kubelet.devices(GPU))), channel()
     status(calls, services.OPTIONS.path, b"")
     before = vitals.of(running.pid)
     ends = set()
@@ -154,7 +153,7 @@ def test_random_requests_to_every_method(
         method = fuzz.chance.choice(UNARY)
         ends.add(status(calls, method.path, fuzz.request()))
         if turn % 50 == 0:
-            endpoint = real_kubelet.endpoint(GPU)
+            endpoint = kubelet.endpoint(GPU)
             assert endpoint.allocate([fuzz.known[0]]).container_responses
     assert ends <= EXPECTED
     assert grpc.StatusCode.OK in ends
@@ -163,11 +162,11 @@ def test_random_requests_to_every_method(
 
 
 def test_random_bytes_to_streams_and_methods_that_are_not_there(
-    run: Run, real_kubelet: Kubelet, channel: Callable[[], grpc.Channel]
+    run: Run, kubelet: Kubelet, channel: Callable[[], grpc.Channel]
 ) -> None:
     running = run("h100x8", TIME_SLICING.replace("4", "2"))
-    real_kubelet.wait_for_devices(GPU, 16)
-    fuzz, calls = Fuzz(3, list(real_kubelet.devices(GPU))), channel()
+    kubelet.wait_for_devices(GPU, 16)
+    fuzz, calls = Fuzz(3, list(kubelet.devices(GPU))), channel()
     status(calls, services.OPTIONS.path, b"")
     before = vitals.of(running.pid)
     for _ in range(200):

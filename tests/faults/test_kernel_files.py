@@ -17,23 +17,13 @@ from tests.faults.generating import generate
 from tests.simulated.node import SimulatedNode, make_node
 
 pytestmark = [
+    pytest.mark.usefixtures("no_settings"),
     pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root"),
     pytest.mark.timeout(60),
 ]
 GPUS = "proc/driver/nvidia/gpus"
 NOISE = random.Random(7).randbytes(1 << 20)
 DIGITS = "9" * 5000
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "no-settings.yaml"))
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
-    return make_node(tmp_path_factory.mktemp("t4"), "t4")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import grpc
 import pytest
@@ -21,16 +20,10 @@ from tests.depth import depth
 from tests.kubelet.endpoint import Endpoint, Stream
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.plugin import Plugin, resource
-from tests.kubelet.waiting import Changes, eventually
+from tests.waiting import Changes, eventually
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 RESTARTS = depth(30, 200)
-
-
-@pytest.fixture
-def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
-    with Kubelet(plugins_path) as started:
-        yield started
 
 
 @pytest.fixture

@@ -19,14 +19,14 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.depth import depth
-from tests.faults.bounds import GPU, Allowed, bounded, hears_of, of_health, serves
+from tests.faults.bounds import Allowed, bounded, hears_of, of_health, serves
 from tests.faults.chaos import INVALID, RENAMED, UNKNOWN_ERROR, Chaos, replicas
 from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.process import PluginProcess
+from tests.kubelet.process import GPU, PluginProcess
 from tests.kubelet.running import Run
-from tests.kubelet.waiting import eventually
 from tests.simulated import changes, stub_events
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.contract
 
@@ -37,90 +37,90 @@ ROUNDS = depth(1, 4)
 MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
 
 
-def test_kubelet_restarts_again_and_again(run: Run, real_kubelet: Kubelet) -> None:
+def test_kubelet_restarts_again_and_again(run: Run, kubelet: Kubelet) -> None:
     running = run()
     for _ in range(20):
-        real_kubelet.wait_for_devices(GPU, 4)
-        real_kubelet.restart()
-    real_kubelet.wait_for_devices(GPU, 4)
+        kubelet.wait_for_devices(GPU, 4)
+        kubelet.restart()
+    kubelet.wait_for_devices(GPU, 4)
     left = KUBELET_RESTARTS - 20
     # A kubelet that is not ready yet is asked again; most are asked once.
     with bounded(running, Allowed(lists=left, lines=4 * left, registrations=2 * left)):
         for _ in range(left):
-            real_kubelet.restart()
-            real_kubelet.wait_for_devices(GPU, 4)
-    assert set(os.listdir(real_kubelet.directory)) == {"kubelet.sock", "nvidia-gpu.sock"}
-    serves(real_kubelet, 4)
+            kubelet.restart()
+            kubelet.wait_for_devices(GPU, 4)
+    assert set(os.listdir(kubelet.directory)) == {"kubelet.sock", "nvidia-gpu.sock"}
+    serves(kubelet, 4)
 
 
-def test_plugin_is_killed_under_the_kubelet(run: Run, real_kubelet: Kubelet) -> None:
+def test_plugin_is_killed_under_the_kubelet(run: Run, kubelet: Kubelet) -> None:
     """One that starts after another was killed takes its socket, and leaves a kubelet's use."""
     running = run()
-    real_kubelet.wait_for_devices(GPU, 4)
-    held = real_kubelet.allocate(GPU, 1)
+    kubelet.wait_for_devices(GPU, 4)
+    held = kubelet.allocate(GPU, 1)
     for turn in range(5):
         assert running.stop(signal.SIGKILL) == -signal.SIGKILL
-        real_kubelet.wait_for_devices(GPU, 0, 4)
-        assert (real_kubelet.directory / "nvidia-gpu.sock").exists()
+        kubelet.wait_for_devices(GPU, 0, 4)
+        assert (kubelet.directory / "nvidia-gpu.sock").exists()
         if turn % 2:
-            real_kubelet.restart()
+            kubelet.restart()
         running.start()
-        real_kubelet.wait_for_devices(GPU, 4)
-        assert real_kubelet.free(GPU) == 3
-    real_kubelet.release(held)
-    serves(real_kubelet, 4)
-    assert len(real_kubelet.registrations) <= 2 * 6
+        kubelet.wait_for_devices(GPU, 4)
+        assert kubelet.free(GPU) == 3
+    kubelet.release(held)
+    serves(kubelet, 4)
+    assert len(kubelet.registrations) <= 2 * 6
     assert running.stop() == 0
-    assert os.listdir(real_kubelet.directory) == ["kubelet.sock"]
+    assert os.listdir(kubelet.directory) == ["kubelet.sock"]
 
 
-def test_our_sockets_are_removed(run: Run, real_kubelet: Kubelet) -> None:
+def test_our_sockets_are_removed(run: Run, kubelet: Kubelet) -> None:
     running = run()
-    real_kubelet.wait_for_devices(GPU, 4)
-    path = real_kubelet.directory / "nvidia-gpu.sock"
+    kubelet.wait_for_devices(GPU, 4)
+    path = kubelet.directory / "nvidia-gpu.sock"
     with bounded(running, Allowed(lists=REMOVALS, lines=3 * REMOVALS, registrations=2 * REMOVALS)):
         for _ in range(REMOVALS):
-            known = real_kubelet.endpoint(GPU)
+            known = kubelet.endpoint(GPU)
             path.unlink()
-            real_kubelet.wait_for(
-                lambda known=known: real_kubelet.endpoint(GPU) is not known,  # type: ignore[misc]
+            kubelet.wait_for(
+                lambda known=known: kubelet.endpoint(GPU) is not known,  # type: ignore[misc]
                 "a new registration",
             )
-            real_kubelet.wait_for_devices(GPU, 4)
+            kubelet.wait_for_devices(GPU, 4)
             assert path.is_socket()
-    serves(real_kubelet, 4)
+    serves(kubelet, 4)
 
 
-def test_plugin_directory_is_removed_and_made_anew(run: Run, real_kubelet: Kubelet) -> None:
+def test_plugin_directory_is_removed_and_made_anew(run: Run, kubelet: Kubelet) -> None:
     running = run()
-    real_kubelet.wait_for_devices(GPU, 4)
+    kubelet.wait_for_devices(GPU, 4)
     with bounded(running, Allowed(lists=20, lines=150, registrations=40)):
         for turn in range(12):
-            real_kubelet.stop()
+            kubelet.stop()
             if turn % 3 == 0:
-                real_kubelet.directory.rename(real_kubelet.directory.with_name(f"aside{turn}"))
+                kubelet.directory.rename(kubelet.directory.with_name(f"aside{turn}"))
             else:
-                real_kubelet.remove_directory()
-            real_kubelet.start()
-            real_kubelet.wait_for_devices(GPU, 4)
-    serves(real_kubelet, 4)
+                kubelet.remove_directory()
+            kubelet.start()
+            kubelet.wait_for_devices(GPU, 4)
+    serves(kubelet, 4)
 
 
-def test_driver_goes_and_comes_back(run: Run, real_kubelet: Kubelet) -> None:
+def test_driver_goes_and_comes_back(run: Run, kubelet: Kubelet) -> None:
     """While the driver is away all devices are there, and unhealthy; then they are healthy."""
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
-    real_kubelet.wait_for_devices(GPU, 32)
+    kubelet.wait_for_devices(GPU, 32)
     with bounded(running, Allowed(lists=4 * 2, lines=16 * 2)):
         for _ in range(2):
             stub_events.take_away(running.node)
-            real_kubelet.wait_for_devices(GPU, 0, 32)
+            kubelet.wait_for_devices(GPU, 0, 32)
             stub_events.bring_back(running.node)
-            real_kubelet.wait_for_devices(GPU, 32)
-    serves(real_kubelet, 32)
+            kubelet.wait_for_devices(GPU, 32)
+    serves(kubelet, 32)
     hears_of(running, running.node.node.gpus[3].uuid)
 
 
-def test_driver_is_upgraded_in_place(run: Run, real_kubelet: Kubelet, tmp_path: Path) -> None:
+def test_driver_is_upgraded_in_place(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:
     """The same process reads the new library, tells of the new version, and hears its XIDs."""
     labels = tmp_path / "labels"
     running = run(
@@ -129,23 +129,23 @@ def test_driver_is_upgraded_in_place(run: Run, real_kubelet: Kubelet, tmp_path: 
         GPUHOOK_LABELS="true",
         GFD_OUTPUT_FILE=str(labels),
     )
-    real_kubelet.wait_for_devices(GPU, 4)
+    kubelet.wait_for_devices(GPU, 4)
     key = "nvidia.com/cuda.driver-version.full"
     eventually(lambda: labels.exists() and f"{key}=580.95.05" in labels.read_text("utf-8"))
     with bounded(running, Allowed(lists=8, lines=30)):
         changes.upgrade(running.node, "t4", "580.126.09")
         eventually(lambda: f"{key}=580.126.09" in labels.read_text("utf-8"), "the new version")
-        real_kubelet.wait_for_devices(GPU, 4)
-    serves(real_kubelet, 4)
+        kubelet.wait_for_devices(GPU, 4)
+    serves(kubelet, 4)
     maps = Path(f"/proc/{running.pid}/maps").read_text(encoding="utf-8")
     assert "libnvidia-ml.so.580.126.09" in maps
     hears_of(running, running.node.node.gpus[0].uuid)
 
 
-def test_storm_of_xids(run: Run, real_kubelet: Kubelet) -> None:
+def test_storm_of_xids(run: Run, kubelet: Kubelet) -> None:
     """Thousands of XIDs are a few lists and lines, and the GPUs that they are not of stay well."""
     running = run("h100x8")
-    real_kubelet.wait_for_devices(GPU, 32)
+    kubelet.wait_for_devices(GPU, 32)
     uuids = [str(gpu.uuid) for gpu in running.node.node.gpus]
     for uuid in uuids[:2]:
         stub_events.say(running.node, uuid, "recovery 1")
@@ -157,81 +157,81 @@ def test_storm_of_xids(run: Run, real_kubelet: Kubelet) -> None:
                 stub_events.inject_xid(running.node, uuid, 31, count=200)
             stub_events.inject_xid(running.node, None, 13, count=200)
             stub_events.inject_xid(running.node, "GPU-unknown", 79, count=100)
-        real_kubelet.wait_for_devices(GPU, 24, 8)
-        serves_others = real_kubelet.allocate(GPU, 24)
-        real_kubelet.release(serves_others)
+        kubelet.wait_for_devices(GPU, 24, 8)
+        serves_others = kubelet.allocate(GPU, 24)
+        kubelet.release(serves_others)
         for uuid in uuids[:2]:
             stub_events.say(running.node, uuid, "recovery 0")
-        real_kubelet.wait_for_devices(GPU, 32)
-    serves(real_kubelet, 32)
+        kubelet.wait_for_devices(GPU, 32)
+    serves(kubelet, 32)
 
 
-def test_a_wait_that_fails_for_ever(run: Run, real_kubelet: Kubelet) -> None:
+def test_a_wait_that_fails_for_ever(run: Run, kubelet: Kubelet) -> None:
     """It is tried now and then, costs nothing, and nothing but the events is missed."""
     running = run()
-    real_kubelet.wait_for_devices(GPU, 4)
+    kubelet.wait_for_devices(GPU, 4)
     with bounded(running, Allowed(lists=4, lines=30)):
         stub_events.fail_wait(running.node, UNKNOWN_ERROR, always=True)
         running.wait_for_log(reason="WatchFailed")
         running.wait_for_log(event="no events yet")
-        serves(real_kubelet, 4)
+        serves(kubelet, 4)
     stub_events.mend_wait(running.node)
     hears_of(running, running.node.node.gpus[0].uuid)
-    serves(real_kubelet, 4)
+    serves(kubelet, 4)
 
 
-def test_gpus_are_lost_and_found(run: Run, real_kubelet: Kubelet) -> None:
+def test_gpus_are_lost_and_found(run: Run, kubelet: Kubelet) -> None:
     """A GPU that falls off the bus takes its replicas only, until it is well."""
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
-    real_kubelet.wait_for_devices(GPU, 32)
+    kubelet.wait_for_devices(GPU, 32)
     uuids = [str(gpu.uuid) for gpu in running.node.node.gpus]
     with bounded(running, Allowed(lists=12, lines=60)):
         for uuid in uuids[:2]:
             stub_events.lose(running.node, uuid)
-            real_kubelet.wait_for_devices(GPU, 28, 4)
-            assert of_health(real_kubelet, uuid) == {"Unhealthy"}
+            kubelet.wait_for_devices(GPU, 28, 4)
+            assert of_health(kubelet, uuid) == {"Unhealthy"}
             stub_events.find(running.node, uuid)
-            real_kubelet.wait_for_devices(GPU, 32)
-    serves(real_kubelet, 32)
+            kubelet.wait_for_devices(GPU, 32)
+    serves(kubelet, 32)
     hears_of(running, uuids[0])
 
 
-def test_gpus_are_plugged_out_and_in(run: Run, real_kubelet: Kubelet) -> None:
+def test_gpus_are_plugged_out_and_in(run: Run, kubelet: Kubelet) -> None:
     """A GPU that comes is offered; one that goes is not."""
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
-    real_kubelet.wait_for_devices(GPU, 32)
+    kubelet.wait_for_devices(GPU, 32)
     facts = dump_file.load("h100x8")
     with bounded(running, Allowed(lists=16, lines=60)):
         for gone in ({7}, {0, 1, 5}):
             changes.become(running.node, changes.without(facts, gone))
             left = 32 - 4 * len(gone)
-            eventually(lambda left=left: real_kubelet.allocatable(GPU) == left, "fewer")  # type: ignore[misc]
+            eventually(lambda left=left: kubelet.allocatable(GPU) == left, "fewer")  # type: ignore[misc]
             changes.become(running.node, facts)
-            real_kubelet.wait_for_devices(GPU, 32)
-    serves(real_kubelet, 32)
+            kubelet.wait_for_devices(GPU, 32)
+    serves(kubelet, 32)
     hears_of(running, facts.gpus[7].uuid)
 
 
-def test_instances_are_destroyed_and_made(run: Run, real_kubelet: Kubelet) -> None:
+def test_instances_are_destroyed_and_made(run: Run, kubelet: Kubelet) -> None:
     running = run("a100-mig", MIXED, GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
-    real_kubelet.wait_for_devices(MIG, 7)
+    kubelet.wait_for_devices(MIG, 7)
     facts = dump_file.load("a100-mig")
     first, *others = facts.gpus
     with bounded(running, Allowed(lists=40, lines=60, registrations=4)):
         for count in (3, 0, 7):
             fewer = replace(first, instances=first.instances[:count])
             changes.become(running.node, replace(facts, gpus=(fewer, *others)))
-            real_kubelet.wait_for_devices(MIG, count)
-    held = real_kubelet.allocate(MIG, 7)
+            kubelet.wait_for_devices(MIG, count)
+    held = kubelet.allocate(MIG, 7)
     wanted = {instance.uuid for instance in first.instances}
     assert set(held.response.envs["NVIDIA_VISIBLE_DEVICES"].split(",")) == wanted
-    serves(real_kubelet, 1)
+    serves(kubelet, 1)
 
 
-def test_configurations_that_flap(run: Run, real_kubelet: Kubelet) -> None:
-    """Valid, faulty and differently named ones, faster than they are read: the last one counts."""
+def test_configurations_that_flap(run: Run, kubelet: Kubelet) -> None:
+    """Valid, faulty and differently named ones, faster than they are read: the last one applies."""
     running = run()
-    real_kubelet.wait_for_devices(GPU, 4)
+    kubelet.wait_for_devices(GPU, 4)
     texts = cycle([replicas(2), INVALID, RENAMED, replicas(3), "{", replicas(4), ""])
     with bounded(running, Allowed(lists=120, lines=500, registrations=120)):
         for turn in range(140):
@@ -242,23 +242,23 @@ def test_configurations_that_flap(run: Run, real_kubelet: Kubelet) -> None:
                 time.sleep(0.03)
         running.configure(INVALID)
         running.configure(replicas(5))
-        real_kubelet.wait_for_devices(GPU, 5)
-        eventually(lambda: real_kubelet.allocatable(f"{GPU}.shared") == 0, "no old name")
-    serves(real_kubelet, 5)
+        kubelet.wait_for_devices(GPU, 5)
+        eventually(lambda: kubelet.allocatable(f"{GPU}.shared") == 0, "no old name")
+    serves(kubelet, 5)
 
 
-def test_configuration_is_deleted_and_comes_back(run: Run, real_kubelet: Kubelet) -> None:
+def test_configuration_is_deleted_and_comes_back(run: Run, kubelet: Kubelet) -> None:
     running = run()
-    real_kubelet.wait_for_devices(GPU, 4)
+    kubelet.wait_for_devices(GPU, 4)
     with bounded(running, Allowed(lists=15, lines=60)):
         for count in (2, 3, 4, 2, 6):
             running.config.unlink()
             running.signal(signal.SIGHUP)
             eventually(lambda: refusals(running) > 0, "a refusal")
-            assert real_kubelet.capacity(GPU) > 0
+            assert kubelet.capacity(GPU) > 0
             running.configure(replicas(count))
-            real_kubelet.wait_for_devices(GPU, count)
-    serves(real_kubelet, 6)
+            kubelet.wait_for_devices(GPU, count)
+    serves(kubelet, 6)
 
 
 def refusals(running: PluginProcess) -> int:
@@ -266,8 +266,8 @@ def refusals(running: PluginProcess) -> int:
     return sum(line.get("reason") == "ConfigRefused" for line in running.log())
 
 
-def test_config_map_is_swapped(run: Run, real_kubelet: Kubelet, tmp_path: Path) -> None:
-    """Its content, and the name that chooses, change again and again: the last one counts."""
+def test_config_map_is_swapped(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:
+    """Its content, and the name that chooses, change again and again: the last one applies."""
     mounted = ConfigMap(tmp_path / "configs")
     mounted.publish(a=replicas(2), b=replicas(3))
     name = tmp_path / "name"
@@ -278,7 +278,7 @@ def test_config_map_is_swapped(run: Run, real_kubelet: Kubelet, tmp_path: Path) 
         GPUHOOK_CONFIG_NAME_FILE=str(name),
         DEFAULT_CONFIG="a",
     )
-    real_kubelet.wait_for_devices(GPU, 2)
+    kubelet.wait_for_devices(GPU, 2)
     with bounded(running, Allowed(lists=60, lines=400)):
         for turn in range(60):
             mounted.publish(a=INVALID if turn % 3 == 0 else replicas(2), b=replicas(4 + turn % 5))
@@ -287,17 +287,17 @@ def test_config_map_is_swapped(run: Run, real_kubelet: Kubelet, tmp_path: Path) 
                 time.sleep(0.05)
         name.write_text("b", encoding="utf-8")
         mounted.publish(a=replicas(2), b=replicas(9))
-        real_kubelet.wait_for_devices(GPU, 9)
+        kubelet.wait_for_devices(GPU, 9)
         mounted.publish(a=replicas(7), b=replicas(9))
         name.write_text("a", encoding="utf-8")
-        real_kubelet.wait_for_devices(GPU, 7)
-    serves(real_kubelet, 7)
+        kubelet.wait_for_devices(GPU, 7)
+    serves(kubelet, 7)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_everything_at_once(run: Run, real_kubelet: Kubelet, seed: int) -> None:
+def test_everything_at_once(run: Run, kubelet: Kubelet, seed: int) -> None:
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
-    real_kubelet.wait_for_devices(GPU, 32)
+    kubelet.wait_for_devices(GPU, 32)
     chance = random.Random(seed)
     chaos = Chaos(running)
     with bounded(
@@ -308,7 +308,7 @@ def test_everything_at_once(run: Run, real_kubelet: Kubelet, seed: int) -> None:
                 chance.choice(chaos.faults)(chance)
                 time.sleep(chance.choice([0, 0, 0.01, 0.1]))
             chaos.well()
-            real_kubelet.wait_for_devices(GPU, 32)
-            eventually(lambda: real_kubelet.allocatable(f"{GPU}.shared") == 0, "no old name")
-    serves(real_kubelet, 32)
+            kubelet.wait_for_devices(GPU, 32)
+            eventually(lambda: kubelet.allocatable(f"{GPU}.shared") == 0, "no old name")
+    serves(kubelet, 32)
     hears_of(running, chaos.uuids[0])

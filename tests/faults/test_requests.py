@@ -19,7 +19,7 @@ from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from gpuhook.device_plugin.api import services
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.plugin import Plugin, resource
-from tests.kubelet.waiting import Changes, eventually
+from tests.waiting import Changes, eventually
 
 UNARY = [services.OPTIONS, services.PREFERRED, services.ALLOCATE, services.PRE_START]
 MAGIC = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kubelet.process import PluginProcess
-from tests.kubelet.waiting import eventually
+from tests.waiting import eventually
 
 # More than this is a leak of some for each fault; less is what libraries keep.
 FDS, THREADS, MIB = 12, 8, 16

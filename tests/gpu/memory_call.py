@@ -12,7 +12,7 @@ CGROUP_V1 = "this machine has cgroup v1: the driver limits cgroups of version 2"
 
 
 def falls_short(backend: str, limit: int, held: int, status: str) -> str:
-    """Return what is wrong with a limit that was set and read back, "" where it holds.
+    """Return what is wrong with a limit that was set and read back, "" if it holds.
 
     `held` MiB were allocated when `status` ended it, in a process that is no client of MPS.
     """
@@ -26,7 +26,7 @@ def falls_short(backend: str, limit: int, held: int, status: str) -> str:
 
 
 def reason_to_skip(library: str, version: str | None = None) -> str | None:
-    """Return why limits cannot be set by the NVML at `library`; None where they can.
+    """Return why limits cannot be set by the NVML at `library`; None if they can.
 
     `version` is that of the machine's cgroups, looked up where it is not given.
     """

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.device_side import told
 from tests.contract.installation import Installation, asks
-from tests.contract.live import prestart, sleeping, started
+from tests.contract.live import prestart, sleeping, started, wrapped
 from tests.gpu.test_real_gpu import real
 
 __all__ = ["real"]
@@ -31,7 +31,7 @@ def test_a_reload_and_a_repair(real: Installation, tmp_path: Path) -> None:
     """Without its device rules nvidia-smi says what users know; after a repair it works."""
     uuid = str(real.gpu(0).uuid)
     made = sleeping(tmp_path, env=asks(uuid))
-    with started(made, real, "runc", "host", real.runtime) as live:
+    with wrapped(made, real) as live:
         assert UUID.findall(live.inside(*LIST).stdout) == [uuid]
         told(live.container, f"rules.change([], deny('c 195:255 rw', 'c {real.number(0)} rw'))")
         done = live.inside(*LIST)

@@ -7,11 +7,9 @@ runs under MPS.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,9 +22,10 @@ from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation, asks
-from tests.contract.runtimes import Container, lifecycle
+from tests.contract.runtimes import Container, lifecycle, run_command
 from tests.gpu.memory_call import falls_short, reason_to_skip
 from tests.gpu.test_real_gpu import real
+from tests.waiting import eventually
 
 __all__ = ["real"]
 pytestmark = [pytest.mark.gpu, pytest.mark.contract]
@@ -68,25 +67,20 @@ def allocating(
     env = [*asks(str(installation.gpu(0).uuid)), f"NVIDIA_GPU_MEMORY_LIMIT={limit}"]
     env += [f"NVIDIA_GPU_MEMORY_REQUEST={request}"] if request else []
     made = bundle(place / "bundle", root, ["/memory_probe", *words], env)
-    with lifecycle(made, installation.secluded, env=installation.on("runc")) as container:
-        done = container.create()
-        assert done.rc == 0, done
-        assert container.call("start").rc == 0
+    with lifecycle(made, installation.secluded(), env=installation.on("runc")) as container:
+        container.start()
         yield container
 
 
 def said(container: Container, lines: int) -> list[str]:
     """Return the last of the first `lines` lines of a container as words, when they are there."""
-    end = time.monotonic() + SECONDS
-    while len(container.output.splitlines()) < lines:
-        assert time.monotonic() < end, (container.output, container.errors)
-        time.sleep(0.1)
+    eventually(lambda: len(container.output.splitlines()) >= lines, f"{lines} lines")
     return container.output.splitlines()[lines - 1].split()
 
 
 def cgroup(container: Container) -> Path:
     """Return the directory of the container's cgroup."""
-    pid = json.loads(container.call("state").stdout)["pid"]
+    pid = container.pid
     name = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").strip().partition("::")[2]
     return Path(f"/sys/fs/cgroup{name}")
 
@@ -160,6 +154,6 @@ def test_a_second_opinion(limiting: Installation, tmp_path: Path) -> None:
     with allocating(limiting, tmp_path, str(KEPT)) as container:
         assert said(container, 1) == ["held", str(KEPT), "0"]
         command = ["nvidia-smi", "memory-limits", "--get", "-n", str(cgroup(container))]
-        done = subprocess.run([*command, "-i", "0"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done
+        done = run_command([*command, "-i", "0"])
+    assert done.rc == 0, done
     assert f"{LIMIT} MiB" in done.stdout, done

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,8 +14,8 @@ import pytest
 from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.installation import Installation, asks
-from tests.contract.runtimes import lifecycle, run
 from tests.demo import demo_node
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.gpu, pytest.mark.contract]
 UUID = re.compile(r"GPU-[0-9a-f-]{36}")
@@ -26,7 +25,7 @@ SOURCE = Path(__file__).with_name("cuda_probe.c")
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """Return gpuhook installed on this machine's own node."""
-    installation, is_real = demo_node.installation(tmp_path_factory.mktemp("real") / "gpuhook")
+    installation, is_real = demo_node.demo_installation(tmp_path_factory.mktemp("real") / "gpuhook")
     if not is_real:
         pytest.skip("this machine has no NVIDIA GPU")
     return installation
@@ -52,14 +51,14 @@ def test_nvidia_smi_inside(real: Installation, tmp_path: Path) -> None:
     uuid = str(real.gpu(0).uuid)
     root = roots.copy("debian", tmp_path / "root")
     made = bundle(tmp_path / "bundle", root, ["nvidia-smi", "-L"], asks(uuid))
-    result = run(made, [real.runtime], env=real.on("runc"))
+    result = real.run(made)
     assert result.rc == 0, result
     assert UUID.findall(result.stdout) == [uuid]
 
 
 def test_cuda_inside(real: Installation, tmp_path: Path) -> None:
     """A CUDA context opens in a container, on one device."""
-    result = run(computing(real, tmp_path, "0"), [real.runtime], env=real.on("runc"))
+    result = real.run(computing(real, tmp_path, "0"))
     assert result.rc == 0, result
     assert result.stdout.startswith("cuda 1 ")
 
@@ -71,13 +70,10 @@ def test_two_replicas_at_once(real: Installation, tmp_path: Path) -> None:
         containers = []
         for number in range(2):
             made = computing(real, tmp_path / str(number), f"{uuid}::{number}", seconds=30)
-            container = lifecycle(made, [real.runtime], env=real.on("runc"))
+            container = real.lifecycle(made)
             containers.append(stack.enter_context(container))
-            assert containers[-1].create().rc == 0
-            assert containers[-1].call("start").rc == 0
-        deadline = time.monotonic() + 30
-        while not all(c.output for c in containers) and time.monotonic() < deadline:
-            time.sleep(0.2)
+            containers[-1].start()
+        eventually(lambda: all(c.output for c in containers), "a line of each", 30)
         assert [c.output.split()[:2] for c in containers] == [["cuda", "1"], ["cuda", "1"]]
         assert [one["replicas"] for one in real.holders()] == [[f"{uuid}::0"], [f"{uuid}::1"]]
 
@@ -88,5 +84,5 @@ def test_other_gpus_are_refused(real: Installation, tmp_path: Path) -> None:
         pytest.skip("needs a second GPU")
     root = roots.copy("debian", tmp_path / "root")
     made = bundle(tmp_path / "bundle", root, ["/probe", "--try", real.number(1)], asks("0"))
-    view = run(made, [real.runtime], env=real.on("runc")).view
+    view = real.run(made).view
     assert view.tries == {real.number(1): "EPERM"}

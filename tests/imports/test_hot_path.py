@@ -61,7 +61,7 @@ def test_who_requires_nothing_pays_for_no_judge(module: str) -> None:
 
 
 def test_a_plain_create_pays_for_no_other_names() -> None:
-    """Who asks for GPUs as specs name them loads nothing of notes, faults and stale specs."""
+    """Who requests GPUs as specs name them loads nothing of notes, faults and stale specs."""
     own = {"cdi.hot.unknown_device", "apply.spec.spec_undo", "entry.spec_refresh"}
     own |= {"errors.messages", "request.annotation_origin", "request.extra_requests"}
     own |= {"vendors.interface"}

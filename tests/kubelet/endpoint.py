@@ -11,7 +11,7 @@ import grpc
 
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from gpuhook.device_plugin.api import services
-from tests.kubelet.waiting import Changes
+from tests.waiting import Changes
 
 TIMEOUT = 60.0
 

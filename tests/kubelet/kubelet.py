@@ -24,7 +24,7 @@ import grpc
 from gpuhook.device_plugin.api import deviceplugin_pb2 as api
 from gpuhook.device_plugin.api import services
 from tests.kubelet.endpoint import Endpoint, Stream
-from tests.kubelet.waiting import Changes
+from tests.waiting import Changes
 
 
 class AdmissionError(Exception):

@@ -16,7 +16,7 @@ from gpuhook.device_plugin.kubelet.plugin_sockets import PluginSockets
 from gpuhook.device_plugin.metrics.counters import Counters
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 from gpuhook.errors import GpuhookError
-from tests.kubelet.waiting import Changes
+from tests.waiting import Changes
 
 T = TypeVar("T")
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.kubelet.kubelet import Kubelet
-from tests.kubelet.waiting import eventually
 from tests.simulated.node import SimulatedNode
+from tests.waiting import eventually
 
+GPU = "nvidia.com/gpu"
 # The ConfigMap's entry of the seeds' GPU operator, as it stands there.
 TIME_SLICING = """\
 version: v1

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,16 +19,16 @@ Run = Callable[..., PluginProcess]
 
 
 @pytest.fixture
-def real_kubelet(plugins_path: Path) -> Iterator[Kubelet]:
+def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
     with Kubelet(plugins_path) as running:
         yield running
 
 
 @pytest.fixture
-def run(tmp_path: Path, real_kubelet: Kubelet) -> Iterator[Run]:
+def run(tmp_path: Path, kubelet: Kubelet) -> Iterator[Run]:
     """Return a function: node, configuration, env -> a running plugin, stopped in the end.
 
-    `change` is done to the node before the start.
+    `change` changes the node before the start; `prefix` is what the command begins with.
     """
     if os.geteuid() != 0:
         pytest.skip("device nodes need root")
@@ -40,13 +40,14 @@ def run(tmp_path: Path, real_kubelet: Kubelet) -> Iterator[Run]:
             text: str = TIME_SLICING,
             *,
             change: Callable[[SimulatedNode], object] | None = None,
+            prefix: Sequence[str] = (),
             **env: str,
         ) -> PluginProcess:
             node = make_node(tmp_path / "node", profile)
             if change is not None:
                 change(node)
-            place = tmp_path / "plugin"
-            plugins.append(stack.enter_context(plugin(place, node, real_kubelet, text, env)))
+            made = plugin(tmp_path / "plugin", node, kubelet, text, env, prefix=prefix)
+            plugins.append(stack.enter_context(made))
             return plugins[-1]
 
         yield started

@@ -100,7 +100,7 @@ def test_any_surrogates_survive(parts: list[bytes]) -> None:
 
 
 def test_order_and_repeated_keys() -> None:
-    """Keys keep their order; of a key that is there twice the last value is taken, and noted."""
+    """Keys keep their order; of a key that occurs twice the last value is taken, and noted."""
     repeated: list[str] = []
     document = b'{"b":1,"a":{"x":1,"y":2,"\\u0078":3},"b":3}'
     found = fastjson.loads(document, repeated=repeated)
@@ -119,7 +119,7 @@ def test_nesting_bomb_is_a_value_error() -> None:
 
 
 def test_works_without_the_accelerator() -> None:
-    """Where _json is not there, the standard library does the same work."""
+    """If _json is not there, the standard library does the same work."""
     code = (
         "import sys; sys.modules['_json'] = None\n"
         "from gpuhook.host.hot import fastjson as f\n"

@@ -70,5 +70,5 @@ def test_a_directory_with_too_many(tmp_path: Path) -> None:
     with Root(str(tmp_path)) as root:
         assert image_libraries.entries(root, "/lib", names[:-1]) == [("lib0.so", "/lib/lib0.so")]
         assert image_libraries.entries(root, "/lib", names) == []
-        # Those that are not asked for do not count.
+        # Those that are not requested are ignored.
         assert image_libraries.entries(root, "/lib", names, names[-1:]) != []

@@ -107,11 +107,12 @@ def _end(words: list[str], at: int) -> int:
     return len(words)
 
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 _VARYING = [
     (re.escape(str(surface.CHECKOUT)), "@CHECKOUT@"),
     (re.escape(sys.executable), "@PYTHON@"),
     (re.escape(os.uname().release), "@KERNEL@"),
-    (re.escape(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()), "@BOOT-ID@"),
+    (re.escape(_BOOT_ID), "@BOOT@"),
     (rf"\b{re.escape(platform.python_version())}\b", "@PYTHON-VERSION@"),
     (rf"(?<![\d.]){re.escape(surface.VERSION)}(?![\d.])", "@VERSION@"),
     (r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "@TIME@"),

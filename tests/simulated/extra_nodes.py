@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulated node has beside GPUs: GPUDirect Storage, InfiniBand, GDRCopy, IMEX, MIG's own.
+"""Extra devices of a simulated node: GPUDirect Storage, InfiniBand, GDRCopy, IMEX, MIG's own.
 
 Numbers are made up, but for those in the node's /proc/devices.
 """

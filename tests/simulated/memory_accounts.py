@@ -3,7 +3,7 @@
 
 An allocation is refused that would go above the hard limit of its cgroup, above the card, or into
 what soft limits promise to other cgroups; a cgroup within its own soft limit has its promise. With
-the driver's own account the limit of the nearest cgroup counts, with the kernel's controller those
+the driver's own account the limit of the nearest cgroup applies, with the kernel's controller those
 of all above count. Soft limits are promises of the former here: a driver would end the processes of
 an MPS server's clients for them, which comes to the same. The latter keeps none in this simulation.
 """
@@ -83,7 +83,7 @@ def fits(
 ) -> bool:
     """Return whether a process of `cgroups` may have `size` more bytes of one device.
 
-    The limit of the nearest cgroup counts.
+    The limit of the nearest cgroup applies.
     """
     by_cgroup = {limit.inode: limit for limit in limits}
     own = next((by_cgroup[inode] for inode in cgroups if inode in by_cgroup), None)

@@ -122,7 +122,7 @@ def legacy_edited(
 ) -> dict[str, Any]:
     """Return a config.json as the runtime leaves it in its legacy mode: with its prestart hook.
 
-    With a `node`, for a container that asks for graphics: the files for that are mounted too.
+    With a `node`, for a container that requests graphics: the files for that are mounted too.
     """
     edited = copy.deepcopy(config)
     if node is not None:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import NAMESPACE_OID, uuid5
 
@@ -124,33 +126,17 @@ def t4() -> Node:
 
 def h100x8() -> Node:
     """Return an eight-way H100 machine: two NUMA nodes, and minors in another order than NVML's."""
-    gpus = tuple(
-        Gpu(
-            index=index,
-            uuid=f"GPU-{uuid}",
-            minor=minor,
-            pci_bus_id=f"00000000:{bus}:00.0",
-            name="NVIDIA H100 80GB HBM3",
-            brand="nvidia",
-            architecture="hopper",
-            compute_capability="9.0",
-            memory_bytes=81559 * 1024**2,
-            numa_node=index // 4,
-            mig_mode="disabled",
-        )
-        for index, (bus, minor, uuid) in enumerate(
-            (
-                ("1B", 0, "5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21"),
-                ("43", 1, "e81b64d2-7a39-4c0f-9d52-f3a7c1086b4e"),
-                ("52", 3, "17f0d8b6-c4e2-4a9b-8f63-2d5e90a1c7f8"),
-                ("61", 2, "a4630c9d-18f5-4e7a-b2d0-6c8f1e3b5907"),
-                ("9D", 4, "f2d7e593-60ab-4817-935c-d1b04a6e8c2f"),
-                ("C3", 5, "0b8e4c16-d97f-4263-ae08-795f2c3d1b6a"),
-                ("D1", 7, "c6572ae8-3b1d-4f90-87e4-1a9d5f60b3c2"),
-                ("DF", 6, "93fd10b7-e52c-4ba6-9c1f-8e07d4a2f65b"),
-            )
-        )
+    rows = (
+        ("1B", 0, "5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21"),
+        ("43", 1, "e81b64d2-7a39-4c0f-9d52-f3a7c1086b4e"),
+        ("52", 3, "17f0d8b6-c4e2-4a9b-8f63-2d5e90a1c7f8"),
+        ("61", 2, "a4630c9d-18f5-4e7a-b2d0-6c8f1e3b5907"),
+        ("9D", 4, "f2d7e593-60ab-4817-935c-d1b04a6e8c2f"),
+        ("C3", 5, "0b8e4c16-d97f-4263-ae08-795f2c3d1b6a"),
+        ("D1", 7, "c6572ae8-3b1d-4f90-87e4-1a9d5f60b3c2"),
+        ("DF", 6, "93fd10b7-e52c-4ba6-9c1f-8e07d4a2f65b"),
     )
+    gpus = _gpus("NVIDIA H100 80GB HBM3", "hopper", "9.0", 81559, rows)
     return _node(
         "580.95.05",
         "13.0",
@@ -167,29 +153,13 @@ def lost_gpu() -> Node:
 
     What is known of it comes from /proc/driver/nvidia, as NVML has no handle for it.
     """
-    gpus = [
-        Gpu(
-            index=index,
-            uuid=f"GPU-{uuid}",
-            minor=index,
-            pci_bus_id=f"00000000:{bus}:00.0",
-            name="NVIDIA A100-SXM4-80GB",
-            brand="nvidia",
-            architecture="ampere",
-            compute_capability="8.0",
-            memory_bytes=81920 * 1024**2,
-            numa_node=index // 2,
-            mig_mode="disabled",
-        )
-        for index, (bus, uuid) in enumerate(
-            (
-                ("07", "6e2d9f40-8b3c-4a71-b5e6-f09c1d7a2e83"),
-                ("47", "d05b81c7-4f6e-4392-a8d1-37e9b2c6f450"),
-                ("87", "2a97e3f1-c05d-4b68-9e7a-84d1f6305bc9"),
-                ("C7", "b81f46a5-0e72-4dc9-83f5-9a6c7e2d104b"),
-            )
-        )
-    ]
+    rows = (
+        ("07", 0, "6e2d9f40-8b3c-4a71-b5e6-f09c1d7a2e83"),
+        ("47", 1, "d05b81c7-4f6e-4392-a8d1-37e9b2c6f450"),
+        ("87", 2, "2a97e3f1-c05d-4b68-9e7a-84d1f6305bc9"),
+        ("C7", 3, "b81f46a5-0e72-4dc9-83f5-9a6c7e2d104b"),
+    )
+    gpus = list(_gpus("NVIDIA A100-SXM4-80GB", "ampere", "8.0", 81920, rows))
     missing = gpus[2]
     gpus[2] = Gpu(
         index=2,
@@ -225,31 +195,23 @@ def a100_mig() -> Node:
         ],
         2: [],
     }
+    rows = (
+        ("07", 0, "8f5c2d19-4b7e-4a03-9d61-c2e80f7b35a4"),
+        ("0F", 2, "d94e07b3-61fa-4c28-8e5d-7a13b0c96f82"),
+        ("47", 1, "2b60f8ea-95d3-47c1-a7b4-0e5f9d1c8367"),
+    )
     gpus = tuple(
-        Gpu(
-            index=index,
-            uuid=f"GPU-{identity}",
-            minor=minor,
-            pci_bus_id=f"00000000:{bus}:00.0",
-            name="NVIDIA A100-SXM4-40GB",
-            brand="nvidia",
-            architecture="ampere",
-            compute_capability="8.0",
-            memory_bytes=40960 * 1024**2,
-            numa_node=index // 2,
-            mig_mode="enabled" if made[index] else "disabled",
+        replace(
+            gpu,
+            mig_mode="enabled" if made[gpu.index] else "disabled",
             instances=tuple(
-                mig_node.instance(minor, number, _mig_uuid(index, number), profile, *ids)
-                for number, profile, *ids in made[index]
+                mig_node.instance(
+                    gpu.minor or 0, number, _mig_uuid(gpu.index, number), profile, *ids
+                )
+                for number, profile, *ids in made[gpu.index]
             ),
         )
-        for index, (bus, minor, identity) in enumerate(
-            (
-                ("07", 0, "8f5c2d19-4b7e-4a03-9d61-c2e80f7b35a4"),
-                ("0F", 2, "d94e07b3-61fa-4c28-8e5d-7a13b0c96f82"),
-                ("47", 1, "2b60f8ea-95d3-47c1-a7b4-0e5f9d1c8367"),
-            )
-        )
+        for gpu in _gpus("NVIDIA A100-SXM4-40GB", "ampere", "8.0", 40960, rows)
     )
     return _node(
         "580.95.05",
@@ -259,6 +221,33 @@ def a100_mig() -> Node:
         boot_id="6a3d7c90-e15b-4f82-b9c4-58d1f20e7a36",
         tree="1572993-96390392-1758622276000000000",
         mig="5d2c9e41",
+    )
+
+
+def _gpus(
+    name: str,
+    architecture: str,
+    compute_capability: str,
+    mebibytes: int,
+    rows: Sequence[tuple[str, int, str]],
+) -> tuple[Gpu, ...]:
+    """Return GPUs with these PCI buses, minors and UUIDs; the first half is on NUMA node 0."""
+    half = (len(rows) + 1) // 2
+    return tuple(
+        Gpu(
+            index=index,
+            uuid=f"GPU-{uuid}",
+            minor=minor,
+            pci_bus_id=f"00000000:{bus}:00.0",
+            name=name,
+            brand="nvidia",
+            architecture=architecture,
+            compute_capability=compute_capability,
+            memory_bytes=mebibytes * 1024**2,
+            numa_node=index // half,
+            mig_mode="disabled",
+        )
+        for index, (bus, minor, uuid) in enumerate(rows)
     )
 
 

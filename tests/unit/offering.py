@@ -3,18 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from gpuhook.device_plugin.config.configuration import Configuration, Flags
 from gpuhook.device_plugin.config.gpuhook_section import Own
 from gpuhook.device_plugin.config.sharing_section import TIME_SLICING, SharedResource, Sharing
 from gpuhook.device_plugin.offer.resources import Offer, offered
-from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu, MigInstance, Node
 
@@ -93,14 +88,6 @@ def indices(offer: Offer) -> dict[str, list[str]]:
 
 def offer(node: Node, *entries: SharedResource, **fields: Any) -> Offer:
     return offered(node, configured(*entries, **fields))
-
-
-@contextmanager
-def refused(code: str) -> Iterator[pytest.ExceptionInfo[GpuhookError]]:
-    """Expect the fault `code`."""
-    with pytest.raises(GpuhookError) as caught:
-        yield caught
-    assert caught.value.code == code
 
 
 def said(offer: Offer) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -31,9 +30,9 @@ from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
+from tests.unit.other_user import AS_ROOT, NOBODY, other_user
 
 GIB = 1 << 30
-NOBODY = 65534
 SCHEMA = json.loads(
     Path(gpuhook.__file__).with_name("schemas").joinpath("limits.json").read_text("utf-8")
 )
@@ -95,15 +94,12 @@ def test_words_that_make_no_limit(words: list[str], said: str) -> None:
     assert said in " ".join(shown.stderr.split())
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@AS_ROOT
 @pytest.mark.parametrize("words", [("set", "trainer", "--limit", "4Gi"), ("clear", "trainer")])
 def test_another_user(words: tuple[str, ...]) -> None:
     """Only the host's root sets limits; other users get that error first."""
-    os.seteuid(NOBODY)
-    try:
+    with other_user(lambda: limits("show")):
         shown = limits(*words)
-    finally:
-        os.seteuid(0)
     assert shown.exit_code == 1
     assert (
         f"Error GH1784: only root of the host can set and clear memory limits, not user {NOBODY}"
@@ -192,7 +188,7 @@ def test_a_driver_that_cannot_be_asked(place: Path) -> None:
     assert shown.stdout.splitlines()[1].split()[-3:] == ["unknown", "-", "driver"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@AS_ROOT
 def test_what_a_user_cannot_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who cannot read the ledger does not see an empty list."""
     with tempfile.TemporaryDirectory() as name:
@@ -201,11 +197,8 @@ def test_what_a_user_cannot_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
         entered(public, "one", record("GPU-1", None))
         (public / "runc").chmod(0o700)
-        os.seteuid(NOBODY)
-        try:
+        with other_user(lambda: limits("show")):
             shown = limits("show", f"--driver-root={public}")
-        finally:
-            os.seteuid(0)
     assert shown.exit_code == 0
     assert "one" in shown.stdout
     assert "run as root: 1 entry could not be checked" in shown.stderr

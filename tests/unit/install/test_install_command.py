@@ -22,7 +22,7 @@ import gpuhook
 from gpuhook.cli import main
 from gpuhook.install import installation, runtime_tree, tree_copy
 from gpuhook.vendors.nvidia.driver import driver_locations
-from tests.kubelet.waiting import eventually
+from tests.waiting import eventually
 
 SCHEMA = json.loads((Path(gpuhook.__file__).parent / "schemas/install.json").read_text("utf-8"))
 DAEMON_JSON = '{\n    "log-level": "info"\n}\n'

@@ -8,7 +8,6 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, mount_path
 from gpuhook.usage import kubelet_units, ps_text, usage_devices, visibility
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
+from tests.unit.other_user import AS_ROOT, other_user
 
 UUIDS = [f"GPU-{n}aaaaaaa-0000-0000-0000-00000000000{n}" for n in range(2)]
 
@@ -345,20 +345,6 @@ def test_words_of_a_container_command_no_terminal(place: Path) -> None:
     assert listed()[0]["pod"] == entry["pod"]
 
 
-NOBODY = 65534
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
-
-@contextmanager
-def nobody() -> Iterator[None]:
-    """Become a user without privileges."""
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
 @pytest.fixture
 def public() -> Iterator[Path]:
     """Give a directory that every user can read."""
@@ -374,7 +360,7 @@ def test_what_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch)
     for identity in ("one", "two"):
         container(public, identity, **holding(0))
     (public / "runc").chmod(0o700)
-    with nobody():
+    with other_user(ps):
         shown = ps()
         document = ps("-o", "json")
     assert shown.exit_code == document.exit_code == 0
@@ -391,7 +377,7 @@ def test_some_that_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyP
     (public / "runc").chmod(0o700)
     own = {"pid": os.getpid(), "started": procfs.start_time(os.getpid()), **holding(1)}
     ledger.record("", "two", own)
-    with nobody():
+    with other_user(ps):
         shown = ps()
     assert shown.exit_code == 0
     assert len(shown.stdout.splitlines()) == 3
@@ -405,7 +391,7 @@ def test_containers_that_a_user_may_not_see(public: Path, monkeypatch: pytest.Mo
     (public / "state").mkdir(mode=0o755)
     (public / "closed").mkdir(mode=0o700)
     monkeypatch.setattr(state_roots, "PLACES", (str(public / "closed"),))
-    with nobody():
+    with other_user(ps):
         shown = ps()
     assert shown.exit_code == 1
     assert f"warning: permission denied: {public / 'closed'}" in shown.stderr
@@ -418,17 +404,17 @@ def test_the_ledger_of_root(public: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("GPUHOOK_STATE_DIR")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(public / "run"))
     monkeypatch.setattr(visibility, "OF_ROOT", str(public / "containers"))
-    with nobody():
+    with other_user(ps):
         assert ps().exit_code == 0
     (public / "containers").mkdir()
     (public / "containers/one.json").touch()
-    with nobody():
+    with other_user(ps):
         shown = ps()
     assert shown.exit_code == 1
     assert "run as root: 1 entry of root's ledger was not read" in shown.stderr
     assert "no container" not in shown.stderr
     (public / "containers").chmod(0o700)
-    with nobody():
+    with other_user(ps):
         assert "root's ledger: Permission denied" in ps().stderr
 
 

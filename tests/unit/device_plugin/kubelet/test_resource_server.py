@@ -22,7 +22,7 @@ from gpuhook.device_plugin.offer.offered_devices import Resource, Unit
 from gpuhook.errors import fault
 from tests.kubelet.endpoint import Endpoint
 from tests.kubelet.plugin import Plugin, device, resource
-from tests.kubelet.waiting import Changes
+from tests.waiting import Changes
 
 OPTIONS = api.DevicePluginOptions()
 Both = tuple[Plugin, Endpoint]

@@ -11,6 +11,7 @@ from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, Shar
 from gpuhook.device_plugin.offer.offered_devices import Resource, UnitMemory
 from gpuhook.device_plugin.offer.resources import MAX_MESSAGE, Offer, offered
 from gpuhook.errors import FileError
+from tests.refusal import refused
 from tests.unit.offering import (
     GPU,
     H100,
@@ -20,7 +21,6 @@ from tests.unit.offering import (
     divided,
     ids,
     offer,
-    refused,
     with_gpus,
 )
 

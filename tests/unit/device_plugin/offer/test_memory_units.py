@@ -28,8 +28,9 @@ from gpuhook.errors import RequestError
 from gpuhook.request import memory_request
 from gpuhook.request.memory_request import MemoryLimit
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from tests.refusal import refused
 from tests.unit.choosing import NO_LINKS
-from tests.unit.offering import GPU, T4, configured, offer, refused
+from tests.unit.offering import GPU, T4, configured, offer
 
 GIB = 1 << 30
 NAME = "nvidia.com/gpumem"

@@ -34,4 +34,4 @@ def eventually(wanted: Callable[[], object], what: str = "", timeout: float = 60
     while not wanted():
         if time.monotonic() > end:
             raise TimeoutError(f"waited {timeout} s for {what or wanted}")
-        time.sleep(0.002)
+        time.sleep(0.01)
