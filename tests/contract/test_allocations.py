@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each strategy's answer, given to a real runtime, gives a container its GPU and no other."""
+"""The answer to Allocate, by each strategy, assigns its GPU and no other to a container."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ WRAPPED = pytest.mark.parametrize(
 
 
 @dataclass(frozen=True)
-class Plugin:
-    """What the device plugin knows of the node of an installation."""
+class PluginNode:
+    """What the device plugin knows of an installation's node."""
 
     installation: Installation
     resource: Resource
     node: Node
 
-    def answer(self, ids: list[str], *strategies: str, **flags: object) -> Allocation:
-        """Return what Allocate says by these strategies; CDI specs go where engines read them."""
+    def allocate_replicas(self, ids: list[str], *strategies: str, **flags: object) -> Allocation:
+        """Return the answer to Allocate by these strategies, after writing the CDI specs."""
         own = PluginFlags(device_list_strategy=strategies, **flags)  # type: ignore[arg-type]
         configuration = Configuration(Flags(plugin=own))
         specs = Specs()
         if any(strategy.startswith("cdi-") for strategy in strategies):
-            specs = self.written()
+            specs = self.write_specs()
         return allocate(self.resource, ids, contexts.context(configuration, self.node, specs))
 
-    def written(self, hooks: str = "gpuhook") -> Specs:
-        """Write the plugin's CDI specs beside the node's own."""
+    def write_specs(self, hooks: str = "gpuhook") -> Specs:
+        """Write the plugin's CDI specs to the directory of the node's own spec."""
         hook = plugin_specs.Hook(hooks, str(self.installation.bindir / "gpuhook-hook"))
         root = self.installation.node.host_root
         place = str(self.installation.specs)
@@ -75,49 +75,49 @@ class Plugin:
 
 
 @pytest.fixture(scope="module")
-def told(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """Give the node as its host sees it, though it was looked at by another name of its driver's
-    tree, as in a plugin's container.
-    """
+def node_by_host_paths(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """Return the node with host paths, discovered below another path as in a plugin's container."""
     node = node8.node
     mounted = tmp_path_factory.mktemp("plugin") / "driver-root"
     mounted.symlink_to(node.driver_root)
     own = PluginFlags(container_driver_root=str(mounted))
     where = host_paths.places(Flags(driver_root=node.driver_root, plugin=own), node.host_root)
     assert where.driver == where.dev == str(mounted)
-    seen = discover.node(discover.Roots(where.driver, where.dev, node.host_root))
-    found = host_paths.at_host(seen, where)
-    assert str(mounted) in repr((seen.device_nodes, seen.files))
-    assert str(mounted) not in repr((found.device_nodes, found.files))
-    return found
+    discovered = discover.node(discover.Roots(where.driver, where.dev, node.host_root))
+    translated = host_paths.at_host(discovered, where)
+    assert str(mounted) in repr((discovered.device_nodes, discovered.files))
+    assert str(mounted) not in repr((translated.device_nodes, translated.files))
+    return translated
 
 
 @pytest.fixture
-def plugin(apart: Installation, told: Node) -> Plugin:
-    """Give the plugin of a node with eight GPUs of four replicas each."""
+def plugin(apart: Installation, node_by_host_paths: Node) -> PluginNode:
+    """Return the plugin of a node with eight GPUs, each with four replicas."""
     apart.settings["request"] = {"acceptVolumeMounts": True}
     apart.configure()
-    paths = {device.path: device.host_path for device in told.device_nodes}
+    paths = {device.path: device.host_path for device in node_by_host_paths.device_nodes}
     units = []
-    for gpu in told.gpus:
+    for gpu in node_by_host_paths.gpus:
         path, uuid = f"/dev/nvidia{gpu.minor}", str(gpu.uuid)
         device = Device(uuid, str(gpu.index), uuid, gpu.index, (path,), (paths[path],))
         units += [Unit(f"{uuid}::{n}", device, n) for n in range(REPLICAS)]
-    return Plugin(apart, Resource("nvidia.com/gpu", tuple(units), "time-slicing"), told)
+    return PluginNode(
+        apart, Resource("nvidia.com/gpu", tuple(units), "time-slicing"), node_by_host_paths
+    )
 
 
-def asked(installation: Installation, *loaded: str) -> list[str]:
-    """Return the probe with its questions: every GPU's node, tried, and libraries, loaded."""
-    every = [installation.number(index) for index in range(8)]
+def probe_command(installation: Installation, *loaded: str) -> list[str]:
+    """Return the command of the probe: it opens each GPU's node and loads libraries."""
+    numbers = [installation.number(index) for index in range(8)]
     names = loaded or DRIVER_LIBRARIES
     paths = (SMI, f"{LIB64}/libcuda.so.1")
-    return ["/probe", *questions(*paths, tries=every, runs=[["/dlprobe", *names]])]
+    return ["/probe", *questions(*paths, tries=numbers, runs=[["/dlprobe", *names]])]
 
 
 def assert_gpu(
     view: View, installation: Installation, index: int, control: set[str] = CONTROL
 ) -> None:
-    """Assert that the container has one GPU, may open it and none of the others."""
+    """Assert that the container has one GPU and can open it, and can open no other GPU."""
     assert set(view.gpus()) == {*control, installation.device(index)}
     assert all(node.open == "ENXIO" for node in view.gpus().values()), view.gpus()
     denied = {number for number, error in view.tries.items() if error == "EPERM"}
@@ -125,24 +125,26 @@ def assert_gpu(
 
 
 def assert_driver(view: View, installation: Installation, directory: str = "") -> None:
-    """Assert that the loader finds the driver's libraries, those of the node's version."""
+    """Assert that the loader finds the driver's libraries, below `directory`."""
     (ran,) = view.runs
     assert ran.rc == 0, ran
-    for name, found in ran.found().items():
-        assert "real" in found, (name, found)
-        assert found["real"].startswith(directory), (name, found)
+    for name, answer in ran.found().items():
+        assert "real" in answer, (name, answer)
+        assert answer["real"].startswith(directory), (name, answer)
 
 
 @WRAPPED
 @pytest.mark.parametrize("kind", ["debian", "musl"])
-def test_through_gpuhook_runtime(
-    kind: str, strategy: str, id_strategy: str, plugin: Plugin, bundle_of: Bundles
+def test_wrapper_assigns_the_allocated_gpu(
+    kind: str, strategy: str, id_strategy: str, plugin: PluginNode, bundle_of: Bundles
 ) -> None:
-    """The wrapper takes variables, mounts and annotations, and gives the GPU that they name."""
+    """gpuhook-runtime reads the answer's variables, mounts and annotations."""
     installation = plugin.installation
-    given = plugin.answer([plugin.replica(2, 1)], strategy, device_id_strategy=id_strategy)
-    bundle = bundle_of(kind, asked(installation), ["NVIDIA_VISIBLE_DEVICES=all"])
-    hand(given, bundle)
+    allocation = plugin.allocate_replicas(
+        [plugin.replica(2, 1)], strategy, device_id_strategy=id_strategy
+    )
+    bundle = bundle_of(kind, probe_command(installation), ["NVIDIA_VISIBLE_DEVICES=all"])
+    hand(allocation, bundle)
     view = installation.run(bundle).view
     assert_gpu(view, installation, 2)
     assert_driver(view, installation)
@@ -150,78 +152,80 @@ def test_through_gpuhook_runtime(
 
 
 @WRAPPED
-def test_the_ledger_has_the_replicas(
-    strategy: str, id_strategy: str, plugin: Plugin, bundle_of: Bundles
+def test_ps_lists_the_replica_of_each_container(
+    strategy: str, id_strategy: str, plugin: PluginNode, bundle_of: Bundles
 ) -> None:
-    """`gpuhook ps` prints two containers on one GPU, each with its replica."""
+    """`gpuhook ps` lists two containers on one GPU, each with its replica."""
     installation = plugin.installation
     with ExitStack() as stack:
         for number in (0, 3):
             ids = [plugin.replica(5, number)]
-            given = plugin.answer(ids, strategy, device_id_strategy=id_strategy)
+            allocation = plugin.allocate_replicas(ids, strategy, device_id_strategy=id_strategy)
             bundle = bundle_of("distroless")
-            hand(given, bundle)
+            hand(allocation, bundle)
             made = installation.lifecycle(bundle)
             created = stack.enter_context(made).create()
             assert created.rc == 0, created
-        held = sorted((one["gpus"], one["replicas"]) for one in installation.holders())
+        holders = sorted((one["gpus"], one["replicas"]) for one in installation.holders())
     uuid = installation.gpu(5).uuid
-    assert held == [([uuid], [f"{uuid}::0"]), ([uuid], [f"{uuid}::3"])]
+    assert holders == [([uuid], [f"{uuid}::0"]), ([uuid], [f"{uuid}::3"])]
 
 
-def test_two_gpus(plugin: Plugin, bundle_of: Bundles) -> None:
-    """All strategies at once: two replicas on two GPUs, and device specs beside them."""
+def test_all_strategies_assign_two_gpus(plugin: PluginNode, bundle_of: Bundles) -> None:
+    """With all strategies at once, a container has two replicas on two GPUs, and no node twice."""
     installation = plugin.installation
     ids = [plugin.replica(6, 0), plugin.replica(1, 2)]
     strategies = ("envvar", "cdi-annotations")
-    given = plugin.answer(ids, *strategies, pass_device_specs=True)
-    bundle = bundle_of("debian", asked(installation))
-    hand(given, bundle)
+    allocation = plugin.allocate_replicas(ids, *strategies, pass_device_specs=True)
+    bundle = bundle_of("debian", probe_command(installation))
+    hand(allocation, bundle)
     with installation.lifecycle(bundle) as container:
         assert container.create().rc == 0
-        (held,) = installation.holders()
-    assert sorted(held["gpus"]) == sorted(str(installation.gpu(n).uuid) for n in (1, 6))
-    assert held["replicas"] == [plugin.replica(1, 2), plugin.replica(6, 0)]
+        (holder,) = installation.holders()
+    assert sorted(holder["gpus"]) == sorted(str(installation.gpu(n).uuid) for n in (1, 6))
+    assert holder["replicas"] == [plugin.replica(1, 2), plugin.replica(6, 0)]
     nodes = [node["path"] for node in bundle.config()["linux"]["devices"]]
     assert len(nodes) == len(set(nodes))
     view = installation.run(bundle).view
     assert set(view.gpus()) == {*ALL_CONTROL, installation.device(1), installation.device(6)}
 
 
-def test_replicas_of_somebody_else_are_not_noted(plugin: Plugin, bundle_of: Bundles) -> None:
-    """A variable that an image sets cannot claim a replica of a GPU that was not given."""
+def test_replica_of_an_unassigned_gpu_is_not_recorded(
+    plugin: PluginNode, bundle_of: Bundles
+) -> None:
+    """A variable of an image cannot claim a replica of a GPU that is not assigned."""
     installation = plugin.installation
     claimed = f"GPUHOOK_REPLICAS={plugin.replica(3, 0)},{plugin.replica(2, 0)}"
     bundle = bundle_of("distroless", ["/probe"], ["NVIDIA_VISIBLE_DEVICES=2", claimed])
     with installation.lifecycle(bundle) as container:
         assert container.create().rc == 0
-        (held,) = installation.holders()
-    assert held["replicas"] == [plugin.replica(2, 0)]
+        (holder,) = installation.holders()
+    assert holder["replicas"] == [plugin.replica(2, 0)]
 
 
-def test_no_gpu(plugin: Plugin, bundle_of: Bundles) -> None:
-    """The answer to an empty request gives an image that says `all` nothing."""
+def test_empty_allocation_assigns_no_gpu(plugin: PluginNode, bundle_of: Bundles) -> None:
+    """The answer to an empty allocation overrides an image's NVIDIA_VISIBLE_DEVICES=all."""
     installation = plugin.installation
     bundle = bundle_of("distroless", ["/probe"], ["NVIDIA_VISIBLE_DEVICES=all"])
-    hand(plugin.answer([], "envvar"), bundle)
+    hand(plugin.allocate_replicas([], "envvar"), bundle)
     assert installation.run(bundle).view.gpus() == {}
 
 
 @pytest.mark.parametrize("hooks", ["gpuhook", "none"])
 @pytest.mark.parametrize("kind", ["debian", "lib64"])
-def test_by_cdi_names(
-    kind: str, hooks: str, plugin: Plugin, tmp_path: Path, root_of: Roots
+def test_podman_resolves_the_cdi_names(
+    kind: str, hooks: str, plugin: PluginNode, tmp_path: Path, root_of: Roots
 ) -> None:
-    """An engine that reads CDI resolves the names by the plugin's spec, with a hook or without."""
+    """podman resolves the CDI names with the plugin's spec, with a hook or without."""
     installation = plugin.installation
     installation.spec.unlink()
-    given = plugin.answer([plugin.replica(4, 2)], "cdi-cri")
-    plugin.written(hooks)
+    allocation = plugin.allocate_replicas([plugin.replica(4, 2)], "cdi-cri")
+    plugin.write_specs(hooks)
     view = engines.podman(
         tmp_path / "podman",
         root_of(kind),
-        asked(installation),
-        ["--cap-add", "MKNOD", *podman_options(given)],
+        probe_command(installation),
+        ["--cap-add", "MKNOD", *podman_options(allocation)],
         cdi=installation.specs,
         state=installation.state,
     ).view
@@ -231,19 +235,19 @@ def test_by_cdi_names(
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True])
-def test_by_cdi_names_in_the_ledger(
-    is_wrapped: bool, plugin: Plugin, tmp_path: Path, root_of: Roots
+def test_replica_of_a_cdi_name_is_recorded(
+    is_wrapped: bool, plugin: PluginNode, tmp_path: Path, root_of: Roots
 ) -> None:
-    """If an engine applied the plugin's spec, its hook or the wrapper notes the replica."""
+    """If podman applied the plugin's spec, the ledger has the assigned replica only."""
     installation = plugin.installation
     claimed = allocate(plugin.resource, [plugin.replica(3, 1)], contexts.Context()).envs
-    given = plugin.answer([plugin.replica(4, 2)], "cdi-cri")
-    told = f"{given.envs['GPUHOOK_REPLICAS']},{claimed['GPUHOOK_REPLICAS']}"
+    allocation = plugin.allocate_replicas([plugin.replica(4, 2)], "cdi-cri")
+    replicas = f"{allocation.envs['GPUHOOK_REPLICAS']},{claimed['GPUHOOK_REPLICAS']}"
     ended = engines.podman(
         tmp_path / "podman",
         root_of("distroless"),
         ["/probe"],
-        podman_options(replace(given, envs={"GPUHOOK_REPLICAS": told})),
+        podman_options(replace(allocation, envs={"GPUHOOK_REPLICAS": replicas})),
         installation.runtime if is_wrapped else "runc",
         cdi=installation.specs,
         env=installation.on("runc") if is_wrapped else None,
@@ -258,34 +262,36 @@ def test_by_cdi_names_in_the_ledger(
 
 @ENGINES
 @pytest.mark.parametrize("kind", ["debian", "lib64", "distroless"])
-def test_host_files_need_no_gpuhook(
-    kind: str, engine: str, plugin: Plugin, bundle_of: Bundles
+def test_host_files_work_without_gpuhook(
+    kind: str, engine: str, plugin: PluginNode, bundle_of: Bundles
 ) -> None:
-    """Plain runtimes give the nodes, the libraries by every name, and nvidia-smi."""
+    """Under plain runtimes, host-files provides the nodes, the libraries and nvidia-smi."""
     installation = plugin.installation
-    given = plugin.answer([plugin.replica(2, 0), plugin.replica(2, 1)], "host-files")
+    allocation = plugin.allocate_replicas(
+        [plugin.replica(2, 0), plugin.replica(2, 1)], "host-files"
+    )
     env = ["NVIDIA_VISIBLE_DEVICES=all", "LD_LIBRARY_PATH=/opt/other"]
-    bundle = bundle_of(kind, asked(installation, *DRIVER_LIBRARIES, "libcuda.so"), env)
-    hand(given, bundle)
+    bundle = bundle_of(kind, probe_command(installation, *DRIVER_LIBRARIES, "libcuda.so"), env)
+    hand(allocation, bundle)
     view = run(bundle, [engine], engine).view
     assert_gpu(view, installation, 2, ALL_CONTROL)
     assert_driver(view, installation, LIB64)
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
     assert (view.paths[SMI].kind, view.paths[SMI].mode & 0o111) == ("file", 0o111)
-    ours = [mount for path, mount in view.mounts.items() if "nvidia" in path]
-    assert len(ours) > 20
-    assert all("ro" in mount.options for mount in ours)
+    driver_mounts = [mount for path, mount in view.mounts.items() if "nvidia" in path]
+    assert len(driver_mounts) > 20
+    assert all("ro" in mount.options for mount in driver_mounts)
     assert installation.entries() == []
 
 
-def test_device_specs_need_no_gpuhook(plugin: Plugin, bundle_of: Bundles) -> None:
-    """What pass-device-specs adds is enough for the nodes, under plain runc."""
+def test_device_specs_work_without_gpuhook(plugin: PluginNode, bundle_of: Bundles) -> None:
+    """With passDeviceSpecs, plain runc provides the device nodes."""
     installation = plugin.installation
     ids = [plugin.replica(7, 0), plugin.replica(7, 3)]
-    given = plugin.answer(ids, "envvar", pass_device_specs=True)
-    assert len(given.devices) == len(ALL_CONTROL) + 1
-    bundle = bundle_of("distroless", asked(installation))
-    hand(given, bundle)
+    allocation = plugin.allocate_replicas(ids, "envvar", pass_device_specs=True)
+    assert len(allocation.devices) == len(ALL_CONTROL) + 1
+    bundle = bundle_of("distroless", probe_command(installation))
+    hand(allocation, bundle)
     assert_gpu(run(bundle).view, installation, 7, ALL_CONTROL)
 
 
@@ -293,14 +299,14 @@ def test_device_specs_need_no_gpuhook(plugin: Plugin, bundle_of: Bundles) -> Non
     ("strategy", "handler", "control"),
     [("envvar", "nvidia", CONTROL), ("host-files", "runc", ALL_CONTROL)],
 )
-def test_by_a_kubelets_engine(
-    strategy: str, handler: str, control: set[str], plugin: Plugin, tmp_path: Path
+def test_containerd_assigns_the_allocated_gpu(
+    strategy: str, handler: str, control: set[str], plugin: PluginNode, tmp_path: Path
 ) -> None:
-    """containerd makes the same of the answer: with our handler, and with plain runc."""
+    """containerd assigns the allocated GPU over the CRI, by gpuhook-runtime and by plain runc."""
     installation = plugin.installation
-    given = plugin.answer([plugin.replica(3, 1)], strategy)
+    allocation = plugin.allocate_replicas([plugin.replica(3, 1)], strategy)
     with cri_of(installation, tmp_path) as containerd, containerd.pod("sliced", handler) as pod:
-        view = containerd.view(pod, given)
+        view = containerd.view(pod, allocation)
     assert set(view.gpus()) == {*control, installation.device(3)}
     assert all(node.open == "ENXIO" for node in view.gpus().values())
     assert view.values("GPUHOOK_REPLICAS") == [plugin.replica(3, 1)]

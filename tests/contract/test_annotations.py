@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations as requests: those of the kubelet and of a caller grant, those of a pod do not."""
+"""CDI annotations of the kubelet and of the engine's caller are grants, those of a pod are not."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ FORGED = {
 
 
 @pytest.fixture
-def closed(node8: Installation, tmp_path: Path) -> Installation:
-    """Give a node with the closed configuration and another spec with a host directory."""
+def closed_node(node8: Installation, tmp_path: Path) -> Installation:
+    """Return a node that accepts granted GPUs only, with a spec of another vendor."""
     return with_agent(node8.apart(tmp_path / "closed", request=CLOSED), tmp_path)
 
 
 @pytest.fixture
-def opened(node8: Installation, tmp_path: Path) -> Installation:
-    """Give the node with the default settings, and that spec."""
+def open_node(node8: Installation, tmp_path: Path) -> Installation:
+    """Return a node with the default settings, with a spec of another vendor."""
     return with_agent(node8.apart(tmp_path / "opened"), tmp_path)
 
 
 def with_agent(node: Installation, place: Path) -> Installation:
-    """Describe a device of another vendor on the node: a directory of the host, writable."""
+    """Add a CDI device of another vendor to the node: a writable directory of the host."""
     host = place / "host"
     host.mkdir(exist_ok=True)
     mount = {"hostPath": str(host), "containerPath": "/host", "options": ["rw", "bind"]}
@@ -60,7 +60,7 @@ def with_agent(node: Installation, place: Path) -> Installation:
     return node
 
 
-def container(
+def annotated_bundle(
     node: Installation,
     place: Path,
     annotations: Mapping[str, str],
@@ -73,89 +73,98 @@ def container(
     return bundles.bundle(place / "bundle", root, ["/probe"], env or [], annotations, **hooks)
 
 
-def ran(
+def run_container(
     node: Installation,
     made: Bundle,
     route: str = "wrapper",
     engine: str = "runc",
     cgroup: str = "host",
 ) -> Result:
-    """Run a bundle through the wrapper, or by a plain runtime that calls our prestart hook."""
+    """Run a bundle by gpuhook-runtime, or by a plain runtime that calls the prestart hook."""
     command = [engine] if route == "prestart" else [node.runtime]
     return run(made, command, engine, cgroup, env=node.on(engine))
 
 
 def gpus(result: Result) -> set[str]:
-    """Return the GPUs' nodes that a container has seen in its /dev."""
+    """Return the GPU nodes in the container's /dev."""
     return set(result.view.gpus()) - set(CONTROL)
 
 
 @ENGINES
 @ROUTES
 @pytest.mark.parametrize("pod", [{OWN: ALL}, FORGED], ids=["plain", "forged"])
-def test_a_pod_of_crio_takes_no_gpu(
-    pod: dict[str, str], route: str, engine: str, cgroup: str, closed: Installation, tmp_path: Path
+def test_pod_annotations_of_crio_assign_no_gpu(
+    pod: dict[str, str],
+    route: str,
+    engine: str,
+    cgroup: str,
+    closed_node: Installation,
+    tmp_path: Path,
 ) -> None:
-    """CRI-O copies annotations of the pod into config.json: the closed configuration refuses them,
-    whatever else the pod writes.
-    """
-    made = container(closed, tmp_path, written.crio(pod), route, asks("void"))
-    assert gpus(ran(closed, made, route, engine, cgroup)) == set()
+    """Under CRI-O, config.json has the pod's annotations: a closed node refuses them."""
+    made = annotated_bundle(closed_node, tmp_path, written.crio(pod), route, asks("void"))
+    assert gpus(run_container(closed_node, made, route, engine, cgroup)) == set()
 
 
-def test_what_is_refused_is_told(closed: Installation, tmp_path: Path) -> None:
-    done = closed.edit(container(closed, tmp_path, written.crio({OWN: ALL})))
-    assert done.rc == 0
-    assert "GH1007" in done.log
-    assert f"in {OWN}: " in done.log
+def test_refused_pod_annotation_is_logged(closed_node: Installation, tmp_path: Path) -> None:
+    result = closed_node.edit(annotated_bundle(closed_node, tmp_path, written.crio({OWN: ALL})))
+    assert result.rc == 0
+    assert "GH1007" in result.log
+    assert f"in {OWN}: " in result.log
 
 
 @ROUTES
 @pytest.mark.parametrize("made_by", [written.crio, written.containerd])
-def test_the_plugins_annotation_grants(
+def test_kubelet_annotation_assigns_the_gpu(
     made_by: Callable[[Mapping[str, str]], dict[str, str]],
     route: str,
-    closed: Installation,
+    closed_node: Installation,
     tmp_path: Path,
 ) -> None:
-    """Strategy cdi-annotations of the device plugin works with it on each engine."""
-    given = {written.NAME: "nvidia.com/gpu=3"}
-    annotations = written.crio({OWN: ALL}, given) if made_by is written.crio else made_by(given)
-    made = container(closed, tmp_path, annotations, route, asks("void"))
-    assert gpus(ran(closed, made, route)) == {closed.device(3)}
+    """An annotation of the device plugin is a grant under CRI-O and containerd."""
+    granted = {written.NAME: "nvidia.com/gpu=3"}
+    annotations = written.crio({OWN: ALL}, granted) if made_by is written.crio else made_by(granted)
+    made = annotated_bundle(closed_node, tmp_path, annotations, route, asks("void"))
+    assert gpus(run_container(closed_node, made, route)) == {closed_node.device(3)}
 
 
 @pytest.mark.parametrize("name", [ALL, AGENT])
 @pytest.mark.parametrize("made_by", ["crio", "containerd"])
-def test_a_sandbox_is_granted_nothing(
-    made_by: str, name: str, closed: Installation, tmp_path: Path
+def test_sandbox_annotations_assign_nothing(
+    made_by: str, name: str, closed_node: Installation, tmp_path: Path
 ) -> None:
-    """All annotations of a pod's sandbox are the pod's; other containers of the pod may see it."""
+    """A pod's sandbox is assigned no device: all of its annotations are the pod's own."""
     pod = {**FORGED, OWN: name, "io.kubernetes.cri-o.Annotations": json.dumps({OWN: name})}
     is_crio = made_by == "crio"
     annotations = written.crio_sandbox(pod) if is_crio else written.containerd(pod, "sandbox")
-    made = container(closed, tmp_path, annotations)
-    result = ran(closed, made)
+    made = annotated_bundle(closed_node, tmp_path, annotations)
+    result = run_container(closed_node, made)
     assert gpus(result) == set()
     assert "/host" not in result.view.mounts
 
 
 @ROUTES
-def test_an_open_door(route: str, opened: Installation, tmp_path: Path) -> None:
-    """If variables are accepted, an annotation of the pod is: for devices of the own vendor."""
-    made = container(opened, tmp_path / "own", written.crio({OWN: "nvidia.com/gpu=1"}), route)
-    assert gpus(ran(opened, made, route)) == {opened.device(1)}
-    other = container(opened, tmp_path / "other", written.crio({OWN: AGENT}), route)
+def test_pod_annotation_is_judged_like_a_variable(
+    route: str, open_node: Installation, tmp_path: Path
+) -> None:
+    """If variables are accepted, a pod's annotation may name devices of NVIDIA only."""
+    made = annotated_bundle(
+        open_node, tmp_path / "own", written.crio({OWN: "nvidia.com/gpu=1"}), route
+    )
+    assert gpus(run_container(open_node, made, route)) == {open_node.device(1)}
+    other = annotated_bundle(open_node, tmp_path / "other", written.crio({OWN: AGENT}), route)
     before = other.file.read_bytes()
-    assert ran(opened, other, route).rc != 0
+    assert run_container(open_node, other, route).rc != 0
     assert other.file.read_bytes() == before
 
 
-def test_a_caller_is_trusted(closed: Installation, tmp_path: Path) -> None:
-    """Docker, podman and ctr write annotations of their command line: who calls them is root."""
-    made = container(closed, tmp_path, {OWN: f"nvidia.com/gpu=2,{AGENT}"})
-    result = ran(closed, made)
-    assert gpus(result) == {closed.device(2)}
+def test_annotations_of_the_engines_caller_are_grants(
+    closed_node: Installation, tmp_path: Path
+) -> None:
+    """Annotations from the command line of Docker, podman or ctr are grants."""
+    made = annotated_bundle(closed_node, tmp_path, {OWN: f"nvidia.com/gpu=2,{AGENT}"})
+    result = run_container(closed_node, made)
+    assert gpus(result) == {closed_node.device(2)}
     assert "/host" in result.view.mounts
 
 
@@ -171,22 +180,22 @@ def test_a_caller_is_trusted(closed: Installation, tmp_path: Path) -> None:
         ("none", {OWN: "nvidia.com/gpu=1"}, []),
     ],
 )
-def test_the_setting(
+def test_accept_annotations_setting(
     accept: str,
     annotations: dict[str, str],
     expected: list[int],
     node8: Installation,
     tmp_path: Path,
 ) -> None:
-    """request.acceptAnnotations, by the file and by the variable of the environment."""
-    closed = node8.apart(tmp_path / "node", request=CLOSED)
+    """request.acceptAnnotations applies, from the settings file and from the variable."""
+    closed_node = node8.apart(tmp_path / "node", request=CLOSED)
     of_file = node8.apart(tmp_path / "file", request={**CLOSED, "acceptAnnotations": accept})
-    made = container(closed, tmp_path, annotations)
+    made = annotated_bundle(closed_node, tmp_path, annotations)
     before = made.config()
     devices = {node8.device(index) for index in expected}
     for node, env in (
         (of_file, {}),
-        (closed, {"GPUHOOK_REQUEST_ACCEPT_ANNOTATIONS": accept}),
+        (closed_node, {"GPUHOOK_REQUEST_ACCEPT_ANNOTATIONS": accept}),
     ):
         made.write(before)
         done = node.edit(made, env=env)
@@ -196,9 +205,11 @@ def test_the_setting(
         assert ("GH1007" in done.log) is not bool(expected)
 
 
-def test_a_setting_that_is_no_word(apart: Installation, tmp_path: Path) -> None:
+def test_unknown_value_of_accept_annotations_is_refused(
+    apart: Installation, tmp_path: Path
+) -> None:
     apart.config.write_text("request: {acceptAnnotations: pods}", encoding="utf-8")
-    done = apart.edit(container(apart, tmp_path, written.crio({OWN: ALL})))
+    done = apart.edit(annotated_bundle(apart, tmp_path, written.crio({OWN: ALL})))
     assert done.rc != 0
     assert "GH1530" in done.log
     assert "request.acceptAnnotations: it must be auto, kubelet, any or none" in done.log
@@ -214,33 +225,31 @@ def test_a_setting_that_is_no_word(apart: Installation, tmp_path: Path) -> None:
         ({OWN: ALL}, ["won", "caller of the engine"]),
     ],
 )
-def test_explain_says_why(
-    annotations: dict[str, str], words: list[str], closed: Installation, tmp_path: Path
+def test_explain_prints_the_reason(
+    annotations: dict[str, str], words: list[str], closed_node: Installation, tmp_path: Path
 ) -> None:
-    made = container(closed, tmp_path, annotations)
-    text = closed.gpuhook("explain", str(made.path)).stdout
+    made = annotated_bundle(closed_node, tmp_path, annotations)
+    text = closed_node.gpuhook("explain", str(made.path)).stdout
     assert [word for word in words if word not in " ".join(text.split())] == []
-    (told,) = json.loads(closed.gpuhook("explain", str(made.path), "-o", "json").stdout)[
+    (container,) = json.loads(closed_node.gpuhook("explain", str(made.path), "-o", "json").stdout)[
         "containers"
     ]
-    (source,) = told["sources"]
+    (source,) = container["sources"]
     assert source["result"] == words[0]
     assert source["kind"] == ("annotations" if words[0] == "won" else "pod-annotations")
 
 
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
-def test_a_pod_cannot_take_another_ones_name(
-    route: str, apart: Installation, tmp_path: Path
-) -> None:
-    """The ledger names a container of CRI-O by what the kubelet says of it."""
+def test_ledger_ignores_a_forged_pod_name(route: str, apart: Installation, tmp_path: Path) -> None:
+    """Under CRI-O, the pod's name in the ledger comes from the kubelet, not from the pod."""
     victim = {
         "io.kubernetes.cri.sandbox-name": "victim",
         "io.kubernetes.cri.sandbox-namespace": "kube-system",
         "io.kubernetes.cri.container-name": "victim",
         "io.kubernetes.cri.container-type": "container",
     }
-    made = container(apart, tmp_path, written.crio(victim), route, asks("1"))
-    assert ran(apart, made, route).rc == 0
+    made = annotated_bundle(apart, tmp_path, written.crio(victim), route, asks("1"))
+    assert run_container(apart, made, route).rc == 0
     entry = apart.entry()
-    told = [entry.get(key) for key in ("pod", "namespace", "container")]
-    assert told == [written.POD, written.NAMESPACE, written.CONTAINER]
+    names = [entry.get(key) for key in ("pod", "namespace", "container")]
+    assert names == [written.POD, written.NAMESPACE, written.CONTAINER]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defects that are known of NVIDIA's device plugin v0.20, one test each: none is in this one."""
+"""Known defects of NVIDIA's device plugin v0.20, one test each: gpuhook's plugin has none."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def replicas(count: int) -> str:
     return TIME_SLICING.replace("replicas: 4", f"replicas: {count}")
 
 
-def only(profile: str, count: int) -> Node:
-    """Return the first GPUs of a profile."""
+def first_gpus(profile: str, count: int) -> Node:
+    """Return a profile with its first GPUs only."""
     facts = dump_file.load(profile)
     return replace(facts, gpus=facts.gpus[:count])
 
@@ -66,26 +66,28 @@ def unhealthy(kubelet: Kubelet, resource: str = GPU) -> set[str]:
     return {name for name, one in kubelet.devices(resource).items() if one.health != "Healthy"}
 
 
-def fails(running: PluginProcess, index: int, xid: int = 79) -> None:
-    """Let a GPU that the driver wants to be reset report an XID, now that events are heard."""
+def report_xid(running: PluginProcess, index: int, xid: int = 79) -> None:
+    """Let a GPU report an XID that requires a reset, once the plugin offers GPUs."""
     running.kubelet.wait_for(lambda: running.kubelet.capacity(GPU) > 0)
     stub_events.say(running.node, uuid_of(running, index), "recovery 1")
     stub_events.inject_xid(running.node, uuid_of(running, index), xid)
 
 
-def test_a1_all_replicas_of_a_gpu_go_in_one_message(run: Run, kubelet: Kubelet) -> None:
-    running = run(only("h100x8", 2), replicas(3))
+def test_a1_replicas_of_a_failed_gpu_are_reported_in_one_message(
+    run: Run, kubelet: Kubelet
+) -> None:
+    running = run(first_gpus("h100x8", 2), replicas(3))
     kubelet.wait_for_devices(GPU, 6)
     stream = kubelet.endpoint(GPU).stream
     before = len(stream.lists)
-    fails(running, 0)
+    report_xid(running, 0)
     kubelet.wait_for_devices(GPU, 3, 3)
     assert unhealthy(kubelet) == {f"{uuid_of(running, 0)}::{n}" for n in range(3)}
     assert len(stream.lists) == before + 1
 
 
-def test_a2_one_error_is_one_message_and_marks_one_gpu(run: Run, kubelet: Kubelet) -> None:
-    running = run(only("h100x8", 4), replicas(100))
+def test_a2_one_error_sends_one_message_and_marks_one_gpu(run: Run, kubelet: Kubelet) -> None:
+    running = run(first_gpus("h100x8", 4), replicas(100))
     kubelet.wait_for_devices(GPU, 400)
     stream = kubelet.endpoint(GPU).stream
     before = len(stream.lists)
@@ -98,19 +100,19 @@ def test_a2_one_error_is_one_message_and_marks_one_gpu(run: Run, kubelet: Kubele
     assert len(stream.lists) == before + 1
 
 
-def test_a3_a_wait_that_fails_at_once_is_not_retried_at_once(run: Run, kubelet: Kubelet) -> None:
+def test_a3_failing_event_wait_is_retried_with_delay(run: Run, kubelet: Kubelet) -> None:
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     stub_events.fail_wait(running.node, UNKNOWN_ERROR, always=True)
-    told = running.wait_for_log(event="no events yet", retry=4.0)  # after 1 s and 2 s
-    assert "failed" in told["cause"]
+    line = running.wait_for_log(event="no events yet", retry=4.0)  # after 1 s and 2 s
+    assert "failed" in line["cause"]
     assert sum(line.get("event") == "no events yet" for line in running.log()) <= 3
     assert len(kubelet.endpoint(GPU).stream.lists) <= 2
     assert unhealthy(kubelet) == set()
 
 
-def test_a4_a_stale_stream_steals_no_event(run: Run, kubelet: Kubelet) -> None:
-    """Nor does a caller that opens a stream and reads nothing of it."""
+def test_a4_stale_stream_receives_no_event_of_others(run: Run, kubelet: Kubelet) -> None:
+    """A client that does not read its stream receives no event of another stream."""
     running = run("h100x8")
     kubelet.wait_for_devices(GPU, 32)
     socket = kubelet.directory / "nvidia-gpu.sock"
@@ -120,7 +122,7 @@ def test_a4_a_stale_stream_steals_no_event(run: Run, kubelet: Kubelet) -> None:
     stale.channel.close()  # a connection that just goes
     others = [Endpoint(socket, api.DevicePluginOptions(), Changes()) for _ in range(2)]
     for index in range(3):
-        fails(running, index)
+        report_xid(running, index)
         kubelet.wait_for_devices(GPU, 28 - 4 * index, 4 + 4 * index)
         for other in others:
             eventually(
@@ -133,23 +135,25 @@ def test_a4_a_stale_stream_steals_no_event(run: Run, kubelet: Kubelet) -> None:
         other.close()
 
 
-def test_a5_enabling_an_xid_wins_over_disabling_all(run: Run, kubelet: Kubelet) -> None:
-    running = run(only("h100x8", 2), DP_DISABLE_HEALTHCHECKS="all", DP_ENABLE_HEALTHCHECKS="79")
+def test_a5_enabled_xid_overrides_disabled_health_checks(run: Run, kubelet: Kubelet) -> None:
+    running = run(
+        first_gpus("h100x8", 2), DP_DISABLE_HEALTHCHECKS="all", DP_ENABLE_HEALTHCHECKS="79"
+    )
     kubelet.wait_for_devices(GPU, 8)
-    fails(running, 1, xid=95)  # disabled
-    fails(running, 0, xid=79)
+    report_xid(running, 1, xid=95)  # disabled
+    report_xid(running, 0, xid=79)
     kubelet.wait_for_devices(GPU, 4, 4)
     assert {name.partition("::")[0] for name in unhealthy(kubelet)} == {uuid_of(running, 0)}
 
 
 @pytest.mark.parametrize("used", [2, 3])
-def test_a6_two_replicas_are_of_distinct_gpus(run: Run, kubelet: Kubelet, used: int) -> None:
-    running = run(only("h100x8", 2))
+def test_a6_two_replicas_come_from_two_gpus(run: Run, kubelet: Kubelet, used: int) -> None:
+    running = run(first_gpus("h100x8", 2))
     kubelet.wait_for_devices(GPU, 8)
     second = uuid_of(running, 1)
     kubelet.in_use[GPU] = {f"{second}::{n}" for n in range(used)}
-    given = kubelet.allocate(GPU, 2).response
-    assert given.envs[VISIBLE].split(",") == [uuid_of(running, 0), second]
+    response = kubelet.allocate(GPU, 2).response
+    assert response.envs[VISIBLE].split(",") == [uuid_of(running, 0), second]
 
 
 def test_a7_device_specs_are_unique(run: Run, kubelet: Kubelet) -> None:
@@ -160,7 +164,7 @@ def test_a7_device_specs_are_unique(run: Run, kubelet: Kubelet) -> None:
     assert len(paths) == len(set(paths))
 
 
-def test_a8_a_bad_configuration_takes_nothing_away(run: Run, kubelet: Kubelet) -> None:
+def test_a8_invalid_configuration_removes_no_device(run: Run, kubelet: Kubelet) -> None:
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     stream = kubelet.endpoint(GPU).stream
@@ -173,7 +177,7 @@ def test_a8_a_bad_configuration_takes_nothing_away(run: Run, kubelet: Kubelet) -
     kubelet.wait_for_devices(GPU, 2)
 
 
-def test_a9_a_socket_that_is_removed_is_made_anew(run: Run, kubelet: Kubelet) -> None:
+def test_a9_removed_socket_is_created_again(run: Run, kubelet: Kubelet) -> None:
     run()
     kubelet.wait_for_devices(GPU, 4)
     first = kubelet.endpoint(GPU)
@@ -182,35 +186,35 @@ def test_a9_a_socket_that_is_removed_is_made_anew(run: Run, kubelet: Kubelet) ->
     kubelet.wait_for_devices(GPU, 4)
 
 
-def test_a10_time_slicing_and_mps_together_are_an_error(run: Run, kubelet: Kubelet) -> None:
+def test_a10_time_slicing_with_mps_is_refused(run: Run, kubelet: Kubelet) -> None:
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     running.configure(TIME_SLICING + MPS)
-    told = running.wait_for_log(reason="ConfigRefused")
-    assert "mps" in told["event"]
-    assert "timeSlicing" in told["event"]
+    line = running.wait_for_log(reason="ConfigRefused")
+    assert "mps" in line["event"]
+    assert "timeSlicing" in line["event"]
     assert kubelet.allocatable(GPU) == 4
     assert running.stop() == 0
     running.start()
     assert running.ended() == 1
 
 
-def test_a11_what_means_nothing_is_told(run: Run, kubelet: Kubelet) -> None:
-    """Unknown keys and resources are warned of; what occurs twice is an error."""
+def test_a11_unknown_keys_and_resources_are_reported(run: Run, kubelet: Kubelet) -> None:
+    """Unknown keys and resources cause a warning; a duplicate is an error."""
     other = "    - {name: nvidia.com/foo, replicas: 2}\n"
     running = run("t4", TIME_SLICING + other + "flagz: {}\n")
     kubelet.wait_for_devices(GPU, 4)
 
-    def told() -> list[str]:
+    def warnings() -> list[str]:
         return [str(one) for one in running.log() if one.get("level") == "warning"]
 
-    eventually(lambda: any("did you mean flags?" in line for line in told()), "the unknown key")
-    eventually(lambda: any("nvidia.com/foo" in line for line in told()), "the unknown resource")
+    eventually(lambda: any("did you mean flags?" in line for line in warnings()), "the unknown key")
+    eventually(lambda: any("nvidia.com/foo" in line for line in warnings()), "the unknown resource")
     running.configure(TIME_SLICING + "    - {name: gpu, replicas: 2}\n")
     assert "duplicate" in running.wait_for_log(reason="ConfigRefused")["event"]
 
 
-def test_a12_one_replica_is_a_whole_gpu(run: Run, kubelet: Kubelet) -> None:
+def test_a12_one_replica_has_the_id_of_the_gpu(run: Run, kubelet: Kubelet) -> None:
     running = run("t4", replicas(1))
     kubelet.wait_for_devices(GPU, 1)
     assert set(kubelet.devices(GPU)) == {uuid_of(running, 0)}
@@ -222,35 +226,37 @@ def without_libcuda(node: SimulatedNode) -> None:
 
 
 @pytest.mark.parametrize("cdi", ["cdi-cri", "cdi-annotations"])
-def test_a13_a_missing_library_leaves_the_other_strategies(
+def test_a13_missing_library_disables_cdi_strategies_only(
     run: Run, kubelet: Kubelet, cdi: str
 ) -> None:
     running = run(change=without_libcuda, DEVICE_LIST_STRATEGY=f"envvar,{cdi}")
     kubelet.wait_for_devices(GPU, 4)
-    given = kubelet.allocate(GPU, 1).response
-    assert given.envs[VISIBLE] == uuid_of(running, 0)
-    assert not given.cdi_devices
-    assert not given.annotations
+    response = kubelet.allocate(GPU, 1).response
+    assert response.envs[VISIBLE] == uuid_of(running, 0)
+    assert not response.cdi_devices
+    assert not response.annotations
     assert any(f"the strategy {cdi}" in str(line.get("event")) for line in running.log())
 
 
-def test_a13_without_another_strategy_devices_are_unhealthy(run: Run, kubelet: Kubelet) -> None:
+def test_a13_missing_library_without_other_strategy_marks_devices_unhealthy(
+    run: Run, kubelet: Kubelet
+) -> None:
     running = run(change=without_libcuda, DEVICE_LIST_STRATEGY="cdi-cri")
     kubelet.wait_for_devices(GPU, 0, 4)
-    told = running.wait_for_log(reason="GpuUnhealthy")
-    assert "libcuda" in told["event"]
+    line = running.wait_for_log(reason="GpuUnhealthy")
+    assert "libcuda" in line["event"]
     assert running.process is not None
     assert running.process.poll() is None
 
 
-def test_a14_what_is_not_there_is_not_promised(run: Run, kubelet: Kubelet) -> None:
+def test_a14_missing_extra_devices_are_not_announced(run: Run, kubelet: Kubelet) -> None:
     run(GDRCOPY_ENABLED="true", GDS_ENABLED="true", MOFED_ENABLED="true")
     kubelet.wait_for_devices(GPU, 4)
-    given = kubelet.allocate(GPU, 1).response
-    assert not {"NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"} & set(given.envs)
+    response = kubelet.allocate(GPU, 1).response
+    assert not {"NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"} & set(response.envs)
 
 
-def test_a15_without_a_kubelet_nothing_is_called_registered(run: Run, kubelet: Kubelet) -> None:
+def test_a15_plugin_without_kubelet_logs_no_registration(run: Run, kubelet: Kubelet) -> None:
     running = run(KUBELET_SOCKET="", GPUHOOK_PLUGIN_DIRECTORY=str(kubelet.directory))
     running.wait_for_log(event="not registered: no kubelet socket is configured")
     direct = Endpoint(kubelet.directory / "nvidia-gpu.sock", api.DevicePluginOptions(), Changes())
@@ -260,7 +266,7 @@ def test_a15_without_a_kubelet_nothing_is_called_registered(run: Run, kubelet: K
     assert kubelet.registrations == []
 
 
-def test_a16_each_instance_of_a_gpu_can_be_hit(run: Run, kubelet: Kubelet) -> None:
+def test_a16_xid_marks_one_mig_instance(run: Run, kubelet: Kubelet) -> None:
     running = run(
         "a100-mig",
         "version: v1\nflags: {migStrategy: mixed}\n",
@@ -269,17 +275,17 @@ def test_a16_each_instance_of_a_gpu_can_be_hit(run: Run, kubelet: Kubelet) -> No
     kubelet.wait_for_devices(MIG, 7)
     kubelet.wait_for_devices(GPU, 1)
     gpu = running.node.node.gpus[0]
-    hit = set()
+    failed = set()
     for one in gpu.instances:
         stub_events.inject_xid(running.node, gpu.uuid, 95, (one.gpu_instance, one.compute_instance))
-        hit.add(one.uuid)
-        kubelet.wait_for_devices(MIG, 7 - len(hit), len(hit))
-        assert unhealthy(kubelet, MIG) == hit
+        failed.add(one.uuid)
+        kubelet.wait_for_devices(MIG, 7 - len(failed), len(failed))
+        assert unhealthy(kubelet, MIG) == failed
     assert unhealthy(kubelet) == set()
 
 
-def test_a17_the_best_pair_of_many_gpus_is_found_wherever_it_is() -> None:
-    """With seven and more sets; up to eight GPUs all is checked against brute force."""
+def test_a17_best_linked_pair_of_many_gpus_is_preferred() -> None:
+    """Fourteen GPUs: unit tests compare up to eight GPUs with brute force."""
     gpus = whole(14)
     for first, second in combinations(range(14), 2):
         links = Table({(first, second): 1800}, other=100)
@@ -293,7 +299,7 @@ def test_a18_a_v100_has_48_clients() -> None:
 
 
 class Label:
-    """The label of a node in a stand-in of the API server, whose watch tells of each new value."""
+    """The label of a node in a simulated API server, whose watch sends each new value."""
 
     def __init__(self, server: ApiStandIn, value: str) -> None:
         self._value, self._version = value, 1
@@ -302,7 +308,7 @@ class Label:
         server.otherwise = self._answer
 
     def put(self, value: str | None) -> None:
-        """Give the label another value; None ends all watches."""
+        """Change the label's value; None ends all watches."""
         with self._changes:
             self._version += 1
             self._ended = value is None
@@ -327,10 +333,10 @@ class Label:
             asked.reply(self._node())
 
 
-def test_a19_an_unknown_label_value_keeps_what_serves(
+def test_a19_unknown_label_value_keeps_the_configuration(
     tmp_path: Path, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The label comes from an API server; the process serves on, and follows the next value."""
+    """If the node's label names no configuration, the devices remain; the next label applies."""
     configs = tmp_path / "configs"
     configs.mkdir()
     (configs / "few").write_text(replicas(2), encoding="utf-8")
@@ -374,24 +380,26 @@ def test_a19_an_unknown_label_value_keeps_what_serves(
         asyncio.run(scenario())
 
 
-def test_a20_driver_versions_and_labels_of_any_length() -> None:
+def test_a20_node_labels_have_valid_lengths() -> None:
     gpu = Gpu(0, "GPU-0", name="NVIDIA " + "Very Long Name " * 10, memory_bytes=16 << 30)
     device = Device("GPU-0", "0", "GPU-0", 0, (), (), model=gpu.name)
     offered = Resource(GPU, tuple(Unit(f"GPU-0::{n}", device, n) for n in range(4)), "time-slicing")
     for version in ("580", "580.95", "580.95.05", "580.95.05.01"):
-        found = labels(Node(Driver(version), (gpu,)), (offered,), Configuration(), LabelFacts())
-        assert found["nvidia.com/gpu.count"] == "1"
-        assert all(len(value) <= 63 for value in found.values())
+        node_labels = labels(
+            Node(Driver(version), (gpu,)), (offered,), Configuration(), LabelFacts()
+        )
+        assert node_labels["nvidia.com/gpu.count"] == "1"
+        assert all(len(value) <= 63 for value in node_labels.values())
 
 
-def test_a21_a_lost_gpu_fails_no_admission(run: Run, kubelet: Kubelet) -> None:
-    """Nor does an NVML that does not answer at all: links are known from before."""
+def test_a21_lost_gpu_does_not_break_preferred_allocation(run: Run, kubelet: Kubelet) -> None:
+    """Neither a lost GPU nor an NVML that does not answer breaks it: the links were read before."""
     running = run("h100x8", "version: v1\n", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     kubelet.wait_for_devices(GPU, 8)
     stub_events.lose(running.node, uuid_of(running, 3))
     kubelet.wait_for_devices(GPU, 7, 1)
-    given = kubelet.allocate(GPU, 2).response
-    assert uuid_of(running, 3) not in given.envs[VISIBLE]
+    response = kubelet.allocate(GPU, 2).response
+    assert uuid_of(running, 3) not in response.envs[VISIBLE]
     stub_events.take_away(running.node)
     kubelet.wait_for_devices(GPU, 0, 8)
     everything = list(kubelet.devices(GPU))

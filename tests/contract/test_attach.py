@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU given to a container that runs, and all of it there: nodes, rules, driver, loader."""
+"""`gpuhook attach` and `detach`: nodes, device rules, driver and loader cache of a container."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def asked(installation: Installation, *runs: list[str]) -> list[str]:
 
 
 def assert_as_before(root: Path, before: dict[str, tuple[object, ...]]) -> None:
-    """Assert that an image is what it was, its loader's cache but for the order of bytes."""
+    """Assert that an image is unchanged, except for the order of bytes in its loader cache."""
     assert_same_files(roots.listing(root), before)
 
 
 def assert_same_files(
     now: dict[str, tuple[object, ...]], before: dict[str, tuple[object, ...]]
 ) -> None:
-    """Assert the same of two listings."""
+    """Assert that two listings are equal, except for the order of bytes in the loader cache."""
     assert now.keys() == before.keys()
     assert {path for path in now if now[path] != before[path]} <= {LOADER}
     if LOADER in now:
-        assert loadable(now[LOADER]) == loadable(before[LOADER])
+        assert cache_entries(now[LOADER]) == cache_entries(before[LOADER])
 
 
-def loadable(facts: tuple[object, ...]) -> list[tuple[object, ...]]:
-    """Return what a loader cache of a listing holds."""
+def cache_entries(facts: tuple[object, ...]) -> list[tuple[object, ...]]:
+    """Return the entries of the loader cache in a listing."""
     content = facts[-1]
     assert isinstance(content, bytes)
     return [
@@ -58,8 +58,10 @@ def loadable(facts: tuple[object, ...]) -> list[tuple[object, ...]]:
 
 
 @EVERY
-def test_there_and_away(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """From nothing to a GPU as the wrapper gives it, and back; twice changes nothing more."""
+def test_attach_and_detach_restore_the_container(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """attach provides a GPU as the wrapper does, detach removes it; a second call has no steps."""
     made = sleeping(tmp_path)
     with_ldconfig(made.root)
     files = roots.listing(made.root)
@@ -70,35 +72,37 @@ def test_there_and_away(engine: str, cgroup: str, node8: Installation, tmp_path:
         assert planned["dryRun"]
         assert live.seen() == before
 
-        done = live.attach("2")
-        assert done["steps"] == planned["steps"]
-        assert done["skipped"] == planned["skipped"] == []
+        report = live.attach("2")
+        assert report["steps"] == planned["steps"]
+        assert report["skipped"] == planned["skipped"] == []
         view = live.view(asked(node8, LOOKED_UP, CACHE))
         assert_given(view, node8, 2)
 
-        held = live.seen()
+        attached = live.seen()
         assert live.attach("2")["steps"] == []
-        assert live.seen().nodes == held.nodes
-        assert live.seen().mounts == held.mounts
-        assert live.seen().rules == held.rules
-        assert live.seen().files == held.files
+        assert live.seen().nodes == attached.nodes
+        assert live.seen().mounts == attached.mounts
+        assert live.seen().rules == attached.rules
+        assert live.seen().files == attached.files
 
         assert live.detach("2")["steps"] != []
-        gone = live.seen()
-        assert gone.nodes == before.nodes
-        assert gone.mounts == before.mounts
+        detached = live.seen()
+        assert detached.nodes == before.nodes
+        assert detached.mounts == before.mounts
         assert live.rules() == rules
         assert_as_before(made.root, files)
         view = live.view(questions(tries=[node8.number(2)]))
         assert view.tries == {node8.number(2): "EPERM"}
         assert live.detach("2")["steps"] == []
-        assert live.attach("2")["steps"] == done["steps"]
+        assert live.attach("2")["steps"] == report["steps"]
         assert_nodes(live.view(asked(node8)), node8, CONTROL, 2)
 
 
 @BOTH
-def test_two_gpus(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """The second brings its node alone; control nodes and driver stay until the last one goes."""
+def test_second_gpu_adds_its_node_alone(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A second GPU adds its node only; control nodes and driver remain until the last one goes."""
     made = sleeping(tmp_path)
     files = roots.listing(made.root)
     with started(made, node8, engine, cgroup) as live:
@@ -121,8 +125,8 @@ def test_two_gpus(engine: str, cgroup: str, node8: Installation, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", ["lib64", "distroless", "musl"])
-def test_images(kind: str, node8: Installation, tmp_path: Path) -> None:
-    """Other images: the loader finds the driver, and afterwards all is as it was."""
+def test_attach_in_each_kind_of_image(kind: str, node8: Installation, tmp_path: Path) -> None:
+    """In other images the loader finds the driver, and detach restores the files."""
     args = ["/bin/busybox", "sleep", "900"] if kind == "musl" else ["/bin/sleep", "900"]
     made = sleeping(tmp_path, kind, args=args)
     if kind == "distroless":
@@ -141,7 +145,7 @@ def test_images(kind: str, node8: Installation, tmp_path: Path) -> None:
 
 
 def test_forms_of_a_name(node8: Installation, tmp_path: Path) -> None:
-    """A device by index, UUID, bus id, CDI name, as a replica; a container by id, start, pid."""
+    """GPUs are found by five forms of names; containers by id, prefix, pid and pod name."""
     gpu = node8.gpu(2)
     devices = [str(gpu.uuid), str(gpu.pci_bus_id), f"nvidia.com/gpu={gpu.uuid}", f"{gpu.uuid}::1"]
     annotations = {
@@ -163,24 +167,24 @@ def test_forms_of_a_name(node8: Installation, tmp_path: Path) -> None:
             assert live.view().gpus() == {}
 
 
-def test_ledger(node8: Installation, tmp_path: Path) -> None:
-    """`gpuhook ps` lists what is attached, and no longer what was detached."""
+def test_ps_lists_attached_gpus(node8: Installation, tmp_path: Path) -> None:
+    """`gpuhook ps` lists attached GPUs, and no detached ones."""
 
-    def held(live: Live) -> list[str]:
+    def listed_gpus(live: Live) -> list[str]:
         mine = [entry for entry in node8.holders() if entry["id"] == live.id]
         return [str(name) for entry in mine for name in entry["gpus"]]
 
     with started(sleeping(tmp_path), node8) as live:
         live.attach("2", "3")
-        assert len(held(live)) == 2
+        assert len(listed_gpus(live)) == 2
         live.detach("3")
-        assert len(held(live)) == 1
+        assert len(listed_gpus(live)) == 1
         live.detach("2")
-        assert held(live) == []
+        assert listed_gpus(live) == []
 
 
-def test_refusals(node8: Installation, tmp_path: Path) -> None:
-    """What cannot be: one sentence, and the container is as it was."""
+def test_refused_attach_changes_nothing(node8: Installation, tmp_path: Path) -> None:
+    """Wrong names, missing privileges and stopped containers are errors."""
     with started(sleeping(tmp_path), node8) as live:
         before = live.seen()
         live.refused("GH1102", "attach", "--device", "17")
@@ -189,18 +193,18 @@ def test_refusals(node8: Installation, tmp_path: Path) -> None:
         live.refused("GH1730", "attach", "--device", "2", name="4194305")
         assert live.seen() == before
         powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-        done = live.gpuhook("attach", "--device", "2", name=str(live.pid), via=powerless)
-        assert done.rc == 1
-        assert done.stderr.startswith("Error GH"), done
+        result = live.gpuhook("attach", "--device", "2", name=str(live.pid), via=powerless)
+        assert result.rc == 1
+        assert result.stderr.startswith("Error GH"), result
         assert live.seen() == before
         assert live.container.call("kill", "KILL").rc == 0
-        done = live.gpuhook("attach", "--device", "2")
-        assert done.rc == 1
-        assert "GH1738" in done.stderr or "GH1730" in done.stderr, done
+        result = live.gpuhook("attach", "--device", "2")
+        assert result.rc == 1
+        assert "GH1738" in result.stderr or "GH1730" in result.stderr, result
 
 
-def test_capabilities(node8: Installation, tmp_path: Path) -> None:
-    """Driver capabilities come from the container's variable, or from the option."""
+def test_attach_uses_driver_capabilities(node8: Installation, tmp_path: Path) -> None:
+    """Driver capabilities come from the container's variable, or from --driver-capabilities."""
     with started(sleeping(tmp_path, env=asks("void", "utility")), node8) as live:
         live.attach("2")
         assert_nodes(live.view(), node8, {"/dev/nvidiactl"}, 2)
@@ -218,8 +222,10 @@ def test_capabilities(node8: Installation, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_paused(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A frozen container gets and loses a GPU without being asked for anything."""
+def test_attach_and_detach_in_a_paused_container(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A paused container gets and loses a GPU."""
     with started(sleeping(tmp_path), node8, engine, cgroup) as live:
         assert live.container.call("pause").rc == 0
         live.attach("2")

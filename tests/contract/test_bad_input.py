@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input: a code, the thing and the way out; and nothing half done."""
+"""Bad input causes an error with a code, the cause and a hint, and no partial change."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ FORMATS = pytest.mark.parametrize("log_format", ["json", "text"])
 TEXT_LINE = re.compile(r'^time="[^"]+" level=(\w+) msg=("(?:[^"\\]|\\.)*")$')
 
 
-def told(log: str, log_format: str) -> list[tuple[str, str]]:
+def log_lines(log: str, log_format: str) -> list[tuple[str, str]]:
     """Return (level, message) of the lines of a --log file."""
     lines = log.splitlines()
     if log_format == "json":
         entries = [json.loads(line) for line in lines]
         assert all(set(entry) == {"level", "msg", "time"} for entry in entries)
         return [(entry["level"], entry["msg"]) for entry in entries]
-    found = [TEXT_LINE.match(line) for line in lines]
-    assert all(found), lines
-    return [(match[1], json.loads(match[2])) for match in found if match]
+    matches = [TEXT_LINE.match(line) for line in lines]
+    assert all(matches), lines
+    return [(match[1], json.loads(match[2])) for match in matches if match]
 
 
 def assert_refused(result: Result, code: str, *words: str, log_format: str = "json") -> None:
     """Assert that a call ended with 1 and printed the code and `words` in its log and on stderr."""
     assert result.rc == 1, result
     assert result.stdout == ""
-    level, message = told(result.log, log_format)[-1]
+    level, message = log_lines(result.log, log_format)[-1]
     assert level == "error"
     for text in (message, result.stderr):
         assert code in text, text
@@ -53,8 +53,8 @@ def assert_refused(result: Result, code: str, *words: str, log_format: str = "js
     assert "hint: " in result.stderr
 
 
-def assert_untouched(bundle: Bundle, before: bytes, made: Installation) -> None:
-    """Assert that neither config.json nor the ledger nor anything beside them has changed."""
+def assert_unchanged(bundle: Bundle, before: bytes, made: Installation) -> None:
+    """Assert that config.json, its directory and the ledger have not changed."""
     assert bundle.file.read_bytes() == before
     assert set(os.listdir(bundle.path)) <= {"config.json", "log", "state"}
     assert made.entries() == []
@@ -62,12 +62,12 @@ def assert_untouched(bundle: Bundle, before: bytes, made: Installation) -> None:
 
 @pytest.fixture
 def bundle(bundle_of: Bundles) -> Bundle:
-    """Give a bundle that requests the GPU 0."""
+    """Return a bundle that requests GPU 0."""
     return bundle_of("distroless", ["/probe"], asks("0"))
 
 
-def ask(bundle: Bundle, *env: str, **annotations: str) -> bytes:
-    """Let the bundle ask with these variables instead; return its new config.json."""
+def set_request(bundle: Bundle, *env: str, **annotations: str) -> bytes:
+    """Replace the variables and annotations of the bundle; return its new config.json."""
     config = bundle.config()
     config["process"]["env"] = ["PATH=/", *env]
     if annotations:
@@ -107,39 +107,41 @@ MANY = ",".join(map(str, range(10_000)))
         (MANY, "GH1005", "10000"),
     ],
 )
-def test_values(value: str, code: str, word: str, node8: Installation, bundle: Bundle) -> None:
-    """A request that names a missing device, or that cannot be parsed."""
-    before = ask(bundle, *asks(value))
-    held = node8.entries()
+def test_invalid_device_names_are_refused(
+    value: str, code: str, word: str, node8: Installation, bundle: Bundle
+) -> None:
+    """A request for a missing device, or one that cannot be parsed, is refused."""
+    before = set_request(bundle, *asks(value))
+    entries = node8.entries()
     result = node8.edit(bundle)
     assert_refused(result, code, word)
     assert bundle.file.read_bytes() == before
-    assert node8.entries() == held
+    assert node8.entries() == entries
     assert len(result.stderr) < 2000
     assert result.stderr.replace("\n", "").isprintable()
 
 
 @FORMATS
-def test_log_formats(log_format: str, apart: Installation, bundle: Bundle) -> None:
-    """The engine's log has the sentence in the format that the engine reads."""
-    before = ask(bundle, *asks('9"9\\'))
+def test_log_has_the_configured_format(
+    log_format: str, apart: Installation, bundle: Bundle
+) -> None:
+    """The error in the engine's log has the format of --log-format."""
+    before = set_request(bundle, *asks('9"9\\'))
     result = apart.edit(bundle, log_format=log_format)
     assert_refused(result, "GH1101", '9"9\\', log_format=log_format)
-    assert_untouched(bundle, before, apart)
+    assert_unchanged(bundle, before, apart)
 
 
-def test_capabilities(apart: Installation, bundle: Bundle) -> None:
-    """A driver capability that does not exist."""
-    before = ask(bundle, *asks("0", "compute,magic"))
+def test_unknown_driver_capability_is_refused(apart: Installation, bundle: Bundle) -> None:
+    before = set_request(bundle, *asks("0", "compute,magic"))
     assert_refused(apart.edit(bundle), "GH1020", "magic", "utility")
-    assert_untouched(bundle, before, apart)
+    assert_unchanged(bundle, before, apart)
 
 
-def test_annotations(apart: Installation, bundle: Bundle) -> None:
-    """A CDI name in an annotation that no spec describes."""
-    before = ask(bundle, **{"cdi.k8s.io/x": "nvidia.com/gpu=17"})
+def test_unknown_cdi_name_in_annotation_is_refused(apart: Installation, bundle: Bundle) -> None:
+    before = set_request(bundle, **{"cdi.k8s.io/x": "nvidia.com/gpu=17"})
     assert_refused(apart.edit(bundle), "GH1102", "nvidia.com/gpu=17", str(apart.spec))
-    assert_untouched(bundle, before, apart)
+    assert_unchanged(bundle, before, apart)
 
 
 def conflict(made: Installation) -> list[str]:
@@ -149,21 +151,21 @@ def conflict(made: Installation) -> list[str]:
 
 
 def broken_yaml(made: Installation) -> list[str]:
-    """Cut the spec in two."""
+    """Truncate the spec."""
     text = made.spec.read_text(encoding="utf-8")
     made.spec.write_text(text[: len(text) // 2] + '\n- "', encoding="utf-8")
     return ["GH1104", str(made.spec), "is broken"]
 
 
 def broken_json(made: Installation) -> list[str]:
-    """Put half a JSON text in the spec's place."""
+    """Replace the spec with a truncated JSON file."""
     made.spec.unlink()
     (made.specs / "nvidia.json").write_text('{"cdiVersion": ', encoding="utf-8")
     return ["GH1104", str(made.specs / "nvidia.json"), "is broken"]
 
 
-def changed(made: Installation, change: Callable[[Any], None]) -> str:
-    """Change the spec's document; returns its path."""
+def changed_spec(made: Installation, change: Callable[[Any], None]) -> str:
+    """Change the spec's document; return its path."""
     document = yaml.safe_load(made.spec.read_text(encoding="utf-8"))
     change(document)
     made.spec.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -171,27 +173,29 @@ def changed(made: Installation, change: Callable[[Any], None]) -> str:
 
 
 def unknown_field(made: Installation) -> list[str]:
-    """Add a field to a device node that CDI does not know."""
+    """Add a field to a device node that CDI does not define."""
 
     def add(document: Any) -> None:
         document["devices"][0]["containerEdits"]["deviceNodes"][0]["colour"] = "green"
 
     pointer = "/devices/0/containerEdits/deviceNodes/0/colour"
-    return ["GH1104", changed(made, add), pointer]
+    return ["GH1104", changed_spec(made, add), pointer]
 
 
 def too_new(made: Installation) -> list[str]:
-    """Declare a version of CDI from the future."""
-    path = changed(made, lambda document: document.update(cdiVersion="9.0.0"))
+    """Declare a future version of CDI."""
+    path = changed_spec(made, lambda document: document.update(cdiVersion="9.0.0"))
     return ["GH1104", path, "9.0.0"]
 
 
 def missing_node(made: Installation) -> list[str]:
     """Name a device node that the host does not have."""
     text = made.spec.read_text(encoding="utf-8")
-    gone = f"{made.node.dev_root}/dev/nvidia0-gone"
-    made.spec.write_text(text.replace(f"{made.node.dev_root}/dev/nvidia0", gone), encoding="utf-8")
-    return ["GH1302", gone]
+    missing = f"{made.node.dev_root}/dev/nvidia0-gone"
+    made.spec.write_text(
+        text.replace(f"{made.node.dev_root}/dev/nvidia0", missing), encoding="utf-8"
+    )
+    return ["GH1302", missing]
 
 
 def not_a_node(made: Installation) -> list[str]:
@@ -205,7 +209,7 @@ def not_a_node(made: Installation) -> list[str]:
 
 
 def stale(made: Installation) -> list[str]:
-    """Let the spec be of another driver."""
+    """Change the driver version in the spec's fingerprint."""
     made.refuse_stale()
     text = made.spec.read_text(encoding="utf-8")
     made.spec.write_text(text.replace("driver=5", "driver=4"), encoding="utf-8")
@@ -213,14 +217,14 @@ def stale(made: Installation) -> list[str]:
 
 
 def no_spec(made: Installation) -> list[str]:
-    """Take the spec away."""
+    """Remove the spec."""
     made.refuse_stale()
     made.spec.unlink()
     return ["GH1104", str(made.specs), "gpuhook refresh"]
 
 
 def unwritable_state(made: Installation) -> list[str]:
-    """Put a file where the state directory should be."""
+    """Replace the state directory with a file."""
     shutil.rmtree(made.state)
     made.state.touch()
     return ["GH1105", str(made.config)]
@@ -239,15 +243,15 @@ NODES = [
 
 
 @pytest.mark.parametrize("spoil", NODES)
-def test_nodes(
+def test_broken_node_is_refused(
     spoil: Callable[[Installation], list[str]], apart: Installation, bundle: Bundle
 ) -> None:
-    """A node whose CDI specs, device nodes, settings or state are not as they should be."""
+    """A create fails on a node whose CDI specs, device nodes, settings or state are broken."""
     before = bundle.file.read_bytes()
     code, *words = spoil(apart)
-    for _ in range(2):  # the second time from what was kept of the first
+    for _ in range(2):  # the second create reads the compiled state of the first one
         assert_refused(apart.edit(bundle), code, *words)
-        assert_untouched(bundle, before, apart)
+        assert_unchanged(bundle, before, apart)
 
 
 @pytest.mark.parametrize(
@@ -259,10 +263,10 @@ def test_nodes(
         (too_new, "GH1107"),
     ],
 )
-def test_validate(
+def test_validate_reports_a_broken_spec(
     spoil: Callable[[Installation], list[str]], code: str, apart: Installation
 ) -> None:
-    """`gpuhook cdi validate` says what is wrong with such a spec."""
+    """`gpuhook cdi validate` reports the code and the path of a broken spec."""
     _, *words = spoil(apart)
     done = apart.gpuhook("cdi", "validate", words[0])
     assert done.rc == 1
@@ -270,8 +274,8 @@ def test_validate(
     assert words[0] in done.stdout + done.stderr
 
 
-def test_a_broken_file_hides_only_itself(apart: Installation, bundle: Bundle) -> None:
-    """A broken spec of another vendor does not keep a container from its GPU."""
+def test_broken_spec_of_another_vendor_is_ignored(apart: Installation, bundle: Bundle) -> None:
+    """Broken spec files of other names do not prevent a container from getting its GPU."""
     (apart.specs / "aaa.yaml").write_text("devices: [", encoding="utf-8")
     (apart.specs / "zzz.json").write_text("{", encoding="utf-8")
     (apart.specs / "loop.json").symlink_to("loop.json")
@@ -282,26 +286,25 @@ def test_a_broken_file_hides_only_itself(apart: Installation, bundle: Bundle) ->
 
 @pytest.mark.parametrize("value", ["0", "void"])
 @pytest.mark.parametrize("names", ["nowhere,/no/where", "itself"])
-def test_no_low_level_runtime(
+def test_missing_low_level_runtime_is_refused(
     names: str, value: str, node8: Installation, bundle: Bundle, tmp_path: Path
 ) -> None:
-    """No low-level runtime: said for every container, and gpuhook-runtime never calls itself."""
+    """Without a low-level runtime each container is refused; gpuhook-runtime never calls itself."""
     listed = [node8.runtime] if names == "itself" else names.split(",")
     made = node8.apart(tmp_path / "none", runtime={"lowLevelRuntimes": listed})
-    before = ask(bundle, *asks(value))
+    before = set_request(bundle, *asks(value))
     result = made.edit(bundle, env={"GPUHOOK_LOW_LEVEL_RUNTIME": ""})
     assert_refused(result, "GH1401", ", ".join(listed))
-    assert_untouched(bundle, before, made)
+    assert_unchanged(bundle, before, made)
 
 
-def test_a_named_low_level_runtime_that_is_missing(apart: Installation, bundle: Bundle) -> None:
-    """The engine's choice of a low-level runtime counts, so that no other one is taken."""
+def test_missing_named_low_level_runtime_is_refused(apart: Installation, bundle: Bundle) -> None:
+    """If the low-level runtime that the engine names is missing, no other one is called."""
     result = apart.edit(bundle, low_level="/no/such/runtime")
     assert_refused(result, "GH1401", "/no/such/runtime")
 
 
-def test_missing_config(apart: Installation, bundle: Bundle) -> None:
-    """A bundle without config.json."""
+def test_missing_config_json_is_refused(apart: Installation, bundle: Bundle) -> None:
     bundle.file.unlink()
     assert_refused(apart.edit(bundle), "GH1300", str(bundle.file))
     assert set(os.listdir(bundle.path)) == {"log"}
@@ -321,16 +324,18 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
-def test_broken_configs(text: str, apart: Installation, bundle: Bundle) -> None:
-    """A config.json that is no JSON object."""
+def test_malformed_config_json_is_refused(text: str, apart: Installation, bundle: Bundle) -> None:
+    """A config.json that is not a JSON object is refused."""
     bundle.file.write_text(text, encoding="latin-1")
     before = bundle.file.read_bytes()
     assert_refused(apart.edit(bundle), "GH1301", str(bundle.file))
-    assert_untouched(bundle, before, apart)
+    assert_unchanged(bundle, before, apart)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "device"])
-def test_configs_that_are_no_files(kind: str, apart: Installation, bundle: Bundle) -> None:
+def test_config_json_that_is_no_regular_file_is_refused(
+    kind: str, apart: Installation, bundle: Bundle
+) -> None:
     """A pipe, a directory or a device in place of config.json is not read."""
     bundle.file.unlink()
     if kind == "fifo":
@@ -362,12 +367,10 @@ def test_configs_that_are_no_files(kind: str, apart: Installation, bundle: Bundl
         ("annotations", 7),
     ],
 )
-def test_configs_of_wrong_types(
+def test_wrong_type_in_config_json_causes_no_crash(
     where: str, value: object, apart: Installation, bundle: Bundle
 ) -> None:
-    """A config.json with a value of another type than OCI says: refused with its place, or the
-    container gets its GPU where the value does not matter; never a crash.
-    """
+    """A value of a wrong type is refused with its place, or does not matter."""
     config = bundle.config()
     *path, last = where.split(".")
     parent = config
@@ -383,11 +386,11 @@ def test_configs_of_wrong_types(
         assert bundle.config()["linux"]["devices"]
     else:
         assert_refused(result, "GH13", where.rpartition(".")[2])
-        assert_untouched(bundle, before, apart)
+        assert_unchanged(bundle, before, apart)
 
 
-def test_odd_entries_are_kept(apart: Installation, bundle: Bundle) -> None:
-    """Entries of a wrong type in the lists that we add to stay, and do not stop the container."""
+def test_entries_of_a_wrong_type_remain(apart: Installation, bundle: Bundle) -> None:
+    """Entries of a wrong type remain in the lists that gpuhook extends, and the create succeeds."""
     config = bundle.config()
     config["process"]["env"] += [7, None, {"x": 1}]
     config["mounts"] += ["x", None, {"destination": 7}]
@@ -404,10 +407,8 @@ def test_odd_entries_are_kept(apart: Installation, bundle: Bundle) -> None:
     assert after["annotations"]["a"] == 7
 
 
-def test_a_read_only_state(apart: Installation, bundle: Bundle) -> None:
-    """With a state directory that became read-only a container starts, and the log says what is
-    missing.
-    """
+def test_read_only_state_directory_causes_a_warning(apart: Installation, bundle: Bundle) -> None:
+    """With a read-only state directory a container starts, and the log has a warning."""
     before = bundle.file.read_bytes()
     assert apart.edit(bundle).rc == 0
     bundle.file.write_bytes(before)
@@ -421,8 +422,8 @@ def test_a_read_only_state(apart: Installation, bundle: Bundle) -> None:
 
 
 @contextmanager
-def small(place: Path, size: str = "256k") -> Iterator[Path]:
-    """Give a file system of this size at `place`."""
+def small_file_system(place: Path, size: str = "256k") -> Iterator[Path]:
+    """Mount a tmpfs of this size at `place`."""
     place.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", place], check=True)
     try:
@@ -441,36 +442,38 @@ def fill(place: Path) -> None:
     (place / "more").unlink(missing_ok=True)
 
 
-def test_full_disk_of_the_bundle(apart: Installation, bundle: Bundle, tmp_path: Path) -> None:
-    """If the bundle's disk is full, config.json is whole and nothing lies beside it."""
+def test_full_bundle_file_system_keeps_config_json(
+    apart: Installation, bundle: Bundle, tmp_path: Path
+) -> None:
+    """If the bundle's file system is full, config.json remains, and no temporary file is left."""
     before = bundle.file.read_bytes()
-    with small(tmp_path / "full") as place:
-        there = Bundle(place / "bundle", bundle.root)
-        there.path.mkdir()
-        there.file.write_bytes(before)
+    with small_file_system(tmp_path / "full") as place:
+        small_bundle = Bundle(place / "bundle", bundle.root)
+        small_bundle.path.mkdir()
+        small_bundle.file.write_bytes(before)
         fill(place)
-        result = apart.edit(there)
+        result = apart.edit(small_bundle)
         assert result.rc == 1
         assert "GH1490" in result.stderr
-        assert str(there.path) in result.stderr
+        assert str(small_bundle.path) in result.stderr
         assert "No space left" in result.stderr
-        assert there.file.read_bytes() == before
-        assert set(os.listdir(there.path)) <= {"config.json", "log"}
+        assert small_bundle.file.read_bytes() == before
+        assert set(os.listdir(small_bundle.path)) <= {"config.json", "log"}
         assert apart.entries() == []
         (place / "filler").unlink()
-        assert apart.edit(there).rc == 0
-        assert there.config()["linux"]["devices"]
+        assert apart.edit(small_bundle).rc == 0
+        assert small_bundle.config()["linux"]["devices"]
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-def test_full_disk_of_the_state(
+def test_full_state_file_system_leaves_no_partial_file(
     prepared: bool, apart: Installation, bundle: Bundle, tmp_path: Path
 ) -> None:
-    """If the state's disk is full, a container starts without its entry in the ledger, or is
-    refused if nothing has been prepared; no half file is left.
+    """If the state's disk is full, a container starts without an entry in the ledger, or is refused
+    if no spec is compiled.
     """
     before = bundle.file.read_bytes()
-    with small(apart.state, "4m") as state:
+    with small_file_system(apart.state, "4m") as state:
         if prepared:
             assert apart.edit(bundle).rc == 0
             bundle.file.write_bytes(before)
@@ -479,20 +482,22 @@ def test_full_disk_of_the_state(
         result = apart.edit(bundle)
         if prepared:
             assert result.rc == 0, result
-            assert [level for level, text in told(result.log, "json") if "GH1410" in text] == [
+            assert [level for level, text in log_lines(result.log, "json") if "GH1410" in text] == [
                 "warning"
             ]
             assert bundle.config()["linux"]["devices"]
         else:
             assert_refused(result, "GH1")
             assert bundle.file.read_bytes() == before
-        left = [p for p in state.rglob("*") if p.name.startswith(".")]
-        assert left == []
+        temporary_files = [p for p in state.rglob("*") if p.name.startswith(".")]
+        assert temporary_files == []
 
 
-def test_full_disk_of_the_root(apart: Installation, bundle: Bundle, tmp_path: Path) -> None:
-    """If the container's disk is full, the container is refused in a sentence."""
-    with small(tmp_path / "root", "16m") as place:
+def test_full_root_file_system_is_refused(
+    apart: Installation, bundle: Bundle, tmp_path: Path
+) -> None:
+    """If the container's root file system is full, the container is refused."""
+    with small_file_system(tmp_path / "root", "16m") as place:
         subprocess.run(["cp", "-a", f"{bundle.root}/.", str(place)], check=True)
         config = bundle.config()
         config["root"]["path"] = str(place)
@@ -500,7 +505,7 @@ def test_full_disk_of_the_root(apart: Installation, bundle: Bundle, tmp_path: Pa
         before = bundle.file.read_bytes()
         fill(place)
         assert_refused(apart.edit(bundle), "GH1490", "No space left")
-        assert_untouched(bundle, before, apart)
+        assert_unchanged(bundle, before, apart)
         assert not [p for p in place.rglob("*") if p.name.startswith(".gpuhook-")]
 
 
@@ -526,8 +531,10 @@ exec(code)
 
 
 @pytest.fixture(scope="module")
-def dying(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give an installation whose Python kills itself at the KILL_AT-th call that writes."""
+def dying_installation(
+    node8: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    """Return an installation whose Python kills itself at the KILL_AT-th call that writes."""
     place = tmp_path_factory.mktemp("dying")
     (place / "dying.py").write_text(DYING, encoding="utf-8")
     python = place / "python3"
@@ -543,12 +550,12 @@ exec {PYTHON} "$@"
     return installation(place / "stage", node8.node, install(place / "prefix", python))
 
 
-def test_killed_at_every_step(dying: Installation, bundle: Bundle) -> None:
-    """Killed at any step of its work, a create leaves the old config.json or the new one, and the
-    next create goes through.
-    """
+def test_create_killed_at_each_write_keeps_config_json_whole(
+    dying_installation: Installation, bundle: Bundle
+) -> None:
+    """A killed create leaves the old or the new config.json, and the next create succeeds."""
     before = bundle.file.read_bytes()
-    assert dying.edit(bundle).rc == 0
+    assert dying_installation.edit(bundle).rc == 0
     after = bundle.file.read_bytes()
     assert after != before
     outcomes = []
@@ -557,7 +564,7 @@ def test_killed_at_every_step(dying: Installation, bundle: Bundle) -> None:
         shutil.rmtree(bundle.root / "usr/lib", ignore_errors=True)
         shutil.rmtree(bundle.root / "etc/ld.so.conf.d", ignore_errors=True)
         (bundle.root / "etc/ld.so.cache").unlink(missing_ok=True)
-        result = dying.edit(bundle, env={"KILL_AT": str(step)})
+        result = dying_installation.edit(bundle, env={"KILL_AT": str(step)})
         outcomes.append(bundle.file.read_bytes())
         if result.rc == 0:
             break
@@ -566,14 +573,16 @@ def test_killed_at_every_step(dying: Installation, bundle: Bundle) -> None:
     assert outcomes[-1] == after
     assert len(outcomes) > 20
     bundle.file.write_bytes(before)
-    assert dying.edit(bundle).rc == 0
+    assert dying_installation.edit(bundle).rc == 0
     assert bundle.file.read_bytes() == after
-    for place in (bundle.root, bundle.path, dying.state):
+    for place in (bundle.root, bundle.path, dying_installation.state):
         assert [p for p in place.rglob("*") if p.name.startswith(".gpuhook-")] == []
 
 
-def test_killed_at_any_moment(node8: Installation, bundle: Bundle) -> None:
-    """Killed with its launcher at any moment, a create leaves the old config.json or the new."""
+def test_create_killed_at_any_time_keeps_config_json_whole(
+    node8: Installation, bundle: Bundle
+) -> None:
+    """A create that is killed with its launcher leaves the old or the new config.json."""
     before = bundle.file.read_bytes()
     assert node8.edit(bundle).rc == 0
     after = bundle.file.read_bytes()
@@ -607,7 +616,7 @@ def no_nvml(made: Installation) -> tuple[str, str]:
 
 
 def other_nvml(made: Installation) -> tuple[str, str]:
-    """Let NVML answer for another driver than the one in the tree."""
+    """Let NVML report another driver version than that of the driver root."""
     profile = Path(made.node.nvml_profile)
     text = profile.read_text(encoding="utf-8")
     profile.write_text(text.replace("driver 580.95.05", "driver 550.1.2"), encoding="utf-8")
@@ -615,7 +624,7 @@ def other_nvml(made: Installation) -> tuple[str, str]:
 
 
 def other_module(made: Installation) -> tuple[str, str]:
-    """Load a kernel module of another driver, which NVML does not talk to."""
+    """Load a kernel module of another driver version, so that NVML fails."""
     version = Path(made.node.host_root, "sys/module/nvidia/version")
     version.write_text("550.1.2\n", encoding="utf-8")
     with Path(made.node.nvml_profile).open("a", encoding="utf-8") as profile:
@@ -631,7 +640,7 @@ def no_device_node(made: Installation) -> tuple[str, str]:
 
 
 def other_device_node(made: Installation) -> tuple[str, str]:
-    """Make the GPU's device node with another major number."""
+    """Create the GPU's device node with another major number."""
     path = Path(made.node.dev_root, "dev/nvidia0")
     path.unlink()
     os.mknod(path, 0o020666, os.makedev(1, 3))
@@ -642,10 +651,10 @@ SPOILED = [no_driver, no_nvml, other_nvml, other_module, no_device_node, other_d
 
 
 @pytest.mark.parametrize("spoil", SPOILED)
-def test_generate(
+def test_generate_cdi_with_a_broken_driver_keeps_the_spec(
     spoil: Callable[[Installation], tuple[str, str]], node8: Installation, tmp_path: Path
 ) -> None:
-    """generate-cdi on a node whose driver is not as it should be: the spec of before stays."""
+    """generate-cdi fails on a node with a broken driver, and the old spec remains."""
     made = installation(tmp_path / "node", "t4", node8.bindir)
     before, around = made.spec.read_bytes(), sorted(os.listdir(made.specs))
     code, word = spoil(made)
@@ -660,8 +669,10 @@ def test_generate(
     assert sorted(os.listdir(made.specs)) == around
 
 
-def test_generate_without_nvml(node8: Installation, tmp_path: Path) -> None:
-    """Left to itself, generate-cdi describes the same GPUs without NVML, and says why."""
+def test_generate_cdi_without_nvml_describes_the_same_gpus(
+    node8: Installation, tmp_path: Path
+) -> None:
+    """Without NVML, generate-cdi describes the same devices, and prints a warning."""
     made = installation(tmp_path / "node", "t4", node8.bindir)
     before = yaml.safe_load(made.spec.read_text())
     code, word = no_nvml(made)
@@ -675,9 +686,9 @@ def test_generate_without_nvml(node8: Installation, tmp_path: Path) -> None:
     assert "libcuda.so.580.95.05" in names
 
 
-def test_generate_on_a_full_disk(apart: Installation, tmp_path: Path) -> None:
-    """generate-cdi on a full disk leaves the spec of before, and nothing beside it."""
-    with small(tmp_path / "full") as place:
+def test_generate_cdi_on_a_full_disk_keeps_the_spec(apart: Installation, tmp_path: Path) -> None:
+    """generate-cdi on a full disk leaves the old spec, and no other file."""
+    with small_file_system(tmp_path / "full") as place:
         spec = place / "nvidia.yaml"
         shutil.copy(apart.spec, spec)
         before = spec.read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specs that no tool should write, through a create: invalid contents, and too much of it."""
+"""Creates with invalid and very large CDI specs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ JOBS = "/containerEdits/hooks/0/args"
 
 @pytest.fixture
 def bundle(bundle_of: Bundles) -> Bundle:
-    """Give a bundle that requests the GPU 0."""
+    """Return a bundle that requests GPU 0."""
     return bundle_of("distroless", ["/probe"], asks("0"))
 
 
 def create(made: Installation, bundle: Bundle, memory: int = MEMORY) -> Result:
-    """Call `gpuhook-runtime create` with so much address space."""
+    """Call `gpuhook-runtime create` with this limit of address space."""
     command = ["prlimit", f"--as={memory}", made.runtime, "create", "--bundle", str(bundle.path)]
     env = {**os.environ, **made.on("/bin/true")}
     return run_command([*command, "gpuhook-test-large"], env)
 
 
-def test_a_hundred_thousand_devices(apart: Installation, bundle: Bundle) -> None:
-    """A create reads them in bounded memory, and once; refresh leaves them; list lists them."""
+def test_large_spec_is_compiled_once_in_bounded_memory(apart: Installation, bundle: Bundle) -> None:
+    """A spec of 100,000 devices is compiled once; refresh ignores it, `cdi list` lists it."""
     large = apart.specs / "large.json"
     line = '{"name": "d%d", "containerEdits": {"env": ["D=%d"]}}'
     text = ",\n".join(line % (number, number) for number in range(COUNT))
@@ -45,29 +45,29 @@ def test_a_hundred_thousand_devices(apart: Installation, bundle: Bundle) -> None
     config = bundle.config()
     config["process"]["env"] = ["PATH=/"]
     config["annotations"] = {"cdi.k8s.io/x": f"nvidia.com/gpu=0,nvidia.com/other=d{COUNT - 1}"}
-    kept = apart.state / "compiled" / Path(compiled_spec.compiled_path(str(large))).name
-    seen = []
+    compiled = apart.state / "compiled" / Path(compiled_spec.compiled_path(str(large))).name
+    identities = []
     for _ in range(2):
         bundle.write(config)
-        done = create(apart, bundle)
-        assert done.rc == 0, done.stderr
+        result = create(apart, bundle)
+        assert result.rc == 0, result.stderr
         after = bundle.config()
         assert f"D={COUNT - 1}" in after["process"]["env"]
         assert apart.device(0) in [node["path"] for node in after["linux"]["devices"]]
-        seen.append((kept.stat().st_ino, kept.stat().st_mtime_ns))
-    assert seen[0] == seen[1]
+        identities.append((compiled.stat().st_ino, compiled.stat().st_mtime_ns))
+    assert identities[0] == identities[1]
     before = large.stat()
-    done = apart.gpuhook("refresh", "-o", "json")
-    assert done.rc == 0, done.stderr
-    assert [one["path"] for one in json.loads(done.stdout)["specs"]] == [str(apart.spec)]
+    result = apart.gpuhook("refresh", "-o", "json")
+    assert result.rc == 0, result.stderr
+    assert [one["path"] for one in json.loads(result.stdout)["specs"]] == [str(apart.spec)]
     assert large.stat() == before
-    done = apart.gpuhook("cdi", "list", "-o", "json")
-    assert done.rc == 0, done.stderr
-    assert f"nvidia.com/other=d{COUNT - 1}" in done.stdout
+    result = apart.gpuhook("cdi", "list", "-o", "json")
+    assert result.rc == 0, result.stderr
+    assert f"nvidia.com/other=d{COUNT - 1}" in result.stdout
 
 
-def test_damaged_notes(apart: Installation, bundle: Bundle) -> None:
-    """Whatever became of the notes of the node, a bus id names its own GPU or none."""
+def test_damaged_node_record_selects_no_other_gpu(apart: Installation, bundle: Bundle) -> None:
+    """With a damaged node.json, a PCI bus id selects its own GPU or none."""
     config = bundle.config()
     config["process"]["env"] = asks(apart.gpu(1).pci_bus_id or "")
     apart.refuse_stale()
@@ -82,12 +82,12 @@ def test_damaged_notes(apart: Installation, bundle: Bundle) -> None:
         result = apart.edit(bundle)
         path.write_bytes(data)
         assert result.rc == 0 or "error GH1102" in result.stderr, result
-        given = [node["path"] for node in bundle.config()["linux"].get("devices", [])]
-        gpus = [name for name in given if name[len("/dev/nvidia") :].isdigit()]
+        paths = [node["path"] for node in bundle.config()["linux"].get("devices", [])]
+        gpus = [name for name in paths if name[len("/dev/nvidia") :].isdigit()]
         assert gpus == ([apart.device(1)] if result.rc == 0 else [])
 
 
-def put(document: Any, pointer: str, text: str) -> None:
+def append_at(document: Any, pointer: str, text: str) -> None:
     """Append `text` to the value at a JSON pointer."""
     *path, last = pointer.strip("/").split("/")
     for step in path:
@@ -97,8 +97,10 @@ def put(document: Any, pointer: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\0", "\ud800"], ids=["NUL", "half a character"])
-def test_text_that_is_none(text: str, apart: Installation, bundle: Bundle) -> None:
-    """What no system call takes is refused with its place, wherever a JSON spec has it."""
+def test_invalid_characters_are_refused_with_their_place(
+    text: str, apart: Installation, bundle: Bundle
+) -> None:
+    """A NUL or a lone surrogate in a JSON spec is refused with its JSON pointer."""
     document = spec_files.read(str(apart.spec))
     apart.spec.unlink()
     args = document["containerEdits"]["hooks"][0]["args"]
@@ -111,7 +113,7 @@ def test_text_that_is_none(text: str, apart: Installation, bundle: Bundle) -> No
     apart.refuse_stale()
     for pointer in pointers:
         spoiled = json.loads(json.dumps(document))
-        put(spoiled, pointer, text)
+        append_at(spoiled, pointer, text)
         (apart.specs / "nvidia.json").write_text(json.dumps(spoiled), encoding="utf-8")
         result = apart.edit(bundle)
         assert result.rc == 1
@@ -120,8 +122,8 @@ def test_text_that_is_none(text: str, apart: Installation, bundle: Bundle) -> No
         assert bundle.file.read_bytes() == before
 
 
-def test_bytes_that_are_not_utf8_are_kept(apart: Installation, bundle: Bundle) -> None:
-    """Paths are bytes to the kernel: a JSON spec may have any but NUL."""
+def test_bytes_that_are_not_utf8_remain(apart: Installation, bundle: Bundle) -> None:
+    """A path in a JSON spec may have any byte except NUL."""
     text = json.dumps(spec_files.read(str(apart.spec)))
     apart.spec.unlink()
     data = text.replace('"/usr/bin/nvidia-smi"', '"/usr/bin/nvidia-@"').encode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile values of each word by which a container asks: refused with a code, or the GPU alone."""
+"""Hostile values in each source of requests: the create is refused, or assigns the one GPU."""
 
 from __future__ import annotations
 
@@ -38,28 +38,27 @@ VARIABLES = [
 
 
 @pytest.fixture(scope="module")
-def taking(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give the node with settings by which swarm's variables and mounts count."""
+def accepting_installation(
+    node8: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    """Return the node with settings by which swarm resources and volume mounts apply."""
     request = {"acceptVolumeMounts": True, "swarmResources": [SWARM]}
     return node8.apart(tmp_path_factory.mktemp("taking"), request=request)
 
 
 @pytest.fixture
 def bundle(bundle_of: Bundles) -> Bundle:
-    """Give a bundle of a privileged container."""
+    """Return the bundle of a privileged container."""
     process = {"capabilities": {"bounding": [*CAPABILITIES, "CAP_SYS_ADMIN"]}}
     return bundle_of("distroless", ["/probe"], [], process=process)
 
 
-def assert_judged(
+def assert_refused_or_one_gpu(
     made: Installation, bundle: Bundle, config: dict[str, Any], own: str = ""
 ) -> None:
-    """Assert that a create refuses in a sentence and changes nothing, or gives the one GPU.
-
-    `own` is the device that is to be given then.
-    """
+    """Assert that a create is refused without changes, or assigns the one GPU `own`."""
     bundle.file.write_text(json.dumps(config), encoding="utf-8")
-    before, held = bundle.file.read_bytes(), made.entries()
+    before, entries = bundle.file.read_bytes(), made.entries()
     result = made.edit(bundle)
     assert "Traceback" not in result.stderr
     assert "GH149" not in result.stderr, result.stderr
@@ -68,34 +67,45 @@ def assert_judged(
     for line in result.log.splitlines():
         json.loads(line)
     if result.rc == 0:
-        given = json.loads(bundle.file.read_bytes())["linux"].get("devices", [])
-        gpus = {one["path"] for one in given if one["path"][len("/dev/nvidia") :].isdigit()}
+        devices = json.loads(bundle.file.read_bytes())["linux"].get("devices", [])
+        gpus = {one["path"] for one in devices if one["path"][len("/dev/nvidia") :].isdigit()}
         assert gpus == ({own} if own else set()), result
-        assert "/dev/mem" not in {one["path"] for one in given}
+        assert "/dev/mem" not in {one["path"] for one in devices}
     else:
         assert result.rc == 1
         assert "error GH1" in result.stderr
         assert bundle.file.read_bytes() == before
-        assert made.entries() == held
+        assert made.entries() == entries
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
-def test_variables(variable: str, taking: Installation, bundle: Bundle) -> None:
-    """Whatever a variable says besides, the container has the GPU 0 alone or does not start."""
+def test_hostile_variable_assigns_no_other_gpu(
+    variable: str, accepting_installation: Installation, bundle: Bundle
+) -> None:
+    """With a hostile value in another variable, the container has GPU 0 only or is refused."""
     config = bundle.config()
     for value in HOSTILE.values():
         config["process"]["env"] = ["PATH=/", *asks("0"), f"{variable}={value}"]
-        # A variable of swarm's counts in place of the devices' own.
-        assert_judged(taking, bundle, config, "" if variable == SWARM else taking.device(0))
+        # A variable of swarm resources replaces NVIDIA_VISIBLE_DEVICES.
+        assert_refused_or_one_gpu(
+            accepting_installation,
+            bundle,
+            config,
+            "" if variable == SWARM else accepting_installation.device(0),
+        )
 
 
 @pytest.mark.parametrize("place", [MOUNTS, MOUNTS + "cdi/nvidia.com/gpu=", IMEX])
-def test_mounts(place: str, taking: Installation, bundle: Bundle) -> None:
-    """The same of the path of a mount."""
+def test_hostile_mount_path_assigns_no_other_gpu(
+    place: str, accepting_installation: Installation, bundle: Bundle
+) -> None:
+    """With a hostile path of a request mount, the container has GPU 0 only or is refused."""
     config = bundle.config()
     config["process"]["env"] = ["PATH=/", *asks("0")]
     mounts = config["mounts"]
     for value in HOSTILE.values():
         mount = {"destination": place + value, "source": "/dev/null", "type": "bind"}
         config["mounts"] = [*mounts, mount]
-        assert_judged(taking, bundle, config, taking.device(0))
+        assert_refused_or_one_gpu(
+            accepting_installation, bundle, config, accepting_installation.device(0)
+        )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bind mounts out of the host's files, while these are replaced."""
+"""Bind mounts of host files that are replaced at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuhook.kernel import mounts
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    """Give a container of an empty root, as it is while a runtime makes it."""
+    """Yield a container with an empty root file system, as a runtime makes it."""
     (tmp_path / "root").mkdir()
     script = "mount --make-rprivate / && echo && exec sleep 100"
     started = subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stdout=subprocess.PIPE)
@@ -38,26 +38,26 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_source_replaced(
+def test_recorded_mount_is_the_mounted_file(
     is_there: bool, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is noted is what is mounted, whatever has the source's name by then, if anything."""
+    """If the source is replaced during the mount, the record has the mounted file."""
     source, target = tmp_path / "source", tmp_path / "root" / "target"
     source.write_text("first")
     inode = source.stat().st_ino
     attach = mounts.attach
 
-    def replaced(*arguments: object) -> None:
+    def attach_and_replace(*arguments: object) -> None:
         attach(*arguments)  # type: ignore[arg-type] # they are its own
         source.rename(tmp_path / "old")
         if is_there:
             source.write_text("second")
 
-    monkeypatch.setattr(mounts, "attach", replaced)
+    monkeypatch.setattr(mounts, "attach", attach_and_replace)
     operation = BindMounts([Bind(str(source), "/target", 0, is_directory=False)])
     operation.execute(live)
-    there = Path(f"/proc/{live.process.pid}/root{target}")
-    assert there.read_text() == "first"
-    assert live.made.mounts == [["/target", os.stat(there).st_dev, inode]]
+    mounted = Path(f"/proc/{live.process.pid}/root{target}")
+    assert mounted.read_text() == "first"
+    assert live.made.mounts == [["/target", os.stat(mounted).st_dev, inode]]
     operation.undo(live)
-    assert not there.exists()
+    assert not mounted.exists()

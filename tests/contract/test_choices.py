@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a site chooses with generate-cdi, seen from inside containers of real engines."""
+"""Options of generate-cdi: their effects inside containers of real engines."""
 
 from __future__ import annotations
 
@@ -36,63 +36,65 @@ FORGED = "include /etc/ld.so.conf.d/*.conf\n/opt/own\n"
 VERSIONED = f"{LIBRARIES}/libcuda.so.1"
 
 
-def seen(
+def container_view(
     integration: str,
     installation: Installation,
     place: Path,
     root: Path,
-    asked: list[str],
+    args: list[str],
     env: list[str],
 ) -> View:
-    """Return what a container with GPU 2 sees that came through this integration.
+    """Return the view of a container with GPU 2 by this integration.
 
     Hooks of a wrapped container have this installation's state directory, as podman's have.
     """
     if integration not in integrations.RUNTIMES:
         enter = Integrations(installation, place)
-        return enter.through(integration, root, asked, "2", env=env).view
-    made = bundle(place / "bundle", root, asked, [*asks("2"), *env])
+        return enter.through(integration, root, args, "2", env=env).view
+    made = bundle(place / "bundle", root, args, [*asks("2"), *env])
     return installation.run_secluded(made, integration).view
 
 
-def cached(root: Path) -> dict[str, str]:
-    """Return what the image's loader cache finds first for each name."""
-    found: dict[str, str] = {}
+def first_cached_paths(root: Path) -> dict[str, str]:
+    """Return the path that the image's loader cache finds first for each name."""
+    paths: dict[str, str] = {}
     for entry in ld_cache_entries.parse((root / "etc/ld.so.cache").read_bytes()):
-        found.setdefault(os.fsdecode(entry.soname), os.fsdecode(entry.path))
-    return found
+        paths.setdefault(os.fsdecode(entry.soname), os.fsdecode(entry.path))
+    return paths
 
 
 @ROUTES
-def test_ldconfig_makes_the_cache(
+def test_ldconfig_writes_the_loader_cache(
     integration: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """The host's ldconfig indexes the image again by each integration: also a library that its
-    old cache does not know; and the driver is found, and nothing of it all is left behind."""
+    """With --ldconfig-path the host's ldconfig indexes the image again: the cache has the driver
+    and the image's own libraries, and no other file remains.
+    """
     apart.generate("--ldconfig-path", LDCONFIG)
     root = with_ldconfig(root_of("debian"))
     own = root / "opt/own"
     own.mkdir(parents=True)
     elf_maker.write(own / "libown.so.1", "libown.so.1")
     (root / "etc/ld.so.conf").write_text(FORGED)
-    before = cached(root)
-    asked = ["/probe", *questions(*LINKS, runs=[LOOKED_UP, CACHE])]
-    view = seen(integration, apart, tmp_path, root, asked, [])
+    before = first_cached_paths(root)
+    command = ["/probe", *questions(*LINKS, runs=[LOOKED_UP, CACHE])]
+    view = container_view(integration, apart, tmp_path, root, command, [])
     assert_found(view.runs[0], str(apart.node.node.driver.version))
     assert_cached(view.runs[1])
     assert "libown.so.1" not in before
-    assert cached(root)["libown.so.1"] == "/opt/own/libown.so.1"
+    assert first_cached_paths(root)["libown.so.1"] == "/opt/own/libown.so.1"
     assert sorted(path.name for path in (root / "etc/ld.so.conf.d").glob("*gpuhook*")) == [
         Path(ld_so_conf.FIRST).name
     ]
-    left = [path for path in root.rglob("*gpuhook.c*") if path.name != Path(ld_so_conf.FIRST).name]
-    assert left == []
+    other_files = [
+        path for path in root.rglob("*gpuhook.c*") if path.name != Path(ld_so_conf.FIRST).name
+    ]
+    assert other_files == []
 
 
-def test_a_second_start_changes_nothing(
+def test_second_start_with_ldconfig_changes_nothing(
     apart: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """A container that starts again has the very files that its first start left."""
     apart.generate("--ldconfig-path", LDCONFIG)
     root = root_of("debian")
     made = bundle_of(root, ["/probe"], asks("1"))
@@ -103,10 +105,10 @@ def test_a_second_start_changes_nothing(
     assert listings[0] == listings[1]
 
 
-def test_ldconfig_does_not_leave_the_image(
+def test_ldconfig_follows_no_link_out_of_the_image(
     apart: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """Links that lead out of the image, by .. or by /proc, lead ldconfig nowhere else."""
+    """Links that lead out of the image, by .. or by /proc, do not lead ldconfig there."""
     apart.generate("--ldconfig-path", LDCONFIG)
     root = root_of("debian")
     outside = apart.place / "outside"
@@ -126,15 +128,15 @@ def test_ldconfig_does_not_leave_the_image(
 
 @pytest.mark.parametrize("kind", ["distroless", "musl", "lib64"])
 def test_ldconfig_in_other_images(kind: str, apart: Installation, bundle_of: Bundles) -> None:
-    """An image needs no ldconfig, and an image with musl gets the file that musl reads."""
+    """An image needs no ldconfig; an image with musl gets the file that musl reads."""
     apart.generate("--ldconfig-path", LDCONFIG)
     made = bundle_of(kind, ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
     view = apart.run_secluded(made).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))
 
 
-def test_an_ldconfig_of_no_use_stops_the_container(apart: Installation, bundle_of: Bundles) -> None:
-    """A dynamic program would run the image's loader: it is not run, and the container stops."""
+def test_dynamic_ldconfig_is_refused(apart: Installation, bundle_of: Bundles) -> None:
+    """A dynamic ldconfig would run the image's loader: it is not called, and the create fails."""
     apart.generate("--ldconfig-path", LDCONFIG)
     text = apart.spec.read_text()
     apart.spec.write_text(text.replace(f"- {LDCONFIG}", "- /bin/true"))
@@ -144,8 +146,8 @@ def test_an_ldconfig_of_no_use_stops_the_container(apart: Installation, bundle_o
     assert "GH1517: cannot run the host's ldconfig /bin/true" in result.stderr
 
 
-def test_attach_runs_ldconfig_too(apart: Installation, tmp_path: Path) -> None:
-    """A GPU attached to a running container: what is planned is what is made, and only once."""
+def test_attach_runs_ldconfig(apart: Installation, tmp_path: Path) -> None:
+    """attach runs the host's ldconfig, as --dry-run announces; a second attach has no steps."""
     apart.generate("--ldconfig-path", LDCONFIG)
     made = sleeping(tmp_path)
     with_ldconfig(made.root)
@@ -171,7 +173,7 @@ def test_attach_runs_ldconfig_too(apart: Installation, tmp_path: Path) -> None:
         ("enable-cuda-compat,disable-device-node-modification", True, True, True),
     ],
 )
-def test_a_disabled_hook_is_disabled_on_every_route(
+def test_disabled_hook_is_disabled_by_each_integration(
     integration: str,
     disabled: str,
     has_link: bool,
@@ -181,21 +183,23 @@ def test_a_disabled_hook_is_disabled_on_every_route(
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
-    """The effects of a disabled job are missing, those of the others exist, by any integration."""
+    """The effects of a disabled hook are missing, those of the other hooks exist."""
     apart.generate("--disable-hook", disabled)
     root = root_of("debian")
     link = f"{LIBRARIES}/libcuda.so"
-    asked = ["/probe", *questions(link, VERSIONED, PROFILE)]
-    view = seen(integration, apart, tmp_path, root, asked, EVERYTHING)
+    command = ["/probe", *questions(link, VERSIONED, PROFILE)]
+    view = container_view(integration, apart, tmp_path, root, command, EVERYTHING)
     assert (view.paths[link].kind == "link") is has_link
     # The loader's own name of a library belongs to its cache, and is a link as well.
     assert (view.paths[VERSIONED].kind == "link") is (has_link or has_cache)
-    assert ("libcuda.so.1" in cached(root)) is has_cache
+    assert ("libcuda.so.1" in first_cached_paths(root)) is has_cache
     assert (root / PROFILE.lstrip("/")).exists() is has_profile
 
 
-def test_all_hooks_disabled(apart: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """Without any hook the spec names no program of the host, and the files are mounted still."""
+def test_spec_without_hooks_mounts_the_driver(
+    apart: Installation, tmp_path: Path, root_of: Roots
+) -> None:
+    """Without hooks the driver's files are mounted, and the loader cache does not change."""
     apart.generate("--disable-hook", "all")
     root = root_of("debian")
     before = roots.listing(root)
@@ -205,14 +209,14 @@ def test_all_hooks_disabled(apart: Installation, tmp_path: Path, root_of: Roots)
     assert roots.listing(root)["etc/ld.so.cache"] == before["etc/ld.so.cache"]
 
 
-def test_chmod_only_where_it_is_enabled(apart: Installation, bundle_of: Bundles) -> None:
-    """chmod makes the directory that the runtime made one that everybody may enter."""
+def test_chmod_hook_is_disabled_by_default(apart: Installation, bundle_of: Bundles) -> None:
+    """The hook chmod gives a directory of the runtime the mode 0755."""
     device = [{"path": "/dev/dri/card0", "type": "c", "major": 226, "minor": 0}]
     modes = []
     for options in ([], ["--enable-hook", "chmod"]):
         apart.generate(*options)
-        asked = ["/probe", *questions("/dev/dri")]
-        made = bundle_of("debian", asked, asks("1"), linux={"devices": device})
+        command = ["/probe", *questions("/dev/dri")]
+        made = bundle_of("debian", command, asks("1"), linux={"devices": device})
         config = made.config()
         config.setdefault("hooks", {})["createContainer"] = [
             {"path": "/bin/chmod", "args": ["chmod", "0700", f"{made.root}/dev/dri"]}
@@ -223,32 +227,34 @@ def test_chmod_only_where_it_is_enabled(apart: Installation, bundle_of: Bundles)
 
 
 @pytest.mark.parametrize("integration", ["runc", "podman-cdi"])
-def test_the_management_device(
+def test_management_device_has_all_nodes(
     integration: str, apart: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """Its one device has all GPUs and control nodes, and the driver; NVML was not asked."""
+    """The management device has all GPUs, the control nodes and the driver."""
     apart.generate("--mode", "management", output=apart.specs / "management.yaml")
     name = "management.nvidia.com/gpu=all"
-    asked = ["/probe", *questions(*LINKS, runs=[LOOKED_UP])]
+    command = ["/probe", *questions(*LINKS, runs=[LOOKED_UP])]
     if integration == "runc":
-        made = bundle_of("debian", asked, annotations={"cdi.k8s.io/own": name})
+        made = bundle_of("debian", command, annotations={"cdi.k8s.io/own": name})
         view = apart.run(made).view
     else:
         enter = Integrations(apart, tmp_path)
-        view = enter.by_podman(root_of("debian"), asked, ["--device", name], "runc").view
+        view = enter.by_podman(root_of("debian"), command, ["--device", name], "runc").view
     gpus = {apart.device(index) for index in range(len(apart.node.node.gpus))}
-    there = {node.path for node in apart.node.node.device_nodes if "nvswitch" not in node.path}
+    driver_nodes = {
+        node.path for node in apart.node.node.device_nodes if "nvswitch" not in node.path
+    }
     assert gpus < set(view.gpus())
-    assert set(view.gpus()) == there
+    assert set(view.gpus()) == driver_nodes
     assert all(node.allowed for node in view.gpus().values())
     assert_found(view.runs[0], str(apart.node.node.driver.version))
 
 
-def test_management_without_nvml(apart: Installation) -> None:
-    """A driver whose NVML cannot be loaded is described all the same."""
+def test_management_spec_needs_no_nvml(apart: Installation) -> None:
+    """--mode management describes a driver whose NVML cannot be loaded."""
     broken = apart.place / "nvml.so"
     broken.write_text("no library")
-    done = apart.gpuhook(
+    result = apart.gpuhook(
         "generate-cdi",
         *apart.node.options,
         "--mode",
@@ -258,23 +264,25 @@ def test_management_without_nvml(apart: Installation) -> None:
         "--nvml-library",
         str(broken),
     )
-    assert done.rc == 0, done.stderr
-    document = json.loads(done.stdout)
+    assert result.rc == 0, result.stderr
+    document = json.loads(result.stdout)
     assert [device["name"] for device in document["devices"]] == ["all"]
-    held = {node["path"] for node in document["containerEdits"]["deviceNodes"]}
-    own = {node["path"] for node in document["devices"][0]["containerEdits"]["deviceNodes"]}
-    assert "/dev/nvidiactl" in held
-    assert not held & own
+    common_nodes = {node["path"] for node in document["containerEdits"]["deviceNodes"]}
+    gpu_nodes = {node["path"] for node in document["devices"][0]["containerEdits"]["deviceNodes"]}
+    assert "/dev/nvidiactl" in common_nodes
+    assert not common_nodes & gpu_nodes
 
 
 @ENGINES
-def test_ldconfig_in_a_user_namespace(engine: str, apart: Installation, bundle_of: Bundles) -> None:
-    """If the hook's root is not the host's, ldconfig is shut in by that root, and works."""
+def test_ldconfig_works_in_a_user_namespace(
+    engine: str, apart: Installation, bundle_of: Bundles
+) -> None:
+    """In a user namespace ldconfig runs below the hook's root directory."""
     apart.generate("--ldconfig-path", LDCONFIG)
     let_through(Path(apart.node.driver_root) / "any")
     let_through(apart.bindir / "any")
     let_through(apart.state / "any")
-    asked = ["/probe", *questions("/etc/ld.so.cache", runs=[LOOKED_UP])]
-    made = mapped(bundle_of("debian", asked, asks("2")))
+    command = ["/probe", *questions("/etc/ld.so.cache", runs=[LOOKED_UP])]
+    made = mapped(bundle_of("debian", command, asks("2")))
     view = apart.run_secluded(made, engine).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container for 32-bit programs sees of the driver, by the wrapper and by podman."""
+"""32-bit driver libraries in containers, by gpuhook-runtime and by podman."""
 
 from __future__ import annotations
 
@@ -27,59 +27,68 @@ ASKED = [
 
 
 @pytest.fixture(scope="module")
-def both(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give gpuhook on a node with 32-bit packages of the driver."""
+def installation_with_32_bit(
+    bindir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    """Return an installation on a node with 32-bit packages of the driver."""
     facts = with_32_bit(dump_file.load("t4"))
     return installation(tmp_path_factory.mktemp("compat32"), facts, bindir)
 
 
 def narrows(view: View) -> dict[str, str]:
-    """Return name -> path of the 32-bit libraries in the loader's cache."""
+    """Return name -> path of the 32-bit libraries in the loader cache."""
     entries = ld_cache_entries.parse(view.paths[CACHE].content)
     return {e.soname.decode(): e.path.decode() for e in entries if e.flags == I386}
 
 
-def kinds(view: View) -> set[str]:
-    """Return the paths below the 32-bit directory, and the ICD, that are there."""
+def existing_paths(view: View) -> set[str]:
+    """Return the asked 32-bit files that exist in the container."""
     return {path for path, entry in view.paths.items() if entry.kind != "missing"} - {CACHE}
 
 
-def test_compat32_and_graphics(both: Installation, bundle_of: Bundles) -> None:
-    """The 32-bit GL libraries and their ICD are there, and known to the 32-bit loader; no CUDA."""
+def test_compat32_adds_32_bit_graphics_libraries(
+    installation_with_32_bit: Installation, bundle_of: Bundles
+) -> None:
+    """compat32 with graphics adds the 32-bit GL libraries and their ICD, and no CUDA."""
     bundle = bundle_of("debian", ASKED, asks("0", "graphics,compat32"))
-    view = both.run(bundle).view
-    assert kinds(view) == {f"{NARROW}/{GLX}", ICD}
-    known = narrows(view)
-    assert known[GLX] == f"{NARROW}/{GLX}"
-    assert CUDA not in known
-    assert "libEGL_nvidia.so.0" in known
+    view = installation_with_32_bit.run(bundle).view
+    assert existing_paths(view) == {f"{NARROW}/{GLX}", ICD}
+    cached = narrows(view)
+    assert cached[GLX] == f"{NARROW}/{GLX}"
+    assert CUDA not in cached
+    assert "libEGL_nvidia.so.0" in cached
 
 
-def test_every_capability(both: Installation, bundle_of: Bundles) -> None:
-    """All capabilities are those of 32-bit programs too; the 64-bit libraries stay theirs."""
-    asked = [*ASKED, *questions(runs=[["/dlprobe", CUDA]])]
-    bundle = bundle_of("debian", asked, asks("0", "all"))
-    view = both.run(bundle).view
-    assert len(kinds(view)) == 4
+def test_all_capabilities_add_32_bit_libraries(
+    installation_with_32_bit: Installation, bundle_of: Bundles
+) -> None:
+    """`all` adds each 32-bit library; 64-bit programs load the 64-bit ones."""
+    command = [*ASKED, *questions(runs=[["/dlprobe", CUDA]])]
+    bundle = bundle_of("debian", command, asks("0", "all"))
+    view = installation_with_32_bit.run(bundle).view
+    assert len(existing_paths(view)) == 4
     assert narrows(view)[CUDA] == f"{NARROW}/{CUDA}"
     assert view.runs[0].found()[CUDA]["real"].startswith(f"{LIBRARIES}/libcuda.so.")
 
 
-def test_who_does_not_ask_gets_none(both: Installation, bundle_of: Bundles) -> None:
-    """compute, utility, video, graphics: a container without compat32 has no 32-bit library."""
+def test_no_32_bit_library_without_compat32(
+    installation_with_32_bit: Installation, bundle_of: Bundles
+) -> None:
     capabilities = "compute,utility,video,graphics,display,ngx"
     bundle = bundle_of("debian", ASKED, asks("0", capabilities))
-    view = both.run(bundle).view
-    assert kinds(view) == set()
+    view = installation_with_32_bit.run(bundle).view
+    assert existing_paths(view) == set()
     assert narrows(view) == {}
 
 
-def test_by_the_spec_alone(both: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """podman applies the spec, and its hook makes the cache for both loaders."""
+def test_podman_applies_32_bit_libraries(
+    installation_with_32_bit: Installation, tmp_path: Path, root_of: Roots
+) -> None:
+    """podman applies the spec, and its hook writes the cache for both loaders."""
     specs = tmp_path / "cdi"
     specs.mkdir()
-    both.generate(output=specs / "nvidia.yaml")
+    installation_with_32_bit.generate(output=specs / "nvidia.yaml")
     options = ["--device", "nvidia.com/gpu=0"]
     view = engines.podman(tmp_path / "podman", root_of("debian"), ASKED, options, cdi=specs).view
-    assert len(kinds(view)) == 4
+    assert len(existing_paths(view)) == 4
     assert narrows(view)[CUDA] == f"{NARROW}/{CUDA}"

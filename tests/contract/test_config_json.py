@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook and the runtime read the same config.json, or the container with a GPU is refused."""
+"""gpuhook and the runtime read config.json alike, or the container with a GPU is refused."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ TYPES = {
 }
 
 
-def changed(made: Bundle, old: str, new: str) -> bytes:
-    """Replace a text in a bundle's config.json, which has it once, and return the new content."""
+def replace_text(made: Bundle, old: str, new: str) -> bytes:
+    """Replace a text that config.json has once, and return the new content."""
     text = json.dumps(made.config(), separators=(",", ":"))
     assert text.count(old) == 1, old
     made.file.write_bytes(text.replace(old, new).encode())
@@ -100,35 +100,37 @@ def changed(made: Bundle, old: str, new: str) -> bytes:
 
 @pytest.fixture
 def bundle(bundle_of: Bundles) -> Bundle:
-    """Give a bundle that requests a GPU, and has a variable besides."""
+    """Return a bundle that requests a GPU, and has one more variable."""
     return bundle_of("distroless", ["/probe"], ["A=1", *asks("0")])
 
 
-def seen_by(made: Bundle, engine: str) -> dict[str, str] | None:
-    """Return what the container's program sees of some variables, None if it does not start."""
-    found = run(made, [engine], engine)
-    if found.rc:
+def read_by_runtime(made: Bundle, engine: str) -> dict[str, str] | None:
+    """Return variables as the container's program has them, None if it does not start."""
+    result = run(made, [engine], engine)
+    if result.rc:
         return None
-    return {name: found.view.values(name)[-1] for name in NAMES if found.view.values(name)}
+    return {name: result.view.values(name)[-1] for name in NAMES if result.view.values(name)}
 
 
 def read_by_gpuhook(raw: bytes) -> dict[str, str] | None:
-    """Return those variables as gpuhook reads them, None for what it refuses."""
+    """Return these variables as gpuhook reads them, None if it refuses config.json."""
     spec = oci_spec.parsed("config.json", raw)
     try:
         oci_spec.require_unambiguous(spec)
     except GpuhookError:
         return None
-    found = parse.environment(spec)
-    return {name: found[name] for name in NAMES if name in found}
+    variables = parse.environment(spec)
+    return {name: variables[name] for name in NAMES if name in variables}
 
 
 @ENGINES
 @pytest.mark.parametrize("case", [*REFUSED, *TAKEN, *TYPES])
-def test_both_see_the_same(case: str, engine: str, bundle: Bundle) -> None:
-    """Unless gpuhook refuses it, the container's program has the variables that were judged."""
-    raw = changed(bundle, *{**REFUSED, **TAKEN, **TYPES}[case])
-    ours, theirs = read_by_gpuhook(raw), seen_by(bundle, engine)
+def test_gpuhook_and_runtime_read_the_same_variables(
+    case: str, engine: str, bundle: Bundle
+) -> None:
+    """Unless gpuhook refuses config.json, the container has the variables that gpuhook read."""
+    raw = replace_text(bundle, *{**REFUSED, **TAKEN, **TYPES}[case])
+    ours, theirs = read_by_gpuhook(raw), read_by_runtime(bundle, engine)
     assert (ours is None) == (case not in TAKEN)
     if case in TAKEN:
         assert ours == theirs
@@ -137,9 +139,9 @@ def test_both_see_the_same(case: str, engine: str, bundle: Bundle) -> None:
 
 
 def test_runc_merges_keys_that_differ_in_case(bundle: Bundle) -> None:
-    """The reason: what the second key has replaces what the first has, and the rest stays."""
-    changed(bundle, '"root":', BESIDE["Process"])
-    assert seen_by(bundle, "runc") == {"A": "2"}
+    """runc reads keys regardless of case: the values of a second key replace those of the first."""
+    replace_text(bundle, '"root":', BESIDE["Process"])
+    assert read_by_runtime(bundle, "runc") == {"A": "2"}
 
 
 REWRITTEN = {
@@ -159,15 +161,13 @@ REWRITTEN = {
 
 @ENGINES
 @pytest.mark.parametrize("case", REWRITTEN)
-def test_a_runtime_reads_what_is_written_as_what_was_read(
-    case: str, engine: str, bundle: Bundle
-) -> None:
+def test_rewritten_config_json_reads_the_same(case: str, engine: str, bundle: Bundle) -> None:
     old, new = REWRITTEN[case]
-    raw = changed(bundle, old, "<new>").replace(b"<new>", new)
+    raw = replace_text(bundle, old, "<new>").replace(b"<new>", new)
     bundle.file.write_bytes(raw)
-    before = seen_by(bundle, engine)
+    before = read_by_runtime(bundle, engine)
     bundle.file.write_bytes(fastjson.dumps(oci_spec.parsed("config.json", raw), raw))
-    assert seen_by(bundle, engine) == before
+    assert read_by_runtime(bundle, engine) == before
 
 
 WRAPPER = [
@@ -178,32 +178,34 @@ WRAPPER = [
 
 
 @pytest.mark.parametrize(("code", "case"), WRAPPER)
-def test_the_wrapper_refuses(code: str, case: str, node8: Installation, bundle: Bundle) -> None:
-    before = changed(bundle, *{**REFUSED, **TYPES}[case])
-    held = node8.entries()
+def test_wrapper_refuses_ambiguous_config_json(
+    code: str, case: str, node8: Installation, bundle: Bundle
+) -> None:
+    before = replace_text(bundle, *{**REFUSED, **TYPES}[case])
+    entries = node8.entries()
     assert_refused(node8.edit(bundle), code)
     assert bundle.file.read_bytes() == before
-    assert node8.entries() == held
+    assert node8.entries() == entries
 
 
 @pytest.mark.parametrize(("old", "new"), [TYPES["env"], TYPES["process"]])
-def test_the_wrapper_refuses_a_request_beside_a_wrong_type(
+def test_wrapper_refuses_annotation_request_with_a_wrong_type(
     old: str, new: str, node8: Installation, bundle: Bundle
 ) -> None:
     bundle.write({**bundle.config(), "annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=0"}})
-    before = changed(bundle, old, new)
+    before = replace_text(bundle, old, new)
     assert_refused(node8.edit(bundle), "GH1303")
     assert bundle.file.read_bytes() == before
 
 
 @pytest.mark.parametrize(("code", "case"), WRAPPER)
-def test_the_wrapper_leaves_others_alone(
+def test_wrapper_ignores_config_json_without_request(
     code: str, case: str, node8: Installation, bundle_of: Bundles
 ) -> None:
-    """A container without a request starts whatever its config.json looks like."""
+    """A container without a request starts, whatever its config.json has."""
     made = bundle_of("distroless", ["/probe"], ["A=1", *asks("void")])
     old, new = {**REFUSED, **TYPES}[case]
-    before = changed(made, old, new.replace("DEVICES=0", "DEVICES=void"))
+    before = replace_text(made, old, new.replace("DEVICES=0", "DEVICES=void"))
     result = node8.edit(made)
     assert (result.rc, code in result.log) == (0, False)
     assert made.file.read_bytes() == before
@@ -211,10 +213,10 @@ def test_the_wrapper_leaves_others_alone(
 
 @pytest.mark.parametrize("case", ["Process", "process twice", "mount"])
 @pytest.mark.parametrize("value", ["0", "void"])
-def test_the_prestart_hook_refuses(
+def test_prestart_hook_refuses_ambiguous_config_json(
     case: str, value: str, apart: Installation, bundle_of: Bundles
 ) -> None:
-    """On that route runc has read config.json before; only a container with a request fails."""
+    """runc has read config.json before the hook: only a container with a request fails."""
     env = ["A=1", *asks(value)]
     made = bundle_of("distroless", ["/probe"], env, hooks=prestart(apart))
     old, new = REFUSED[case]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""containerd's configurations through configure, a second configure and undo; containerd agrees."""
+"""configure and undo on containerd's configurations, and containerd's reading of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def write(root: Path, changes: tuple[ConfigChange, ...]) -> None:
+def write_changes(root: Path, changes: tuple[ConfigChange, ...]) -> None:
     for change in changes:
         place = root / change.path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def test_there_are_enough_cases() -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_configuration_becomes_what_is_expected(case: Case, tmp_path: Path) -> None:
+def test_configure_writes_the_expected_files(case: Case, tmp_path: Path) -> None:
     node = case.write(tmp_path)
     if case.fault:
         with refused(case.fault):
@@ -70,14 +70,14 @@ def test_a_configuration_becomes_what_is_expected(case: Case, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
-def test_a_second_time_changes_nothing(case: Case, tmp_path: Path) -> None:
+def test_second_configure_changes_nothing(case: Case, tmp_path: Path) -> None:
     node = case.write(tmp_path)
-    write(tmp_path, configure_containerd.plan(node, case.asked()).changes)
+    write_changes(tmp_path, configure_containerd.plan(node, case.asked()).changes)
     assert configure_containerd.plan(node, replace(case.asked(), takes_over=False)).changes == ()
 
 
 @pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
-def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> None:
+def test_removal_from_an_edited_file_keeps_other_edits(case: Case) -> None:
     for path, text in case.becomes.items():
         if path == BASE_SPEC:
             continue
@@ -95,21 +95,21 @@ def test_a_file_that_was_edited_since_loses_only_what_is_ours(case: Case) -> Non
             assert left.rstrip() == before.rstrip()
 
 
-def test_a_file_that_somebody_has_broken_since_is_named_with_its_line() -> None:
+def test_removal_from_a_broken_file_names_the_line() -> None:
     with refused("GH2003") as caught:
         configure_containerd.without(reader.PATH, b"version = 2\n[plugins\n", WANTED)
     assert "config.toml:2 is not TOML" in caught.value.message
 
 
 @pytest.mark.parametrize("case", CHANGED.values(), ids=CHANGED)
-def test_no_line_of_others_is_lost(case: Case) -> None:
+def test_configure_keeps_other_lines(case: Case) -> None:
     for path, text in case.becomes.items():
         kept = text.replace(toml_text.WAS, "").splitlines()
         if path != BASE_SPEC:
             assert [one for one in case.files.get(path, "").splitlines() if one not in kept] == []
 
 
-def tree(root: Path) -> dict[str, bytes]:
+def tree_contents(root: Path) -> dict[str, bytes]:
     """Return the files and directories of a tree, without gpuhook's state."""
     found = {}
     for path in root.rglob("*"):
@@ -120,31 +120,31 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("case", WHOLE.values(), ids=WHOLE)
-def test_undo_gives_back_every_byte(
+def test_undo_restores_each_byte(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     daemon = case.write(tmp_path).version
     monkeypatch.setattr(HostPrograms, "version", lambda *_: daemon)
-    before = tree(tmp_path)
+    before = tree_contents(tmp_path)
     chosen = {key: case.wanted[key] for key in ("config", "drop_in") if key in case.wanted}
     where = configure_engine.Where("containerd", **chosen)
     host = Host(str(tmp_path))
     first = configure_engine.configure(host, where, case.asked())
-    configured = tree(tmp_path)
+    configured = tree_contents(tmp_path)
     assert {one.path: one.after for one in first.writes} == {
         path: encoded(text) for path, text in case.becomes.items()
     }
     again = configure_engine.configure(host, where, case.asked())
-    assert (again.writes, tree(tmp_path)) == ((), configured)
-    # Other choices: what is there then is made of the original, not of the first choice.
+    assert (again.writes, tree_contents(tmp_path)) == ((), configured)
+    # Another choice is made of the original file, not of the first choice.
     other = replace(case.asked(), program="/opt/gpuhook/bin/gpuhook-runtime")
     if other.route == "wrapper":
         configure_engine.configure(host, where, other)
-        said = b"".join(tree(tmp_path).values())
-        assert other.program.encode() in said
-        assert b'"' + PROGRAM.encode() + b'"' not in said or PROGRAM in str(case.files)
+        contents = b"".join(tree_contents(tmp_path).values())
+        assert other.program.encode() in contents
+        assert b'"' + PROGRAM.encode() + b'"' not in contents or PROGRAM in str(case.files)
     configure_engine.undo(host, where)
-    assert tree(tmp_path) == before
+    assert tree_contents(tmp_path) == before
 
 
 def dumped(root: Path) -> subprocess.CompletedProcess[str]:
@@ -155,18 +155,18 @@ def dumped(root: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("case", DUMPED.values(), ids=DUMPED)
-def test_containerd_has_the_handler(case: Case, tmp_path: Path) -> None:
+def test_containerd_reads_the_handler(case: Case, tmp_path: Path) -> None:
     node = replace(case.write(tmp_path), version=(1, 6, 20))
     before = reader.read(node.files, daemon=node.version).configuration
     plan = configure_containerd.plan(node, case.asked())
-    write(tmp_path, plan.changes)
-    said = dumped(tmp_path)
-    assert said.returncode == 0, said.stderr
+    write_changes(tmp_path, plan.changes)
+    dump = dumped(tmp_path)
+    assert dump.returncode == 0, dump.stderr
     read = reader.read(node.files, daemon=node.version)
-    if read.key == "cri":  # it prints its defaults of version 2 then, not what it goes by
+    if read.key == "cri":  # the dump then has defaults of version 2, not what applies
         assert read.configuration.runtimes[case.asked().name].path == PROGRAM
         return
-    document = toml_document.parsed(said.stdout.encode())
+    document = toml_document.parsed(dump.stdout.encode())
     engine = document["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
     options = engine["runtimes"][case.asked().name]["options"]
     assert PROGRAM in options.values()
@@ -175,7 +175,7 @@ def test_containerd_has_the_handler(case: Case, tmp_path: Path) -> None:
     assert "cri" not in " ".join(document["disabled_plugins"])
 
 
-def test_the_base_spec_is_that_of_the_tool() -> None:
+def test_base_spec_has_the_packaged_hook() -> None:
     case = CASES["hook-base-spec"]
     spec = json.loads(case.becomes[BASE_SPEC])
     packaged = json.loads(Path("packaging/hooks.d/gpuhook-prestart.json").read_text())["hook"]
@@ -183,8 +183,10 @@ def test_the_base_spec_is_that_of_the_tool() -> None:
     assert spec["hooks"]["prestart"] == [packaged]
 
 
-def rendered(template: str, found: dict[str, object], place: Path) -> str:
-    """Return what Go's text/template makes of a template of k3s: helm has the same."""
+def rendered(template: str, runtimes: dict[str, object], place: Path) -> str:
+    """Return the output of Go's text/template for a template of k3s, by helm, which has the same
+    one.
+    """
     (place / "templates").mkdir(parents=True)
     (place / "Chart.yaml").write_text("apiVersion: v2\nname: k3s\nversion: 0.1.0\n")
     (place / "templates/base.tpl").write_text(
@@ -194,20 +196,20 @@ def rendered(template: str, found: dict[str, object], place: Path) -> str:
     )
     (place / "templates/whole.tpl").write_text(f'{{{{ define "whole" }}}}{template}{{{{ end }}}}')
     (place / "templates/a.yaml").write_text('a: {{ include "whole" .Values | toJson }}')
-    values = json.dumps({"ExtraRuntimes": found, "SystemdCgroup": True})
+    values = json.dumps({"ExtraRuntimes": runtimes, "SystemdCgroup": True})
     (place / "values.yaml").write_text(values)
     helm = Path(sys.executable).with_name("helm")
     words = [str(helm), "template", str(place)]
-    said = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
-    text: str = json.loads(said.stdout.partition("a: ")[2])
+    output = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+    text: str = json.loads(output.stdout.partition("a: ")[2])
     return text
 
 
 @pytest.mark.parametrize("has_nvidia", [False, True])
-def test_a_template_never_has_a_table_twice(has_nvidia: bool, tmp_path: Path) -> None:
+def test_k3s_template_has_each_table_once(has_nvidia: bool, tmp_path: Path) -> None:
     template = next(iter(CASES["k3s-3"].becomes.values()))
-    found: dict[str, object] = {"nvidia": {}} if has_nvidia else {"crun": {}}
-    document = toml_document.parsed(rendered(template, found, tmp_path).encode())
+    existing: dict[str, object] = {"nvidia": {}} if has_nvidia else {"crun": {}}
+    document = toml_document.parsed(rendered(template, existing, tmp_path).encode())
     runtimes = document["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"]
     if has_nvidia:
         assert runtimes == {"nvidia": {}}
@@ -215,16 +217,16 @@ def test_a_template_never_has_a_table_twice(has_nvidia: bool, tmp_path: Path) ->
         assert runtimes["nvidia"]["options"] == {"BinaryName": PROGRAM, "SystemdCgroup": True}
 
 
-def test_what_k3s_has_made_is_shown(tmp_path: Path) -> None:
+def test_status_shows_the_runtime_of_k3s(tmp_path: Path) -> None:
     node = CASES["k3s-nvidia"].write(tmp_path)
-    found = engine_status.engine_status(Host(str(tmp_path)), configure_engine.Where("containerd"))
-    assert found.reading.configuration.files == (
+    status = engine_status.engine_status(Host(str(tmp_path)), configure_engine.Where("containerd"))
+    assert status.reading.configuration.files == (
         containerd_locations.containerd_location(node).root,
     )
-    assert [one.name for one in found.reading.configuration.gpu_runtimes] == ["nvidia"]
+    assert [one.name for one in status.reading.configuration.gpu_runtimes] == ["nvidia"]
 
 
-def test_a_nodes_notes_name_what_is_left_to_do(tmp_path: Path) -> None:
+def test_notes_of_nodeadm_have_the_missing_snippet(tmp_path: Path) -> None:
     case = CASES["nodeadm"]
     notes = configure_containerd.plan(case.write(tmp_path), case.asked()).notes
     snippet = notes[-1].partition("config: |\n")[2]
@@ -233,7 +235,7 @@ def test_a_nodes_notes_name_what_is_left_to_do(tmp_path: Path) -> None:
     assert runtimes["nvidia"]["options"]["BinaryName"] == PROGRAM
 
 
-def test_a_handler_without_marks_is_found_by_its_program() -> None:
+def test_handler_without_marks_is_removed_by_its_program() -> None:
     content = (
         b'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd]\n'
         b'default_runtime_name = "nvidia"\n'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every configuration of the matrix with real commands: configured twice, edited, undone."""
+"""Each configuration of the matrix with real commands: configured twice, edited, undone."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ CASES = {f"{one}-{name}": (one, case) for one in ENGINES for name, case in cases
 
 
 def _files(root: Path) -> dict[str, tuple[int, bytes | None]]:
-    found: dict[str, tuple[int, bytes | None]] = {}
+    files: dict[str, tuple[int, bytes | None]] = {}
     for path in root.rglob("*"):
         status = path.lstat()
         content = path.read_bytes() if stat.S_ISREG(status.st_mode) else None
-        found[str(path.relative_to(root))] = (status.st_mode, content)
-    return found
+        files[str(path.relative_to(root))] = (status.st_mode, content)
+    return files
 
 
 @pytest.mark.parametrize(("engine", "case"), CASES.values(), ids=CASES)
-def test_a_configuration_is_configured_and_comes_back(
+def test_undo_restores_each_configuration(
     engine: str, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = case.write(tmp_path)
@@ -86,7 +86,7 @@ OF_OTHERS = {
 @pytest.mark.parametrize("has_file", [False, True], ids=["bare", "file"])
 @pytest.mark.parametrize("route", ["wrapper", "hook", "cdi"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_route_of_every_engine_goes_there_and_back(
+def test_undo_restores_each_integration_of_each_engine(
     engine: str,
     route: Route,
     has_file: bool,
@@ -128,7 +128,7 @@ def test_every_route_of_every_engine_goes_there_and_back(
 
 @pytest.fixture(scope="module")
 def containerd_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a host that has nothing but containerd, its ctr, and what the two need."""
+    """Return a host that has only containerd, ctr, and their libraries."""
     if os.geteuid() != 0:
         pytest.skip("the host's programs are run by chroot(2)")
     root = tmp_path_factory.mktemp("host")
@@ -148,7 +148,7 @@ def containerd_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("route", ["wrapper", "hook"])
-def test_containerd_itself_says_that_it_is_right(containerd_host: Path, route: Route) -> None:
+def test_containerd_verifies_the_configuration(containerd_host: Path, route: Route) -> None:
     host, where = Host(str(containerd_host)), Where("containerd")
     before = _files(containerd_host)
     wanted = EngineOptions(route, "nvidia", PROGRAMS[0], PROGRAMS[1])
@@ -158,7 +158,7 @@ def test_containerd_itself_says_that_it_is_right(containerd_host: Path, route: R
     assert _files(containerd_host) == before
 
 
-def test_what_containerd_refuses_is_taken_back(
+def test_configuration_that_containerd_refuses_is_reverted(
     containerd_host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _files(containerd_host)

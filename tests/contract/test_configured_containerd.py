@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod through the handler that configure wrote: containerd starts with it, and GPUs are inside.
+"""Pods of a containerd that starts with the handlers that configure wrote.
 
-The routes wrapper and hook are two handlers of one containerd.
+The integrations wrapper and hook are two handlers of one containerd.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ def node(
 
 
 @pytest.mark.parametrize("handler", ["nvidia", "hooked"])
-def test_pod_gets_its_gpu_through_the_configured_handler(
+def test_pod_gets_its_gpu_by_the_configured_handler(
     handler: str, node: tuple[Cri, Installation]
 ) -> None:
     server, made = node
-    given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
+    allocation = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
     with server.pod(f"configured-{handler}", handler) as pod:
-        nodes = server.view(pod, given).gpus()
+        nodes = server.view(pod, allocation).gpus()
         assert set(nodes) == {*CONTROL, made.device(1)}
         assert all(entry.allowed for entry in nodes.values())
 
 
-def test_pod_of_the_default_handler_gets_none(node: tuple[Cri, Installation]) -> None:
+def test_pod_of_the_default_handler_gets_no_gpu(node: tuple[Cri, Installation]) -> None:
     server, made = node
-    given = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
+    allocation = Allocation(envs={"NVIDIA_VISIBLE_DEVICES": str(made.gpu(1).uuid)})
     with server.pod("plain", "") as pod:
-        assert server.view(pod, given).gpus() == {}
+        assert server.view(pod, allocation).gpus() == {}

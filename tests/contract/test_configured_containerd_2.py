@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A containerd 2 that runs from its own directory is configured, with a 1.x first in the PATH."""
+"""configure on a containerd 2 outside of the PATH, while the PATH has a containerd 1.x."""
 
 from __future__ import annotations
 
@@ -39,22 +39,24 @@ SUITE = "forky"
 
 
 @pytest.fixture(scope="module")
-def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the program of a containerd 2.1 or newer, in a directory outside the PATH."""
+def containerd_2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the program of a containerd 2.1 or newer, in a directory outside of the PATH."""
     place = tmp_path_factory.mktemp("containerd-2")
     unpacked(SUITE, ["containerd"], place, "--exclude=./usr/share")
     return place / "usr/bin/containerd"
 
 
 @pytest.fixture
-def config(newer: Path, tmp_path: Path) -> Iterator[Path]:
-    """Yield its default configuration, with directories and sockets of the test's own.
+def config(containerd_2: Path, tmp_path: Path) -> Iterator[Path]:
+    """Yield its default configuration, with directories and sockets for this test.
 
     The path of a socket has at most 106 characters, which `tmp_path` can exceed.
     """
-    said = subprocess.run([newer, "config", "default"], check=True, capture_output=True, text=True)
+    default = subprocess.run(
+        [containerd_2, "config", "default"], check=True, capture_output=True, text=True
+    )
     with TemporaryDirectory() as place:
-        text = re.sub(r"'(/(?:var|run|opt|etc)/[^']*)'", rf"'{place}\1'", said.stdout)
+        text = re.sub(r"'(/(?:var|run|opt|etc)/[^']*)'", rf"'{place}\1'", default.stdout)
         assert text.startswith("version = 3\n")
         file = tmp_path / "config.toml"
         file.write_text(text)
@@ -62,13 +64,13 @@ def config(newer: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def running(newer: Path, config: Path) -> Iterator[Path]:
-    """Run it with that file, which is returned."""
+def running_config(containerd_2: Path, config: Path) -> Iterator[Path]:
+    """Run containerd 2 with the configuration, and yield that."""
     with (config.parent / "log").open("wb") as log:
-        daemon = subprocess.Popen([newer, "--config", config], stdout=log, stderr=log)
+        daemon = subprocess.Popen([containerd_2, "--config", config], stdout=log, stderr=log)
         try:
             command = Path(f"/proc/{daemon.pid}/cmdline")
-            eventually(lambda: command.read_bytes().split(b"\0")[0] == os.fsencode(newer))
+            eventually(lambda: command.read_bytes().split(b"\0")[0] == os.fsencode(containerd_2))
             yield config
             assert daemon.poll() is None, (config.parent / "log").read_text()
         finally:
@@ -78,7 +80,7 @@ def running(newer: Path, config: Path) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep the record of what is configured out of the machine's own directory."""
+    """Keep the record of configured engines out of the machine's own directory."""
     monkeypatch.setattr(configure_engine, "directory", lambda *_: str(tmp_path / "record"))
 
 
@@ -87,54 +89,58 @@ def configure(config: Path) -> configure_engine.EngineResult:
     return configure_engine.configure(Host("/"), Where("containerd", config=str(config)), WANTED)
 
 
-def registered(program: Path, config: Path) -> object:
-    """Return the handler that a containerd finds in a file, None without one."""
+def registered_handler(program: Path, config: Path) -> object:
+    """Return the handler's program that a containerd reads in a file, None without one."""
     words = [str(program), "--config", str(config), "config", "dump"]
-    said = subprocess.run(words, check=True, capture_output=True)
-    plugins = toml_document.parsed(said.stdout)["plugins"]
+    dump = subprocess.run(words, check=True, capture_output=True)
+    plugins = toml_document.parsed(dump.stdout)["plugins"]
     handlers = toml_document.table(plugins, CRI_OF_3, "containerd", "runtimes")
     return toml_document.table(handlers, "nvidia", "options").get("BinaryName")
 
 
-def require_older() -> None:
+def require_containerd_1() -> None:
     """Skip if the containerd in the PATH is not a 1.x."""
     path = shutil.which("containerd")
-    said = (
+    version = (
         subprocess.run([path, "--version"], check=True, capture_output=True, text=True)
         if path
         else None
     )
-    if said is None or (engine_config.parse_version(said.stdout) or (2,)) >= (2,):
+    if version is None or (engine_config.parse_version(version.stdout) or (2,)) >= (2,):
         pytest.skip("no containerd 1.x in the PATH")
 
 
-def test_the_containerd_that_reads_the_file_gets_the_handler(newer: Path, running: Path) -> None:
-    require_older()
-    before = running.read_bytes()
-    result = configure(running)
-    assert registered(newer, running) == PROGRAM
-    assert result.verified == f"{newer} --config {running} config dump"
-    configure_engine.undo(Host("/"), Where("containerd", config=str(running)))
-    assert running.read_bytes() == before
+def test_running_containerd_2_is_configured_and_verified(
+    containerd_2: Path, running_config: Path
+) -> None:
+    require_containerd_1()
+    before = running_config.read_bytes()
+    result = configure(running_config)
+    assert registered_handler(containerd_2, running_config) == PROGRAM
+    assert result.verified == f"{containerd_2} --config {running_config} config dump"
+    configure_engine.undo(Host("/"), Where("containerd", config=str(running_config)))
+    assert running_config.read_bytes() == before
 
 
-def test_a_file_of_version_3_is_not_for_the_1x_in_the_path(newer: Path, config: Path) -> None:
-    """No containerd runs with the file: the one in the PATH cannot verify it."""
-    require_older()
+def test_file_of_version_3_is_not_verified_by_containerd_1(
+    containerd_2: Path, config: Path
+) -> None:
+    """No containerd runs with the file, and the one in the PATH cannot read it."""
+    require_containerd_1()
     result = configure(config)
-    assert registered(newer, config) == PROGRAM
+    assert registered_handler(containerd_2, config) == PROGRAM
     assert result.verified == ""
 
 
-def test_a_table_that_containerd_ignores_is_not_verified(running: Path) -> None:
+def test_table_that_containerd_ignores_fails_the_verification(running_config: Path) -> None:
     handler = f"[plugins.'{CRI_OF_2}'.containerd.runtimes.nvidia]\n"
     text = f'{handler}runtime_type = "{reader.RUNC}"\noptions = {{BinaryName = "{PROGRAM}"}}\n'
-    running.write_text(running.read_text() + text)
+    running_config.write_text(running_config.read_text() + text)
     expected = ExpectedConfig({"nvidia": PROGRAM})
-    plan = EnginePlan("containerd", (), expected, Service(), config=str(running))
+    plan = EnginePlan("containerd", (), expected, Service(), config=str(running_config))
     host = Host("/")
-    programs = host_programs(host, "containerd", str(running))
-    node = EngineNode(host, programs.version("containerd"), str(running))
+    programs = host_programs(host, "containerd", str(running_config))
+    node = EngineNode(host, programs.version("containerd"), str(running_config))
     with refused("GH2005") as caught:
         engine_verification.verify(programs, plan, node)
     assert "have a runtime nvidia" in caught.value.message

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real podman on what `gpuhook configure podman` writes: its containers have their GPU."""
+"""Containers of a real podman with the files that `gpuhook configure podman` writes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.contract.runtimes import Result, launcher, run_command
 from tests.contract.views import questions
 
 
-class Tree:
-    """The files of a machine whose /etc/containers is a directory of the test's."""
+class PodmanTree:
+    """The machine's files, with /etc/containers replaced by a directory of the test."""
 
     def __init__(self, directory: Path, storage: Path | None = None) -> None:
         self.directory = directory
@@ -57,27 +57,28 @@ class Tree:
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    """Return a machine's files with a copy of its /etc/containers."""
+def tree(tmp_path: Path) -> PodmanTree:
+    """Return the machine's files with a copy of its /etc/containers."""
     directory = tmp_path / "etc-containers"
     if Path("/etc/containers").is_dir():
         shutil.copytree("/etc/containers", directory, symlinks=True)
     directory.mkdir(exist_ok=True)
-    return Tree(directory)
+    return PodmanTree(directory)
 
 
 @pytest.fixture
 def wanted(apart: Installation, tmp_path: Path) -> EngineOptions:
-    """Return options whose programs know the simulated node."""
+    """Return options whose programs use the simulated node."""
     runtime = apart.launcher(tmp_path / "gpuhook-runtime")
     command = apart.hooks["hook"]["path"]
     hook = launcher(tmp_path / "gpuhook-prestart", [command], apart.env)
     return EngineOptions("wrapper", "nvidia", str(runtime), str(hook))
 
 
-def run(tree: Tree, place: Path, *words: str, storage: Path | None = None) -> Result:
+def run(tree: PodmanTree, place: Path, *words: str, storage: Path | None = None) -> Result:
     """Call podman with the files of `tree`, and with `storage` or a new one in `place`."""
-    storage = storage or place / f"podman-{uuid4().hex[:8]}"  # it is bound to its run root
+    # podman binds a storage to its run root.
+    storage = storage or place / f"podman-{uuid4().hex[:8]}"
     with TemporaryDirectory(prefix="gpuhook-", dir="/tmp", ignore_cleanup_errors=True) as run_root:
         own = ["--root", str(storage), "--runroot", run_root, "--storage-driver", "vfs"]
         command = ["podman", *own, "--cgroup-manager", "cgroupfs", *words]
@@ -86,84 +87,93 @@ def run(tree: Tree, place: Path, *words: str, storage: Path | None = None) -> Re
         return run_command(["unshare", "--mount", "sh", "-c", script, "sh", *command])
 
 
-def container(
-    tree: Tree, place: Path, root: Path, runtime: str, env: list[str], installation: Installation
+def run_probe(
+    tree: PodmanTree,
+    place: Path,
+    root: Path,
+    runtime: str,
+    env: list[str],
+    installation: Installation,
 ) -> Result:
-    """Run the probe; one that went well and said nothing runs again, for podman lost its words."""
+    """Run the probe; if podman lost its output, run it again."""
     words = [word for one in env for word in ("--env", one)]
-    asked = ["/probe", *questions(tries=[installation.number(1)])]
+    args = ["/probe", *questions(tries=[installation.number(1)])]
     command = ["run", "--rm", "--network", "none", "--cap-add", "MKNOD", *ULIMITS, *words]
-    result = run(tree, place, "--runtime", runtime, *command, "--rootfs", str(root), *asked)
+    result = run(tree, place, "--runtime", runtime, *command, "--rootfs", str(root), *args)
     for _ in range(3):
         if result.rc or result.stdout:
             break
-        result = run(tree, place, "--runtime", runtime, *command, "--rootfs", str(root), *asked)
+        result = run(tree, place, "--runtime", runtime, *command, "--rootfs", str(root), *args)
     return result
 
 
-def test_the_runtime(
-    tree: Tree, wanted: EngineOptions, apart: Installation, tmp_path: Path, root_of: Roots
+def test_configured_runtime_assigns_gpus(
+    tree: PodmanTree, wanted: EngineOptions, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """`podman --runtime nvidia` finds the drop-in's runtime; the other runtimes remain."""
+    """`podman --runtime nvidia` finds the runtime of the drop-in; the other runtimes remain."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
-    told = run(tree, tmp_path, "--runtime", "nvidia", "info", "--format={{.Host.OCIRuntime.Path}}")
-    assert told.stdout.strip() == wanted.program
-    mine = run(tree, tmp_path, "--runtime", "runc", "info", "--format={{.Host.OCIRuntime.Name}}")
-    assert mine.stdout.strip() == "runc"
+    info = run(tree, tmp_path, "--runtime", "nvidia", "info", "--format={{.Host.OCIRuntime.Path}}")
+    assert info.stdout.strip() == wanted.program
+    runc_info = run(
+        tree, tmp_path, "--runtime", "runc", "info", "--format={{.Host.OCIRuntime.Name}}"
+    )
+    assert runc_info.stdout.strip() == "runc"
     root = root_of("debian")
-    result = container(tree, tmp_path, root, "nvidia", asks("0"), apart)
+    result = run_probe(tree, tmp_path, root, "nvidia", asks("0"), apart)
     assert apart.device(0) in result.view.gpus()
     assert result.view.tries[apart.number(1)] == "EPERM"
-    wrong = container(tree, tmp_path, root, "nvidia", asks("9"), apart)
+    wrong = run_probe(tree, tmp_path, root, "nvidia", asks("9"), apart)
     assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=9: no such device" in wrong.stderr
 
 
-def test_a_container_that_is_kept(
-    tree: Tree, wanted: EngineOptions, tmp_path: Path, root_of: Roots
+def test_container_of_the_runtime_is_a_dependent_container(
+    tree: PodmanTree, wanted: EngineOptions, tmp_path: Path, root_of: Roots
 ) -> None:
-    """A container with gpuhook's runtime is found in podman's database, another is not."""
+    """Only containers with gpuhook's runtime in podman's database depend on it."""
     tree.write(configure_podman.plan(EngineNode(tree), wanted))
     storage = tmp_path / "kept"
     root = str(root_of("debian"))
     words = ["create", "--name", "mine", "--network", "none", "--rootfs", root, "/probe"]
-    made = run(tree, tmp_path, "--runtime", "nvidia", *words, storage=storage)
-    assert made.rc == 0, made
+    created = run(tree, tmp_path, "--runtime", "nvidia", *words, storage=storage)
+    assert created.rc == 0, created
     (one,) = [
         each
-        for each in dependent_containers.dependent_containers(Tree(tree.directory, storage))
+        for each in dependent_containers.dependent_containers(PodmanTree(tree.directory, storage))
         if each.path.startswith("/var/lib/containers")
     ]
-    assert one.id == made.stdout.strip()
+    assert one.id == created.stdout.strip()
     assert (one.engine, one.name, one.is_running) == ("podman", "mine", False)
     assert one.why == "its runtime is nvidia"
 
 
-def test_the_default_runtime(tree: Tree, wanted: EngineOptions, tmp_path: Path) -> None:
+def test_configured_default_runtime_applies(
+    tree: PodmanTree, wanted: EngineOptions, tmp_path: Path
+) -> None:
     tree.write(configure_podman.plan(EngineNode(tree), replace(wanted, is_default=True)))
-    told = run(tree, tmp_path, "info", "--format={{.Host.OCIRuntime.Name}}")
-    assert told.stdout.strip() == "nvidia"
+    info = run(tree, tmp_path, "info", "--format={{.Host.OCIRuntime.Name}}")
+    assert info.stdout.strip() == "nvidia"
 
 
-def test_the_hook(
-    tree: Tree, wanted: EngineOptions, apart: Installation, tmp_path: Path, root_of: Roots
+def test_configured_hook_assigns_gpus(
+    tree: PodmanTree, wanted: EngineOptions, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
     """podman's own runtime calls gpuhook's hook, and podman prints no warning."""
     plan = configure_podman.plan(EngineNode(tree), replace(wanted, route="hook"))
     tree.write(plan)
     assert reading.read(tree).hook_dirs[-1] == "/etc/containers/oci/hooks.d"
     root = root_of("debian")
-    result = container(tree, tmp_path, root, "runc", asks("0"), apart)
+    result = run_probe(tree, tmp_path, root, "runc", asks("0"), apart)
     assert apart.device(0) in result.view.gpus()
     assert result.view.tries[apart.number(1)] == "EPERM"
     assert "deprecated" not in result.stderr
-    none = container(tree, tmp_path, root, "runc", [], apart)
+    none = run_probe(tree, tmp_path, root, "runc", [], apart)
     assert none.view.gpus() == {}
 
 
-def test_the_version_that_is_here_has_cdi(tree: Tree) -> None:
-    """With the route CDI nothing is written for it."""
-    said = subprocess.run(["podman", "--version"], check=True, capture_output=True, text=True)
-    version = engine_config.parse_version(said.stdout)
+def test_cdi_integration_needs_no_file(tree: PodmanTree) -> None:
+    """The installed podman supports CDI: nothing is written."""
+    output = subprocess.run(["podman", "--version"], check=True, capture_output=True, text=True)
+    version = engine_config.parse_version(output.stdout)
     assert version is not None
     plan = configure_podman.plan(
         EngineNode(tree, version=version),

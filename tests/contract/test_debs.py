@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where packages for root file systems come from."""
+"""The archive from which the tests take Debian packages."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ Suites: bookworm
         ("sources.list.d/other.list", "deb http://other.example/apt stable main\n", DEBIAN),
     ],
 )
-def test_mirror(tmp_path: Path, name: str, text: str, expected: str) -> None:
-    """The machine's own mirror of the main archive is used, in either format; else Debian's."""
+def test_mirror_comes_from_the_apt_sources(
+    tmp_path: Path, name: str, text: str, expected: str
+) -> None:
+    """The machine's mirror of the main archive is used, in either format; else Debian's own."""
     (tmp_path / "sources.list.d").mkdir()
     (tmp_path / name).write_text(text, encoding="utf-8")
     assert mirror(tmp_path) == expected
