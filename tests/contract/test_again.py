@@ -260,7 +260,7 @@ def test_driver_upgrade_leaves_no_old_files(
 def test_read_only_root_gets_gpu_and_driver(
     integration: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
-    """A container with a read-only root file system has its GPU, and its loader finds the driver."""
+    """A container with a read-only root file system has its GPU and finds the driver."""
     root = root_of("debian")
     command = ["/probe", *questions(runs=[LOOKED_UP, ["/bin/sh", "-c", ": > /etc/new"]])]
     if integration == "podman-cdi":
@@ -302,7 +302,7 @@ def run_in_parallel(
 def crowd_bundles(
     apart: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> Iterator[list[Bundle]]:
-    """Yield bundles of containers that share a state directory of runc, and delete the containers."""
+    """Yield bundles of containers that share a state directory of runc; delete them."""
     made = []
     for number in range(CROWD):
         root = roots.copy("distroless", tmp_path / f"root{number}")

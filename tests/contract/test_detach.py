@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU taken from a running container, whichever tool assigned it, and what is reported."""
+"""`gpuhook detach`: what it removes, whichever tool assigned the GPU, and what it reports."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ HOLD = "exec 3<{}; while :; do sleep 60; done"
 
 
 def tries(installation: Installation) -> list[str]:
-    """Return the questions for the probe: every GPU of the node."""
+    """Return the probe's questions about each GPU of the node."""
     return questions(tries=[installation.number(index) for index in range(8)])
 
 
 @BOTH
-def test_granted_at_creation(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """What the wrapper gave is denied and hidden, and comes back by attach; the rest stays."""
+def test_detach_hides_a_gpu_of_the_wrapper(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """detach denies and hides a GPU of the wrapper, attach restores it, and the rest remains."""
     made = sleeping(tmp_path, env=asks("2,3"))
     with wrapped(made, node8, engine, cgroup) as live:
         before, rules = live.seen(), live.rules()
-        away = live.detach("2")
-        assert any("config.json" in note for note in away["notes"]), away
+        report = live.detach("2")
+        assert any("config.json" in note for note in report["notes"]), report
         assert_nodes(live.view(tries(node8)), node8, CONTROL, 3)
         assert live.detach("2")["steps"] == []
         assert live.seen().mounts == before.mounts
@@ -55,8 +57,10 @@ def test_granted_at_creation(engine: str, cgroup: str, node8: Installation, tmp_
         assert live.seen().mounts == before.mounts
 
 
-def test_without_config(node8: Installation, tmp_path: Path) -> None:
-    """What came with the creation remains, also if its record is unreadable."""
+def test_detach_without_config_json_keeps_control_nodes(
+    node8: Installation, tmp_path: Path
+) -> None:
+    """Without config.json, detach removes the GPU and keeps the nodes of the creation."""
     made = sleeping(tmp_path, env=asks("2"))
     with wrapped(made, node8) as live:
         live.detach("2")
@@ -68,21 +72,23 @@ def test_without_config(node8: Installation, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_in_use(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A device that a process has open remains; --force refuses the next open."""
+def test_detach_of_an_open_device_needs_force(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A device that a process has open remains; with --force the next open fails."""
     mine = openable(node8, tmp_path / "node")
     device = mine.device(2)
     made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", HOLD.format(device)])
     with wrapped(made, mine, engine, cgroup) as live:
-        held = Path(f"/proc/{live.pid}/fd/3")
-        eventually(held.exists)
+        descriptor = Path(f"/proc/{live.pid}/fd/3")
+        eventually(descriptor.exists)
         before = live.seen()
-        said = live.refused("GH1753", "detach", "--device", "2")
-        assert f"process {live.pid} (sh, open)" in said
+        error = live.refused("GH1753", "detach", "--device", "2")
+        assert f"process {live.pid} (sh, open)" in error
         assert live.seen() == before
-        done = live.report("detach", "--device", "2", "--force")
-        assert any(f"process {live.pid} (sh, open)" in note for note in done["notes"]), done
-        assert held.exists()
+        report = live.report("detach", "--device", "2", "--force")
+        assert any(f"process {live.pid} (sh, open)" in note for note in report["notes"]), report
+        assert descriptor.exists()
         assert device not in live.view().gpus()
         opened = live.inside("/bin/sh", "-c", f": <{device}")
         assert opened.rc != 0
@@ -91,23 +97,27 @@ def test_in_use(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -
 
 
 @BOTH
-def test_next_open_fails(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A process that opens a device again and again: yes from attach on, no from detach on."""
+def test_open_follows_attach_and_detach(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A process that opens a device repeatedly succeeds between attach and detach only."""
     mine = openable(node8, tmp_path / "node")
     made = sleeping(tmp_path, args=opening(mine.device(2)))
     with started(made, mine, engine, cgroup) as live:
-        said = Said(live)
-        said.becomes("no")
+        answers = Said(live)
+        answers.becomes("no")
         live.attach("2")
-        said.becomes("yes")
+        answers.becomes("yes")
         live.report("detach", "--device", "2", "--force")
-        said.becomes("no")
-        assert said.pids() == {"1"}
+        answers.becomes("no")
+        assert answers.pids() == {"1"}
 
 
 @pytest.mark.parametrize("cgroup", ["host", "v2"])
-def test_none_granted(cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """Of a container without GPUs nothing is taken, and an unknown device is a fault."""
+def test_detach_from_a_container_without_gpus_has_no_steps(
+    cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """In a container without GPUs detach has no steps; an unknown device is an error."""
     with started(sleeping(tmp_path), node8, "runc", cgroup) as live:
         before = live.seen()
         assert live.detach("2")["steps"] == []
@@ -115,8 +125,7 @@ def test_none_granted(cgroup: str, node8: Installation, tmp_path: Path) -> None:
         assert live.seen() == before
 
 
-def test_changed_meanwhile(node8: Installation, tmp_path: Path) -> None:
-    """What the container's processes made of its files is left to them."""
+def test_detach_keeps_files_changed_by_the_container(node8: Installation, tmp_path: Path) -> None:
     made = sleeping(tmp_path)
     with started(made, node8) as live:
         files = roots.listing(made.root)
@@ -127,11 +136,15 @@ def test_changed_meanwhile(node8: Installation, tmp_path: Path) -> None:
             "echo mine >>/etc/ld.so.conf.d/00-gpuhook.conf",
             "ldconfig",
         ]
-        done = live.inside("/bin/sh", "-ec", "; ".join(script))
-        assert done.rc == 0, done
+        result = live.inside("/bin/sh", "-ec", "; ".join(script))
+        assert result.rc == 0, result
         live.detach("2")
-        mine = roots.listing(made.root)
-        changed = {path for path in mine.keys() | files.keys() if mine.get(path) != files.get(path)}
+        changed_files = roots.listing(made.root)
+        changed = {
+            path
+            for path in changed_files.keys() | files.keys()
+            if changed_files.get(path) != files.get(path)
+        }
         assert changed - {
             "etc/ld.so.cache",
             "var/cache/ldconfig/aux-cache",
@@ -140,15 +153,15 @@ def test_changed_meanwhile(node8: Installation, tmp_path: Path) -> None:
             "usr/lib/x86_64-linux-gnu/libcuda.so",
             "etc/ld.so.conf.d/00-gpuhook.conf",
         }
-        held = ld_cache_entries.parse((made.root / "etc/ld.so.cache").read_bytes())
-        assert [entry.soname for entry in held if b"nvidia" in entry.soname] == []
+        cache_entries = ld_cache_entries.parse((made.root / "etc/ld.so.cache").read_bytes())
+        assert [entry.soname for entry in cache_entries if b"nvidia" in entry.soname] == []
         again = live.attach("2")
         assert again["steps"] != []
         assert_nodes(live.view(tries(node8)), node8, CONTROL, 2)
 
 
-def test_profile(node8: Installation, tmp_path: Path) -> None:
-    """What EGL may see follows the GPUs, and nothing is said to be missing meanwhile."""
+def test_application_profile_lists_attached_gpus(node8: Installation, tmp_path: Path) -> None:
+    """The EGL application profile follows attach and detach; inspect reports nothing missing."""
     bits = {index: 1 << (node8.gpu(index).minor or 0) for index in (2, 3)}
     with started(sleeping(tmp_path, env=asks("void", "all")), node8) as live:
         before = live.seen()
@@ -161,8 +174,10 @@ def test_profile(node8: Installation, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("obstacle", ["pipe", "full"])
-def test_profile_in_the_way(obstacle: str, node8: Installation, tmp_path: Path) -> None:
-    """A container cannot keep its GPU by changing the profile: the rest is left, and reported."""
+def test_changed_application_profile_cannot_prevent_detach(
+    obstacle: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A replaced or unwritable application profile does not prevent detach, which reports it."""
     place = PROFILE.rpartition("/")[0]
     made = sleeping(tmp_path, env=asks("void", "all"))
     config = made.config()
@@ -179,17 +194,17 @@ def test_profile_in_the_way(obstacle: str, node8: Installation, tmp_path: Path) 
         else:
             with pytest.raises(OSError, match="No space"):
                 (profile.parent / "own").write_bytes(bytes(1 << 16))
-        done = live.gpuhook("detach", "--device", "3")
-        assert "Error" not in done.stderr, done
-        assert (PROFILE in done.stderr) == (obstacle == "full")
+        result = live.gpuhook("detach", "--device", "3")
+        assert "Error" not in result.stderr, result
+        assert (PROFILE in result.stderr) == (obstacle == "full")
         view = live.view(tries(node8))
         assert view.tries[node8.number(3)] == "EPERM"
         assert node8.device(3) not in view.gpus()
         assert node8.device(2) in view.gpus()
 
 
-def test_profile_of_others(node8: Installation, tmp_path: Path) -> None:
-    """A GPU from another tool stays visible to EGL; a lost profile comes back."""
+def test_application_profile_keeps_gpus_of_other_tools(node8: Installation, tmp_path: Path) -> None:
+    """The application profile keeps a GPU of another tool; repair restores a deleted profile."""
     with started(sleeping(tmp_path, env=asks("void", "all")), node8) as live:
         minors = {index: node8.gpu(index).minor or 0 for index in (0, 2, 3)}
         node = Path(f"/proc/{live.pid}/root{node8.device(0)}")
@@ -203,7 +218,9 @@ def test_profile_of_others(node8: Installation, tmp_path: Path) -> None:
 
 
 def assert_profile(live: Live, mask: int) -> None:
-    """Assert that the application profile has these GPUs, and that nothing is missing."""
+    """Assert that the application profile has these GPUs, and that inspect and repair find no
+    fault.
+    """
     profile = live.inside("/bin/cat", PROFILE)
     assert f'"EGLVisibleDGPUDevices", {mask:#x}]' in profile.stdout, profile
     assert live.gpuhook("inspect", "--exit-code").rc == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin as a process on a node, with a kubelet: the scenarios of its users."""
+"""The device plugin as a process on a node, with a kubelet: scenarios of its users."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.simulated.node import make_node
 from tests.waiting import eventually
 
 
-def test_seed_gives_four_replicas_of_a_t4(run: Run, kubelet: Kubelet) -> None:
-    """The ConfigMap and the environment of the seeds, on the g4dn.xlarge of the seeds."""
+def test_seed_configuration_offers_four_replicas_of_a_t4(run: Run, kubelet: Kubelet) -> None:
+    """The ConfigMap and the environment of the seeds, on a g4dn.xlarge."""
     running = run(**OPERATOR)
     kubelet.wait_for_devices(GPU, 4)
     uuid = running.node.node.gpus[0].uuid
@@ -35,17 +35,17 @@ def test_seed_gives_four_replicas_of_a_t4(run: Run, kubelet: Kubelet) -> None:
     assert running.stop() == 0
 
 
-def test_ten_developers_on_four_gpus(run: Run, kubelet: Kubelet) -> None:
+def test_ten_pods_are_spread_over_four_gpus(run: Run, kubelet: Kubelet) -> None:
     facts = dump_file.load("h100x8")
     four = replace(facts, gpus=facts.gpus[:4])
     run(four, TIME_SLICING.replace("replicas: 4", "replicas: 3"))
     kubelet.wait_for_devices(GPU, 12)
-    held = [kubelet.allocate(GPU, 1).response.envs["NVIDIA_VISIBLE_DEVICES"] for _ in range(10)]
-    counts = sorted(held.count(uuid) for uuid in set(held))
+    assigned = [kubelet.allocate(GPU, 1).response.envs["NVIDIA_VISIBLE_DEVICES"] for _ in range(10)]
+    counts = sorted(assigned.count(uuid) for uuid in set(assigned))
     assert counts == [2, 2, 3, 3]  # spread over all four
 
 
-def test_fault_takes_every_replica_of_one_gpu_and_no_other(run: Run, kubelet: Kubelet) -> None:
+def test_xid_marks_each_replica_of_one_gpu(run: Run, kubelet: Kubelet) -> None:
     running = run("h100x8")
     kubelet.wait_for_devices(GPU, 32)
     broken = str(running.node.node.gpus[2].uuid)
@@ -55,19 +55,19 @@ def test_fault_takes_every_replica_of_one_gpu_and_no_other(run: Run, kubelet: Ku
     kubelet.wait_for_devices(GPU, 28, 4)
     bad = {name for name, device in kubelet.devices(GPU).items() if device.health != "Healthy"}
     assert bad == {f"{broken}::{n}" for n in range(4)}
-    told = running.wait_for_log(reason="GpuUnhealthy", gpu=broken)
-    assert "XID 79" in told["event"]
-    assert "nvidia.com/gpu 4 of 32" in told["event"]
+    line = running.wait_for_log(reason="GpuUnhealthy", gpu=broken)
+    assert "XID 79" in line["event"]
+    assert "nvidia.com/gpu 4 of 32" in line["event"]
 
 
-def test_bad_configuration_keeps_the_good_one(run: Run, kubelet: Kubelet) -> None:
-    """A-8: neither a write nor SIGHUP with an invalid file takes anything away."""
+def test_invalid_configuration_keeps_the_previous_one(run: Run, kubelet: Kubelet) -> None:
+    """A-8: neither a write nor SIGHUP with an invalid file removes a device."""
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     registered = len(kubelet.registrations)
     running.configure(TIME_SLICING.replace("replicas: 4", "replicas: none"))
-    told = running.wait_for_log(reason="ConfigRefused")
-    assert "replicas" in told["event"]
+    line = running.wait_for_log(reason="ConfigRefused")
+    assert "replicas" in line["event"]
     running.signal(signal.SIGHUP)
     kubelet.allocate(GPU, 1)
     assert kubelet.allocatable(GPU) == 4
@@ -77,10 +77,8 @@ def test_bad_configuration_keeps_the_good_one(run: Run, kubelet: Kubelet) -> Non
     assert len(kubelet.registrations) == registered  # the list was enough
 
 
-def test_a_second_configuration_that_no_label_can_choose_is_told(
-    run: Run, kubelet: Kubelet, tmp_path: Path
-) -> None:
-    """As after an edit of the ConfigMap: the pod has no token, as one configuration needs none."""
+def test_unreadable_config_label_is_reported(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:
+    """After an edit of the ConfigMap, a pod without a token cannot read the node's label."""
     configurations = tmp_path / "configurations"
     configurations.mkdir()
     (configurations / "default").write_text(TIME_SLICING)
@@ -94,14 +92,14 @@ def test_a_second_configuration_that_no_label_can_choose_is_told(
     kubelet.wait_for_devices(GPU, 4)
     assert not [line for line in running.log() if line.get("reason") == "LabelNotRead"]
     (configurations / "whole").write_text("version: v1\n")
-    told = running.wait_for_log(reason="LabelNotRead")
-    assert told["code"] == "GH1807"
-    assert "nvidia.com/device-plugin.config" in told["event"]
-    assert "apiAccess.nodeConfig" in told["hint"]
+    warning = running.wait_for_log(reason="LabelNotRead")
+    assert warning["code"] == "GH1807"
+    assert "nvidia.com/device-plugin.config" in warning["event"]
+    assert "apiAccess.nodeConfig" in warning["hint"]
     kubelet.wait_for_devices(GPU, 4)
 
 
-def test_request_for_more_than_one_is_refused_with_a_reason(run: Run, kubelet: Kubelet) -> None:
+def test_request_for_two_replicas_is_refused_with_a_reason(run: Run, kubelet: Kubelet) -> None:
     text = TIME_SLICING.replace(
         "timeSlicing:\n", "timeSlicing:\n    failRequestsGreaterThanOne: true\n"
     )
@@ -121,13 +119,13 @@ def test_renamed_resource_replaces_the_old_one(run: Run, kubelet: Kubelet) -> No
     kubelet.wait_for(lambda: kubelet.capacity(GPU) == 0, "no GPU under the old name")
 
 
-def test_missing_driver_ends_the_plugin_with_a_sentence(run: Run, tmp_path: Path) -> None:
+def test_missing_driver_ends_the_plugin_with_an_error(run: Run, tmp_path: Path) -> None:
     running = run(GPUHOOK_DRIVER_ROOT=str(tmp_path))
     assert running.ended() == 1
     assert any("GH1200" in line.get("text", "") for line in running.log())
 
 
-def test_missing_driver_may_be_waited_for(run: Run, kubelet: Kubelet) -> None:
+def test_plugin_waits_for_a_missing_driver(run: Run, kubelet: Kubelet) -> None:
     running = run(FAIL_ON_INIT_ERROR="false")
     kubelet.wait_for_devices(GPU, 4)
     assert running.stop() == 0
@@ -138,10 +136,10 @@ def test_missing_driver_may_be_waited_for(run: Run, kubelet: Kubelet) -> None:
     kubelet.wait_for_devices(GPU, 4)
 
 
-def test_driver_that_hangs_does_not_keep_the_plugin_from_ending(
+def test_hanging_driver_does_not_prevent_the_end(
     run: Run, kubelet: Kubelet, tmp_path: Path
 ) -> None:
-    """Neither in the first look at the node nor in a later one."""
+    """SIGTERM ends the plugin during the first discovery and during a later one."""
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     nvml = Path(running.node.nvml_profile).with_name("libnvidia-ml.so.1").resolve()
@@ -170,17 +168,17 @@ def test_driver_that_hangs_does_not_keep_the_plugin_from_ending(
     assert running.stop() == 0
 
 
-def test_driver_that_becomes_whole_is_noticed(tmp_path: Path, kubelet: Kubelet) -> None:
-    """A driver is installed file by file, and nothing in /proc tells when it is all there."""
+def test_completed_driver_installation_is_detected(tmp_path: Path, kubelet: Kubelet) -> None:
+    """A driver is installed file by file, and no file in /proc shows when it is complete."""
     node = make_node(tmp_path / "node", "t4")
     files = Path(str(node.driver_root))
     (libcuda,) = [path for path in files.rglob("libcuda.so.*.*") if not path.is_symlink()]
-    away = tmp_path / "libcuda"
-    libcuda.rename(away)
+    moved = tmp_path / "libcuda"
+    libcuda.rename(moved)
     env = {"DEVICE_LIST_STRATEGY": "host-files", "GPUHOOK_HEALTH_POLL_INTERVAL": "200ms"}
     with plugin(tmp_path / "plugin", node, kubelet, TIME_SLICING, env):
         kubelet.wait_for_devices(GPU, 0, 4)
-        away.rename(libcuda)
+        moved.rename(libcuda)
         kubelet.wait_for_devices(GPU, 4)
         mounts = kubelet.allocate(GPU, 1).response.mounts
     assert "/usr/local/nvidia/lib64/libcuda.so.1" in {mount.container_path for mount in mounts}

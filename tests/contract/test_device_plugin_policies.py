@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time slices and compute modes through the device plugin as a process, with the driver's stubs."""
+"""Time slices and compute modes through the device plugin as a process, with stubs of the
+driver.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
 SHORT = TIME_SLICING + "      timeSlice: short\n"
 LONG = TIME_SLICING + "      timeSlice: long\n"
 TOGETHER = TIME_SLICING + "      computeMode: default\n"
-EXCLUSIVE = 3  # as some sites have it for batch jobs: a second container would get no context
+EXCLUSIVE = 3  # some sites set it for batch jobs: a second container gets no context
 
 
 @pytest.fixture
@@ -44,11 +46,11 @@ def run(
     assert driver.now() == ["default"]
     with ExitStack() as stack:
 
-        def started(text: str) -> PluginProcess:
+        def start(text: str) -> PluginProcess:
             made = plugin(tmp_path / "plugin", node, kubelet, text)
             return stack.enter_context(made)
 
-        yield started
+        yield start
 
 
 def _mode(node: SimulatedNode) -> Path:
@@ -56,7 +58,7 @@ def _mode(node: SimulatedNode) -> Path:
     return Path(node.nvml_library).with_name(f"nvml-stub.mode.{node.node.gpus[0].uuid}")
 
 
-def test_time_slice_is_set_at_the_start_and_put_back_at_the_end(
+def test_time_slice_is_set_at_the_start_and_restored_at_the_end(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
 ) -> None:
     running = run(SHORT)
@@ -68,7 +70,7 @@ def test_time_slice_is_set_at_the_start_and_put_back_at_the_end(
     assert not (running.state / "policies.json").exists()
 
 
-def test_reload_changes_the_time_slice_and_takes_it_back(
+def test_reload_changes_and_restores_the_time_slice(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
 ) -> None:
     running = run(SHORT)
@@ -77,12 +79,12 @@ def test_reload_changes_the_time_slice_and_takes_it_back(
     eventually(lambda: driver.now() == ["long"], "a long time slice")
     running.configure(TIME_SLICING)
     eventually(lambda: driver.now() == ["default"], "the time slice of before")
-    asked = len(driver.calls())
+    calls = len(driver.calls())
     assert running.stop() == 0
-    assert len(driver.calls()) == asked
+    assert len(driver.calls()) == calls
 
 
-def test_next_plugin_puts_back_what_a_killed_one_left(
+def test_next_plugin_restores_settings_of_a_killed_one(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices, node: SimulatedNode
 ) -> None:
     _mode(node).write_text(f"{EXCLUSIVE}\n")
@@ -97,7 +99,7 @@ def test_next_plugin_puts_back_what_a_killed_one_left(
     assert (driver.now(), int(_mode(node).read_text())) == (["default"], EXCLUSIVE)
 
 
-def test_compute_mode_is_put_back_at_the_end(
+def test_compute_mode_is_restored_at_the_end(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, node: SimulatedNode
 ) -> None:
     _mode(node).write_text(f"{EXCLUSIVE}\n")
@@ -108,7 +110,7 @@ def test_compute_mode_is_put_back_at_the_end(
     assert int(_mode(node).read_text()) == EXCLUSIVE
 
 
-def test_killed_plugin_that_comes_back_puts_back_the_first_value_at_its_end(
+def test_restarted_plugin_restores_the_first_value(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
 ) -> None:
     driver.put(0, "medium")
@@ -123,19 +125,19 @@ def test_killed_plugin_that_comes_back_puts_back_the_first_value_at_its_end(
     assert driver.now() == ["medium"]
 
 
-def test_old_driver_is_told_and_the_resource_offered_all_the_same(
+def test_resource_is_offered_with_an_old_driver(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
 ) -> None:
     driver.mood("old")
     running = run(SHORT)
     kubelet.wait_for_devices(GPU, 4)
-    told = running.wait_for_log(reason="PolicyNotSet")
-    assert told["code"] == "GH1261"
+    line = running.wait_for_log(reason="PolicyNotSet")
+    assert line["code"] == "GH1261"
     assert running.stop() == 0
     assert driver.now() == ["default"]
 
 
-def test_plugin_that_nobody_asks_for_a_time_slice_runs_no_nvidia_smi(
+def test_plugin_without_a_time_slice_runs_no_nvidia_smi(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
 ) -> None:
     running = run(TIME_SLICING)
@@ -144,7 +146,7 @@ def test_plugin_that_nobody_asks_for_a_time_slice_runs_no_nvidia_smi(
     assert driver.calls() == []
 
 
-def test_driver_that_hangs_does_not_hold_the_end_up(
+def test_hanging_driver_does_not_delay_the_end(
     run: Callable[[str], PluginProcess], kubelet: Kubelet, driver: TimeSlices
 ) -> None:
     running = run(SHORT)

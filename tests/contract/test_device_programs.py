@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device programs on cgroups that no runtime made: every way in which one can be attached."""
+"""Device programs on cgroups without a runtime, for each way to attach a program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONFIG = [{"allow": True, "type": "c", "major": 195, "minor": 1, "access": "rw"}
 
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
-    """Give an empty cgroup v2 with one below it, named as runtimes do with the systemd driver."""
+    """Yield an empty cgroup v2 inside another one, named as runtimes do with the systemd driver."""
     place = V2 / CGROUP / uuid4().hex[:12]
     inner = place / "made.scope" / "container"
     inner.mkdir(parents=True)
@@ -50,19 +50,19 @@ def rules_of(cgroup: Path, fallback: list[Rule] | None = None) -> DeviceRules:
     return DeviceRules(DeviceCgroup("v2", below, str(cgroup), str(V2)), fallback)
 
 
-def opened(cgroup: Path, node: Path) -> str:
-    """Return what open(2) says of a device node to a process in the cgroup."""
+def open_result(cgroup: Path, node: Path) -> str:
+    """Return the result of open(2) on a device node for a process in the cgroup."""
     reader, writer = os.pipe()
     if os.fork() == 0:
-        said = b"?"
+        result = b"?"
         try:
             (cgroup / "cgroup.procs").write_text(str(os.getpid()))
             os.open(node, os.O_RDWR)
-            said = b"OK"
+            result = b"OK"
         except OSError as error:
-            said = errno.errorcode[error.errno or 0].encode()
+            result = errno.errorcode[error.errno or 0].encode()
         finally:
-            os.write(writer, said)
+            os.write(writer, result)
             os._exit(0)
     os.close(writer)
     os.wait()
@@ -72,14 +72,14 @@ def opened(cgroup: Path, node: Path) -> str:
 
 @pytest.fixture
 def gpu(tmp_path: Path) -> Path:
-    """Give the node of a device without a driver."""
+    """Return the node of a device without a driver."""
     os.mknod(tmp_path / "gpu", stat.S_IFCHR | 0o666, os.makedev(195, 7))
     return tmp_path / "gpu"
 
 
 @contextmanager
-def setting(path: Path, value: str) -> Iterator[None]:
-    """Set a sysctl for a moment; skip if that is not allowed."""
+def sysctl(path: Path, value: str) -> Iterator[None]:
+    """Set a sysctl temporarily; skip if that is not allowed."""
     old = path.read_text()
     try:
         path.write_text(value)
@@ -94,36 +94,36 @@ def setting(path: Path, value: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     "flags", [0, bpf_syscall.BPF_F_ALLOW_OVERRIDE, bpf_syscall.BPF_F_ALLOW_MULTI]
 )
-def test_every_kind_of_attachment(flags: int, cgroup: Path, gpu: Path) -> None:
-    """The one program of a cgroup is replaced under the flags that it was attached with."""
+def test_program_is_replaced_with_its_attach_flags(flags: int, cgroup: Path, gpu: Path) -> None:
+    """The only program of a cgroup is replaced with the flags that it was attached with."""
     beside(str(cgroup), flags=flags)
-    assert opened(cgroup, gpu) == "EPERM"
+    assert open_result(cgroup, gpu) == "EPERM"
     rules = rules_of(cgroup)
     [before] = rules.programs()
     assert rules.change(allow(GPU))
     assert not rules.change(allow(GPU))
-    assert opened(cgroup, gpu) == "ENXIO"
-    [held] = rules.programs()
-    assert (held.flags, held.ours) == (before.flags, allow(GPU))
+    assert open_result(cgroup, gpu) == "ENXIO"
+    [changed] = rules.programs()
+    assert (changed.flags, changed.ours) == (before.flags, allow(GPU))
     rules.drop(allow(GPU))
-    assert opened(cgroup, gpu) == "EPERM"
+    assert open_result(cgroup, gpu) == "EPERM"
     assert [one.seen for one in rules.programs()] == [before.seen]
     rules.close()
 
 
-def test_cgroups_of_a_scope(cgroup: Path, gpu: Path) -> None:
-    """The process's cgroup and the scope above it are the container's: both are treated."""
+def test_programs_of_cgroup_and_scope_are_changed(cgroup: Path, gpu: Path) -> None:
+    """The process's cgroup and the scope above it belong to the container: both programs change."""
     beside(str(cgroup))
     beside(str(cgroup.parent))
     rules = rules_of(cgroup)
     assert rules.change(allow(GPU))
-    assert opened(cgroup, gpu) == "ENXIO"
+    assert open_result(cgroup, gpu) == "ENXIO"
     assert [one.own for one in rules.programs()] == [True, True]
     rules.close()
 
 
-def test_a_cgroup_above_denies(cgroup: Path, gpu: Path) -> None:
-    """What a cgroup above the container denies stays so: an error names it, nothing is changed."""
+def test_denial_of_an_ancestor_cgroup_is_an_error(cgroup: Path, gpu: Path) -> None:
+    """If a cgroup above the container denies a device, an error names it, and nothing changes."""
     above = cgroup.parent.parent
     beside(str(cgroup))
     beside(str(above))
@@ -133,78 +133,80 @@ def test_a_cgroup_above_denies(cgroup: Path, gpu: Path) -> None:
         rules.change(allow(GPU))
     assert raised.value.code == "GH1702"
     assert described(rules) == before
-    assert opened(cgroup, gpu) == "EPERM"
+    assert open_result(cgroup, gpu) == "EPERM"
 
 
-def test_no_program(cgroup: Path, gpu: Path) -> None:
-    """If none decides, allowing needs none; denying attaches one, which goes with its rules."""
+def test_deny_attaches_a_program_if_none_exists(cgroup: Path, gpu: Path) -> None:
+    """Without a program, allowing needs none, and denying attaches one until its rule is
+    removed.
+    """
     rules = rules_of(cgroup)
     assert not rules.change(allow(GPU))
     start = rules.snapshot()
     assert rules.change([], deny(GPU))
-    assert opened(cgroup, gpu) == "EPERM"
+    assert open_result(cgroup, gpu) == "EPERM"
     assert rules.drop(deny(GPU))
     assert rules.programs() == []
     rules.restore(start)
     assert rules.programs() == []
-    assert opened(cgroup, gpu) == "ENXIO"
+    assert open_result(cgroup, gpu) == "ENXIO"
 
 
-def test_no_program_of_its_own(cgroup: Path, gpu: Path) -> None:
-    """What a cgroup above allows is denied with a program of the container's own."""
+def test_deny_attaches_a_program_below_an_ancestors_program(cgroup: Path, gpu: Path) -> None:
+    """A device that a cgroup above allows is denied by the container's own program."""
     beside(str(cgroup.parent.parent), allow(GPU))
     rules = rules_of(cgroup)
-    assert opened(cgroup, gpu) == "ENXIO"
+    assert open_result(cgroup, gpu) == "ENXIO"
     assert rules.change([], deny(GPU))
     assert not rules.change([], deny(GPU))
-    assert opened(cgroup, gpu) == "EPERM"
+    assert open_result(cgroup, gpu) == "EPERM"
     assert [one.own for one in rules.programs()] == [True, False]
     rules.drop(deny(GPU))
-    assert opened(cgroup, gpu) == "ENXIO"
+    assert open_result(cgroup, gpu) == "ENXIO"
 
 
-def test_replaced_by_somebody_else(cgroup: Path, gpu: Path) -> None:
-    """A program that is replaced during the work is found again, and its successor is changed."""
+def test_program_replaced_by_another_process_is_read_again(cgroup: Path, gpu: Path) -> None:
+    """If another process replaces the program during a change, the new program is changed."""
     first = beside(str(cgroup), flags=0)
     place = DeviceCgroup("v2", str(cgroup), str(cgroup), str(V2))
     wanted = with_rules(allow(GPU), [])
-    met: list[int] = []
+    attached: list[int] = []
 
-    def swapped(ours: list[Rule], rest: bytes) -> list[Rule]:
-        if not met:
-            met.append(beside(str(cgroup), allow("c 195:9 rw"), flags=0))
+    def attach_another(ours: list[Rule], rest: bytes) -> list[Rule]:
+        if not attached:
+            attached.append(beside(str(cgroup), allow("c 195:9 rw"), flags=0))
         return wanted(ours, rest)
 
-    DevicePrograms(place, None)._change(swapped, denies=False)
+    DevicePrograms(place, None)._change(attach_another, denies=False)
     rules = rules_of(cgroup)
-    [held] = rules.programs()
-    assert held.id not in (first, *met)
+    [program] = rules.programs()
+    assert program.id not in (first, *attached)
     assert rules.verdict("c", 195, 7, "rw")[0]
-    assert opened(cgroup, gpu) == "ENXIO"
+    assert open_result(cgroup, gpu) == "ENXIO"
 
 
 @pytest.mark.alone
-def test_hidden_constants(cgroup: Path, gpu: Path) -> None:
-    """Programs whose constants are hidden are read, changed and restored all the same."""
-    with setting(HARDEN, "2"):
+def test_program_with_hidden_constants_is_changed_and_restored(cgroup: Path, gpu: Path) -> None:
+    """If the kernel hides constants of programs, they are changed and restored nevertheless."""
+    with sysctl(HARDEN, "2"):
         beside(str(cgroup))
         rules = rules_of(cgroup)
         [before] = rules.programs()
         assert before.seen != before.code
         assert rules.change(allow(GPU))
         assert not rules_of(cgroup).change(allow(GPU))
-        assert opened(cgroup, gpu) == "ENXIO"
+        assert open_result(cgroup, gpu) == "ENXIO"
         rules.drop(allow(GPU))
         [after] = rules.programs()
         assert after.code == before.code
-        assert opened(cgroup, gpu) == "EPERM"
+        assert open_result(cgroup, gpu) == "EPERM"
         rules.close()
 
 
 @pytest.mark.alone
-def test_hidden_program(cgroup: Path, gpu: Path) -> None:
-    """A program that the kernel does not show is built from config.json's rules, or refused."""
-    with setting(HARDEN, "2"), setting(POINTERS, "2"):
+def test_hidden_program_is_built_from_config_json(cgroup: Path, gpu: Path) -> None:
+    """If the kernel hides a program, it is built from the rules of config.json, or refused."""
+    with sysctl(HARDEN, "2"), sysctl(POINTERS, "2"):
         beside(str(cgroup))
         rules = rules_of(cgroup)
         assert rules.programs()[0].rules is None
@@ -215,15 +217,15 @@ def test_hidden_program(cgroup: Path, gpu: Path) -> None:
         assert rules.verdict("c", 195, 1, "rw")[0]
         assert rules.change(allow(GPU))
         assert rules.verdict("c", 195, 7, "rw")[0]
-        assert opened(cgroup, gpu) == "ENXIO"
-        # What our block there holds is known to who put it there alone.
+        assert open_result(cgroup, gpu) == "ENXIO"
+        # Only the DeviceRules object that added rules to a hidden program knows them.
         with refused("GH1701"):
             rules_of(cgroup, []).change(allow("c 195:8 rw"))
         rules.close()
 
 
-def test_a_program_with_calls(cgroup: Path) -> None:
-    """A program that calls the kernel can only be built again."""
+def test_program_with_kernel_calls_is_refused(cgroup: Path) -> None:
+    """A program that calls the kernel cannot be evaluated: without other rules it is refused."""
     ktime = encoded(CALL, imm=5) + encoded(MOV64_IMM, 0) + encoded(EXIT)
     fd = bpf_syscall.prog_load(ktime, "calls")
     place = os.open(cgroup, os.O_RDONLY)
@@ -238,8 +240,8 @@ def test_a_program_with_calls(cgroup: Path) -> None:
     os.close(place)
 
 
-def test_undone_when_a_step_fails(cgroup: Path) -> None:
-    """When a later program cannot be treated, the earlier ones are as they were, by number."""
+def test_failed_change_restores_earlier_programs(cgroup: Path) -> None:
+    """If a later program cannot be changed, the earlier ones are restored with their ids."""
     beside(str(cgroup))
     calls = encoded(CALL, imm=5) + encoded(MOV64_IMM, 0) + encoded(EXIT)
     fd = bpf_syscall.prog_load(calls, "calls")
@@ -254,11 +256,11 @@ def test_undone_when_a_step_fails(cgroup: Path) -> None:
     assert described(rules) == before
 
 
-def test_wrong_programs() -> None:
-    """What the verifier refuses is an error with its reason; so is a program that is gone."""
+def test_invalid_and_missing_programs_are_errors() -> None:
+    """The verifier's refusal is an error with its reason; so is the id of a missing program."""
     with pytest.raises(OSError, match="verifier refused it: R0 !read_ok") as raised:
         bpf_syscall.prog_load(encoded(EXIT), "wrong")
     assert raised.value.filename == "device program wrong"
-    with pytest.raises(FileNotFoundError) as gone:
+    with pytest.raises(FileNotFoundError) as missing:
         bpf_syscall.prog_get_fd_by_id(0x7FFFFFFF)
-    assert gone.value.filename == "device program 2147483647"
+    assert missing.value.filename == "device program 2147483647"

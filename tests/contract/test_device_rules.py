@@ -32,15 +32,15 @@ DESCRIBED = "described(rules)"
 
 
 @contextmanager
-def running(bundle: Bundle, engine: str, cgroup: str) -> Iterator[Container]:
-    """Give a container that runs until it is deleted."""
+def running_container(bundle: Bundle, engine: str, cgroup: str) -> Iterator[Container]:
+    """Yield a container that runs until it is deleted."""
     with lifecycle(bundle, [engine], engine, cgroup) as container:
         container.start()
         yield container
 
 
-def opened(container: Container, *devices: str) -> dict[str, str]:
-    """Return what open(2) says of devices from inside the container."""
+def open_results(container: Container, *devices: str) -> dict[str, str]:
+    """Return the results of open(2) on devices inside the container."""
     tries = [word for device in devices for word in ("--try", device)]
     done = container.call("exec", "/probe", *tries)
     assert done.rc == 0, done
@@ -48,23 +48,23 @@ def opened(container: Container, *devices: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def sleeping(bundle_of: Bundles) -> Callable[[list[dict[str, Any]]], Bundle]:
-    """Return a function that makes the bundle of a container that has time, with these rules."""
+def sleeping_bundle(bundle_of: Bundles) -> Callable[[list[dict[str, Any]]], Bundle]:
+    """Return a function: device rules -> the bundle of a container that sleeps."""
 
-    def made(rules: list[dict[str, Any]]) -> Bundle:
+    def bundle_with(rules: list[dict[str, Any]]) -> Bundle:
         resources = {"resources": {"devices": rules}}
         return bundle_of("debian", ["/bin/sleep", "100"], linux=resources)
 
-    return made
+    return bundle_with
 
 
 @EVERY
-def test_told_right(
-    engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
+def test_verdicts_agree_with_open(
+    engine: str, cgroup: str, sleeping_bundle: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
-    """The printed rules of the runtime or its program agree with open(2) from inside."""
-    with running(sleeping(RULES), engine, cgroup) as container:
-        inside = opened(container, *ASKED)
+    """The verdict on each device agrees with open(2) inside the container."""
+    with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
+        inside = open_results(container, *ASKED)
         asks = [f"rules.verdict('c', {numbers.replace(':', ', ')}, 'rw')" for numbers in ASKED]
         verdicts = dict(zip(ASKED, told(container, *asks), strict=True))
     assert {name: allowed for name, (allowed, _) in verdicts.items()} == {
@@ -77,9 +77,11 @@ def test_told_right(
 
 
 @ENGINES
-def test_decoded_right(engine: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]) -> None:
-    """The runtime's own program is decoded to the rules that it was made of, and its defaults."""
-    with running(sleeping(RULES), engine, "v2") as container:
+def test_runtimes_program_is_decoded_to_its_rules(
+    engine: str, sleeping_bundle: Callable[[list[dict[str, Any]]], Bundle]
+) -> None:
+    """The runtime's program is decoded to the rules of config.json and the runtime's defaults."""
+    with running_container(sleeping_bundle(RULES), engine, "v2") as container:
         [lines] = told(container, "[[r.allow, r.line] for r in rules.programs()[0].rules]")
     assert lines[0] == [False, "a *:* rwm"]
     for line in ("c 195:0 rw", "c 195:1 r", "c 510:* rwm", "c *:* m", "c 1:3 rwm", "c 136:* rwm"):
@@ -87,25 +89,22 @@ def test_decoded_right(engine: str, sleeping: Callable[[list[dict[str, Any]]], B
 
 
 @EVERY
-def test_changed_and_put_back(
-    engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
+def test_allowed_device_is_dropped_again(
+    engine: str, cgroup: str, sleeping_bundle: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
-    """A device is allowed and denied again while the container runs, and the old rules are back.
-
-    Twice changes nothing more.
-    """
-    with running(sleeping(RULES), engine, cgroup) as container:
+    """A device is allowed and dropped while the container runs; a second change has no effect."""
+    with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
         before = told(container, "[p.seen.hex() for p in rules.programs()]", DESCRIBED)
         first, again = told(container, CHANGE, CHANGE)
         assert (first, again) == (True, False)
-        assert opened(container, "195:7", "195:255", "195:8", "195:0") == {
+        assert open_results(container, "195:7", "195:255", "195:8", "195:0") == {
             "195:7": "ENXIO",
             "195:255": "ENXIO",
             "195:8": "EPERM",
             "195:0": "ENXIO",
         }
         assert told(container, DROP)[0]
-        assert opened(container, "195:7", "195:0") == {"195:7": "EPERM", "195:0": "ENXIO"}
+        assert open_results(container, "195:7", "195:0") == {"195:7": "EPERM", "195:0": "ENXIO"}
         after = told(container, "[p.seen.hex() for p in rules.programs()]", DESCRIBED)
     assert after[0] == before[0]
     if not before[0]:  # cgroup v1; on v2 the description has the programs' numbers
@@ -113,28 +112,28 @@ def test_changed_and_put_back(
 
 
 @EVERY
-def test_granted_device_taken_away(
-    engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
+def test_device_of_config_json_is_denied_and_allowed(
+    engine: str, cgroup: str, sleeping_bundle: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
-    """A device of the container's config is denied; after it is allowed again, no rule remains."""
-    with running(sleeping(RULES), engine, cgroup) as container:
-        taken, again = told(container, *["rules.change([], deny('c 195:0 rw'))"] * 2)
-        assert (taken, again) == (True, False)
-        assert opened(container, "195:0", "510:0") == {"195:0": "EPERM", "510:0": "ENXIO"}
-        given, ours = told(
+    """A device of config.json is denied, then allowed again, which leaves no rule of gpuhook."""
+    with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
+        denied, again = told(container, *["rules.change([], deny('c 195:0 rw'))"] * 2)
+        assert (denied, again) == (True, False)
+        assert open_results(container, "195:0", "510:0") == {"195:0": "EPERM", "510:0": "ENXIO"}
+        allowed, ours = told(
             container, "rules.change(allow('c 195:0 rw'))", "[p.ours for p in rules.programs()]"
         )
-        assert given
+        assert allowed
         assert all(block == [] for block in ours)
-        assert opened(container, "195:0") == {"195:0": "ENXIO"}
+        assert open_results(container, "195:0") == {"195:0": "ENXIO"}
 
 
 @EVERY
-def test_snapshot(
-    engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
+def test_restore_brings_back_the_snapshot(
+    engine: str, cgroup: str, sleeping_bundle: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
-    """What was changed since a snapshot is put back exactly: the same programs by number."""
-    with running(sleeping(RULES), engine, cgroup) as container:
+    """restore() undoes the changes since a snapshot, with the same programs by id."""
+    with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
         before, _, changed, _, after = told(
             container,
             DESCRIBED,
@@ -145,45 +144,49 @@ def test_snapshot(
         )
         assert all(changed)
         assert sorted(after) == sorted(before)  # the kernel puts new rules of v1 at the end
-        assert opened(container, "195:0", "195:7") == {"195:0": "ENXIO", "195:7": "EPERM"}
+        assert open_results(container, "195:0", "195:7") == {"195:0": "ENXIO", "195:7": "EPERM"}
 
 
 @ENGINES
-def test_a_program_beside(engine: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]) -> None:
-    """A second program, as systemd adds at a daemon-reload, denies; both are treated."""
-    with running(sleeping(RULES), engine, "v2") as container:
+def test_second_program_is_changed_too(
+    engine: str, sleeping_bundle: Callable[[list[dict[str, Any]]], Bundle]
+) -> None:
+    """A second program, which systemd adds at a daemon-reload, denies; both are changed."""
+    with running_container(sleeping_bundle(RULES), engine, "v2") as container:
         told(container, CHANGE)
         identity, (allowed, reason) = told(
             container, "beside(rules.path)", "rules.verdict('c', 195, 7, 'rw')"
         )
         assert not allowed
         assert f"program {identity} (beside)" in reason
-        assert opened(container, "195:7") == {"195:7": "EPERM"}
-        did, blocks = told(container, CHANGE, "[len(p.ours) for p in rules.programs()]")
-        assert did
+        assert open_results(container, "195:7") == {"195:7": "EPERM"}
+        changed, blocks = told(container, CHANGE, "[len(p.ours) for p in rules.programs()]")
+        assert changed
         assert blocks == [2, 2]
-        assert opened(container, "195:7", "195:0") == {"195:7": "ENXIO", "195:0": "EPERM"}
+        assert open_results(container, "195:7", "195:0") == {"195:7": "ENXIO", "195:0": "EPERM"}
         assert told(container, DROP) == [True]
-        assert opened(container, "195:7") == {"195:7": "EPERM"}
+        assert open_results(container, "195:7") == {"195:7": "EPERM"}
 
 
 @EVERY
-def test_all_devices_allowed(
-    engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
+def test_device_is_denied_if_all_are_allowed(
+    engine: str, cgroup: str, sleeping_bundle: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
-    """In a container that may use every device, one is denied and given back."""
+    """In a container that may use each device, one is denied and allowed again."""
     everything = [{"allow": True, "access": "rwm"}]
-    with running(sleeping(everything), engine, cgroup) as container:
+    with running_container(sleeping_bundle(everything), engine, cgroup) as container:
         assert told(container, CHANGE) == [False]
         assert told(container, "rules.change([], deny('c 195:0 rw'))")[0]
-        assert opened(container, "195:0", "195:1") == {"195:0": "EPERM", "195:1": "ENXIO"}
+        assert open_results(container, "195:0", "195:1") == {"195:0": "EPERM", "195:1": "ENXIO"}
         told(container, "rules.drop(deny('c 195:0 rw'))")
-        assert opened(container, "195:0") == {"195:0": "ENXIO"}
+        assert open_results(container, "195:0") == {"195:0": "ENXIO"}
 
 
-def test_a_class_of_devices_on_v1(sleeping: Callable[[list[dict[str, Any]]], Bundle]) -> None:
-    """Cgroup v1 cannot deny one device of an allowed class: refused, and nothing is written."""
-    with running(sleeping(RULES), "runc", "host") as container:
+def test_v1_cannot_deny_one_device_of_a_class(
+    sleeping_bundle: Callable[[list[dict[str, Any]]], Bundle],
+) -> None:
+    """On cgroup v1 one device of an allowed class cannot be denied: nothing is written."""
+    with running_container(sleeping_bundle(RULES), "runc", "host") as container:
         version, before, failed, after = told(
             container,
             "rules.version",
@@ -199,15 +202,15 @@ def test_a_class_of_devices_on_v1(sleeping: Callable[[list[dict[str, Any]]], Bun
 
 
 @EVERY
-def test_container_gone(
-    engine: str, cgroup: str, sleeping: Callable[[list[dict[str, Any]]], Bundle]
+def test_missing_cgroup_is_an_error(
+    engine: str, cgroup: str, sleeping_bundle: Callable[[list[dict[str, Any]]], Bundle]
 ) -> None:
-    """A cgroup that is gone is an error that names it."""
-    with running(sleeping(RULES), engine, cgroup) as container:
+    """A removed cgroup causes an error that names it."""
+    with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
         pid = container.pid
         [verdict, change] = told(
             container,
-            # Read before the container ends, used after it: its cgroup's file of the time.
+            # The rules are read before the container ends, and used after it.
             f"(lambda r: (__import__('os').kill({pid}, 9), __import__('time').sleep(1),"
             " __import__('os').rmdir(r.path), r.verdict('c', 195, 0, 'rw')))(rules)",
             CHANGE,

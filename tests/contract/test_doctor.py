@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook doctor` as it is installed, on a node with real containers that lost their GPUs."""
+"""`gpuhook doctor`, as installed, on a node with containers that lost their GPUs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.simulated.node import make_node
 
 
 def doctor(live: Live, *words: str, checks: str = "containers") -> Result:
-    """Call `gpuhook doctor` where the container's runtime runs."""
+    """Call `gpuhook doctor` in the mount namespace of the container's runtime."""
     command = [*live.container.around.prefix, str(live.installation.bindir / "gpuhook"), "doctor"]
     command += [*live.installation.node.options, *live.roots, "--checks", checks, *words]
     return run_command(command, live.env)
 
 
 def results(live: Live, *words: str, checks: str = "containers") -> dict[str, Any]:
-    """Return the document of doctor, held against its schema."""
+    """Return the document of doctor, checked against its schema."""
     done = doctor(live, "-o", "json", *words, checks=checks)
     assert done.rc in (0, 1), done.stderr
     document = done.document("doctor")
@@ -39,7 +39,7 @@ def results(live: Live, *words: str, checks: str = "containers") -> dict[str, An
 
 
 def of(live: Live, document: dict[str, Any], *statuses: str) -> list[dict[str, Any]]:
-    """Return the results about the container."""
+    """Return the results about the container with one of the statuses."""
     return [
         one
         for one in document["results"]
@@ -48,10 +48,10 @@ def of(live: Live, document: dict[str, Any], *statuses: str) -> list[dict[str, A
 
 
 @BOTH
-def test_lost_access_is_told_and_mended(
+def test_lost_access_is_reported_with_a_command_that_fixes_it(
     engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
-    """The command that doctor prints is the one that brings the GPU back."""
+    """The command that doctor prints restores access to the GPU."""
     made = sleeping(tmp_path, env=asks("2"))
     with wrapped(made, apart, engine, cgroup) as live:
         assert of(live, results(live), "failed", "warning") == []
@@ -67,8 +67,8 @@ def test_lost_access_is_told_and_mended(
         assert of(live, results(live), "failed", "warning") == []
 
 
-def test_a_node_without_any_spec(apart: Installation, tmp_path: Path) -> None:
-    """Of a container that NVIDIA's hook gave its GPU nothing tells but the container itself."""
+def test_lost_access_is_reported_without_a_spec(apart: Installation, tmp_path: Path) -> None:
+    """Without a spec and a ledger entry, doctor finds the GPU from the running container."""
     made = sleeping(tmp_path, env=asks("2"), hooks=prestart(apart))
     with started(made, apart) as live:
         forgotten(live)
@@ -81,8 +81,8 @@ def test_a_node_without_any_spec(apart: Installation, tmp_path: Path) -> None:
         assert "repair" not in one["command"]
 
 
-def test_who_asks_in_vain(apart: Installation, tmp_path: Path) -> None:
-    """A container of a plain runtime, whose image requests GPUs, is warned of."""
+def test_unfulfilled_request_is_a_warning(apart: Installation, tmp_path: Path) -> None:
+    """A container of a plain runtime, whose image requests GPUs, causes a warning."""
     made = sleeping(tmp_path, env=asks("all"))
     with started(made, apart) as live:
         document = results(live)
@@ -91,10 +91,10 @@ def test_who_asks_in_vain(apart: Installation, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
-def test_a_gpu_that_falls_off_the_bus_under_a_container(
+def test_missing_gpu_of_a_container_is_the_root_cause(
     is_loaded: bool, node8: Installation, tmp_path: Path
 ) -> None:
-    """The node has no spec in its directories: the running container alone names the GPU."""
+    """Without a spec, only the running container shows that the node had a GPU."""
     node = make_node(tmp_path / "node", "t4")
     mine = Installation(tmp_path / "gpuhook", node8.bindir, node).apart(tmp_path / "apart")
     made = sleeping(tmp_path, env=asks("0"))
@@ -107,18 +107,18 @@ def test_a_gpu_that_falls_off_the_bus_under_a_container(
         if not is_loaded:
             shutil.rmtree(host / "sys/module/nvidia")
             shutil.rmtree(host / "proc/driver/nvidia")
-        done = doctor(live, "--quiet", checks="driver,containers")
-    assert done.rc == 1
-    first = done.stdout.splitlines()[0]
+        result = doctor(live, "--quiet", checks="driver,containers")
+    assert result.rc == 1
+    first = result.stdout.splitlines()[0]
     assert first.startswith("Root cause: driver.gpu: the only GPU is missing from the PCI bus: ")
     (holders,) = re.findall(r"\(used by ([^)]*)\)", first)
     assert live.id in holders.split(", ")
-    assert "no NVIDIA GPU" not in done.stdout + done.stderr
-    assert "the driver that runs" not in done.stdout
+    assert "no NVIDIA GPU" not in result.stdout + result.stderr
+    assert "the driver that runs" not in result.stdout
 
 
-def test_a_node_that_a_container_made_names_no_gpu(node8: Installation, tmp_path: Path) -> None:
-    """A container with CAP_MKNOD makes any node; only its cgroup shows what it was assigned."""
+def test_node_made_by_a_container_is_no_missing_gpu(node8: Installation, tmp_path: Path) -> None:
+    """A container with CAP_MKNOD can make any node; only its cgroup shows assigned devices."""
     node = make_node(tmp_path / "node", "t4")
     mine = Installation(tmp_path / "gpuhook", node8.bindir, node).apart(tmp_path / "apart")
     made = sleeping(tmp_path, env=asks("0"))
@@ -132,13 +132,13 @@ def test_a_node_that_a_container_made_names_no_gpu(node8: Installation, tmp_path
     assert [one["said"] for one in document["results"] if one["status"] == "failed"] == []
 
 
-def test_nothing_is_changed(apart: Installation, tmp_path: Path) -> None:
-    """Neither the container nor the state: an entry of a container that is gone stays as well."""
+def test_doctor_changes_nothing(apart: Installation, tmp_path: Path) -> None:
+    """Neither the container nor the state changes; an entry of an ended container remains."""
     made = sleeping(tmp_path, env=asks("2"))
     with wrapped(made, apart) as live:
         entry = apart.entry()
-        gone = apart.state / "containers/00000000-gone.json"
-        gone.write_text(json.dumps({**entry, "id": "gone", "pid": 1 << 30}), "utf-8")
+        ended_entry = apart.state / "containers/00000000-gone.json"
+        ended_entry.write_text(json.dumps({**entry, "id": "gone", "pid": 1 << 30}), "utf-8")
         reset(live)
         for path in (apart.state / "compiled").iterdir():
             path.unlink()
@@ -148,23 +148,23 @@ def test_nothing_is_changed(apart: Installation, tmp_path: Path) -> None:
         assert _files(apart.place) == files
 
 
-def test_the_readings_of_this_machine(node8: Installation, tmp_path: Path) -> None:
-    """A simulated node that runs: its driver answers, its files are those of its own tree."""
+def test_doctor_checks_the_simulated_node(node8: Installation, tmp_path: Path) -> None:
+    """On a simulated node that runs, the driver answers, and files of the host are not checked."""
     words = [*node8.node.options, "-o", "json", "--checks", "gpuhook,containers"]
-    done = run_command(
+    result = run_command(
         [str(node8.bindir / "gpuhook"), "doctor", *words],
         {**os.environ, "GPUHOOK_STATE_DIR": str(tmp_path / "state")},
     )
-    document = done.document("doctor")
+    document = result.document("doctor")
     assert (document["live"], document["root"]) == (True, node8.node.host_root)
     assert not (tmp_path / "state").exists()
-    told = {one["id"]: one["status"] for one in document["results"]}
-    assert told["installation.launchers"] == "not-applicable"
-    assert told["containers.state"] != "not-applicable"
+    statuses = {one["id"]: one["status"] for one in document["results"]}
+    assert statuses["installation.launchers"] == "not-applicable"
+    assert statuses["containers.state"] != "not-applicable"
 
 
 def _files(place: Path) -> dict[str, tuple[int, int]]:
-    """Return each file of a node's own settings, specs and state, with its time and size."""
+    """Return each file of a node's settings, specs and state, with its time and size."""
     return {
         str(path): (path.lstat().st_mtime_ns, path.lstat().st_size)
         for path in sorted(place.rglob("*"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile documents given to real commands: a refusal with a code, no crash, bounded memory."""
+"""Hostile documents as arguments of commands: an error with a code, no crash, bounded memory."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ COMMANDS = [
 
 
 def gpuhook(
-    *arguments: str, given: bytes = b"", limits: Sequence[str] = ()
+    *arguments: str, stdin: bytes = b"", limits: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[bytes]:
     command = [*limits, sys.executable, "-m", "gpuhook", *arguments]
-    return subprocess.run(command, input=given, capture_output=True, check=False, timeout=300)
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("shape", NESTED)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
-def test_a_deep_inventory_is_refused(tmp_path: Path, command: list[str], shape: str) -> None:
-    """libyaml's composer overflows the stack of the process."""
+def test_deeply_nested_inventory_is_refused(tmp_path: Path, command: list[str], shape: str) -> None:
+    """Deep nesting overflows the stack of libyaml's composer."""
     deep = tmp_path / "deep.yaml"
     deep.write_text(shape * 100_000, encoding="utf-8")
     config = tmp_path / "config.yaml"
@@ -47,7 +47,7 @@ def test_a_deep_inventory_is_refused(tmp_path: Path, command: list[str], shape: 
     assert b"nested too deeply" in done.stderr
 
 
-def test_an_inventory_of_aliases_is_refused(tmp_path: Path) -> None:
+def test_inventory_with_exponential_aliases_is_refused(tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.yaml"
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
@@ -63,8 +63,8 @@ KINDS = ["config.json", "bundle", "manifest", "standard input", "inventory", "sp
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_large_document_is_refused_before_it_is_parsed(tmp_path: Path, kind: str) -> None:
-    """64 MB of JSON, with an address space that a parsed document of that size does not fit in."""
+def test_large_document_is_refused_before_parsing(tmp_path: Path, kind: str) -> None:
+    """64 MB of JSON do not fit into the address space as a parsed document."""
     large = tmp_path / ("config.json" if kind != "manifest" else "pods.yaml")
     large.write_bytes(MANY)
     arguments = {
@@ -76,8 +76,8 @@ def test_a_large_document_is_refused_before_it_is_parsed(tmp_path: Path, kind: s
         "spec file": ("cdi", "validate", str(large)),
         "spec": ("cdi", "transform", "root", "--from", "/a", "--to", "/b", "--input", "-"),
     }[kind]
-    given = MANY if kind in ("standard input", "spec") else b""
-    done = gpuhook(*arguments, given=given, limits=("prlimit", f"--as={400 << 20}"))
+    stdin = MANY if kind in ("standard input", "spec") else b""
+    done = gpuhook(*arguments, stdin=stdin, limits=("prlimit", f"--as={400 << 20}"))
     assert done.returncode == 1, done.stderr
     assert b"GH1316" in done.stderr
     assert b"larger than 8 MiB" in done.stderr
@@ -85,10 +85,10 @@ def test_a_large_document_is_refused_before_it_is_parsed(tmp_path: Path, kind: s
 
 @pytest.mark.parametrize("line", ["- a\n", "- {a: b}\n", "- []\n"])
 @pytest.mark.parametrize("command", [("cdi", "validate"), ("inventory", "--inventory")])
-def test_yaml_of_many_values_is_refused_before_it_is_composed(
+def test_yaml_with_many_values_is_refused_before_composing(
     tmp_path: Path, command: tuple[str, ...], line: str
 ) -> None:
-    """8 MB of short values, with an address space that their nodes do not fit in."""
+    """The nodes of 8 MB of short values do not fit into the address space."""
     many = tmp_path / "many.yaml"
     many.write_text(line * (8_000_000 // len(line)), encoding="utf-8")
     done = gpuhook(*command, str(many), limits=("prlimit", f"--as={400 << 20}"))
@@ -96,21 +96,21 @@ def test_yaml_of_many_values_is_refused_before_it_is_composed(
     assert b"it stands for more than" in done.stderr
 
 
-def test_a_document_of_the_limit_is_read(tmp_path: Path) -> None:
+def test_document_of_the_maximum_size_is_read(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_bytes(LARGE[: documents.LARGEST - 4] + b'"]}}')
     assert config.stat().st_size == documents.LARGEST
     assert gpuhook("explain", "-o", "json", str(config)).returncode == 0
 
 
-def test_an_endless_inventory_is_refused() -> None:
+def test_endless_inventory_is_refused() -> None:
     done = gpuhook("inventory", "--inventory", "/dev/zero", limits=("prlimit", f"--as={400 << 20}"))
     assert b"GH1316" in done.stderr
 
 
 @pytest.fixture
-def reversing(tmp_path: Path) -> Path:
-    """Give an inventory whose GPU's name has characters that a terminal obeys."""
+def inventory_with_control_characters(tmp_path: Path) -> Path:
+    """Return an inventory with control characters of a terminal in the GPU's name."""
     shown = gpuhook("inventory", "--inventory", "t4", "-o", "json").stdout
     document = json.loads(shown)
     document["gpus"][0]["name"] = REVERSED
@@ -119,21 +119,21 @@ def reversing(tmp_path: Path) -> Path:
     return place
 
 
-def test_yaml_for_a_terminal_has_no_control_characters(reversing: Path) -> None:
-    done = gpuhook("inventory", "-o", "yaml", "--inventory", str(reversing))
+def test_yaml_output_has_no_control_characters(inventory_with_control_characters: Path) -> None:
+    done = gpuhook("inventory", "-o", "yaml", "--inventory", str(inventory_with_control_characters))
     text = done.stdout.decode()
     assert yaml.safe_load(text)["gpus"][0]["name"] == REVERSED
     assert text.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
-def test_a_spec_for_a_terminal_has_no_control_characters(form: str, tmp_path: Path) -> None:
+def test_spec_output_has_no_control_characters(form: str, tmp_path: Path) -> None:
     node = {"path": f"/dev/{REVERSED}", "type": "c", "major": 1, "minor": 3}
     device = {"name": "0", "containerEdits": {"deviceNodes": [node]}}
     spec = {"cdiVersion": "0.6.0", "kind": "a.com/b", "devices": [device]}
-    given = json.dumps(spec).encode()
+    stdin = json.dumps(spec).encode()
     options = ("cdi", "transform", "root", "--from", "/a", "--to", "/b", "--format", form)
-    done = gpuhook(*options, "--input", "-", given=given)
+    done = gpuhook(*options, "--input", "-", stdin=stdin)
     text = done.stdout.decode()
     assert done.returncode == 0, done.stderr
     found = yaml.safe_load(text)["devices"][0]["containerEdits"]["deviceNodes"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated driver's memory through real runtimes: what tests of memory limits stand on."""
+"""The simulated driver's memory under real runtimes, which the tests of memory limits use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gpu(driver: DriverMemory) -> str:
 
 
 def cgroup_of(container: Container) -> Path:
-    """Return the directory of the container's cgroup of version 2, as this machine has it."""
+    """Return the directory of the container's cgroup v2 on this machine."""
     pid = container.pid
     lines = Path(f"/proc/{pid}/cgroup").read_text("utf-8").splitlines()
     name = next(line[3:] for line in lines if line.startswith("0::"))
@@ -41,10 +41,12 @@ def cgroup_of(container: Container) -> Path:
 
 @pytest.mark.parametrize("root", ["distroless", "musl"])
 @ENGINES
-def test_two_containers_on_one_gpu(
+def test_driver_reserves_memory_for_each_cgroup(
     engine: str, root: str, driver: DriverMemory, bundle_of: Bundles
 ) -> None:
-    """One asks for everything and fails alone; the other has its share, until it is deleted."""
+    """A container that allocates all memory gets what is free; the other one has its reserved
+    share.
+    """
 
     def bundle(*words: str) -> Bundle:
         made = bundle_of(root, ["/gpu-probe", "/gpu.sock", gpu(driver), *words])
@@ -65,8 +67,8 @@ def test_two_containers_on_one_gpu(
                 )
             assert container.call("start").rc == 0
         second.call("kill", "USR1")
-        everything = driver.until(lambda held: sum(held.values()) >= (TOTAL - 4000) * MIB)
-        assert list(everything.values()) == [(TOTAL - 4000) * MIB]
+        used = driver.until(lambda held: sum(held.values()) >= (TOTAL - 4000) * MIB)
+        assert list(used.values()) == [(TOTAL - 4000) * MIB]
         first.call("kill", "USR1")
         pid = first.pid
         assert driver.until(lambda held: len(held) == 2)[pid] == 4000 * MIB

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host whose driver is in another directory than `/`: installed, described, used, taken back.
+"""Hosts whose driver is in a directory other than `/`: installation, CDI spec, containers,
+uninstallation.
 
-The host is a directory with runc and the driver of a simulated node in the place of a driver
-container. Its /proc is that of this machine, with the files of the simulated driver over it.
+The host is a directory with runc, and a simulated node's driver as a driver container has it. Its
+/proc is that of this machine, with the files of the simulated driver over it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.thorough
 
 
 Host = Callable[..., Path]
-# Of the plugin's pod: the driver root of the host is mounted at /driver-root.
+# In the plugin's pod, the driver root of the host is mounted at /driver-root.
 POD_RUNS = (
     'for d in dev proc; do mount --rbind /$d "$0/$d"; done;'
     ' mount --bind "$1/kernel/proc/driver" "$0/proc/driver";'
@@ -48,10 +49,10 @@ POD_RUNS = (
 
 
 @pytest.fixture
-def host_with(tmp_path: Path) -> Host:
-    """Return a function that makes a host with the driver in each of some directories."""
+def host_with_driver_at(tmp_path: Path) -> Host:
+    """Return a function that makes a host with the driver in each of these directories."""
 
-    def made(*driver_roots: str) -> Path:
+    def make_host(*driver_roots: str) -> Path:
         host = tmp_path / "host"
         for name in PLACES:
             (host / name).mkdir(parents=True)
@@ -65,7 +66,7 @@ def host_with(tmp_path: Path) -> Host:
         os.rename(tmp_path / "node/proc", host / "kernel/proc")
         return host
 
-    return made
+    return make_host
 
 
 def on_host(host: Path, *words: str, **env: str) -> Result:
@@ -75,12 +76,12 @@ def on_host(host: Path, *words: str, **env: str) -> Result:
     return run_command(command, env)
 
 
-def installed(unpacked: Path, host: Path, *options: str) -> None:
+def install(unpacked: Path, host: Path, *options: str) -> None:
     words = ("install", "--host-root", "/host", "--engine", "none")
     assert "installed" in gpuhook(unpacked, host, *words, *options)
 
 
-def container(host: Path) -> Result:
+def run_container(host: Path) -> Result:
     """Run a container that gets all GPUs, and prints what it has of them."""
     if not (host / "container").exists():
         roots.copy("debian", host / "container/root")
@@ -91,10 +92,10 @@ def container(host: Path) -> Result:
     return on_host(host, f"{BIN}/gpuhook-runtime", *words)
 
 
-def kept(host: Path) -> dict[str, tuple[object, ...]]:
-    """Return what is on the host that outlives containers and a boot."""
-    found = roots.listing(host)
-    return {path: one for path, one in found.items() if path.split("/")[0] not in VOLATILE}
+def persistent_files(host: Path) -> dict[str, tuple[object, ...]]:
+    """Return the files of the host that remain after containers and a boot."""
+    files = roots.listing(host)
+    return {path: one for path, one in files.items() if path.split("/")[0] not in VOLATILE}
 
 
 def spec(host: Path) -> str:
@@ -102,52 +103,56 @@ def spec(host: Path) -> str:
 
 
 @pytest.mark.parametrize("root", [OPERATOR, GKE])
-def test_a_driver_in_a_known_directory_is_found(root: str, unpacked: Path, host_with: Host) -> None:
-    """The first container has its spec written; uninstalling gives the host's files back."""
-    host = host_with(root)
-    before = kept(host)
-    installed(unpacked, host)
-    ran = container(host)
+def test_driver_in_a_known_directory_is_found(
+    root: str, unpacked: Path, host_with_driver_at: Host
+) -> None:
+    """The first container causes its spec to be written; uninstall restores the host's files."""
+    host = host_with_driver_at(root)
+    before = persistent_files(host)
+    install(unpacked, host)
+    ran = run_container(host)
     assert ran.rc == 0, ran.stderr
     assert ran.stdout.split() == ["/dev/nvidia0", "1"]
     assert f"hostPath: {root}/" in spec(host)
     again = on_host(host, f"{BIN}/gpuhook", "refresh")
     assert "unchanged" in again.stdout, again.stderr
     gpuhook(unpacked, host, "uninstall", "--host-root", "/host", "--force")
-    assert kept(host) == before
+    assert persistent_files(host) == before
 
 
-def test_a_driver_container_that_starts_after_the_installation(
-    unpacked: Path, host_with: Host
+def test_driver_container_is_found_after_the_installation(
+    unpacked: Path, host_with_driver_at: Host
 ) -> None:
-    """A failed search is not remembered: the next container after the driver finds it."""
-    host = host_with(OPERATOR)
+    """A failed search is not recorded: the next container finds a driver that started since."""
+    host = host_with_driver_at(OPERATOR)
     os.rename(host / OPERATOR[1:], host / "root/driver")
-    installed(unpacked, host)
+    install(unpacked, host)
     failed = on_host(host, f"{BIN}/gpuhook", "refresh")
     assert failed.rc == 1
     assert "GH1200" in failed.stderr
     os.rename(host / "root/driver", host / OPERATOR[1:])
-    ran = container(host)
+    ran = run_container(host)
     assert ran.rc == 0, ran.stderr
     assert f"hostPath: {OPERATOR}/" in spec(host)
 
 
-def test_a_driver_in_the_root_wins(unpacked: Path, host_with: Host) -> None:
-    host = host_with(OPERATOR)
+def test_driver_in_the_root_directory_wins(unpacked: Path, host_with_driver_at: Host) -> None:
+    host = host_with_driver_at(OPERATOR)
     shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / "usr/lib", dirs_exist_ok=True)
-    installed(unpacked, host)
+    install(unpacked, host)
     done = on_host(host, f"{BIN}/gpuhook", "refresh", GPUHOOK_DEV_ROOT=OPERATOR)
     assert done.rc == 0, done.stderr
     assert "hostPath: /usr/lib/" in spec(host)
     assert f"hostPath: {OPERATOR}/usr" not in spec(host)
 
 
-def test_two_drivers(unpacked: Path, host_with: Host) -> None:
-    """The operator's applies, and a warning names both directories and the setting."""
-    host = host_with(OPERATOR)
+def test_driver_of_the_operator_wins_with_a_warning(
+    unpacked: Path, host_with_driver_at: Host
+) -> None:
+    """Of two drivers the GPU Operator's applies; a warning names both directories."""
+    host = host_with_driver_at(OPERATOR)
     shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / GKE[1:] / "usr/lib", symlinks=True)
-    installed(unpacked, host)
+    install(unpacked, host)
     done = on_host(host, f"{BIN}/gpuhook", "refresh")
     assert done.rc == 0, done.stderr
     assert f"hostPath: {OPERATOR}/" in spec(host)
@@ -157,13 +162,13 @@ def test_two_drivers(unpacked: Path, host_with: Host) -> None:
     assert "driver.root" in warning
 
 
-def test_a_driver_root_of_the_installation(unpacked: Path, host_with: Host) -> None:
-    """The host's programs use it until the host's own settings name another one."""
+def test_driver_root_of_the_installation_applies(unpacked: Path, host_with_driver_at: Host) -> None:
+    """install --driver-root applies until the host's settings name another driver root."""
     root = "/srv/driver"
-    host = host_with(root)
-    before = kept(host)
-    installed(unpacked, host, "--driver-root", root)
-    ran = container(host)
+    host = host_with_driver_at(root)
+    before = persistent_files(host)
+    install(unpacked, host, "--driver-root", root)
+    ran = run_container(host)
     assert ran.rc == 0, ran.stderr
     assert ran.stdout.split() == ["/dev/nvidia0", "1"]
     assert f"hostPath: {root}/" in spec(host)
@@ -178,17 +183,19 @@ def test_a_driver_root_of_the_installation(unpacked: Path, host_with: Host) -> N
     assert settings.read_text(encoding="utf-8") == "driver: {root: /srv/other}\n"
     shutil.rmtree(settings.parent)
     os.rename(host / "srv/other", host / root[1:])
-    assert kept(host) == before
+    assert persistent_files(host) == before
 
 
-def test_another_driver_root_makes_the_spec_stale(unpacked: Path, host_with: Host) -> None:
-    """A second installation replaces the driver root, and the next refresh uses the new one."""
-    host = host_with(OPERATOR)
+def test_changed_driver_root_makes_the_spec_stale(
+    unpacked: Path, host_with_driver_at: Host
+) -> None:
+    """A second installation changes the driver root, and the next refresh uses it."""
+    host = host_with_driver_at(OPERATOR)
     shutil.copytree(host / OPERATOR[1:] / "usr/lib", host / "srv/driver/usr/lib", symlinks=True)
-    installed(unpacked, host)
+    install(unpacked, host)
     assert on_host(host, f"{BIN}/gpuhook", "refresh").rc == 0
     assert f"hostPath: {OPERATOR}/" in spec(host)
-    installed(unpacked, host, "--driver-root=/srv/driver", f"--dev-root={OPERATOR}")
+    install(unpacked, host, "--driver-root=/srv/driver", f"--dev-root={OPERATOR}")
     shown = on_host(host, f"{BIN}/gpuhook", "config", "show", "--origin").stdout
     assert "/srv/driver" in shown
     done = on_host(host, f"{BIN}/gpuhook", "refresh")
@@ -196,19 +203,21 @@ def test_another_driver_root_makes_the_spec_stale(unpacked: Path, host_with: Hos
     assert "hostPath: /srv/driver/usr/lib" in spec(host)
 
 
-def test_commands_in_the_container_of_the_plugin(unpacked: Path, host_with: Host) -> None:
-    """They look below the container's driver root, and find the whole of gpuhook in the image."""
-    host = host_with(OPERATOR)
+def test_commands_in_the_plugins_container_use_its_driver_root(
+    unpacked: Path, host_with_driver_at: Host
+) -> None:
+    """Commands find the driver below the container's driver root, and gpuhook in the image."""
+    host = host_with_driver_at(OPERATOR)
     (unpacked / "driver-root").mkdir()
     env = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "NVIDIA_DRIVER_ROOT": OPERATOR}
     env["CONTAINER_DRIVER_ROOT"] = "/driver-root"
 
-    def called(*words: str) -> Result:
+    def call(*words: str) -> Result:
         command = ["unshare", "--mount", "sh", "-c", POD_RUNS, str(unpacked), str(host)]
         command += ["/usr/bin/gpuhook", *words]
         return run_command(command, env)
 
-    shown = called("inventory")
-    assert "Tesla T4" in shown.stdout, shown.stderr
-    found = called("doctor", "--checks", "driver.libraries,driver.files,installation.launchers")
-    assert found.rc == 0, found.stdout
+    inventory = call("inventory")
+    assert "Tesla T4" in inventory.stdout, inventory.stderr
+    diagnosis = call("doctor", "--checks", "driver.libraries,driver.files,installation.launchers")
+    assert diagnosis.rc == 0, diagnosis.stdout

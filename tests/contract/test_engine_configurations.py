@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations are read as the real engines read them: containerd and podman say so."""
+"""gpuhook reads configurations as containerd and podman do."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ REFUSED = {
 
 
 def _daemon() -> engine_config.Version:
-    said = subprocess.run(["containerd", "--version"], check=True, capture_output=True, text=True)
-    found = engine_config.parse_version(said.stdout)
-    assert found is not None
-    return found
+    output = subprocess.run(["containerd", "--version"], check=True, capture_output=True, text=True)
+    version = engine_config.parse_version(output.stdout)
+    assert version is not None
+    return version
 
 
 def _write(place: Path, files: dict[str, str]) -> str:
@@ -97,12 +97,12 @@ def _dump(path: str) -> subprocess.CompletedProcess[str]:
 
 
 def _engine(document: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = document["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
-    return found
+    engine: dict[str, Any] = document["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]
+    return engine
 
 
 @pytest.mark.parametrize("files", FILES.values(), ids=FILES)
-def test_containerd_has_the_runtimes_that_are_read(files: dict[str, str], tmp_path: Path) -> None:
+def test_containerd_reads_the_same_runtimes(files: dict[str, str], tmp_path: Path) -> None:
     path = _write(tmp_path, files)
     dumped = _dump(path)
     assert dumped.returncode == 0, dumped.stderr
@@ -111,19 +111,21 @@ def test_containerd_has_the_runtimes_that_are_read(files: dict[str, str], tmp_pa
     assert read.configuration.trouble == ()
     assert set(read.configuration.files) == set(document["imports"])
     if read.version == 1 and files is FILES["version 1"]:
-        # What it prints of an old file is its default of version 2, not what it goes by.
+        # For an old file it prints its defaults of version 2, not what applies.
         assert read.configuration.runtimes["nvidia"].path == "/usr/bin/n"
         return
     expected = _engine(document)
     assert read.configuration.default == expected["default_runtime_name"]
-    told = {
+    programs = {
         name: one["options"].get("BinaryName", "") for name, one in expected["runtimes"].items()
     }
-    assert {name: one.path for name, one in read.configuration.runtimes.items()} == told
+    assert {name: one.path for name, one in read.configuration.runtimes.items()} == programs
 
 
 @pytest.mark.parametrize("files", REFUSED.values(), ids=REFUSED)
-def test_what_containerd_refuses_is_called_fatal(files: dict[str, str], tmp_path: Path) -> None:
+def test_configuration_that_containerd_refuses_is_an_error(
+    files: dict[str, str], tmp_path: Path
+) -> None:
     path = _write(tmp_path, files)
     assert _dump(path).returncode != 0
     assert containerd_config.read(DirectoryTree("/"), path, _daemon()).configuration.trouble != ()
@@ -145,7 +147,7 @@ PODMAN = {
 
 
 @pytest.mark.parametrize("files", PODMAN.values(), ids=PODMAN)
-def test_podman_has_the_runtime_that_is_read(files: dict[str, str], tmp_path: Path) -> None:
+def test_podman_reads_the_same_default_runtime(files: dict[str, str], tmp_path: Path) -> None:
     etc = tmp_path / "etc/containers"
     shutil.copytree("/etc/containers", etc)
     _write(etc, files)
@@ -155,20 +157,20 @@ def test_podman_has_the_runtime_that_is_read(files: dict[str, str], tmp_path: Pa
     read = podman_config.read(DirectoryTree(str(tmp_path))).configuration
     script = f"mount --bind {etc} /etc/containers && podman info --format '{{{{json .Host}}}}'"
     words = ["unshare", "--mount", "sh", "-c", script]
-    said = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
-    runtime = json.loads(said.stdout)["ociRuntime"]
+    info = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
+    runtime = json.loads(info.stdout)["ociRuntime"]
     assert runtime["name"] == read.default
     if read.default in read.runtimes:
         assert runtime["path"] in read.runtimes[read.default].options["paths"]
 
 
-def test_what_podman_refuses_is_called_fatal(tmp_path: Path) -> None:
+def test_configuration_that_podman_refuses_is_an_error(tmp_path: Path) -> None:
     etc = tmp_path / "etc/containers"
     shutil.copytree("/etc/containers", etc)
     (etc / "containers.conf").write_text("[engine]\nruntime = crun\n")
     script = f"mount --bind {etc} /etc/containers && podman info"
     words = ["unshare", "--mount", "sh", "-c", script]
-    said = run_command(words)
-    assert said.rc != 0
-    fatal = podman_config.read(DirectoryTree(str(tmp_path))).configuration.trouble
-    assert [str(one.where) for one in fatal] == [f"{podman_config.PATH}:2"]
+    info = run_command(words)
+    assert info.rc != 0
+    errors = podman_config.read(DirectoryTree(str(tmp_path))).configuration.trouble
+    assert [str(one.where) for one in errors] == [f"{podman_config.PATH}:2"]

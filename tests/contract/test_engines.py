@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engines alone, as the harness drives them, on plain runc and crun."""
+"""containerd and podman as the tests run them, on plain runc and crun, without gpuhook."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_containerd_calls_the_given_runtime(
     assert " create --bundle " in mark.read_text(encoding="utf-8")
 
 
-def test_containerd_with_crun(tmp_path: Path, root_of: Roots) -> None:
-    """A containerd may be in a directory with crun."""
+def test_containerd_calls_crun(tmp_path: Path, root_of: Roots) -> None:
+    """A containerd of the tests can have crun as its low-level runtime."""
     with engines.containerd(tmp_path / "containerd", "crun") as daemon:
         view = daemon.run(root_of("debian"), ASKED, "crun").view
     assert view.tries["195:7"] == "EPERM"
@@ -55,10 +55,10 @@ def test_containerd_reports_a_failed_create(
 
 
 @ENGINES
-def test_podman_applies_cdi(
+def test_podman_applies_cdi_specs(
     engine: str, tmp_path: Path, root_of: Roots, node: Callable[[int, int], Path]
 ) -> None:
-    """Podman gives the device of a CDI spec in the given directory, and only that."""
+    """podman provides the device of a CDI spec in the given directory, and no other."""
     edits = {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": str(node(195, 0))}]}
     spec = {
         "cdiVersion": "0.5.0",
@@ -69,9 +69,9 @@ def test_podman_applies_cdi(
     specs = tmp_path / "cdi"
     specs.mkdir()
     (specs / "nvidia.json").write_text(json.dumps(spec), encoding="utf-8")
-    asked = ["--device", "nvidia.com/gpu=0", "--cap-add", "MKNOD"]
+    options = ["--device", "nvidia.com/gpu=0", "--cap-add", "MKNOD"]
     result = engines.podman(
-        tmp_path / "podman", root_of("debian"), ASKED, asked, engine, engine, specs
+        tmp_path / "podman", root_of("debian"), ASKED, options, engine, engine, specs
     )
     view = result.view
     assert [n.open for n in view.gpus().values()] == ["ENXIO"]
@@ -79,9 +79,9 @@ def test_podman_applies_cdi(
     assert view.tries == {"195:7": "EPERM"}
 
 
-def test_podman_sees_no_spec_of_the_machine(tmp_path: Path, root_of: Roots) -> None:
-    """Without a directory of specs every CDI device is unknown, whatever the machine has."""
-    asked = ["--device", "nvidia.com/gpu=all"]
-    result = engines.podman(tmp_path / "podman", root_of("debian"), ASKED, asked)
+def test_podman_reads_no_spec_of_the_machine(tmp_path: Path, root_of: Roots) -> None:
+    """Without a directory of specs each CDI device is unknown, whatever the machine has."""
+    options = ["--device", "nvidia.com/gpu=all"]
+    result = engines.podman(tmp_path / "podman", root_of("debian"), ASKED, options)
     assert result.rc != 0
     assert "nvidia.com/gpu=all" in result.stderr
