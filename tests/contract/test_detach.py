@@ -139,11 +139,9 @@ def test_detach_keeps_files_changed_by_the_container(node8: Installation, tmp_pa
         result = live.inside("/bin/sh", "-ec", "; ".join(script))
         assert result.rc == 0, result
         live.detach("2")
-        changed_files = roots.listing(made.root)
+        after = roots.listing(made.root)
         changed = {
-            path
-            for path in changed_files.keys() | files.keys()
-            if changed_files.get(path) != files.get(path)
+            path for path in after.keys() | files.keys() if after.get(path) != files.get(path)
         }
         assert changed - {
             "etc/ld.so.cache",
@@ -218,9 +216,7 @@ def test_application_profile_keeps_gpus_of_other_tools(node8: Installation, tmp_
 
 
 def assert_profile(live: Live, mask: int) -> None:
-    """Assert that the application profile has these GPUs, and that inspect and repair find no
-    fault.
-    """
+    """Assert that the application profile has these GPUs; inspect and repair find no fault."""
     profile = live.inside("/bin/cat", PROFILE)
     assert f'"EGLVisibleDGPUDevices", {mask:#x}]' in profile.stdout, profile
     assert live.gpuhook("inspect", "--exit-code").rc == 0

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time slices and compute modes through the device plugin as a process, with stubs of the
-driver.
-"""
+"""Time slices and compute modes by the device plugin as a process, with stubs of the driver."""
 
 from __future__ import annotations
 

@@ -137,9 +137,7 @@ def test_denial_of_an_ancestor_cgroup_is_an_error(cgroup: Path, gpu: Path) -> No
 
 
 def test_deny_attaches_a_program_if_none_exists(cgroup: Path, gpu: Path) -> None:
-    """Without a program, allowing needs none, and denying attaches one until its rule is
-    removed.
-    """
+    """Without a program, allowing needs none; denying attaches one until its rule is removed."""
     rules = rules_of(cgroup)
     assert not rules.change(allow(GPU))
     start = rules.snapshot()

@@ -44,9 +44,7 @@ def cgroup_of(container: Container) -> Path:
 def test_driver_reserves_memory_for_each_cgroup(
     engine: str, root: str, driver: DriverMemory, bundle_of: Bundles
 ) -> None:
-    """A container that allocates all memory gets what is free; the other one has its reserved
-    share.
-    """
+    """A container that allocates everything gets what is free; the other has its reserve."""
 
     def bundle(*words: str) -> Bundle:
         made = bundle_of(root, ["/gpu-probe", "/gpu.sock", gpu(driver), *words])

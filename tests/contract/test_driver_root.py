@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts whose driver is in a directory other than `/`: installation, CDI spec, containers,
-uninstallation.
+"""Hosts whose driver is not in `/`: installation, CDI spec, containers, uninstallation.
 
 The host is a directory with runc, and a simulated node's driver as a driver container has it. Its
 /proc is that of this machine, with the files of the simulated driver over it.

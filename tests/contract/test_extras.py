@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests in addition to GPUs: IMEX channels, switches, the administration of MIG."""
+"""Requests in addition to GPUs: IMEX channels, GDS and other switches, MIG administration."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ ROUTES = ("wrapper", "prestart")
 
 
 @pytest.fixture(scope="module")
-def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give gpuhook on a node with one GPU and every extra device, which no test changes."""
+def node_with_extras(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """Return an installation on a node with a GPU and every extra device; no test changes it."""
     made = installation(tmp_path_factory.mktemp("full"), "t4", node8.bindir)
     assert made.node.driver_root == made.node.dev_root == made.node.host_root
     extra_nodes.add(made.node.host_root)
@@ -44,8 +44,8 @@ def full(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Insta
 
 
 @pytest.fixture
-def bare(node8: Installation, tmp_path: Path) -> Installation:
-    """Give a node of the test's own with a GPU and no extra device."""
+def node_without_extras(node8: Installation, tmp_path: Path) -> Installation:
+    """Return an installation on a node with a GPU and no extra device, for one test."""
     return installation(tmp_path / "bare", "t4", node8.bindir)
 
 
@@ -55,22 +55,22 @@ def number(path: str) -> str:
     return f"{major}:{minor}"
 
 
-def probe() -> list[str]:
-    """Return the probe that tries every node except those of GPUs."""
+def probe_command() -> list[str]:
+    """Return the command of the probe that tries each node except those of GPUs."""
     return ["/probe", *questions(*FILES, tries=[number(path) for path in extra_nodes.NODES])]
 
 
-def through(route: str, own: Installation, made: Bundle) -> Result:
-    """Run a bundle by gpuhook-runtime, or by plain runc with our prestart hook."""
+def run_by(route: str, own: Installation, made: Bundle) -> Result:
+    """Run a bundle by gpuhook-runtime, or by plain runc with the prestart hook."""
     return own.run(made) if route == "wrapper" else own.run_hooked(made)
 
 
 def assert_extra(view: View, paths: Sequence[str]) -> None:
-    """Assert that a container has and may open these extra nodes, and no others."""
-    held = {path for path in view.nodes if path in extra_nodes.NODES}
-    assert held == set(paths)
-    may = {tried for tried, told in view.tries.items() if told != "EPERM"}
-    assert may == {number(path) for path in paths}
+    """Assert that a container has these extra nodes and can open them, and no others."""
+    nodes = {path for path in view.nodes if path in extra_nodes.NODES}
+    assert nodes == set(paths)
+    openable = {tried for tried, result in view.tries.items() if result != "EPERM"}
+    assert openable == {number(path) for path in paths}
     assert "/dev/nvidia0" in view.nodes
 
 
@@ -85,61 +85,66 @@ def with_channels(made: Bundle, *ids: str) -> Bundle:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_channels_by_variable(route: str, full: Installation, bundle_of: Bundles) -> None:
-    """The channels named, and none besides."""
+def test_channels_by_variable(
+    route: str, node_with_extras: Installation, bundle_of: Bundles
+) -> None:
+    """A container has the IMEX channels that the variable names, and no others."""
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=12,3"]
-    view = through(route, full, bundle_of("debian", probe(), env)).view
+    view = run_by(route, node_with_extras, bundle_of("debian", probe_command(), env)).view
     assert_extra(view, [IMEX + "3", IMEX + "12"])
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_channels_by_mount(
-    route: str, full: Installation, tmp_path: Path, bundle_of: Bundles
+    route: str, node_with_extras: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """Mounts win over the variable where the node takes them, and leave the GPUs to the variable;
-    where it does not, the variable applies and the log says what of the mounts."""
+    """Accepted mounts override the variable of channels, not the one of GPUs; if mounts are not
+    accepted, the variable applies.
+    """
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=3"]
-    taking = full.apart(tmp_path / "taking", request={"acceptVolumeMounts": True})
-    made = with_channels(bundle_of("debian", probe(), env), "0")
-    assert_extra(through(route, taking, made).view, [IMEX + "0"])
-    made = with_channels(bundle_of("debian", probe(), env), "0")
-    done = through(route, full, made)
+    taking = node_with_extras.apart(tmp_path / "taking", request={"acceptVolumeMounts": True})
+    made = with_channels(bundle_of("debian", probe_command(), env), "0")
+    assert_extra(run_by(route, taking, made).view, [IMEX + "0"])
+    made = with_channels(bundle_of("debian", probe_command(), env), "0")
+    done = run_by(route, node_with_extras, made)
     assert_extra(done.view, [IMEX + "3"])
 
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(("channel", "code"), [("5", "GH1037"), ("7", "GH1037"), ("x", "GH1036")])
-def test_channels_that_are_not_there(
-    route: str, channel: str, code: str, full: Installation, bundle_of: Bundles
+def test_missing_channel_is_refused(
+    route: str, channel: str, code: str, node_with_extras: Installation, bundle_of: Bundles
 ) -> None:
-    """One that is missing, one of an earlier load of the driver, and none at all: refused."""
+    """A missing channel, a channel of an earlier driver load and an invalid one are refused."""
     env = [*asks("0"), f"NVIDIA_IMEX_CHANNELS=0,{channel}"]
-    done = through(route, full, bundle_of("debian", probe(), env))
+    done = run_by(route, node_with_extras, bundle_of("debian", probe_command(), env))
     assert done.rc != 0
     assert code in done.stderr
 
 
-def test_channels_that_the_node_ignores(
-    full: Installation, tmp_path: Path, bundle_of: Bundles
+def test_ignored_channels(
+    node_with_extras: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """By the setting, without a word; `all` names none, and the log says so."""
-    ignoring = full.apart(tmp_path / "ignoring", request={"ignoreImexChannels": True})
+    """ignoreImexChannels ignores channels without a warning; `all` is ignored with one."""
+    ignoring = node_with_extras.apart(tmp_path / "ignoring", request={"ignoreImexChannels": True})
     env = [*asks("0"), "NVIDIA_IMEX_CHANNELS=0,5"]
-    done = through("wrapper", ignoring, bundle_of("debian", probe(), env))
+    done = run_by("wrapper", ignoring, bundle_of("debian", probe_command(), env))
     assert_extra(done.view, [])
     assert "GH" not in done.log
-    made = bundle_of("debian", probe(), [*asks("0"), "NVIDIA_IMEX_CHANNELS=all"])
-    done = through("wrapper", full, made)
+    made = bundle_of("debian", probe_command(), [*asks("0"), "NVIDIA_IMEX_CHANNELS=all"])
+    done = run_by("wrapper", node_with_extras, made)
     assert_extra(done.view, [])
     assert "GH1041" in done.log
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_switches(route: str, full: Installation, bundle_of: Bundles) -> None:
-    """Each alone gives its nodes, all together give all; GDS brings its files, read-only."""
+def test_switches_add_their_nodes(
+    route: str, node_with_extras: Installation, bundle_of: Bundles
+) -> None:
+    """Each switch adds its nodes, all of them add all nodes; GDS adds its files, read-only."""
     for names in ([name] for name in SWITCHES) if route == "wrapper" else (list(SWITCHES),):
         env = [*asks("0"), *(f"{name}=enabled" for name in names)]
-        view = through(route, full, bundle_of("debian", probe(), env)).view
+        view = run_by(route, node_with_extras, bundle_of("debian", probe_command(), env)).view
         assert_extra(view, [path for name in names for path in SWITCHES[name]])
         has_files = "NVIDIA_GDS" in names
         for path in ("/run/udev", "/etc/cufile.json"):
@@ -151,54 +156,59 @@ def test_switches(route: str, full: Installation, bundle_of: Bundles) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_switches_that_find_nothing(route: str, bare: Installation, bundle_of: Bundles) -> None:
-    """The container starts with its GPU, and the log says what it does without."""
+def test_switch_without_devices_is_a_warning(
+    route: str, node_without_extras: Installation, bundle_of: Bundles
+) -> None:
+    """Without extra devices the container starts with its GPU, and the log has warnings."""
     env = [*asks("0"), *(f"{name}=enabled" for name in SWITCHES)]
-    done = through(route, bare, bundle_of("debian", probe(), env))
+    done = run_by(route, node_without_extras, bundle_of("debian", probe_command(), env))
     assert_extra(done.view, [])
     if route == "wrapper":
         assert done.log.count("GH1040") == len(SWITCHES)
 
 
-def test_nothing_without_gpus(full: Installation, bundle_of: Bundles) -> None:
-    """Extra requests without GPUs are ignored: config.json keeps its bytes."""
+def test_extras_without_gpus_are_ignored(
+    node_with_extras: Installation, bundle_of: Bundles
+) -> None:
+    """Without a GPU request config.json keeps its bytes."""
     env = ["NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0", "NVIDIA_VISIBLE_DEVICES=void"]
-    made = bundle_of("debian", probe(), env)
+    made = bundle_of("debian", probe_command(), env)
     before = made.file.read_bytes()
-    assert full.edit(made).rc == 0
+    assert node_with_extras.edit(made).rc == 0
     assert made.file.read_bytes() == before
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_policy_of_variables(
-    route: str, full: Installation, tmp_path: Path, bundle_of: Bundles
+def test_variables_of_extras_follow_the_policy(
+    route: str, node_with_extras: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """If the variables of unprivileged containers do not apply, these do not either; if a
-    refusal is to fail, it fails."""
+    """If variables of unprivileged containers are refused, variables of extras are too."""
     request = {"acceptEnvWhenUnprivileged": False}
-    strict = full.apart(tmp_path / "strict", request=request)
-    named = {"cdi.k8s.io/x": "nvidia.com/gpu=0"}
+    strict = node_with_extras.apart(tmp_path / "strict", request=request)
+    annotations = {"cdi.k8s.io/x": "nvidia.com/gpu=0"}
     env = ["NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0"]
-    made = bundle_of("debian", probe(), env, named)
-    assert_extra(through(route, strict, made).view, [])
-    failing = full.apart(tmp_path / "failing", request={**request, "onRefusal": "fail"})
-    done = through(route, failing, bundle_of("debian", probe(), env, named))
+    made = bundle_of("debian", probe_command(), env, annotations)
+    assert_extra(run_by(route, strict, made).view, [])
+    failing = node_with_extras.apart(tmp_path / "failing", request={**request, "onRefusal": "fail"})
+    done = run_by(route, failing, bundle_of("debian", probe_command(), env, annotations))
     assert done.rc != 0
     assert "GH1041" in done.stderr
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_administration_of_mig(route: str, full: Installation, bundle_of: Bundles) -> None:
-    """A privileged container gets the node; an unprivileged one does not start."""
+def test_mig_administration_needs_privileges(
+    route: str, node_with_extras: Installation, bundle_of: Bundles
+) -> None:
+    """A privileged container has the nodes; an unprivileged one is refused."""
     env = [*asks("0"), "NVIDIA_MIG_CONFIG_DEVICES=all"]
-    made = bundle_of("debian", probe(), env, process=PRIVILEGED)
-    view = through(route, full, made).view
+    made = bundle_of("debian", probe_command(), env, process=PRIVILEGED)
+    view = run_by(route, node_with_extras, made).view
     assert_extra(view, [CAP + "1"])
     both = bundle_of(
-        "debian", probe(), [*env, "NVIDIA_MIG_MONITOR_DEVICES=all"], process=PRIVILEGED
+        "debian", probe_command(), [*env, "NVIDIA_MIG_MONITOR_DEVICES=all"], process=PRIVILEGED
     )
-    assert_extra(through(route, full, both).view, [CAP + "1", CAP + "2"])
-    done = through(route, full, bundle_of("debian", probe(), env))
+    assert_extra(run_by(route, node_with_extras, both).view, [CAP + "1", CAP + "2"])
+    done = run_by(route, node_with_extras, bundle_of("debian", probe_command(), env))
     assert done.rc != 0
     assert "GH1038" in done.stderr
 
@@ -217,12 +227,14 @@ NAMED = {
 }
 
 
-def named(source: str, name: str, bundled: Bundles, root: Path, **oci: Any) -> Bundle:
-    """Return a bundle that requests the GPU 0 and a qualified name."""
+def bundle_with_name(
+    source: str, name: str, make_bundle: Bundles, root: Path, **oci: Any
+) -> Bundle:
+    """Return a bundle that requests GPU 0 and a CDI name, by one source of requests."""
     how = SOURCES[source]
     notes = {key: value.format(name=name) for key, value in how.get("annotations", {}).items()}
     env = [one.format(name=name) for one in how.get("env", ())]
-    made = bundled(root, probe(), env, notes, **oci)
+    made = make_bundle(root, probe_command(), env, notes, **oci)
     if "mount" in how:
         config = made.config()
         for one in ("nvidia.com/gpu=0", name):
@@ -234,30 +246,32 @@ def named(source: str, name: str, bundled: Bundles, root: Path, **oci: Any) -> B
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_by_name(
-    source: str, full: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+def test_extras_by_cdi_name(
+    source: str, node_with_extras: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """Any source may name them; the administration of MIG is for the privileged by any."""
-    taking = full.apart(tmp_path / "taking", request={"acceptVolumeMounts": True})
+    """Each source of requests can name extras; MIG administration needs privileges."""
+    taking = node_with_extras.apart(tmp_path / "taking", request={"acceptVolumeMounts": True})
     root = root_of("debian")
     for name, paths in NAMED.items():
         is_closed = name.startswith("nvidia.com/mig=")
         oci: dict[str, Any] = {"process": PRIVILEGED} if is_closed else {}
-        made = named(source, name, bundle_of, root, **oci)
-        assert_extra(through("wrapper", taking, made).view, paths)
+        made = bundle_with_name(source, name, bundle_of, root, **oci)
+        assert_extra(run_by("wrapper", taking, made).view, paths)
         if is_closed:
-            done = through("wrapper", taking, named(source, name, bundle_of, root))
+            done = run_by("wrapper", taking, bundle_with_name(source, name, bundle_of, root))
             assert done.rc != 0
             assert "GH1038" in done.stderr
 
 
-def test_a_spec_of_the_node_counts(full: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
-    """What a site describes is what there is: another channel is refused with the way out."""
-    own = full.apart(tmp_path / "own")
+def test_spec_of_the_site_limits_the_channels(
+    node_with_extras: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
+    """If the site describes channels in a CDI spec, any other channel is refused."""
+    own = node_with_extras.apart(tmp_path / "own")
     own.generate("--mode=imex", "--device-id=3", output=own.specs / "imex.yaml")
     for channel, code in (("3", ""), ("0", "GH1042")):
-        made = bundle_of("debian", probe(), [*asks("0"), f"NVIDIA_IMEX_CHANNELS={channel}"])
-        done = through("wrapper", own, made)
+        made = bundle_of("debian", probe_command(), [*asks("0"), f"NVIDIA_IMEX_CHANNELS={channel}"])
+        done = run_by("wrapper", own, made)
         if code:
             assert done.rc != 0
             assert code in done.stderr
@@ -265,27 +279,28 @@ def test_a_spec_of_the_node_counts(full: Installation, tmp_path: Path, bundle_of
             assert_extra(done.view, [IMEX + "3"])
 
 
-def test_podman_reads_the_specs(full: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """podman gives what generate-cdi describes, with plain runc."""
-    own = full.apart(tmp_path / "own")
+def test_podman_applies_specs_of_extras(
+    node_with_extras: Installation, tmp_path: Path, root_of: Roots
+) -> None:
+    """podman with plain runc provides what generate-cdi describes."""
+    own = node_with_extras.apart(tmp_path / "own")
     for mode in ("imex", "gds", "mig"):
         own.generate(f"--mode={mode}", output=own.specs / f"{mode}.yaml")
     wanted = ("gpu=0", "imex-channel=3", "gds=all", "mig=monitor")
     options = [word for name in wanted for word in ("--device", f"nvidia.com/{name}")]
     integrations = Integrations(own, tmp_path)
-    view = integrations.by_podman(root_of("debian"), probe(), options, runtime="runc").view
+    view = integrations.by_podman(root_of("debian"), probe_command(), options, runtime="runc").view
     assert_extra(view, [IMEX + "3", *SWITCHES["NVIDIA_GDS"], CAP + "2"])
     assert {view.paths[path].kind for path in FILES} == {"file"}
 
 
-def test_come_and_go(full: Installation, tmp_path: Path) -> None:
-    """A channel and a switch's devices are attached to a container that runs, and detached; the
-    administration of MIG is attached to no container that is unprivileged."""
-    mine = full.apart(tmp_path / "node")
+def test_extras_are_attached_and_detached(node_with_extras: Installation, tmp_path: Path) -> None:
+    """A channel and GDS are attached; MIG administration needs a privileged container."""
+    mine = node_with_extras.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("0"))
     with wrapped(made, mine) as live:
         live.attach("nvidia.com/imex-channel=3", "nvidia.com/gds=all")
-        tries = probe()[1:]
+        tries = probe_command()[1:]
         view = live.view(tries)
         assert_extra(view, [IMEX + "3", *SWITCHES["NVIDIA_GDS"]])
         live.detach("nvidia.com/imex-channel=3")
@@ -294,35 +309,37 @@ def test_come_and_go(full: Installation, tmp_path: Path) -> None:
         live.refused("GH1037", "attach", "--device", "nvidia.com/imex-channel=5")
 
 
-def test_the_administration_comes_and_goes(full: Installation, tmp_path: Path) -> None:
-    """A privileged container that runs is given the nodes of the administration, and loses one."""
-    mine = full.apart(tmp_path / "node")
+def test_mig_administration_is_attached_and_detached(
+    node_with_extras: Installation, tmp_path: Path
+) -> None:
+    """In a privileged container, attach and detach change the nodes of MIG administration."""
+    mine = node_with_extras.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("0"), process=PRIVILEGED)
     with wrapped(made, mine) as live:
-        tries = probe()[1:]
+        tries = probe_command()[1:]
         live.attach("nvidia.com/mig=config", "nvidia.com/mig=monitor")
         assert_extra(live.view(tries), [CAP + "1", CAP + "2"])
         live.detach("nvidia.com/mig=config")
         assert_extra(live.view(tries), [CAP + "2"])
 
 
-def test_explain_says_what_counts(full: Installation, bundle_of: Bundles) -> None:
-    """Each with its result and reason; the devices with what they give."""
+def test_explain_lists_extras(node_with_extras: Installation, bundle_of: Bundles) -> None:
+    """explain prints the result of each request for extras, and the nodes of each device."""
     env = [*asks("0"), "NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=3"]
     made = with_channels(bundle_of("debian", ["/probe"], env), "0")
-    done = full.gpuhook("explain", str(made.path), "-o", "json")
+    done = node_with_extras.gpuhook("explain", str(made.path), "-o", "json")
     assert done.rc == 0, done
-    (told,) = json.loads(done.stdout)["containers"]
-    assert {one["where"]: one["result"] for one in told["extras"]} == {
+    (container,) = json.loads(done.stdout)["containers"]
+    assert {one["where"]: one["result"] for one in container["extras"]} == {
         MOUNT: "refused",
         "NVIDIA_GDS": "won",
         "NVIDIA_MOFED": "ignored",
         "NVIDIA_IMEX_CHANNELS": "won",
     }
-    nodes = {one["device"]: one["nodes"] for one in told["devices"]}
+    nodes = {one["device"]: one["nodes"] for one in container["devices"]}
     assert nodes["nvidia.com/imex-channel=3"] == [IMEX + "3"]
     assert nodes["nvidia.com/gds=all"] == SWITCHES["NVIDIA_GDS"]
-    assert [one["index"] for one in told["gpus"]] == ["0"]
-    text = full.gpuhook("explain", str(made.path)).stdout
+    assert [one["index"] for one in container["gpus"]] == ["0"]
+    text = node_with_extras.gpuhook("explain", str(made.path)).stdout
     assert "NVIDIA_GDS requests nvidia.com/gds=all in addition" in text
     assert "acceptVolumeMounts" in text

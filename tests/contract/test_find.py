@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers of real runtimes and engines, found and held, and who in them uses a device."""
+"""Containers of real runtimes and engines are found, and so are the processes that use a device."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ WAIT = "while :; do sleep 60; done"
 
 
 @dataclass(frozen=True)
-class Running:
-    """A container, and the state root that it is found in."""
+class FoundContainer:
+    """A container, and the state root in which it is found."""
 
     container: Container
     roots: list[str]
@@ -49,18 +49,18 @@ class Running:
 @contextmanager
 def running(
     bundle: Bundle, engine: str = "runc", cgroup: str = "host", *, started: bool = True
-) -> Iterator[Running]:
-    """Give a container of a plain runtime, created and, by default, started."""
+) -> Iterator[FoundContainer]:
+    """Yield a container of a plain runtime, created and, by default, started."""
     with lifecycle(bundle, [engine], engine, cgroup) as container:
         created = container.create()
         assert created.rc == 0, created
         if started:
             assert container.call("start").rc == 0
-        yield Running(container, [str(bundle.path / "state")])
+        yield FoundContainer(container, [str(bundle.path / "state")])
 
 
-def with_status(name: str, roots: list[str], status: str) -> Found:
-    """Return what is found of a container once it has this status: crun's pause does not wait."""
+def found_with_status(name: str, roots: list[str], status: str) -> Found:
+    """Return the found container once it has this status: crun's pause does not wait."""
     eventually(lambda: find(name, roots).status == status, f"{name} to be {status}")
     return find(name, roots)
 
@@ -72,8 +72,10 @@ def code_of(call: Callable[[], object]) -> str:
 
 
 @EVERY
-def test_a_life(engine: str, cgroup: str, root_of: Roots, bundle_of: Bundles) -> None:
-    """Created, running, paused, running, stopped, gone: as the runtime itself reports it."""
+def test_status_follows_the_runtime(
+    engine: str, cgroup: str, root_of: Roots, bundle_of: Bundles
+) -> None:
+    """Created, running, paused, running, stopped, deleted: the status is that of the runtime."""
     root = root_of("debian")
     bundle = bundle_of(root, ["/bin/sh", "-c", WAIT])
     with running(bundle, engine, cgroup, started=False) as it:
@@ -83,21 +85,21 @@ def test_a_life(engine: str, cgroup: str, root_of: Roots, bundle_of: Bundles) ->
         assert (created.bundle, created.root_path) == (str(bundle.path), str(root))
         for verb, status in (("start", "running"), ("pause", "paused"), ("resume", "running")):
             assert it.container.call(verb).rc == 0
-            found = with_status(name[:-2], roots, status)
+            found = found_with_status(name[:-2], roots, status)
             assert (found.pid, found.started) == (created.pid, created.started)
             assert find(str(found.pid), roots).id == name
             assert name in [one.id for one in everything(roots)[0]]
         with created.process() as process:
             assert it.container.call("kill", "KILL").rc == 0
-            with_status(name, roots, "stopped")
+            found_with_status(name, roots, "stopped")
             assert code_of(process.require_alive) == "GH1732"
         assert code_of(created.process) in ("GH1730", "GH1732")
         assert name not in [one.id for one in everything(roots)[0]]
     assert code_of(lambda: find(name, roots)) == "GH1735"
 
 
-def test_what_is_held(bundle_of: Bundles) -> None:
-    """Namespaces, variables and mounts are the container's; the host's mounts are not its own."""
+def test_process_has_the_containers_namespaces_and_mounts(bundle_of: Bundles) -> None:
+    """Namespaces, variables and own mounts are the container's, without mounts of the host."""
     bundle = bundle_of("debian", ["/bin/sh", "-c", WAIT], ["NAME=value"])
     bundle.mount(bundle.path, "/mnt")
     with running(bundle) as it, find(it.container.id, it.roots).process() as process:
@@ -113,7 +115,7 @@ def test_what_is_held(bundle_of: Bundles) -> None:
         assert not {mounted[path] for path in ("/", "/mnt")} & own
 
 
-def test_a_mapped_root(bundle_of: Bundles) -> None:
+def test_mapped_root_user_is_read(bundle_of: Bundles) -> None:
     """In a user namespace the container's root is the user that it is mapped to."""
     bundle = mapped(bundle_of("debian", ["/bin/sh", "-c", WAIT]))
     with running(bundle) as it, find(it.container.id, it.roots).process() as process:
@@ -121,9 +123,10 @@ def test_a_mapped_root(bundle_of: Bundles) -> None:
         assert process.mapped_root() == (MAPPED, MAPPED)
 
 
-def test_any_process(root_of: Roots, bundle_of: Bundles) -> None:
-    """A child, a process that came by exec, one in another mount namespace: all mean the
-    container; and of a container that is in no state directory, the pid itself is one."""
+def test_container_is_found_by_any_pid(root_of: Roots, bundle_of: Bundles) -> None:
+    """A container is found by a child, by a process of exec, and by one in another mount namespace;
+    without a state directory, the pid itself is a container.
+    """
     root = root_of("debian")
     bundle = bundle_of(root, ["/bin/sh", "-c", f"({WAIT}) & {WAIT}"])
     with running(bundle) as it, find(it.container.id, it.roots).process() as init:
@@ -145,11 +148,10 @@ def test_any_process(root_of: Roots, bundle_of: Bundles) -> None:
 
 
 @pytest.mark.parametrize("engine", ["containerd", "podman"])
-def test_engines(
+def test_container_of_an_engine_is_found(
     engine: str, root_of: Roots, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """A container of an engine is found where the engine lets its runtime keep the state, and its
-    config.json in the engine's bundle."""
+    """A container is found in the state directory that its engine chose, with its config.json."""
     root = root_of("debian")
     args = ["/bin/sh", "-c", "while [ ! -e /done ]; do sleep 0.1; done"]
     mark = f"NAME={tmp_path}"
@@ -158,15 +160,15 @@ def test_engines(
     else:
         call = partial(request.getfixturevalue("containerd").run, root, args, env=[mark])
 
-    def marked() -> list[Found]:
+    def marked_containers() -> list[Found]:
         made = [one for one in everything()[0] if one.engine == engine]
         return [one for one in made if mark in one.config()["process"]["env"]]
 
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(call)
         try:
-            eventually(lambda: [one.status for one in marked()] == ["running"])
-            (one,) = marked()
+            eventually(lambda: [one.status for one in marked_containers()] == ["running"])
+            (one,) = marked_containers()
             assert find(one.id).pid == one.pid
             assert one.runtime == "runc"
             with one.process() as process:
@@ -177,9 +179,10 @@ def test_engines(
 
 
 @ENGINES
-def test_who_uses_a_device(engine: str, bundle_of: Bundles) -> None:
-    """A process counts that has the node open, whatever the node's name; one that has closed it
-    does not, and neither does one of another container or of the host."""
+def test_processes_with_an_open_device_are_found(engine: str, bundle_of: Bundles) -> None:
+    """A process that has the node open is found under any name of the node; processes of other
+    containers and of the host are not.
+    """
     script = f"mv /dev/zero /dev/other; (exec 5</dev/other; {WAIT}) & {WAIT}"
     bundle = bundle_of("debian", ["/bin/sh", "-c", script])
     with (
@@ -199,8 +202,8 @@ def test_who_uses_a_device(engine: str, bundle_of: Bundles) -> None:
         assert init.pid in {pid for pid, _, _ in open_devices.processes_with(init, {NULL, ZERO})}
 
 
-def test_who_has_a_device_mapped(root_of: Roots, bundle_of: Bundles) -> None:
-    """A mapping outlives its descriptor, and counts."""
+def test_process_with_a_mapped_device_is_found(root_of: Roots, bundle_of: Bundles) -> None:
+    """A mapping outlives its descriptor, and is found."""
     root = root_of("debian")
     bundle = bundle_of(root, ["/bin/sh", "-c", WAIT])
     mapping = (
@@ -224,9 +227,10 @@ def test_who_has_a_device_mapped(root_of: Roots, bundle_of: Bundles) -> None:
         assert [(command, how) for _, command, how in used] == [("python3", "mapped")]
 
 
-def test_an_id_in_use_keeps_its_entry(apart: Installation, bundle_of: Bundles) -> None:
-    """A second create of a living container, which its runtime refuses, loses nothing that the
-    ledger has of it; the next container of that id starts empty."""
+def test_second_create_of_an_id_keeps_the_ledger_entry(
+    apart: Installation, bundle_of: Bundles
+) -> None:
+    """A create that the runtime refuses, as the container exists, keeps its ledger entry."""
     bundle = bundle_of("debian", ["/bin/sh", "-c", WAIT], asks("1"))
     again = bundle_of("distroless", ["/probe"], asks("2"))
     with apart.lifecycle(bundle) as container:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What generate-cdi writes, read and applied by podman: the container's own view of it."""
+"""Specs of generate-cdi, as podman reads and applies them."""
 
 from __future__ import annotations
 
@@ -32,39 +32,41 @@ def t4(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
 
 
 @pytest.fixture(scope="module")
-def lost(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
+def node_with_lost_gpu(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
     """Return a simulated node with four A100, one of them lost."""
     return make_node(tmp_path_factory.mktemp("lost"), "lost-gpu")
 
 
-def write(node: SimulatedNode, directory: Path, choices: Choices, fmt: str = "yaml") -> Path:
+def write_spec(node: SimulatedNode, directory: Path, choices: Choices, fmt: str = "yaml") -> Path:
     """Write the spec of `node` into `directory`, as generate-cdi does."""
     spec_files.write(describe(node.node, choices).spec, str(directory / f"nvidia.{fmt}"), fmt)
     return directory
 
 
-def seen(
+def podman_view(
     place: Path, root: Path, specs: Path, *devices: str, options: list[str] | None = None
 ) -> View:
-    """Return the view from inside a container that podman gives `devices`."""
-    asked = questions(
+    """Return the view of a container to which podman adds `devices`."""
+    probe_questions = questions(
         "/usr/bin/nvidia-smi",
         f"{LIB}/vdpau/libvdpau_nvidia.so.1",
         tries=["195:0", "195:1", "195:2", "195:3"],
         runs=[["/dlprobe", *LIBRARIES], ["/usr/bin/nvidia-smi"]],
     )
-    named = [word for device in devices for word in ("--device", f"nvidia.com/gpu={device}")]
-    named += ["--cap-add", "MKNOD", *(options or [])]
-    return engines.podman(place, root, ["/probe", *asked], named, cdi=specs).view
+    device_options = [
+        word for device in devices for word in ("--device", f"nvidia.com/gpu={device}")
+    ]
+    device_options += ["--cap-add", "MKNOD", *(options or [])]
+    return engines.podman(place, root, ["/probe", *probe_questions], device_options, cdi=specs).view
 
 
 @pytest.mark.parametrize("kind", ["debian", "lib64", "distroless"])
-def test_a_spec_without_hooks_makes_a_working_container(
+def test_spec_without_hooks_provides_gpu_and_driver(
     kind: str, t4: SimulatedNode, tmp_path: Path, root_of: Roots
 ) -> None:
-    """With --hooks none podman alone gives the GPU and a driver that the loader finds."""
-    specs = write(t4, tmp_path / "cdi", Choices(hooks="none"))
-    view = seen(tmp_path / "podman", root_of(kind), specs, "0")
+    """With --hooks none podman alone provides the GPU and a driver that the loader finds."""
+    specs = write_spec(t4, tmp_path / "cdi", Choices(hooks="none"))
+    view = podman_view(tmp_path / "podman", root_of(kind), specs, "0")
     assert {path: entry.open for path, entry in view.gpus().items()} == {
         "/dev/nvidia0": "ENXIO",
         "/dev/nvidia-modeset": "ENXIO",
@@ -76,8 +78,8 @@ def test_a_spec_without_hooks_makes_a_working_container(
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
     loaded, smi = view.runs
     # A library opened by a second name is the first again: the loader compares inodes.
-    found = {name: answer.get("path") for name, answer in loaded.found().items()}
-    assert found == {
+    loaded_paths = {name: answer.get("path") for name, answer in loaded.found().items()}
+    assert loaded_paths == {
         "libcuda.so.1": f"{hookless_mounts.DIRECTORY}/libcuda.so.1",
         "libcuda.so": f"{hookless_mounts.DIRECTORY}/libcuda.so.1",
         "libnvidia-ml.so.1": f"{hookless_mounts.DIRECTORY}/libnvidia-ml.so.1",
@@ -90,83 +92,91 @@ def test_a_spec_without_hooks_makes_a_working_container(
     assert view.paths[f"{LIB}/vdpau/libvdpau_nvidia.so.1"].kind == "file"
 
 
-def test_a_cuda_image_keeps_its_library_path(
+def test_library_path_of_a_cuda_image_is_unchanged(
     t4: SimulatedNode, tmp_path: Path, root_of: Roots
 ) -> None:
-    """CUDA images name these directories themselves: for them the variable does not change."""
-    specs = write(t4, tmp_path / "cdi", Choices(hooks="none"))
+    """CUDA images list these directories already: the variable does not change."""
+    specs = write_spec(t4, tmp_path / "cdi", Choices(hooks="none"))
     name, _, value = hookless_mounts.ENV.partition("=")
     options = ["--env", f"{name}={value}"]
-    view = seen(tmp_path / "podman", root_of("debian"), specs, "0", options=options)
+    view = podman_view(tmp_path / "podman", root_of("debian"), specs, "0", options=options)
     assert view.values(name) == [value]
 
 
 @pytest.mark.parametrize("fmt", spec_files.FORMATS)
-def test_podman_reads_the_spec_and_calls_the_one_hook(
+def test_podman_calls_the_hook_of_the_spec(
     fmt: str, t4: SimulatedNode, tmp_path: Path, root_of: Roots
 ) -> None:
-    """Podman finds the devices by every name and calls our hook as the spec says."""
+    """podman finds the devices by each name, and calls the hook with the spec's arguments."""
     record = tmp_path / "record"
     hook = tmp_path / "gpuhook-hook"
     hook.write_text(f'#!/bin/sh\nprintf "%s\\n" "$0" "$@" > {record}; env > {record}.env\n')
     hook.chmod(0o755)
     choices = Choices(hook_path=str(hook), host_root=t4.host_root)
-    specs = write(t4, tmp_path / "cdi", choices, fmt)
+    specs = write_spec(t4, tmp_path / "cdi", choices, fmt)
     uuid = str(t4.node.gpus[0].uuid)
     root = root_of("debian")
     for name in ("0", uuid, "all"):
-        view = seen(tmp_path / f"podman-{name}", root, specs, name)
+        view = podman_view(tmp_path / f"podman-{name}", root, specs, name)
         assert view.gpus()["/dev/nvidia0"].open == "ENXIO"
-    written = describe(t4.node, choices).spec["containerEdits"]["hooks"][0]
-    assert record.read_text("utf-8").splitlines()[1:] == written["args"][1:]
+    hook_edit = describe(t4.node, choices).spec["containerEdits"]["hooks"][0]
+    assert record.read_text("utf-8").splitlines()[1:] == hook_edit["args"][1:]
     assert "PATH=/usr/sbin:/usr/bin:/sbin:/bin" in Path(f"{record}.env").read_text("utf-8")
     assert "NVIDIA_VISIBLE_DEVICES" not in Path(f"{record}.env").read_text("utf-8")
 
 
-def test_all_is_every_usable_gpu(lost: SimulatedNode, tmp_path: Path, root_of: Roots) -> None:
-    """`all` gives the GPUs that work, and the lost one cannot be opened."""
-    specs = write(lost, tmp_path / "cdi", Choices(hooks="none"))
-    view = seen(tmp_path / "podman", root_of("debian"), specs, "all")
-    usable = {gpu.minor for gpu in lost.node.gpus if not gpu.lost}
-    given = {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
-    assert given == {f"/dev/nvidia{minor}" for minor in usable}
+def test_all_omits_the_lost_gpu(
+    node_with_lost_gpu: SimulatedNode, tmp_path: Path, root_of: Roots
+) -> None:
+    """`all` has the GPUs that work; the lost one cannot be opened."""
+    specs = write_spec(node_with_lost_gpu, tmp_path / "cdi", Choices(hooks="none"))
+    view = podman_view(tmp_path / "podman", root_of("debian"), specs, "all")
+    usable = {gpu.minor for gpu in node_with_lost_gpu.node.gpus if not gpu.lost}
+    gpu_nodes = {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
+    assert gpu_nodes == {f"/dev/nvidia{minor}" for minor in usable}
     for minor in range(4):
         assert view.tries[f"195:{minor}"] == ("ENXIO" if minor in usable else "EPERM")
 
 
-def test_two_of_many(lost: SimulatedNode, tmp_path: Path, root_of: Roots) -> None:
-    """Two devices of one spec come together, and the common edits once."""
-    specs = write(lost, tmp_path / "cdi", Choices(hooks="none", strategies=("index",)), "json")
+def test_two_devices_have_common_edits_once(
+    node_with_lost_gpu: SimulatedNode, tmp_path: Path, root_of: Roots
+) -> None:
+    """Two devices of one spec are added, and their common edits once."""
+    specs = write_spec(
+        node_with_lost_gpu, tmp_path / "cdi", Choices(hooks="none", strategies=("index",)), "json"
+    )
     document = json.loads((specs / "nvidia.json").read_text("utf-8"))
     names = [device["name"] for device in document["devices"]][:2]
-    view = seen(tmp_path / "podman", root_of("debian"), specs, *names)
-    given = {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
+    view = podman_view(tmp_path / "podman", root_of("debian"), specs, *names)
+    gpu_nodes = {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
     wanted = [device["containerEdits"]["deviceNodes"][0] for device in document["devices"][:2]]
-    assert given == {node["path"] for node in wanted}
+    assert gpu_nodes == {node["path"] for node in wanted}
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
 
 
-def test_the_asked_node_is_described_and_remembered(
+def test_generate_cdi_writes_node_record_and_compiled_spec(
     t4: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """generate-cdi asks NVML and the driver tree, and leaves node.json and the compiled spec."""
+    """generate-cdi reads NVML and the driver tree, and writes node.json and the compiled spec."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     path = tmp_path / "cdi/nvidia.yaml"
     done = CliRunner().invoke(main, ["generate-cdi", *t4.options, "--output", str(path)])
     assert done.exit_code == 0, done.output
     uuid = str(t4.node.gpus[0].uuid)
-    remembered = json.loads((tmp_path / "state/node.json").read_text("utf-8"))
-    assert remembered["fingerprint"] == t4.node.fingerprint
-    aliases = remembered["aliases"]
+    record = json.loads((tmp_path / "state/node.json").read_text("utf-8"))
+    assert record["fingerprint"] == t4.node.fingerprint
+    aliases = record["aliases"]
     assert {aliases[name] for name in ("00000000:00:1e.0", "0000:00:1e.0", "0")} == {uuid}
-    found = os.stat(path)
-    identity = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
-    assert remembered["spec"] == {"path": str(path), "identity": identity}
+    status = os.stat(path)
+    identity = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+    assert record["spec"] == {"path": str(path), "identity": identity}
 
-    def never(source: str) -> None:
+    def refuse_to_compile(source: str) -> None:
         raise AssertionError(source)
 
-    compiled, edits = registry.load([str(path.parent)], never).device(f"nvidia.com/gpu={uuid}")
+    compiled, edits = registry.load([str(path.parent)], refuse_to_compile).device(
+        f"nvidia.com/gpu={uuid}"
+    )
     assert edits["deviceNodes"][0]["hostPath"] == f"{t4.dev_root}/dev/nvidia0"
     hook = compiled.edits["hooks"][0]["args"]
     assert hook[hook.index("--fingerprint") + 1] == t4.node.fingerprint

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers of runc share a GPU whose driver enforces no limit; the plugin's guard watches.
+"""The device plugin's guard, with containers of runc on a GPU whose driver enforces no limit.
 
 The plugin is a separate process, the memory is a simulated driver's, and the rest is real: the
 containers with their pid namespaces and cgroups, their forks, a process of the host, the signals.
@@ -54,7 +54,7 @@ gpuhook:
 
 
 class Cluster:
-    """A node with a T4, its plugin, and pods that hold units of it."""
+    """A node with a T4, its plugin, and pods that hold replicas of it."""
 
     def __init__(
         self, place: Path, running: PluginProcess, pods: PodResources, driver: DriverMemory
@@ -73,16 +73,16 @@ class Cluster:
         recorded: tuple[str, int] | None = None,
         is_chrooted: bool = False,
     ) -> str:
-        """Start a container of a pod that holds a unit and does `words`; returns its id.
+        """Start a container of a pod with a replica that runs `words`; return its id.
 
-        `recorded` is who holds it to its limit, and how many MiB, as the ledger has it. If it
+        `recorded` is the enforcer of its limit, and the limit in MiB, for the ledger. If it
         `is_chrooted`, its first process has a directory of the container as its root.
         """
-        given = self.running.kubelet.allocate(GPU, 1)
-        self.pods.pods = [*self.pods.pods, pod("default", name, "main", GPU, given.ids)]
+        allocation = self.running.kubelet.allocate(GPU, 1)
+        self.pods.pods = [*self.pods.pods, pod("default", name, "main", GPU, allocation.ids)]
 
         def prepare(bundle: bundles.Bundle, identity: str) -> None:
-            kubelet_side.hand(kubelet_side.read(given.response), bundle)
+            kubelet_side.hand(kubelet_side.read(allocation.response), bundle)
             if recorded is not None:
                 by, limit = recorded
                 record(identity, name, {"device": self.uuid, "hard": limit * MIB, "by": by})
@@ -100,10 +100,10 @@ class Cluster:
         config["process"]["args"] = ["/busybox", "chroot", "/jail", *config["process"]["args"]]
         bundle.write(config)
 
-    def elsewhere(self, mebibytes: int, limit: int, cgroup: str) -> str:
-        """Start a container in a cgroup that is not called like it; returns its id.
+    def start_in_cgroup(self, mebibytes: int, limit: int, cgroup: str) -> str:
+        """Start a container in a cgroup with another name; return its id.
 
-        It is of no pod, and the ledger knows its limit, MiB, and its first process.
+        It has no pod, and the ledger has its limit in MiB, and its first process.
         """
         above = f"/{bundles.CGROUP}/{cgroup}"
         identity = self._start(("alloc", str(mebibytes), "hold"), above, _nothing, named=False)
@@ -113,8 +113,8 @@ class Cluster:
         ledger.record("", identity, {"pid": 0, "started": None, "init": first, "memory": [memory]})
         return identity
 
-    def stranger(self, *words: str) -> str:
-        """Start a container without an assigned unit; returns its id."""
+    def start_without_replica(self, *words: str) -> str:
+        """Start a container without an assigned replica; return its id."""
         return self._start(words, "/docker", _nothing)
 
     def _start(
@@ -141,7 +141,7 @@ class Cluster:
         return identity
 
     def pid_of(self, mebibytes: int) -> int:
-        """Return the pid of the process that holds so much, as soon as there is one."""
+        """Return the pid of the process with this memory in MiB, as soon as there is one."""
 
         def found() -> list[int]:
             return [pid for pid, held in self.driver.held().items() if held == mebibytes * MIB]
@@ -149,8 +149,8 @@ class Cluster:
         eventually(found, f"a process with {mebibytes} MiB")
         return found()[0]
 
-    def ended(self) -> list[tuple[int, str]]:
-        """Return (pid, signal) of what the guard has sent."""
+    def sent_signals(self) -> list[tuple[int, str]]:
+        """Return (pid, signal) for each signal that the guard sent."""
         lines = [line for line in self.running.log() if line.get("reason") == "ProcessEnded"]
         return [(line["pid"], line["event"].split(": ")[1].split()[0]) for line in lines]
 
@@ -162,8 +162,8 @@ class Cluster:
         containers = json.loads(shown.stdout)["containers"]
         return {one["id"]: one["memory"][0] for one in containers}
 
-    def marks(self) -> list[dict[str, Any]]:
-        """Return who is above its limit, as the guard's file has it."""
+    def offenders(self) -> list[dict[str, Any]]:
+        """Return the containers above their limits, from the guard's file."""
         file = self.running.state / "guard.json"
         if not file.exists():
             return []
@@ -206,54 +206,58 @@ def cluster(tmp_path: Path, short_path: Path) -> Iterator[Made]:
         yield made
 
 
-def test_only_the_offender_is_ended(cluster: Made) -> None:
-    """It forks, one of its processes does not care for SIGTERM, and around it others use more."""
+def test_guard_ends_the_offender_only(cluster: Made) -> None:
+    """The offender forks, and one of its processes ignores SIGTERM; neighbours and the host's
+    processes use more memory.
+    """
     node = cluster("kill")
     node.pod("neighbour", "alloc", "3700", "fork", "1", "alloc", "50", "hold")
-    stranger = node.stranger("alloc", "201", "hold")
-    with node.driver.started(node.uuid, "alloc", "5000", "hold") as of_host:
+    stranger = node.start_without_replica("alloc", "201", "hold")
+    with node.driver.started(node.uuid, "alloc", "5000", "hold") as host_process:
         offender = node.pod("offender", "alloc", "1000", "ignore", "fork", "1", "alloc", "3001",
                             "hold")  # fmt: skip
         culprit, others = node.pid_of(3001), {*node.driver.held()}
-        told = node.running.wait_for_log(reason="MemoryLimitExceeded")
-        assert told["container"] == offender
-        assert told["limit"] == FAIR * MIB
-        assert "default/offender/main" in told["event"] or offender[:12] in told["event"]
-        eventually(lambda: len(node.ended()) == 2, "the culprit's end")
-        assert node.ended() == [(culprit, "SIGTERM"), (culprit, "SIGKILL")]
+        line = node.running.wait_for_log(reason="MemoryLimitExceeded")
+        assert line["container"] == offender
+        assert line["limit"] == FAIR * MIB
+        assert "default/offender/main" in line["event"] or offender[:12] in line["event"]
+        eventually(lambda: len(node.sent_signals()) == 2, "the culprit's end")
+        assert node.sent_signals() == [(culprit, "SIGTERM"), (culprit, "SIGKILL")]
         eventually(lambda: culprit not in node.driver.held(), "its memory free")
         node.running.wait_for_log(reason="MemoryLimitKept")
-        assert node.marks() == []
-        assert of_host.poll() is None
+        assert node.offenders() == []
+        assert host_process.poll() is None
         assert {node.pid_of(amount) for amount in (3700, 50, 201, 5000)} <= others
-    told = node.running.wait_for_log(event="a container without a share uses a shared GPU")
-    assert told["container"] == stranger
-    counted = node.running.metrics()
+    line = node.running.wait_for_log(event="a container without a share uses a shared GPU")
+    assert line["container"] == stranger
+    metrics = node.running.metrics()
     for action in ("report", "terminate", "kill"):
         wanted = f'gpuhook_guard_actions_total{{action="{action}",resource="{GPU}"}} 1.0'
-        assert wanted in counted
+        assert wanted in metrics
 
 
-def test_what_the_ledger_says_counts_first(cluster: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Narrowed by its pod a container has less than its unit; the driver's are left to it."""
+def test_limit_of_the_ledger_overrides_the_replica(
+    cluster: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod's lower limit applies; limits that the driver enforces are not the guard's."""
     node = cluster("terminate")
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
     node.pod("held", "alloc", "4002", "hold", recorded=("driver", 3000))
     narrowed = node.pod("narrowed", "alloc", "1001", "hold", recorded=("", 900))
     other = node.pid_of(4002)
-    told = node.running.wait_for_log(reason="MemoryLimitExceeded")
-    assert (told["container"], told["limit"]) == (narrowed, 900 * MIB)
-    assert told["event"].startswith("default/narrowed/main uses 1001 MiB")
-    eventually(node.ended, "the end of a process")
+    line = node.running.wait_for_log(reason="MemoryLimitExceeded")
+    assert (line["container"], line["limit"]) == (narrowed, 900 * MIB)
+    assert line["event"].startswith("default/narrowed/main uses 1001 MiB")
+    eventually(node.sent_signals, "the end of a process")
     node.running.wait_for_log(reason="MemoryLimitKept")
-    assert [name for _, name in node.ended()] == ["SIGTERM"]
+    assert [name for _, name in node.sent_signals()] == ["SIGTERM"]
     assert list(node.driver.held()) == [other]
 
 
-def test_processes_in_a_pid_namespace_of_their_own(
+def test_guard_ends_a_fork_before_the_first_process(
     cluster: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of two forks is enough to come below the limit, and the namespace's first stays."""
+    """The end of one of two forks suffices, and the first process of the pid namespace remains."""
     node = cluster("kill")
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
     words = [str(build.gpu_probe()), str(node.driver.socket), node.uuid]
@@ -267,93 +271,101 @@ def test_processes_in_a_pid_namespace_of_their_own(
             first, forks = node.pid_of(100), {*node.driver.held()}
             record(directory.name, "job", {"device": node.uuid, "hard": 1500 * MIB, "by": ""})
             node.running.wait_for_log(reason="MemoryLimitKept")
-            ((ended, name),) = node.ended()
+            ((ended_pid, name),) = node.sent_signals()
             assert name == "SIGTERM"
-            assert ended in forks - {first}
-            assert {*node.driver.held()} == forks - {ended}
+            assert ended_pid in forks - {first}
+            assert {*node.driver.held()} == forks - {ended_pid}
             process.kill()
 
 
-def test_who_bounds_memory_is_told_on_the_node(
-    cluster: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The running guard ends processes above their limit; a killed plugin limits no process."""
+def test_ps_shows_the_enforcer_of_a_limit(cluster: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ps shows the guard while the plugin runs, and no enforcer after the plugin is killed."""
     node = cluster("kill", grace="300s")
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
     above = node.pod("above", "alloc", "1001", "hold", recorded=("", 900))
-    kept = node.pod("kept", "alloc", "1002", "hold", recorded=("", 2000))
-    held = node.pod("held", "alloc", "1003", "hold", recorded=("driver", 900))
+    by_guard = node.pod("kept", "alloc", "1002", "hold", recorded=("", 2000))
+    by_driver = node.pod("held", "alloc", "1003", "hold", recorded=("driver", 900))
     eventually(lambda: (node.ps()[above]["guard"] or {}).get("over"), "a mark")
-    eventually(lambda: node.ps()[kept]["guard"], "a share that is watched")
-    told = node.ps()
-    assert [told[one]["by"] for one in (above, kept, held)] == ["guard", "guard", "driver"]
-    assert told[above]["guard"]["over"]["used"] == 1001 * MIB
-    assert told[kept]["guard"] == {"limit": 2000 * MIB, "action": "kill", "over": None}
-    assert told[held]["guard"] is None
+    eventually(lambda: node.ps()[by_guard]["guard"], "a share that is watched")
+    shown = node.ps()
+    assert [shown[one]["by"] for one in (above, by_guard, by_driver)] == [
+        "guard",
+        "guard",
+        "driver",
+    ]
+    assert shown[above]["guard"]["over"]["used"] == 1001 * MIB
+    assert shown[by_guard]["guard"] == {"limit": 2000 * MIB, "action": "kill", "over": None}
+    assert shown[by_driver]["guard"] is None
     node.running.configure(CONFIG.format(action="report", grace="300s"))
     eventually(lambda: node.ps()[above]["by"] == "nobody", "a guard that only reports")
     assert node.ps()[above]["guard"]["over"]["done"] == []
     node.running.configure(CONFIG.format(action="kill", grace="300s"))
     eventually(lambda: node.ps()[above]["by"] == "guard", "one that kills")
     node.running.stop(signal.SIGKILL)
-    told = node.ps()
-    assert [told[one]["by"] for one in (above, kept, held)] == ["nobody", "nobody", "driver"]
-    assert told[above]["guard"] is None
+    shown = node.ps()
+    assert [shown[one]["by"] for one in (above, by_guard, by_driver)] == [
+        "nobody",
+        "nobody",
+        "driver",
+    ]
+    assert shown[above]["guard"] is None
 
 
-@pytest.mark.alone  # what shares a cgroup has to be there before the guard looks again
-def test_a_cgroup_that_is_not_called_like_its_container(
+@pytest.mark.alone  # both containers of the shared cgroup must exist before the guard's next round
+def test_container_in_a_cgroup_of_another_name_is_limited(
     cluster: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger knows its first process; in a cgroup that two share, no process is ended."""
+    """The ledger has its first process; in a shared cgroup no process is ended."""
     node = cluster("terminate")
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
     for mebibytes in (1002, 1003):
-        node.elsewhere(mebibytes, 900, "apps/shared")
-    own = node.elsewhere(1001, 900, "apps/own")
+        node.start_in_cgroup(mebibytes, 900, "apps/shared")
+    offender = node.start_in_cgroup(1001, 900, "apps/own")
     culprit = node.pid_of(1001)
-    told = node.running.wait_for_log(reason="MemoryLimitExceeded")
-    assert (told["container"], told["limit"]) == (own, 900 * MIB)
-    eventually(lambda: node.ended() == [(culprit, "SIGTERM")], "the end of the only offender")
+    line = node.running.wait_for_log(reason="MemoryLimitExceeded")
+    assert (line["container"], line["limit"]) == (offender, 900 * MIB)
+    eventually(
+        lambda: node.sent_signals() == [(culprit, "SIGTERM")], "the end of the only offender"
+    )
     node.running.wait_for_log(reason="MemoryLimitKept")
     assert sorted(node.driver.held().values()) == [1002 * MIB, 1003 * MIB]
     lines = [one for one in node.running.log() if one.get("reason") == "MemoryLimitExceeded"]
-    assert [one["container"] for one in lines] == [own]
-    assert [key for key in guard_state.watched() if key[0] != own] == []
+    assert [one["container"] for one in lines] == [offender]
+    assert [key for key in guard_state.watched() if key[0] != offender] == []
 
 
-def test_a_container_that_hides_its_grant(cluster: Made) -> None:
-    """Below chroot(2) a process sees no mount of its grant: its container is limited as before."""
+def test_chroot_does_not_hide_the_limit(cluster: Made) -> None:
+    """Below chroot(2) no mount of the grant is visible: the limit applies nevertheless."""
     node = cluster("kill")
     node.pod("neighbour", "alloc", "101", "hold")
     offender = node.pod("offender", "alloc", "4005", "hold", is_chrooted=True)
     culprit = node.pid_of(4005)
     assert Path(f"/proc/{culprit}/root/gpu.sock").exists()
     assert not Path(f"/proc/{culprit}/root/proc").exists()
-    told = node.running.wait_for_log(reason="MemoryLimitExceeded")
-    assert (told["container"], told["limit"]) == (offender, FAIR * MIB)
-    assert "hides its mounts" in told["event"]
-    assert node.ended() == []
+    line = node.running.wait_for_log(reason="MemoryLimitExceeded")
+    assert (line["container"], line["limit"]) == (offender, FAIR * MIB)
+    assert "hides its mounts" in line["event"]
+    assert node.sent_signals() == []
 
 
-def test_report_ends_nobody_and_the_mark_outlives_the_plugin(cluster: Made) -> None:
+def test_action_report_ends_no_process_and_keeps_its_record(cluster: Made) -> None:
     node = cluster("report")
     offender = node.pod("offender", "alloc", "4003", "hold")
     culprit = node.pid_of(4003)
-    eventually(lambda: node.marks() and node.marks()[0]["spent"] > 1, "a mark")
-    (before,) = node.marks()
+    eventually(lambda: node.offenders() and node.offenders()[0]["spent"] > 1, "a mark")
+    (before,) = node.offenders()
     assert (before["id"], before["used"], before["sent"]) == (offender, 4003 * MIB, [])
     assert node.running.stop() == 0
     node.running.start()
-    eventually(lambda: node.marks()[0]["spent"] > before["spent"], "the grace going on")
-    assert node.marks()[0]["since"] == before["since"]
+    eventually(lambda: node.offenders()[0]["spent"] > before["spent"], "the grace going on")
+    assert node.offenders()[0]["since"] == before["since"]
     assert node.pid_of(4003) == culprit
-    assert node.ended() == []
+    assert node.sent_signals() == []
     node.running.configure(CONFIG.format(action="terminate", grace="1s"))
-    eventually(lambda: node.ended() == [(culprit, "SIGTERM")], "what is configured now")
+    eventually(lambda: node.sent_signals() == [(culprit, "SIGTERM")], "what is configured now")
 
 
-def test_a_plugin_without_the_pids_of_the_host_does_nothing(cluster: Made) -> None:
+def test_guard_needs_the_pids_of_the_host(cluster: Made) -> None:
     node = cluster("kill", grace="0s")
     node.running.stop()
     node.running.prefix = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -363,5 +375,5 @@ def test_a_plugin_without_the_pids_of_the_host_does_nothing(cluster: Made) -> No
     culprit = node.pid_of(4004)
     node.running.wait_for_log(reason="LimitsNotWatched", code="GH1885")
     assert node.pid_of(4004) == culprit
-    assert node.marks() == []
+    assert node.offenders() == []
     node.running.stop(signal.SIGKILL)  # unshare passes nothing else on

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard takes for a container's grants, where its processes hide their mounts."""
+"""The memory grants that the guard reads from containers whose processes hide their mounts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ GIB = 1 << 30
 SLEEP = "/busybox sleep 600"
 
 
-def limited(place: Path, script: str, hard: int = 4 * GIB) -> Bundle:
-    """Return a container that was granted memory of a GPU, and runs a script."""
+def limited_bundle(place: Path, script: str, hard: int = 4 * GIB) -> Bundle:
+    """Return a container with a memory grant that runs a script."""
     made = sleeping(place, args=[*BUSYBOX, script])
     with_busybox(made.root)
     with_busybox(made.root / "tmp")
@@ -35,18 +35,18 @@ def limited(place: Path, script: str, hard: int = 4 * GIB) -> Bundle:
     return made
 
 
-def chrooted(live: Live) -> int:
+def chrooted_pid(live: Live) -> int:
     """Return the last process of the container once it has called chroot(2)."""
-    first, found = live.pid, 0
+    first, last = live.pid, 0
 
     def is_chrooted() -> bool:
-        nonlocal found
+        nonlocal last
         children = Path(f"/proc/{first}/task/{first}/children").read_text(encoding="ascii")
-        found = max([first, *map(int, children.split())])
-        return not Path(f"/proc/{found}/root/proc/uptime").exists()
+        last = max([first, *map(int, children.split())])
+        return not Path(f"/proc/{last}/root/proc/uptime").exists()
 
     eventually(is_chrooted)
-    return found
+    return last
 
 
 @pytest.mark.parametrize(
@@ -59,29 +59,29 @@ def chrooted(live: Live) -> int:
     ],
     ids=["child", "first", "mount", "all"],
 )
-def test_chroot(
+def test_grants_are_unknown_if_each_process_hides_its_mounts(
     script: str, grants: dict[str, int] | None, node8: Installation, tmp_path: Path
 ) -> None:
-    """If no process shows the mounts of its container, its grants are not known."""
-    with started(limited(tmp_path, script), node8) as live:
-        assert Processes().grants(chrooted(live)) == grants
+    """If no process shows the mounts of its container, its grants are unknown, not absent."""
+    with started(limited_bundle(tmp_path, script), node8) as live:
+        assert Processes().grants(chrooted_pid(live)) == grants
 
 
-def test_chroot_without_a_limit(node8: Installation, tmp_path: Path) -> None:
-    """A container that was granted nothing, and whose first process shows that, has no limit."""
-    made = limited(tmp_path, f"/busybox chroot /tmp {SLEEP} & wait", 0)
+def test_container_without_a_grant_has_no_limit(node8: Installation, tmp_path: Path) -> None:
+    """A container without a grant, whose first process shows its mounts, has no limit."""
+    made = limited_bundle(tmp_path, f"/busybox chroot /tmp {SLEEP} & wait", 0)
     with started(made, node8) as live:
         assert Processes().grants(live.pid) == {}
-        assert Processes().grants(chrooted(live)) == {}
+        assert Processes().grants(chrooted_pid(live)) == {}
 
 
-def test_own_namespaces(node8: Installation, tmp_path: Path) -> None:
-    """A user namespace of a container's own may have mounts as it likes."""
+def test_grants_are_unknown_in_an_own_user_namespace(node8: Installation, tmp_path: Path) -> None:
+    """In its own user namespace a container can mount what it likes."""
     steps = ["mkdir /tmp/old", "mount --rbind /tmp /tmp", "cd /tmp", "mkdir -p proc old"]
     steps += ["mount --rbind /proc proc", "pivot_root . old", "umount -l /old"]
     script = " && ".join(f"/busybox {step}" if step[:2] != "cd" else step for step in steps)
     script = f"exec /busybox unshare -U -r -m /busybox sh -c '{script}; exec {SLEEP}'"
-    with started(limited(tmp_path, script), node8) as live:
+    with started(limited_bundle(tmp_path, script), node8) as live:
         mounts = Path(f"/proc/{live.pid}/mountinfo")
         eventually(lambda: b"sleep" in Path(f"/proc/{live.pid}/cmdline").read_bytes()[:16])
         assert "gpuhook" not in mounts.read_text(), live.container.errors

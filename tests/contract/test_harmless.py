@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who requests no GPU is not touched; what gpuhook does not know stays as it is."""
+"""Containers without a GPU request are not changed; unknown fields remain in the others."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ODD = """
 """
 
 
-def odd(bundle: Bundle) -> bytes:
-    """Write config.json as no encoder would, return its bytes."""
+def write_odd_json(bundle: Bundle) -> bytes:
+    """Write config.json as no encoder does; return its bytes."""
     text = bundle.file.read_text(encoding="utf-8")
     text = "{" + ODD + text[1:].replace(": ", "  :\t", 5) + "\n\n"
     bundle.file.write_text(text, encoding="utf-8")
@@ -34,7 +34,7 @@ def odd(bundle: Bundle) -> bytes:
 
 
 def fine(made: Installation) -> None:
-    """Leave everything as it is."""
+    """Leave everything unchanged."""
 
 
 def broken_settings(made: Installation) -> None:
@@ -43,35 +43,35 @@ def broken_settings(made: Installation) -> None:
 
 
 def unknown_setting(made: Installation) -> None:
-    """Write settings of the wrong type."""
+    """Write settings of a wrong type."""
     made.config.write_text('{"cdi": {"specDirs": 7}}', encoding="utf-8")
 
 
 def settings_directory(made: Installation) -> None:
-    """Put a directory where the settings should be."""
+    """Replace the settings file with a directory."""
     made.config.unlink()
     made.config.mkdir()
 
 
 def no_node(made: Installation) -> None:
-    """Take away the CDI specs, and what was made of them."""
+    """Remove the CDI specs, and the compiled ones."""
     shutil.rmtree(made.specs)
     shutil.rmtree(made.state)
 
 
 def broken_spec(made: Installation) -> None:
-    """Break the CDI spec."""
+    """Truncate the CDI spec."""
     made.spec.write_text("devices: [", encoding="utf-8")
 
 
 def no_state(made: Installation) -> None:
-    """Put a file where the state directory should be."""
+    """Replace the state directory with a file."""
     shutil.rmtree(made.state)
     made.state.write_text("", encoding="utf-8")
 
 
 def broken_state(made: Installation) -> None:
-    """Fill every file of the state directory with nonsense."""
+    """Overwrite each file of the state directory with invalid bytes."""
     for path in made.state.rglob("*"):
         if path.is_file():
             path.write_bytes(b"\xff\0nonsense")
@@ -91,12 +91,12 @@ TROUBLES = [
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("command", ["create", "run"])
-def test_same_bytes(
+def test_config_json_without_request_keeps_its_bytes(
     command: str, trouble: Callable[[Installation], None], apart: Installation, bundle_of: Bundles
 ) -> None:
-    """A container that requests no GPU starts with its config.json as it is, whatever is broken."""
+    """Without a GPU request, config.json is unchanged, whatever is broken."""
     bundle = bundle_of("distroless", env=["NAME=nvidia"])
-    before = odd(bundle)
+    before = write_odd_json(bundle)
     trouble(apart)
     if command == "run":
         assert apart.run(bundle).view.gpus() == {}
@@ -108,35 +108,35 @@ def test_same_bytes(
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_void_is_no_request(
+def test_void_keeps_the_bytes_of_config_json(
     trouble: Callable[[Installation], None], apart: Installation, bundle_of: Bundles
 ) -> None:
-    """Neither is a container touched whose variable says `void`, whatever is broken."""
+    """A container with `void` starts with its config.json unchanged, whatever is broken."""
     bundle = bundle_of("distroless", env=asks("void"))
-    before = odd(bundle)
+    before = write_odd_json(bundle)
     trouble(apart)
     assert apart.run(bundle).view.gpus() == {}
     assert bundle.file.read_bytes() == before
 
 
-def replaceable(place: Path) -> Path:
-    """Return a Python at `place` that can be broken later."""
+def write_python(place: Path) -> Path:
+    """Write a Python launcher that a test can break."""
     place.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n', encoding="utf-8")
     place.chmod(0o755)
     return place
 
 
 @pytest.fixture(scope="module")
-def breakable(
+def installation_with_python(
     node8: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Installation]:
-    """Return a function that gives an installation whose Python is in the state that is named."""
+    """Return a function: state of Python or missing part of the library -> an installation."""
     place = tmp_path_factory.mktemp("breakable")
-    python = replaceable(place / "python3")
+    python = write_python(place / "python3")
     usual = Installation(node8.place, install(place / "prefix", python), node8.node)
 
-    def breaking(how: str) -> Installation:
-        replaceable(python)
+    def make(how: str) -> Installation:
+        write_python(python)
         if how in GONE:
             made = Installation(
                 node8.place, install(tmp_path_factory.mktemp("gone"), PYTHON), node8.node
@@ -153,7 +153,7 @@ def breakable(
             python.chmod(0o644)
         return usual
 
-    return breaking
+    return make
 
 
 # Parts of the library, and what Python misses first without them.
@@ -170,21 +170,21 @@ def _remove_library(library: Path, part: str) -> None:
 
 @pytest.mark.parametrize("part", GONE)
 @pytest.mark.parametrize("low", ["recorded", "searched"])
-def test_a_part_of_the_library_is_gone(
-    part: str, low: str, breakable: Callable[[str], Installation], bundle_of: Bundles
+def test_missing_library_stops_gpu_containers_only(
+    part: str, low: str, installation_with_python: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
-    """A container without a GPU starts, and its standard error is its own. One with a GPU does not,
-    and the engine's log says which module is missing.
+    """If a part of the library is missing, a container without a GPU starts without messages, and
+    one with a GPU is refused: the log names the missing module.
     """
-    made = breakable(part)
+    made = installation_with_python(part)
     env = made.on("runc") if low == "recorded" else made.env
     plain = run(bundle_of("distroless"), [made.runtime], env=env)
     assert plain.view.gpus() == {}
     assert plain.stderr == ""
     bundle = bundle_of("distroless", ["/probe"], asks("0"), annotations={"a": '"\\'})
-    odd = bundle.path.with_name('a "b" \\c')
-    os.rename(bundle.path, odd)
-    result = run(odd, [made.runtime], env=env)
+    odd_path = bundle.path.with_name('a "b" \\c')
+    os.rename(bundle.path, odd_path)
+    result = run(odd_path, [made.runtime], env=env)
     assert result.rc == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("gpuhook-runtime: error GH1404: ")
@@ -201,26 +201,24 @@ LOW = pytest.mark.parametrize("low", ["recorded", "searched"])
 
 @HOWS
 @LOW
-def test_without_python(
-    how: str, low: str, breakable: Callable[[str], Installation], bundle_of: Bundles
+def test_container_without_request_starts_without_python(
+    how: str, low: str, installation_with_python: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
-    """If Python does not start, a container that names no GPU starts with its own bytes."""
-    made = breakable(how)
+    """If Python does not start, a container without a request starts unchanged."""
+    made = installation_with_python(how)
     bundle = bundle_of("distroless")
-    before = odd(bundle)
+    before = write_odd_json(bundle)
     env = made.on("runc") if low == "recorded" else made.env
     assert run(bundle, [made.runtime], env=env).view.gpus() == {}
     assert bundle.file.read_bytes() == before
 
 
 @HOWS
-def test_without_python_no_gpu(
-    how: str, breakable: Callable[[str], Installation], bundle_of: Bundles
+def test_gpu_container_is_refused_without_python(
+    how: str, installation_with_python: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
-    """If Python does not start, a container that names a GPU does not either, and one line
-    says why.
-    """
-    made = breakable(how)
+    """If Python does not start, a container with a GPU request is refused, in one line."""
+    made = installation_with_python(how)
     bundle = bundle_of("distroless", ["/probe"], asks("0"))
     before = bundle.file.read_bytes()
     result = made.run(bundle)
@@ -240,7 +238,7 @@ exit 37
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Path:
-    """Return a low-level runtime that writes down how it was called and exits with 37."""
+    """Return a low-level runtime that records how it was called and exits with 37."""
     path = tmp_path / "recorder"
     path.write_text(RECORDER, encoding="utf-8")
     path.chmod(0o755)
@@ -259,12 +257,10 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS)
-def test_pass_through(
+def test_other_commands_pass_through(
     arguments: list[str | bytes], node8: Installation, recorder: Path, tmp_path: Path
 ) -> None:
-    """Other commands reach the low-level runtime word by word, with its streams, descriptors and
-    exit status.
-    """
+    """The low-level runtime gets the arguments, streams and descriptors of other commands."""
     record = tmp_path / "record"
     env = {**os.environ, **node8.on(str(recorder), RECORD=str(record))}
     script = 'exec "$@" 5<"$FIVE" 7<"$SEVEN"'
@@ -281,17 +277,17 @@ def test_pass_through(
     )
     assert done.returncode == 37
     assert (done.stdout, done.stderr) == (b"out\n", b"err\n")
-    given = [os.fsencode(word) for word in arguments]
-    assert record.read_bytes() == b"".join(word + b"\0" for word in given or [b""])
-    held = [Path(f"{record}.{fd}").read_bytes() for fd in (0, 5, 7)]
-    assert held == [b"in", b"FIVE", b"SEVEN"]
+    expected = [os.fsencode(word) for word in arguments]
+    assert record.read_bytes() == b"".join(word + b"\0" for word in expected or [b""])
+    inputs = [Path(f"{record}.{fd}").read_bytes() for fd in (0, 5, 7)]
+    assert inputs == [b"in", b"FIVE", b"SEVEN"]
 
 
 @pytest.mark.parametrize("value", ["0", "void"])
-def test_create_passes_everything_on(
+def test_create_passes_arguments_and_descriptors(
     value: str, node8: Installation, recorder: Path, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """So does `create`, for a container with and without GPUs."""
+    """create passes its arguments, streams and descriptors, with and without GPUs."""
     record = tmp_path / "record"
     bundle = bundle_of("distroless", ["/probe"], asks(value))
     words = [b"--root", b"/r\xff", b"create", b"--bundle", os.fsencode(bundle.path)]
@@ -316,7 +312,7 @@ def test_create_passes_everything_on(
 def test_descriptors_reach_the_container(
     node8: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
-    """`--preserve-fds` hands descriptors to a container that gets a GPU."""
+    """--preserve-fds passes descriptors to a container with a GPU."""
     passed = tmp_path / "passed"
     passed.write_text("through\n", encoding="utf-8")
     bundle = bundle_of("debian", ["/bin/sh", "-c", "cat <&3; ls /dev"], asks("0"))
@@ -334,7 +330,7 @@ def test_descriptors_reach_the_container(
 def test_signals_reach_the_runtime(
     word: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """The process that the engine started becomes the low-level runtime: it gets its signals."""
+    """The process that the engine started becomes the low-level runtime, and gets its signals."""
     script = '#!/bin/sh\ntrap "exit 42" TERM\necho $$\nwhile :; do sleep 0.1; done\n'
     low = tmp_path / "low"
     low.write_text(script, encoding="utf-8")
@@ -351,40 +347,44 @@ def test_signals_reach_the_runtime(
         assert process.wait(SECONDS) == 42
 
 
-def exactly(text: bytes) -> Any:
-    """Return what a JSON text says, numbers as they are spelled, objects as lists of pairs."""
+def exact_json(text: bytes) -> Any:
+    """Parse JSON with numbers as text and objects as lists of pairs."""
     return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=list)
 
 
-def test_unknown_fields_stay(node8: Installation, bundle_of: Bundles) -> None:
-    """Unknown fields, big numbers and odd encodings survive in a GPU container's config.json."""
+def test_unknown_fields_remain(node8: Installation, bundle_of: Bundles) -> None:
+    """Unknown fields, big numbers and odd encodings remain in a GPU container's config.json."""
     bundle = bundle_of("distroless", ["/probe"], asks("1"))
-    before = exactly(odd(bundle))
+    before = exact_json(write_odd_json(bundle))
     view = node8.run(bundle).view
     assert set(view.gpus()) == {*CONTROL, node8.device(1)}
-    after = exactly(bundle.file.read_bytes())
+    after = exact_json(bundle.file.read_bytes())
     assert [name for name, _ in after][: len(before)] == [name for name, _ in before]
     changed = {name for name, value in before if dict(after)[name] != value}
     assert changed == {"process", "mounts", "linux"}
-    kept = dict(after)["x-vendor"]
-    assert dict(kept)["big"] == "123456789012345678901234567890"
-    assert [dict(kept)[k] for k in ("float", "exponent", "negative")] == ["1.50", "1e+05", "-0.0"]
-    assert dict(kept)["escaped"] == "\u00e9\U0001f600\0"
+    vendor_field = dict(after)["x-vendor"]
+    assert dict(vendor_field)["big"] == "123456789012345678901234567890"
+    assert [dict(vendor_field)[k] for k in ("float", "exponent", "negative")] == [
+        "1.50",
+        "1e+05",
+        "-0.0",
+    ]
+    assert dict(vendor_field)["escaped"] == "\u00e9\U0001f600\0"
 
 
-def test_owner_and_mode_stay(node8: Installation, bundle_of: Bundles) -> None:
+def test_owner_and_mode_remain(node8: Installation, bundle_of: Bundles) -> None:
     """An edited config.json keeps its mode and its owner."""
     bundle = bundle_of("distroless", ["/probe"], asks("1"))
     bundle.file.chmod(0o640)
     os.chown(bundle.file, 1234, 4321)
     assert node8.edit(bundle).rc == 0
-    found = bundle.file.stat()
-    assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o640, 1234, 4321)
+    status = bundle.file.stat()
+    assert (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (0o640, 1234, 4321)
     assert bundle.config()["linux"]["devices"]
 
 
-def test_variables_without_a_value(node8: Installation, bundle_of: Bundles) -> None:
-    """Entries of env without '=', empty ones and doubled ones stay where they are."""
+def test_unusual_variables_remain(node8: Installation, bundle_of: Bundles) -> None:
+    """Entries of env without '=', empty ones and duplicate ones remain in their order."""
     env = ["BARE", "", "=x", "NVIDIA_VISIBLE_DEVICES", *asks("1"), "TWICE=1", "TWICE=2"]
     bundle = bundle_of("distroless", ["/probe"], env)
     before = bundle.config()["process"]["env"]
@@ -397,8 +397,8 @@ def test_variables_without_a_value(node8: Installation, bundle_of: Bundles) -> N
 
 
 @pytest.mark.parametrize("absent", ["linux", "linux.resources", "mounts", "process.user"])
-def test_absent_parts_are_made(absent: str, node8: Installation, bundle_of: Bundles) -> None:
-    """A config.json that lacks a part which the GPU goes into gets that part."""
+def test_missing_parts_are_added(absent: str, node8: Installation, bundle_of: Bundles) -> None:
+    """A config.json without a part that the edits need gets that part."""
     name, _, key = absent.partition(".")
     bundle = bundle_of("distroless", ["/probe"], asks("1"))
     config = bundle.config()
@@ -415,23 +415,26 @@ def test_absent_parts_are_made(absent: str, node8: Installation, bundle_of: Bund
     assert config["mounts"]
 
 
-def test_no_process(node8: Installation, bundle_of: Bundles) -> None:
-    """A config.json without `process` is left alone, or gets what its annotation asks for."""
+def test_config_json_without_process(node8: Installation, bundle_of: Bundles) -> None:
+    """A config.json without `process` is unchanged, or gets the devices of its annotation."""
     bundle = bundle_of("distroless", ["/probe"], process=None)
     before = bundle.file.read_bytes()
     assert node8.edit(bundle).rc == 0
     assert bundle.file.read_bytes() == before
 
     names = {"cdi.k8s.io/plugin": "nvidia.com/gpu=1"}
-    asking = bundle_of("musl", ["/probe"], annotations=names, process=None)
-    result = node8.edit(asking)
+    annotated = bundle_of("musl", ["/probe"], annotations=names, process=None)
+    result = node8.edit(annotated)
     assert result.rc == 0, result
-    assert {d["path"] for d in asking.config()["linux"]["devices"]} == {*CONTROL, node8.device(1)}
+    assert {d["path"] for d in annotated.config()["linux"]["devices"]} == {
+        *CONTROL,
+        node8.device(1),
+    }
 
 
-def test_no_driver(apart: Installation, bundle_of: Bundles, tmp_path: Path) -> None:
-    """On a node without a driver, an image that says `all` starts as it is, and the log says so;
-    one that was given a GPU is refused.
+def test_node_without_a_driver(apart: Installation, bundle_of: Bundles, tmp_path: Path) -> None:
+    """Without a driver, an image with `all` starts unchanged with a warning, and a container with
+    an assigned GPU is refused.
     """
     (tmp_path / "empty").mkdir()
     env = apart.on("runc", GPUHOOK_HOST_ROOT=str(tmp_path / "empty"))
@@ -442,9 +445,9 @@ def test_no_driver(apart: Installation, bundle_of: Bundles, tmp_path: Path) -> N
     assert bundle.file.read_bytes() == before
     assert "GH1008" in result.log
     shutil.rmtree(apart.specs)
-    given = bundle_of("musl", ["/probe"], asks("0"))
-    before = given.file.read_bytes()
-    result = run(given, [apart.runtime], env=env)
+    assigned = bundle_of("musl", ["/probe"], asks("0"))
+    before = assigned.file.read_bytes()
+    result = run(assigned, [apart.runtime], env=env)
     assert result.rc == 1
     assert "GH1104" in result.stderr
-    assert given.file.read_bytes() == before
+    assert assigned.file.read_bytes() == before

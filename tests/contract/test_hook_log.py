@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hooks had to say, kept on the node: crun throws away what a hook says."""
+"""The node's log of the hooks, which is needed because crun discards their messages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.contract.live import prestart
 from tests.contract.runtimes import run, run_command
 
 
-def test_why_a_container_did_not_start(apart: Installation, bundle_of: Bundles) -> None:
-    """Under crun, which shows nothing of it, the node's log has the sentence and the way out."""
+def test_error_of_a_hook_is_in_the_nodes_log(apart: Installation, bundle_of: Bundles) -> None:
+    """Under crun, which prints no error of a hook, the node's log has it."""
     made = bundle_of("distroless", ["/probe"], asks("77"), hooks=prestart(apart))
     done = run(made, ["crun"], "crun")
     assert done.rc != 0
@@ -24,8 +24,8 @@ def test_why_a_container_did_not_start(apart: Installation, bundle_of: Bundles) 
     assert "GH1102: NVIDIA_VISIBLE_DEVICES: nvidia.com/gpu=77: no such device" in line
 
 
-def test_a_full_log_makes_room(node8: Installation, tmp_path: Path) -> None:
-    """What is over a mebibyte is put aside, once."""
+def test_full_log_is_rotated_once(node8: Installation, tmp_path: Path) -> None:
+    """A log of more than one mebibyte is renamed, once."""
     log = tmp_path / "hook.log"
     log.write_bytes(b"x" * (1 << 20) + b"\n")
     env = {**os.environ, **node8.env, "GPUHOOK_STATE_DIR": str(tmp_path)}
@@ -37,8 +37,7 @@ def test_a_full_log_makes_room(node8: Installation, tmp_path: Path) -> None:
     assert (tmp_path / "hook.log.1").stat().st_size == (1 << 20) + 1
 
 
-def test_nowhere_to_keep_it(node8: Installation, tmp_path: Path) -> None:
-    """Without a directory that can be written, standard error has it all the same."""
+def test_error_is_on_stderr_without_a_writable_log(node8: Installation, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     env = {**os.environ, **node8.env, "GPUHOOK_STATE_DIR": str(tmp_path / "file")}
     words = [str(node8.bindir / "gpuhook-hook"), "nonsense"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The prestart hook as Docker, hooks.d and containerd bring it, twice, and beside the wrapper."""
+"""The prestart hook as Docker, hooks.d and containerd call it, twice, and after the wrapper."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ DOCKERD = ["PATH=/usr/bin:/bin", "HOME=/root", "PYTHONHOME=/nowhere", "LD_LIBRAR
 
 @pytest.fixture(scope="module")
 def named_bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the programs of an installation that has taken the name of NVIDIA's hook."""
+    """Return the programs of an installation with --nvidia-hook."""
     return install_once(tmp_path_factory, "nvidia-hook", "--nvidia-hook")
 
 
 def dockers_hook(
     named_bindir: Path, installation: Installation, more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the hook that dockerd puts into config.json for --gpus, with its own environment."""
+    """Return the hook that dockerd adds to config.json for --gpus, with dockerd's environment."""
     own = [f"{name}={value}" for name, value in installation.env.items()]
     return {
         "path": str(named_bindir / NAME),
@@ -50,14 +50,14 @@ def dockers_hook(
     }
 
 
-def asked(installation: Installation) -> list[str]:
-    """Return the probe and what it looks at: two GPUs, and the driver through the loader."""
+def probe_command(installation: Installation) -> list[str]:
+    """Return the command of the probe: two GPUs, and the driver's libraries."""
     tries = [installation.number(0), installation.number(1)]
     return ["/probe", *questions(tries=tries, runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
 
 
-def assert_given(view: View, installation: Installation, index: int) -> None:
-    """Assert that the container has this GPU alone, everything of it once."""
+def assert_gpu_once(view: View, installation: Installation, index: int) -> None:
+    """Assert that the container has this GPU only, with each node once."""
     assert set(view.gpus()) == CONTROL | {installation.device(index)}
     assert all(node.allowed for node in view.gpus().values())
     for other in {0, 1} - {index}:
@@ -65,34 +65,33 @@ def assert_given(view: View, installation: Installation, index: int) -> None:
     assert all("real" in found for found in view.runs[0].found().values())
 
 
-def made_by_hook(installation: Installation, made: Bundle) -> dict[str, Any]:
-    """Return what the ledger says that was made in the bundle's container."""
+def recorded_changes(installation: Installation, made: Bundle) -> dict[str, Any]:
+    """Return the ledger's record of changes to the bundle's container."""
     entries = [json.loads(p.read_bytes()) for p in (installation.state / "containers").iterdir()]
     (entry,) = [one for one in entries if one["bundle"] == str(made.path)]
     return dict(entry["live"]["made"])
 
 
 @ENGINES
-def test_docker_gpus(
+def test_docker_gpus_option(
     engine: str, named_bindir: Path, apart: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
-    """`docker run --gpus device=1`: dockerd adds its variables after those of the image, and the
-    hook under NVIDIA's name with dockerd's environment, in which Python's variables are no
-    matter."""
+    """`docker run --gpus device=1`: the variables of dockerd follow the image's, and the hook
+    ignores Python's variables of dockerd's environment.
+    """
     (tmp_path / "gpuhook").mkdir()
     (tmp_path / "gpuhook/__init__.py").write_text("raise SystemExit(9)")
     hook = dockers_hook(named_bindir, apart, [f"PYTHONPATH={tmp_path}"])
     env = [*asks("all"), *asks("1", "compute,utility")]
-    made = bundle_of("debian", asked(apart), env, hooks={"prestart": [hook]})
+    made = bundle_of("debian", probe_command(apart), env, hooks={"prestart": [hook]})
     view = run(made, [engine], engine).view
-    assert_given(view, apart, 1)
+    assert_gpu_once(view, apart, 1)
 
 
-def test_docker_gpus_that_are_not_there(
+def test_docker_gpus_option_with_a_missing_gpu(
     named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
-    """A container that was given a GPU that the node has not does not start, and Docker shows the
-    sentence that says why."""
+    """The container does not start, and Docker shows the reason."""
     hooks = {"prestart": [dockers_hook(named_bindir, apart)]}
     result = run(bundle_of("debian", ["/probe"], asks("9"), hooks=hooks))
     assert result.rc != 0
@@ -100,71 +99,73 @@ def test_docker_gpus_that_are_not_there(
     assert not apart.entries()
 
 
-def test_docker_gpus_under_the_wrapper(
+def test_wrapper_removes_the_hook_of_docker_gpus(
     named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
-    """`docker run --runtime nvidia --gpus device=1`: the wrapper takes the hook out."""
+    """`docker run --runtime nvidia --gpus device=1`: the wrapper removes the hook."""
     hooks = {"prestart": [dockers_hook(named_bindir, apart)]}
-    made = bundle_of("debian", asked(apart), asks("1"), hooks=hooks)
-    assert_given(apart.run(made).view, apart, 1)
+    made = bundle_of("debian", probe_command(apart), asks("1"), hooks=hooks)
+    assert_gpu_once(apart.run(made).view, apart, 1)
     assert NAME not in made.file.read_text()
     assert len(apart.entries()) == 1
 
 
-def test_hooks_d_beside_the_wrapper(apart: Installation, bundle_of: Bundles) -> None:
-    """If a hooks.d file names our hook too, it finds the wrapper's work and does nothing."""
+def test_hook_of_hooks_d_does_nothing_after_the_wrapper(
+    apart: Installation, bundle_of: Bundles
+) -> None:
+    """If a hooks.d file names the hook too, it detects the wrapper's edits and does nothing."""
     hooks = {"prestart": [apart.hooks["hook"]]}
-    made = bundle_of("debian", asked(apart), asks("1"), hooks=hooks)
+    made = bundle_of("debian", probe_command(apart), asks("1"), hooks=hooks)
     view = apart.run(made).view
-    assert_given(view, apart, 1)
+    assert_gpu_once(view, apart, 1)
     assert apart.entry()["route"] == "wrapper"
 
 
-def test_two_hooks(named_bindir: Path, apart: Installation, bundle_of: Bundles) -> None:
-    """Docker's hook and one of hooks.d in one container: the second changes nothing, and what the
-    first one made stays known."""
+def test_second_hook_changes_nothing(
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
+) -> None:
+    """With Docker's hook and one of hooks.d, the second changes nothing, and the record remains."""
     both = [dockers_hook(named_bindir, apart), apart.hooks["hook"]]
-    once = bundle_of("debian", asked(apart), asks("1"), hooks={"prestart": both[:1]})
-    twice = bundle_of("debian", asked(apart), asks("1"), hooks={"prestart": both})
+    once = bundle_of("debian", probe_command(apart), asks("1"), hooks={"prestart": both[:1]})
+    twice = bundle_of("debian", probe_command(apart), asks("1"), hooks={"prestart": both})
     views = [run(each).view for each in (once, twice)]
     for view in views:
-        assert_given(view, apart, 1)
+        assert_gpu_once(view, apart, 1)
     counts = [sum("nvidia" in mount.target for mount in v.mounts.values()) for v in views]
     assert counts[0] == counts[1] > 10
-    made = [made_by_hook(apart, each) for each in (once, twice)]
+    made = [recorded_changes(apart, each) for each in (once, twice)]
     assert made[0]["rules"] == made[1]["rules"] != []
     targets = [{mount[0] for mount in each["mounts"]} for each in made]
     assert targets[0] == targets[1] != set()
 
 
 @pytest.mark.parametrize("verb", ["poststart", "poststop"])
-def test_nvidias_other_hooks(
+def test_other_verbs_of_nvidias_hook_do_nothing(
     verb: str, named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
-    """The verbs of NVIDIA's hook that do nothing there do nothing here."""
     hook = {**dockers_hook(named_bindir, apart), "args": [NAME, verb]}
     made = bundle_of("debian", ["/probe"], asks("1"), hooks={verb: [hook]})
     assert run(made).view.gpus() == {}
 
 
-def test_nothing_asked_for(enter: Integrations, root_of: Roots) -> None:
-    """A container that requests no GPU gets none from a hook that every container has."""
+def test_hook_ignores_a_container_without_request(enter: Integrations, root_of: Roots) -> None:
     root = root_of("debian")
     view = enter.through("podman-prestart", root, ["/probe"], "void").view
     assert view.gpus() == {}
     assert not any("nvidia" in mount.target for mount in view.mounts.values())
 
 
-def test_base_spec_is_containerds_default(node8: Installation, containerd: Containerd) -> None:
-    """The base spec of the handler is what containerd begins with by default, and our hook."""
+def test_base_spec_is_containerds_default_with_the_hook(
+    node8: Installation, containerd: Containerd
+) -> None:
     default = containerd.ctr("oci", "spec").stdout
     made = integrations.base_spec(node8, default)
     hooks = json.loads((node8.share / "hooks.d/gpuhook-prestart.json").read_bytes())
     assert made == {**json.loads(default), "hooks": {"prestart": [hooks["hook"]]}}
 
 
-def test_handler_of_containerd(node8: Installation, tmp_path: Path) -> None:
-    """containerd takes the handler of nvidia.toml, as it is installed, into its configuration."""
+def test_containerd_reads_the_installed_handler(node8: Installation, tmp_path: Path) -> None:
+    """containerd's configuration has the handler of the installed nvidia.toml."""
     snippet = (node8.share / "containerd/nvidia.toml").read_text(encoding="utf-8")
     config = tmp_path / "config.toml"
     config.write_text(f"version = 2\n{snippet}", encoding="utf-8")
@@ -189,8 +190,8 @@ WRAPPER = """version = 2
 DOCKER = 'disabled_plugins = ["cri"]\n'
 
 
-def recipe(installation: Installation, place: Path) -> Result:
-    """Do what docs/by-hand.md says for the handler, `place` being /etc/containerd."""
+def run_documented_steps(installation: Installation, place: Path) -> Result:
+    """Run the steps of docs/by-hand.md for the handler, with `place` as /etc/containerd."""
     (text,) = [
         block.partition("```")[0]
         for block in (CHECKOUT / "docs/by-hand.md").read_text(encoding="utf-8").split("```sh\n")
@@ -204,21 +205,20 @@ def recipe(installation: Installation, place: Path) -> Result:
 
 
 @pytest.mark.parametrize("before", ["", DEBIAN], ids=["none", "debian"])
-def test_recipe_for_containerd(before: str, node8: Installation, tmp_path: Path) -> None:
-    """The handler comes beside runc's and all that was said before; a second time changes
-    nothing."""
+def test_documented_steps_add_the_handler(before: str, node8: Installation, tmp_path: Path) -> None:
+    """The handler is added to runc's and to the other settings; a second run changes nothing."""
     config = tmp_path / "config.toml"
     if before:
         config.write_text(before, encoding="utf-8")
-    done = recipe(node8, tmp_path)
-    assert done.rc == 0, done
-    assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in done.stdout
+    result = run_documented_steps(node8, tmp_path)
+    assert result.rc == 0, result
+    assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in result.stdout
     made = config.read_text(encoding="utf-8")
     for handler in ("runc", "nvidia"):
         assert f"containerd.runtimes.{handler}]\n" in made
     if before:
         assert 'bin_dir = "/usr/lib/cni"' in made
-    again = recipe(node8, tmp_path)
+    again = run_documented_steps(node8, tmp_path)
     assert "duplicated tables" in again.stderr
     assert config.read_text(encoding="utf-8") == made
 
@@ -227,10 +227,10 @@ def test_recipe_for_containerd(before: str, node8: Installation, tmp_path: Path)
     ("before", "reason"),
     [(WRAPPER, "duplicated tables"), (DOCKER, 'invalid disabled plugin URI "')],
 )
-def test_recipe_that_would_break_containerd(
+def test_documented_steps_keep_a_file_that_would_break(
     before: str, reason: str, node8: Installation, tmp_path: Path
 ) -> None:
-    """A file that cannot take the handler stays as it was, and containerd says why."""
+    """A file that cannot have the handler remains, and containerd prints the reason."""
     (tmp_path / "config.toml").write_text(before, encoding="utf-8")
-    assert reason in recipe(node8, tmp_path).stderr
+    assert reason in run_documented_steps(node8, tmp_path).stderr
     assert (tmp_path / "config.toml").read_text(encoding="utf-8") == before

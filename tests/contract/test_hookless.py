@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A spec with `--hooks none`: for engines and hosts that run no program of gpuhook."""
+"""Specs with `--hooks none`, for engines and hosts that run no program of gpuhook."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ VDPAU = "libvdpau_nvidia.so.1"
 
 @pytest.fixture
 def hookless(apart: Installation) -> Installation:
-    """Give a node with such a spec; where its hook would be, there is nothing."""
+    """Return a node with such a spec, whose hook path does not exist."""
     apart.generate("--hooks", "none", "--hook-path", "/no/such/hook")
     return apart
 
 
 @ENGINES
 @pytest.mark.parametrize("kind", roots.KINDS)
-def test_a_working_container(
+def test_podman_provides_gpu_and_driver_without_hooks(
     kind: str, engine: str, hookless: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """Podman gives such a container its GPU, and the loader finds the driver by its names."""
-    asked = questions(
+    """podman provides the GPU, and the loader finds the driver by each name."""
+    probe_questions = questions(
         tries=[hookless.number(1), hookless.number(2)],
         runs=[["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so", "libnvcuvid.so", VDPAU]],
     )
     result = Integrations(hookless, tmp_path).by_podman(
         root_of(kind),
-        ["/probe", *asked],
+        ["/probe", *probe_questions],
         ["--device", f"{KIND}=2"],
         f"/usr/bin/{engine}",
         engine,
@@ -55,8 +55,8 @@ def test_a_working_container(
     assert hookless.entries() == []
 
 
-def test_no_program_of_the_host(hookless: Installation) -> None:
-    """The spec has no hook and names no program of gpuhook's."""
+def test_spec_without_hooks_names_no_program(hookless: Installation) -> None:
+    """The spec has no hook and names no program of gpuhook."""
     document = yaml.safe_load(hookless.spec.read_text(encoding="utf-8"))
     every = [document["containerEdits"], *(d["containerEdits"] for d in document["devices"])]
     assert not any("hooks" in edits for edits in every)
@@ -65,10 +65,11 @@ def test_no_program_of_the_host(hookless: Installation) -> None:
     assert "gpuhook-hook" not in text
 
 
-def test_the_wrapper_takes_it_too(hookless: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """gpuhook-runtime gives GPUs by such a spec as well."""
-    asked = ["/probe", *questions(runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
+def test_wrapper_applies_a_spec_without_hooks(
+    hookless: Installation, tmp_path: Path, root_of: Roots
+) -> None:
+    command = ["/probe", *questions(runs=[["/dlprobe", *DRIVER_LIBRARIES]])]
     enter = Integrations(hookless, tmp_path)
-    view = enter.through("runc", root_of("debian"), asked, "2").view
+    view = enter.through("runc", root_of("debian"), command, "2").view
     assert hookless.device(2) in view.gpus()
     assert all("real" in found for found in view.runs[0].found().values())
