@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image made to reach the host gets nothing executed, written or read there."""
+"""Hostile images: no file of the host is executed, written or read for them."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ BY = pytest.mark.parametrize("route", ROUTES)
 
 @dataclass(frozen=True)
 class Canary:
-    """A directory of the host that hostile images point at; it must not change."""
+    """A directory of the host, to which hostile images point, and which must not change."""
 
     path: Path
     before: dict[str, tuple[object, ...]]
 
-    def assert_well(self) -> None:
+    def assert_unchanged(self) -> None:
         """Assert that nothing in the directory was added, removed or changed."""
         assert roots.listing(self.path) == self.before
 
-    def assert_unknown(self, root: Path) -> None:
-        """Assert that nothing of its content is in a root file system."""
+    def assert_not_copied_to(self, root: Path) -> None:
+        """Assert that none of its content is in a root file system."""
         held = roots.listing(root)
         assert [p for p, facts in held.items() if MARK in facts[-1]] == []  # type: ignore[operator]
 
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Canary:
-    """Give a canary that could be taken for /etc, /usr/lib/x86_64-linux-gnu, /usr/bin or /dev."""
+    """Return a canary with files of /etc, /usr/lib/x86_64-linux-gnu, /usr/bin and /dev."""
     place = tmp_path / "canary"
     for name in ("ld.so.conf.d", "alternatives", "x86_64-linux-gnu", "nvidia"):
         (place / name).mkdir(parents=True)
@@ -58,15 +58,17 @@ def canary(tmp_path: Path) -> Canary:
     return Canary(place, roots.listing(place))
 
 
-def enter(installation: Installation, route: str, place: Path, root: Path, *args: str) -> Result:
-    """Run a container with a GPU in this root file system, by the wrapper or by a CDI engine."""
+def run_container(
+    installation: Installation, route: str, place: Path, root: Path, *args: str
+) -> Result:
+    """Run a container with a GPU on this root file system, by gpuhook-runtime or podman."""
     if route in ("runc", "crun"):
         made = bundle(place / "hostile", root, args or ["/probe"], asks("0"))
         return installation.run_secluded(made, route)
-    return by_podman(installation, route, place, root, *args)
+    return run_by_podman(installation, route, place, root, *args)
 
 
-def by_podman(
+def run_by_podman(
     installation: Installation,
     route: str,
     place: Path,
@@ -74,22 +76,22 @@ def by_podman(
     *args: str,
     options: Sequence[str] = (),
 ) -> Result:
-    """Run it by podman, with a CDI device and these options."""
+    """Run the container by podman with a CDI device and these options."""
     engine = route.partition("-")[2]
     integrations = Integrations(installation, place)
     words = ["--device", f"{KIND}=0", *options]
     return integrations.by_podman(root, args or ["/probe"], words, f"/usr/bin/{engine}", engine)
 
 
-def covered(made: Bundle) -> Bundle:
-    """Mount over what the wrapper would write, which leaves the work to the hook."""
+def with_tmpfs_over_loader_configuration(made: Bundle) -> Bundle:
+    """Mount a tmpfs over what the wrapper would write, so that the hook does the work."""
     mount = {"destination": "/etc/ld.so.conf.d", "type": "tmpfs", "source": "tmpfs"}
     made.write({**made.config(), "mounts": [*made.config()["mounts"], mount]})
     return made
 
 
 def link(root: Path, path: str, target: str) -> None:
-    """Put a link into the image in place of what it has there."""
+    """Replace a path in the image with a link."""
     at = root / path
     if at.is_dir() and not at.is_symlink():
         shutil.rmtree(at)
@@ -98,8 +100,8 @@ def link(root: Path, path: str, target: str) -> None:
     at.symlink_to(target)
 
 
-def host_loader() -> list[object]:
-    """Return what identifies the loader's files of this machine."""
+def loader_file_identities() -> list[object]:
+    """Return the identities of the loader's files of this machine."""
     found: list[object] = []
     for path in HOST_LOADER:
         status = path.stat()
@@ -123,7 +125,7 @@ def host_loader() -> list[object]:
         ("usr/bin/nvidia-smi", "nvidia-smi"),
     ],
 )
-def test_links_to_the_host(
+def test_links_to_the_host_are_not_followed(
     path: str,
     leaf: str,
     form: str,
@@ -133,49 +135,49 @@ def test_links_to_the_host(
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
-    """If an image has a link to a path of the host, that path is neither read nor written."""
+    """Links of an image to host paths: neither gpuhook nor its hook reads or writes them."""
     root = root_of("distroless")
     target = str(canary.path / leaf)
     link(root, path, target if form == "absolute" else "../" * 40 + target[1:])
-    # In the container the path is another one: runtimes need its directory to be there.
+    # In the container this is another path, whose directory runtimes need.
     (root / str(canary.path)[1:]).mkdir(parents=True)
-    result = enter(node8, route, tmp_path, root, "/probe", *questions("/etc/ld.so.cache"))
-    canary.assert_well()
-    canary.assert_unknown(root)
+    result = run_container(node8, route, tmp_path, root, "/probe", *questions("/etc/ld.so.cache"))
+    canary.assert_unchanged()
+    canary.assert_not_copied_to(root)
     view = result.view
     assert view.gpus()[node8.device(0)].allowed
     assert MARK not in view.paths["/etc/ld.so.cache"].content
 
 
 @pytest.mark.parametrize("path", ["usr/lib", "usr/lib/x86_64-linux-gnu", "etc", "usr/bin"])
-def test_links_to_nothing(
+def test_dangling_link_becomes_a_directory_of_the_container(
     path: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Roots
 ) -> None:
-    """A link to a path that only the host has is made a directory of the container by then."""
+    """A link to a path that only the host has becomes a directory inside the container."""
     root = root_of("distroless")
     link(root, path, str(canary.path))
-    view = enter(node8, "runc", tmp_path, root).view
-    canary.assert_well()
+    view = run_container(node8, "runc", tmp_path, root).view
+    canary.assert_unchanged()
     assert view.gpus()[node8.device(0)].allowed
     assert (root / str(canary.path)[1:]).is_dir()
 
 
 @ENGINES
 @pytest.mark.parametrize("path", ["dev", "proc"])
-def test_links_in_place_of_the_kernels(
+def test_links_at_dev_and_proc_have_the_runtimes_effect(
     path: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path, root_of: Roots
 ) -> None:
-    """If /dev or /proc is such a link, what happens is what the runtime alone would do."""
-    alone = tmp_path / "alone"
-    shutil.copytree(canary.path, alone)
+    """If /dev or /proc is a link, the result is that of the runtime without gpuhook."""
+    reference = tmp_path / "alone"
+    shutil.copytree(canary.path, reference)
     root = root_of("distroless")
-    link(root, path, str(alone))
+    link(root, path, str(reference))
     run(bundle(tmp_path / "plain", root, ["/probe"]), [engine], engine)
     link(root, path, str(canary.path))
     made = bundle(tmp_path / "hostile", root, ["/probe"], asks("0"))
     node8.run_secluded(made, engine)
-    assert set(os.listdir(canary.path)) == set(os.listdir(alone))
-    canary.assert_unknown(root)
+    assert set(os.listdir(canary.path)) == set(os.listdir(reference))
+    canary.assert_not_copied_to(root)
 
 
 TRAP = """
@@ -185,8 +187,8 @@ __attribute__((constructor)) static void sprung(void) {{ open("{place}", O_CREAT
 
 
 @pytest.fixture
-def trapped(tmp_path: Path, root_of: Roots) -> tuple[Path, list[str], Path]:
-    """Give (a root, the env of its image, the file that appears if the host runs code of it)."""
+def trapped_image(tmp_path: Path, root_of: Roots) -> tuple[Path, list[str], Path]:
+    """Return (a root, the env of its image, the file that appears if the host runs its code)."""
     root, sprung = root_of("debian"), tmp_path / "sprung"
     source = tmp_path / "trap.c"
     source.write_text(TRAP.format(place=sprung), encoding="utf-8")
@@ -205,9 +207,11 @@ def trapped(tmp_path: Path, root_of: Roots) -> tuple[Path, list[str], Path]:
     return root, env, sprung
 
 
-def test_the_trap_works(trapped: tuple[Path, list[str], Path], bundle_of: Bundles) -> None:
-    """A hook without an explicit environment runs the image's code on the host's side."""
-    root, env, sprung = trapped
+def test_trapped_image_runs_code_of_a_hook_without_environment(
+    trapped_image: tuple[Path, list[str], Path], bundle_of: Bundles
+) -> None:
+    """A hook without an explicit environment runs the image's code on the host."""
+    root, env, sprung = trapped_image
     hook = {"path": "/bin/true", "args": ["true"]}
     made = bundle_of(root, ["/probe"], env, hooks={"createContainer": [hook]})
     run(made)
@@ -216,24 +220,24 @@ def test_the_trap_works(trapped: tuple[Path, list[str], Path], bundle_of: Bundle
 
 @BY
 @pytest.mark.parametrize("home", [False, True])
-def test_environment_of_the_image(
+def test_code_of_the_images_environment_is_not_run(
     home: bool,
     route: str,
     node8: Installation,
-    trapped: tuple[Path, list[str], Path],
+    trapped_image: tuple[Path, list[str], Path],
     tmp_path: Path,
     bundle_of: Bundles,
 ) -> None:
-    """Code that an image's env names is run in the container at most; the container has its GPU."""
-    root, env, sprung = trapped
+    """Code that an image's env names does not run on the host, and the container has its GPU."""
+    root, env, sprung = trapped_image
     env = [*env, *([f"PYTHONHOME={root}"] if home else [])]
     if route in ("runc", "crun"):
-        made = covered(bundle_of(root, ["/probe"], [*env, *asks("0")]))
+        made = with_tmpfs_over_loader_configuration(bundle_of(root, ["/probe"], [*env, *asks("0")]))
         result = node8.run_secluded(made, route)
         assert "apply" in made.config()["hooks"]["createContainer"][0]["args"]
     else:
         options = [word for entry in env for word in ("--env", entry)]
-        result = by_podman(node8, route, tmp_path, root, options=options)
+        result = run_by_podman(node8, route, tmp_path, root, options=options)
     view = result.view
     assert not sprung.exists()
     assert node8.device(0) in view.gpus()
@@ -241,30 +245,36 @@ def test_environment_of_the_image(
 
 
 @BY
-def test_environment_of_the_hook(
+def test_hook_has_the_specs_environment_only(
     route: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """The hook has the environment that the spec says, and nothing of the image's or engine's."""
-    seen, hook = tmp_path / "seen", tmp_path / "gpuhook-hook"
+    """The hook has the environment of the spec, without variables of the image and the engine."""
+    environment_file, hook = tmp_path / "seen", tmp_path / "gpuhook-hook"
     real = apart.bindir / "gpuhook-hook"
-    script = f'#!/bin/sh\ntr "\\0" "\\n" < /proc/self/environ > {seen}\nexec {real} "$@"\n'
+    script = (
+        f'#!/bin/sh\ntr "\\0" "\\n" < /proc/self/environ > {environment_file}\nexec {real} "$@"\n'
+    )
     hook.write_text(script, encoding="utf-8")
     hook.chmod(0o755)
     apart.generate("--hook-path", str(hook))
     root = root_of("debian")
     if route in ("runc", "crun"):
-        made = covered(bundle(tmp_path / "b", root, ["/probe"], asks("0")))
+        made = with_tmpfs_over_loader_configuration(
+            bundle(tmp_path / "b", root, ["/probe"], asks("0"))
+        )
         assert apart.run_secluded(made, route).rc == 0
     else:
-        assert enter(apart, route, tmp_path, root).rc == 0
-    names = {line.partition("=")[0] for line in seen.read_text(encoding="utf-8").splitlines()}
+        assert run_container(apart, route, tmp_path, root).rc == 0
+    names = {
+        line.partition("=")[0] for line in environment_file.read_text(encoding="utf-8").splitlines()
+    }
     assert names <= {"PATH", "PWD", "GPUHOOK_HOOK"}
 
 
 @BY
 @pytest.mark.parametrize("target", ["/etc", "/usr/lib", LIBRARIES])
 @pytest.mark.parametrize("fs", ["same", "other"])
-def test_mounts_of_the_host(
+def test_host_directories_over_driver_paths_are_unchanged(
     fs: str,
     target: str,
     route: str,
@@ -273,9 +283,7 @@ def test_mounts_of_the_host(
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
-    """A directory of the host that is mounted over what we write to stays as it is, but for the
-    mount points that runtimes make.
-    """
+    """Host directories mounted over paths that gpuhook writes get empty mount points only."""
     root, source = root_of("distroless"), canary.path
     if fs == "other":
         source = Path("/dev/shm", f"gpuhook-test-{os.getpid()}")
@@ -289,7 +297,7 @@ def test_mounts_of_the_host(
             result = node8.run_secluded(made, route)
         else:
             options = ["--volume", f"{source}:{target}"]
-            result = by_podman(node8, route, tmp_path, root, options=options)
+            result = run_by_podman(node8, route, tmp_path, root, options=options)
         assert set(result.view.gpus()) >= {*CONTROL, node8.device(0)}
         after = roots.listing(source)
         assert {path: after.get(path) for path in before} == before
@@ -301,24 +309,24 @@ def test_mounts_of_the_host(
 
 
 @pytest.mark.parametrize("path", ["/", "/proc/self/root", "linked", "../" * 40])
-def test_the_host_as_root(
+def test_root_directory_of_the_host_is_refused(
     path: str, apart: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """A container whose root file system is the host's own gets no GPU, and the host no file."""
+    """A container whose root file system is the host's root directory is refused."""
     (tmp_path / "linked").symlink_to("/")
     whole = str(tmp_path / "linked") if path == "linked" else path
     made = bundle_of(Path(whole), ["/probe"], asks("0"))
-    before, loader = made.file.read_bytes(), host_loader()
+    before, loader = made.file.read_bytes(), loader_file_identities()
     result = apart.edit(made)
     assert result.rc == 1
     assert "GH1304" in result.stderr
     assert made.file.read_bytes() == before
-    assert host_loader() == loader
+    assert loader_file_identities() == loader
     assert apart.entries() == []
 
 
 def corrupt(path: Path) -> None:
-    """Write a cache whose counts lie."""
+    """Write a cache with wrong counts."""
     data = bytearray((roots.debian() / "etc/ld.so.cache").read_bytes())
     data[20:28] = b"\xff" * 8
     path.write_bytes(data)
@@ -331,7 +339,7 @@ def cut(path: Path) -> None:
 
 
 def nonsense(path: Path) -> None:
-    """Write what is no cache."""
+    """Write a file that is not a cache."""
     path.write_bytes(b"\0nonsense" * 1000)
 
 
@@ -353,15 +361,15 @@ def node(path: Path) -> None:
 
 @pytest.mark.parametrize("broken", [corrupt, cut, nonsense, oversized, fifo, node])
 @pytest.mark.parametrize("route", ["runc", "podman-runc"])
-def test_loader_caches(
+def test_invalid_loader_cache_is_replaced(
     broken: Callable[[Path], None], route: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """An ld.so.cache that cannot be used is replaced: neither waited for nor read to its end."""
+    """An invalid ld.so.cache is replaced, and neither waited for nor read to its end."""
     root = root_of("distroless")
     cache = root / "etc/ld.so.cache"
     broken(cache)
     names = ["libcuda.so.1", "libnvidia-ml.so.1", "libm.so.6"]
-    view = enter(
+    view = run_container(
         node8, route, tmp_path, root, "/probe", *questions(runs=[["/dlprobe", *names]])
     ).view
     assert [n for n, found in view.runs[0].found().items() if "real" not in found] == []
@@ -371,12 +379,10 @@ def test_loader_caches(
 
 @pytest.mark.parametrize("kind", ["loop", "deep", "file"])
 @pytest.mark.parametrize("route", ["runc", "podman-runc"])
-def test_directories_that_are_none(
+def test_unusable_directory_is_refused_in_time(
     kind: str, route: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """A loop of links, a chain of too many, or a file in place of a directory ends in a sentence
-    or in a container, within the time of a start.
-    """
+    """With a loop of links, a long chain, or a file as /etc, the container starts or is refused."""
     root = root_of("distroless")
     shutil.rmtree(root / "etc")
     if kind == "loop":
@@ -389,7 +395,7 @@ def test_directories_that_are_none(
         (root / "l60").mkdir()
     else:
         (root / "etc").write_text("no directory", encoding="utf-8")
-    result = enter(node8, route, tmp_path, root)
+    result = run_container(node8, route, tmp_path, root)
     if result.rc == 0:
         assert node8.device(0) in result.view.gpus()
     else:

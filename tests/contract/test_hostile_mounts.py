@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts over mounts: a hook writes into the container's own file systems alone."""
+"""Mounts over mounts: a hook writes into file systems of the container only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CACHE = "/etc/ld.so.cache"
 
 @pytest.fixture(params=["directory", "tmpfs", "inside"])
 def volume(request: pytest.FixtureRequest, canary: Canary) -> Iterator[Path]:
-    """Return a directory of the host, on the root's file system, a tmpfs, or below one."""
+    """Yield a directory of the host: on the root's file system, a tmpfs, or below a tmpfs."""
     if request.param == "directory":
         yield canary.path
         return
@@ -38,7 +38,7 @@ def volume(request: pytest.FixtureRequest, canary: Canary) -> Iterator[Path]:
     place.mkdir()
     try:
         if request.param == "tmpfs":
-            mount_on_machine(place)
+            mount_for_the_first_process(place)
         shutil.copytree(canary.path, place, dirs_exist_ok=True, symlinks=True)
         yield place
     finally:
@@ -48,22 +48,22 @@ def volume(request: pytest.FixtureRequest, canary: Canary) -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-def mount_on_machine(place: Path) -> None:
-    """Mount a tmpfs that the machine's first process has too: a container's own is not there."""
+def mount_for_the_first_process(place: Path) -> None:
+    """Mount a tmpfs that the machine's first process sees too, unlike one of a container."""
 
-    def mounted() -> int:
+    def mount_and_clone() -> int:
         mounts.mount("tmpfs", str(place), "tmpfs", 0)
         return mounts.clone(str(place), 0)
 
-    tree = private_machine.on_machine(mounted)
+    tree = private_machine.on_machine(mount_and_clone)
     target = os.open(place, os.O_PATH | os.O_DIRECTORY)
     mounts.move_mount(tree, target, str(place))
     for fd in (tree, target):
         os.close(fd)
 
 
-def over(made: Bundle, path: str, *mounts: dict[str, Any]) -> Bundle:
-    """Mount these at the path, each one over the one before."""
+def with_mounts_at(made: Bundle, path: str, *mounts: dict[str, Any]) -> Bundle:
+    """Replace the mounts below the path with these, each one over the one before."""
     config = made.config()
     config["mounts"] = [one for one in config["mounts"] if not one["destination"].startswith(path)]
     config["mounts"] += [{"destination": path, **one} for one in mounts]
@@ -71,18 +71,18 @@ def over(made: Bundle, path: str, *mounts: dict[str, Any]) -> Bundle:
     return made
 
 
-def bind(source: Path) -> dict[str, Any]:
+def bind_mount(source: Path) -> dict[str, Any]:
     """Return a writable bind mount of a directory of the host."""
     return {"type": "bind", "source": str(source), "options": ["rbind", "rw", "rprivate"]}
 
 
-def started(installation: Installation, engine: str, made: Bundle) -> Result:
-    """Run a container by the wrapper, whose hook does what config.json does not let it do."""
+def run_container(installation: Installation, engine: str, made: Bundle) -> Result:
+    """Run a container by gpuhook-runtime, with the state directory for its hook."""
     return installation.run_secluded(made, engine)
 
 
-def assert_kept(volume: Path, before: dict[str, tuple[object, ...]]) -> None:
-    """Assert that nothing was written: runtimes make empty files and directories to mount on."""
+def assert_not_written(volume: Path, before: dict[str, tuple[object, ...]]) -> None:
+    """Assert that only empty files and directories were added, on which runtimes mount."""
     after = roots.listing(volume)
     assert {path: after.get(path) for path in before} == before
     new = [volume / path for path in after if path not in before]
@@ -92,7 +92,7 @@ def assert_kept(volume: Path, before: dict[str, tuple[object, ...]]) -> None:
 
 @ENGINES
 @pytest.mark.parametrize("spec", ["own", "nvidia"])
-def test_volume_over_tmpfs(
+def test_hook_does_not_write_into_a_volume_over_a_tmpfs(
     spec: str,
     engine: str,
     volume: Path,
@@ -100,37 +100,41 @@ def test_volume_over_tmpfs(
     apart: Installation,
     bundle_of: Bundles,
 ) -> None:
-    """A tmpfs in config.json does not let the hook write into what is mounted over it."""
+    """A tmpfs in config.json does not allow the hook to write into a volume mounted over it."""
     installation: Installation = request.getfixturevalue("foreign") if spec == "nvidia" else apart
     before = roots.listing(volume)
-    made = over(bundle_of("debian", ["/probe"], asks("0")), "/etc", TMPFS, bind(volume))
-    view = started(installation, engine, made).view
+    made = with_mounts_at(
+        bundle_of("debian", ["/probe"], asks("0")), "/etc", TMPFS, bind_mount(volume)
+    )
+    view = run_container(installation, engine, made).view
     assert set(view.gpus()) >= {*CONTROL, installation.device(0)}
-    assert_kept(volume, before)
+    assert_not_written(volume, before)
 
 
 @ENGINES
-def test_tmpfs_over_volume(
+def test_hook_writes_into_a_tmpfs_over_a_volume(
     engine: str, volume: Path, node8: Installation, bundle_of: Bundles
 ) -> None:
-    """A tmpfs of the container's own is written into, whatever is below."""
+    """The hook writes into a tmpfs of the container, whatever is below it."""
     before = roots.listing(volume)
-    asked = ["/probe", *questions(CACHE)]
-    made = over(bundle_of("debian", asked, asks("0")), "/etc", bind(volume), TMPFS)
-    view = started(node8, engine, made).view
+    command = ["/probe", *questions(CACHE)]
+    made = with_mounts_at(
+        bundle_of("debian", command, asks("0")), "/etc", bind_mount(volume), TMPFS
+    )
+    view = run_container(node8, engine, made).view
     assert b"libcuda.so.1" in view.paths[CACHE].content
-    assert_kept(volume, before)
+    assert_not_written(volume, before)
 
 
 @ENGINES
-def test_volume_over_dev(
+def test_hook_does_not_change_the_mode_of_a_volume(
     engine: str, apart: Installation, volume: Path, bundle_of: Bundles
 ) -> None:
-    """The mode of a directory of the host's is not changed."""
+    """The hook chmod does not change the mode of a host directory at /dev."""
     apart.generate("--enable-hook", "chmod")
     (volume / "dri").mkdir(mode=0o700)
     before = roots.listing(volume)
     device = [{"path": "/dev/dri/card0", "type": "c", "major": 226, "minor": 0}]
     made = bundle_of("debian", ["/probe"], asks("1"), linux={"devices": device})
-    started(apart, engine, over(made, "/dev", TMPFS, bind(volume)))
+    run_container(apart, engine, with_mounts_at(made, "/dev", TMPFS, bind_mount(volume)))
     assert roots.listing(volume)["dri"] == before["dri"]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image, built by its Dockerfile, and what it puts on a host that has no Python and no shell.
+"""The image of the Dockerfile, and its installation on a host without Python and shell.
 
 The host is a directory with runc, the libraries that runc needs, and the driver of a simulated
-node. Everything else that runs in there came out of the image.
+node. Everything else that runs on it comes from the image.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ pytestmark = pytest.mark.thorough
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a host with runc, Docker's configuration and a driver, and no interpreter at all."""
+    """Return a host with runc, Docker's configuration and a driver, without an interpreter."""
     made = tmp_path_factory.mktemp("host")
     for name in PLACES:
         (made / name).mkdir(parents=True)
@@ -74,8 +74,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def in_image(unpacked: Path, host: Path, *words: str) -> list[str]:
-    """Return the command that runs `words` in the image, the host's root mounted at /host."""
+def image_command(unpacked: Path, host: Path, *words: str) -> list[str]:
+    """Return the command that runs `words` in the image, with the host's root mounted at /host."""
     return ["unshare", "--mount", "sh", "-c", IMAGE_RUNS, str(unpacked), str(host), *words]
 
 
@@ -87,29 +87,29 @@ def on_host(host: Path, *words: str) -> Result:
 
 
 def gpuhook(unpacked: Path, host: Path, *words: str) -> str:
-    """Run the image with these words, and return what it printed."""
-    command = in_image(unpacked, host, "/usr/bin/gpuhook", *words)
+    """Run gpuhook in the image with these words, and return its output."""
+    command = image_command(unpacked, host, "/usr/bin/gpuhook", *words)
     done = run_command(command, {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})  # fmt: skip
     assert done.rc == 0, done.stderr
     return done.stdout
 
 
-def written(host: Path) -> dict[str, tuple[int, int]]:
-    """Return inode and time of every file of the host that installing may write."""
+def installed_files(host: Path) -> dict[str, tuple[int, int]]:
+    """Return inode and time of each file of the host that an installation can write."""
     paths = [*(host / "opt").rglob("*"), *(host / "etc/docker").rglob("*")]
     return {str(p): (p.lstat().st_ino, p.lstat().st_mtime_ns) for p in paths if not p.is_dir()}
 
 
 @pytest.fixture(scope="module")
-def installed(unpacked: Path, host: Path) -> Path:
-    """Give the host with gpuhook installed and Docker configured."""
-    told = gpuhook(unpacked, host, "install", "--host-root", "/host", "--engine", "docker")
-    assert "installed" in told
+def installed_host(unpacked: Path, host: Path) -> Path:
+    """Return the host with gpuhook installed and Docker configured."""
+    output = gpuhook(unpacked, host, "install", "--host-root", "/host", "--engine", "docker")
+    assert "installed" in output
     return host
 
 
 class _Page(BaseHTTPRequestHandler):
-    """What the plugin serves, as far as wget is concerned."""
+    """A page of metrics for wget."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -120,19 +120,19 @@ class _Page(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def test_the_metrics_can_be_read_from_within(unpacked: Path, host: Path) -> None:
-    """By `kubectl exec POD -- wget`, which starts a program and no shell."""
+def test_wget_of_the_image_reads_metrics(unpacked: Path, host: Path) -> None:
+    """`kubectl exec POD -- wget` starts a program without a shell."""
     with HTTPServer(("127.0.0.1", 0), _Page) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}/metrics"
-        command = in_image(unpacked, host, "/usr/bin/wget", "-q", "-O", "-", address)
+        command = image_command(unpacked, host, "/usr/bin/wget", "-q", "-O", "-", address)
         done = run_command(command)
         server.shutdown()
     assert done.stdout == "gpuhook_replicas 4\n", done.stderr
 
 
-def test_the_image_has_nothing_of_a_distribution(unpacked: Path) -> None:
-    """Programs are links into the tree; there is no package manager and no second Python."""
+def test_image_has_no_files_of_a_distribution(unpacked: Path) -> None:
+    """Programs are links into the tree; the image has no package manager and no second Python."""
     links = {p.name: os.readlink(p) for p in (unpacked / "usr/bin").iterdir() if p.is_symlink()}
     assert {"sh", "gpuhook", "config-manager", "nvidia-device-plugin"} <= set(links)
     assert all(target.startswith("/opt/gpuhook/") for target in links.values())
@@ -141,8 +141,8 @@ def test_the_image_has_nothing_of_a_distribution(unpacked: Path) -> None:
     assert inside == {"opt/gpuhook/libexec/python3", "opt/gpuhook/python/bin/python3"}
 
 
-def test_the_image_says_what_is_in_it(unpacked: Path) -> None:
-    """Its bill of materials names Debian's and Python's packages with versions."""
+def test_image_has_a_bill_of_materials(unpacked: Path) -> None:
+    """The bill of materials lists the packages of Debian and Python with their versions."""
     path = unpacked / "opt/gpuhook/share/gpuhook/sbom.spdx.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     assert document["spdxVersion"] == "SPDX-2.3"
@@ -159,31 +159,31 @@ def test_the_image_says_what_is_in_it(unpacked: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def described(installed: Path) -> Path:
-    """Give the host with its GPUs described, and with a root file system for containers."""
-    made = on_host(
-        installed, "/opt/gpuhook/bin/gpuhook", "generate-cdi", f"--driver-root={NODE}",
+def described_host(installed_host: Path) -> Path:
+    """Return the host with a CDI spec, and with a root file system for containers."""
+    result = on_host(
+        installed_host, "/opt/gpuhook/bin/gpuhook", "generate-cdi", f"--driver-root={NODE}",
         f"--dev-root={NODE}", f"--host-root={NODE}", "--output=/etc/cdi/nvidia.yaml",
     )  # fmt: skip
-    assert made.rc == 0, made.stderr
-    roots.copy("debian", installed / "container/root")
-    return installed
+    assert result.rc == 0, result.stderr
+    roots.copy("debian", installed_host / "container/root")
+    return installed_host
 
 
-def test_a_container_starts_on_a_host_without_python(described: Path) -> None:
-    """The installed wrapper gives a container its GPU there, driver files and loader cache too."""
-    installed = described
-    spec = (installed / "etc/cdi/nvidia.yaml").read_text(encoding="utf-8")
+def test_container_has_gpu_on_a_host_without_python(described_host: Path) -> None:
+    """The installed wrapper provides the GPU, the driver's files and the loader cache."""
+    installed_host = described_host
+    spec = (installed_host / "etc/cdi/nvidia.yaml").read_text(encoding="utf-8")
     assert "path: /opt/gpuhook/bin/gpuhook-hook" in spec
     script = "ls /dev/nvidia0 && /sbin/ldconfig -p | grep -c libcuda.so.1"
     bundle(
-        installed / "container",
+        installed_host / "container",
         Path("/container/root"),
         ["/bin/sh", "-c", script],
         ["NVIDIA_VISIBLE_DEVICES=all"],
     )
     run = on_host(
-        installed, "/opt/gpuhook/bin/gpuhook-runtime", "--root", "/run/state", "run",
+        installed_host, "/opt/gpuhook/bin/gpuhook-runtime", "--root", "/run/state", "run",
         "--bundle", "/container", "image-test",
     )  # fmt: skip
     assert run.rc == 0, run.stderr
@@ -191,69 +191,73 @@ def test_a_container_starts_on_a_host_without_python(described: Path) -> None:
 
 
 @pytest.fixture
-def containerd(installed: Path) -> Iterator[None]:
-    """Run the host's own containerd, with the host's root."""
-    command = ["unshare", "--mount", "/bin/sh", "-c", HOST_RUNS, str(installed)]
+def containerd(installed_host: Path) -> Iterator[None]:
+    """Run the host's own containerd with the host's root."""
+    command = ["unshare", "--mount", "/bin/sh", "-c", HOST_RUNS, str(installed_host)]
     env = {"PATH": "/usr/bin:/usr/sbin:/bin", "GPUHOOK_HOST_ROOT": NODE}
 
     def answers() -> bool:
-        return on_host(installed, "/usr/bin/ctr", "version").rc == 0
+        return on_host(installed_host, "/usr/bin/ctr", "version").rc == 0
 
-    log = installed / "tmp/containerd.log"
+    log = installed_host / "tmp/containerd.log"
     with engines.run_daemon([*command, "/usr/bin/containerd"], log, answers, env):
         yield
 
 
-def test_containerd_is_configured_runs_it_and_gets_its_file_back(
-    unpacked: Path, described: Path, containerd: None
+def test_containerd_is_configured_and_restored(
+    unpacked: Path, described_host: Path, containerd: None
 ) -> None:
-    """By the program that the handler names, with the options that the default one has."""
-    installed = described
-    config = installed / "etc/containerd/config.toml"
+    """The handler has the options of the default one and runs a container; undo restores the
+    file.
+    """
+    installed_host = described_host
+    config = installed_host / "etc/containerd/config.toml"
     words = ["install", "--host-root", "/host", "--engine", "containerd", "-o", "json"]
-    document = json.loads(gpuhook(unpacked, installed, *words))
-    written = [installed / path[1:] for path in document["engines"][0]["files"]]
-    assert all(path.is_relative_to(config.parent) for path in written)
-    text = "".join(path.read_text(encoding="utf-8") for path in written)
+    document = json.loads(gpuhook(unpacked, installed_host, *words))
+    engine_files = [installed_host / path[1:] for path in document["engines"][0]["files"]]
+    assert all(path.is_relative_to(config.parent) for path in engine_files)
+    text = "".join(path.read_text(encoding="utf-8") for path in engine_files)
     (program,) = set(re.findall(r'BinaryName = "(/opt/.*gpuhook-runtime)"', text))
     assert "SystemdCgroup = true" in text
-    again = json.loads(gpuhook(unpacked, installed, *words))
+    again = json.loads(gpuhook(unpacked, installed_host, *words))
     assert again["changed"] is False
     ran = on_host(
-        installed, "/usr/bin/ctr", "run", "--rm", "--runc-binary", program, "--env",
+        installed_host, "/usr/bin/ctr", "run", "--rm", "--runc-binary", program, "--env",
         "NVIDIA_VISIBLE_DEVICES=all", "--rootfs", "/container/root", "ctr-test",
         "/bin/ls", "/dev/nvidia0",
     )  # fmt: skip
     assert ran.rc == 0, ran.stderr
     assert ran.stdout.split() == ["/dev/nvidia0"]
-    gpuhook(unpacked, installed, "configure", "undo", "containerd", "--host-root", "/host")
+    gpuhook(unpacked, installed_host, "configure", "undo", "containerd", "--host-root", "/host")
     assert [path.name for path in config.parent.rglob("*")] == ["config.toml"]
     assert config.read_text(encoding="utf-8") == CONFIG_TOML
 
 
-def test_an_unchanged_host_is_not_written_to(unpacked: Path, installed: Path) -> None:
-    """The pod starts again, and neither a file nor the engine is touched."""
-    before = written(installed)
+def test_second_installation_writes_nothing(unpacked: Path, installed_host: Path) -> None:
+    """A second start of the pod changes neither a file nor the engine."""
+    before = installed_files(installed_host)
     words = ["install", "--host-root", "/host", "--engine", "docker", "-o", "json"]
-    document = json.loads(gpuhook(unpacked, installed, *words))
+    document = json.loads(gpuhook(unpacked, installed_host, *words))
     assert document["changed"] is False
-    assert written(installed) == before
+    assert installed_files(installed_host) == before
 
 
-def test_upgrade_and_rollback_disturb_no_container(unpacked: Path, described: Path) -> None:
-    """A container that runs goes on through both, and ends as it should; Docker's file stays."""
-    installed = described
+def test_upgrade_and_rollback_keep_a_running_container(
+    unpacked: Path, described_host: Path
+) -> None:
+    """A container runs during an upgrade and a rollback; Docker's file does not change."""
+    installed_host = described_host
     other = unpacked / "tmp/next"
     subprocess.run(["cp", "-al", str(unpacked / "opt/gpuhook"), str(other)], check=True)
     tree = json.loads((other / "tree.json").read_text(encoding="utf-8"))
     (other / "tree.json").unlink()
     (other / "tree.json").write_text(json.dumps(tree | {"version": "9.9"}), encoding="utf-8")
-    bundle(installed / "running", Path("/container/root"), ["/bin/sleep", "1000"])
-    before = (installed / "etc/docker/daemon.json").stat()
+    bundle(installed_host / "running", Path("/container/root"), ["/bin/sleep", "1000"])
+    before = (installed_host / "etc/docker/daemon.json").stat()
 
     def runtime(*words: str) -> str:
         program = "/opt/gpuhook/bin/gpuhook-runtime"
-        done = on_host(installed, program, "--root", "/run/state", *words)
+        done = on_host(installed_host, program, "--root", "/run/state", *words)
         assert done.rc == 0, done.stderr
         return done.stdout
 
@@ -263,26 +267,26 @@ def test_upgrade_and_rollback_disturb_no_container(unpacked: Path, described: Pa
     tools = "/opt/gpuhook/current/tools/sh"
     program = "/opt/gpuhook/bin/gpuhook-runtime"
     started = on_host(
-        installed, tools, "-c", quiet, "sh", program, "--root", "/run/state", *runs
+        installed_host, tools, "-c", quiet, "sh", program, "--root", "/run/state", *runs
     )  # fmt: skip
     assert started.rc == 0, started
     try:
-        newer = json.loads(gpuhook(unpacked, installed, *words, "--tree", "/tmp/next"))
+        newer = json.loads(gpuhook(unpacked, installed_host, *words, "--tree", "/tmp/next"))
         assert newer["version"].startswith("9.9-")
         assert len(newer["kept"]) == 1
         assert "up\n" in runtime("exec", "running-test", "/bin/echo", "up")
-        older = json.loads(gpuhook(unpacked, installed, *words))
+        older = json.loads(gpuhook(unpacked, installed_host, *words))
         assert older["version"] == newer["kept"][0]
         assert json.loads(runtime("state", "running-test"))["status"] == "running"
     finally:
         runtime("delete", "--force", "running-test")
-    assert (installed / "etc/docker/daemon.json").stat() == before
+    assert (installed_host / "etc/docker/daemon.json").stat() == before
 
 
-def test_the_end_of_the_pod_takes_everything_back(unpacked: Path, host: Path) -> None:
-    """SIGTERM undoes what the pod did: the engine's file byte for byte, and the tree."""
+def test_end_of_the_pod_removes_the_installation(unpacked: Path, host: Path) -> None:
+    """SIGTERM restores the engine's file byte for byte, and removes the tree."""
     words = ["install", "--host-root", "/host", "--engine", "docker", "--stay", "--undo-on-exit"]
-    command = in_image(unpacked, host, "/usr/bin/gpuhook", *words)
+    command = image_command(unpacked, host, "/usr/bin/gpuhook", *words)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None
@@ -301,7 +305,7 @@ def test_the_end_of_the_pod_takes_everything_back(unpacked: Path, host: Path) ->
 
 @pytest.fixture
 def operators_plugin(unpacked: Path, host: Path) -> Iterator[Callable[[], int]]:
-    """Start the plugin as the GPU Operator's DaemonSet does; give what finds its pid."""
+    """Start the plugin as the GPU Operator does; yield a function that returns its pid."""
     ready = unpacked / "run/nvidia/validations/driver-ready"
     ready.parent.mkdir(parents=True, exist_ok=True)
     ready.write_text("NVIDIA_DRIVER_ROOT=/\nDRIVER_ROOT_CTR_PATH=/host\n", encoding="utf-8")
@@ -312,15 +316,15 @@ def operators_plugin(unpacked: Path, host: Path) -> Iterator[Callable[[], int]]:
     entrypoint = unpacked / "bin/entrypoint.sh"
     entrypoint.write_text(ENTRYPOINT, encoding="utf-8")
     entrypoint.chmod(0o755)
-    command = in_image(unpacked, host, "/bin/sh", "-c", "/bin/entrypoint.sh")
+    command = image_command(unpacked, host, "/bin/sh", "-c", "/bin/entrypoint.sh")
     log = (unpacked / "tmp/plugin.log").open("w")
     process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
 
-    def called() -> bytes:
+    def process_name() -> bytes:
         return Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")[0]
 
     def pid() -> int:
-        eventually(lambda: called() == b"nvidia-device-plugin")
+        eventually(lambda: process_name() == b"nvidia-device-plugin")
         return process.pid
 
     yield pid
@@ -329,10 +333,10 @@ def operators_plugin(unpacked: Path, host: Path) -> Iterator[Callable[[], int]]:
     log.close()
 
 
-def test_the_operator_finds_its_plugin(
+def test_config_manager_finds_and_signals_the_plugin(
     unpacked: Path, host: Path, operators_plugin: Callable[[], int]
 ) -> None:
-    """Its entry point starts the plugin by a name that config-manager finds, and signals."""
+    """The Operator's entry point starts the plugin under a name that config-manager finds."""
     pid = operators_plugin()
     log = unpacked / "tmp/plugin.log"
     eventually(lambda: "no GPU" in log.read_text() or "driver" in log.read_text())
@@ -341,16 +345,16 @@ def test_the_operator_finds_its_plugin(
         "from gpuhook.device_plugin.config_manager import process_signal; "
         "print(process_signal.processes('nvidia-device-plugin'))"
     )
-    command = in_image(unpacked, host, "/opt/gpuhook/libexec/python3", "-IS", "-c", code)
+    command = image_command(unpacked, host, "/opt/gpuhook/libexec/python3", "-IS", "-c", code)
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert pid in json.loads(found)
     os.kill(pid, signal.SIGHUP)
     eventually(lambda: "SIGHUP" in log.read_text())
 
 
-def test_config_manager_is_a_program_of_the_image(unpacked: Path, host: Path) -> None:
-    """Outside a pod it says so, and ends."""
-    command = in_image(unpacked, host, "/bin/config-manager")
+def test_image_has_config_manager(unpacked: Path, host: Path) -> None:
+    """Outside of a pod config-manager ends with an error."""
+    command = image_command(unpacked, host, "/bin/config-manager")
     done = run_command(command, {})
     assert done.rc == 1
     assert "GH2110" in done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook inspect` on real containers: what they have, and what is wrong with them."""
+"""`gpuhook inspect` on real containers: its facts and its findings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.contract.runtimes import EVERY, run_command
 from tests.waiting import eventually
 
 
-def facts(live: Live) -> dict[str, Any]:
+def inspected(live: Live) -> dict[str, Any]:
     """Return the document of `gpuhook inspect`."""
     done = live.gpuhook("inspect", "-o", "json")
     assert done.rc == 0, done.stderr
@@ -23,52 +23,54 @@ def facts(live: Live) -> dict[str, Any]:
 
 
 @EVERY
-def test_what_it_has(engine: str, cgroup: str, node8: Installation, bundle_of: Bundles) -> None:
-    """Nodes, rules, mounts, loader cache and variables are printed, and nothing is wrong."""
+def test_inspect_reports_a_container_of_the_wrapper(
+    engine: str, cgroup: str, node8: Installation, bundle_of: Bundles
+) -> None:
+    """Nodes, rules, mounts, loader cache and variables are reported, without a finding."""
     bundle = bundle_of("debian", WAIT, asks("3"))
     with wrapped(bundle, node8, engine, cgroup) as live:
-        found = facts(live)
+        document = inspected(live)
         text = live.gpuhook("inspect").stdout
-    assert found["findings"] == []
-    nodes = {node["path"]: node for node in found["nodes"]}
+    assert document["findings"] == []
+    nodes = {node["path"]: node for node in document["nodes"]}
     assert set(nodes) == {*CONTROL, node8.device(3)}
     gpu = nodes[node8.device(3)]
     assert (gpu["major"], gpu["minor"]) == (MAJOR, node8.gpu(3).minor)
     assert all(node["allowed"] and not node["bound"] for node in nodes.values())
-    assert found["cgroup"]["version"] == ("v2" if cgroup == "v2" else "v1")
-    assert bool(found["cgroup"]["programs"]) is (cgroup == "v2")
+    assert document["cgroup"]["version"] == ("v2" if cgroup == "v2" else "v1")
+    assert bool(document["cgroup"]["programs"]) is (cgroup == "v2")
     version = node8.node.node.driver.version
-    assert found["driver"] == {"running": version, "mounted": [version], "agree": True}
+    assert document["driver"] == {"running": version, "mounted": [version], "agree": True}
     libcuda = f"{LIBRARIES}/libcuda.so.{version}"
-    mounts = {mount["path"]: mount for mount in found["mounts"]}
+    mounts = {mount["path"]: mount for mount in document["mounts"]}
     assert mounts[libcuda]["version"] == version
     assert mounts[libcuda]["options"].startswith("ro,")
-    libraries = {library["name"]: library for library in found["loader"]["libraries"]}
+    libraries = {library["name"]: library for library in document["loader"]["libraries"]}
     assert libraries["libcuda.so.1"]["cached"]
     assert libraries["libcuda.so.1"]["found"]
-    assert "NVIDIA_VISIBLE_DEVICES=void" in found["env"]["process"]
-    assert "NVIDIA_VISIBLE_DEVICES=void" in found["env"]["config"]
-    assert found["ledger"]["route"] == "wrapper"
+    assert "NVIDIA_VISIBLE_DEVICES=void" in document["env"]["process"]
+    assert "NVIDIA_VISIBLE_DEVICES=void" in document["env"]["config"]
+    assert document["ledger"]["route"] == "wrapper"
     for word in (node8.device(3), libcuda, "libcuda.so.1", "NVIDIA_VISIBLE_DEVICES=void"):
         assert word in text
     assert "DENIED" not in text
 
 
-def test_lost_rules(node8: Installation, bundle_of: Bundles) -> None:
-    """Nodes that the device cgroup no longer allows are named, with the command that helps."""
+def test_inspect_finds_denied_nodes(node8: Installation, bundle_of: Bundles) -> None:
+    """Nodes that the device cgroup denies are reported, with the command that fixes them."""
     bundle = bundle_of("debian", WAIT, asks("3"))
     with wrapped(bundle, node8) as live:
-        before = facts(live)
+        before = inspected(live)
         if before["cgroup"]["version"] != "v1":
             pytest.skip("writes a v1 cgroup's file")
         Path(before["cgroup"]["path"], "devices.deny").write_text(f"c {node8.number(3)} rwm")
-        found = facts(live)
+        document = inspected(live)
         text = live.gpuhook("inspect").stdout
         live.report("repair")
-        after = facts(live)
-    denied = [node["path"] for node in found["nodes"] if not node["allowed"]]
+        after = inspected(live)
+    denied = [node["path"] for node in document["nodes"] if not node["allowed"]]
     assert denied == [node8.device(3)]
-    (finding,) = found["findings"]
+    (finding,) = document["findings"]
     assert finding["code"] == "GH1744"
     assert node8.number(3) in finding["message"]
     assert f"gpuhook repair {live.id}" in finding["hint"]
@@ -78,35 +80,36 @@ def test_lost_rules(node8: Installation, bundle_of: Bundles) -> None:
     assert (before["findings"], after["findings"]) == ([], [])
 
 
-def test_another_driver(apart: Installation, bundle_of: Bundles) -> None:
-    """If the node's driver changed under a container, both versions are printed."""
+def test_inspect_finds_another_driver_version(apart: Installation, bundle_of: Bundles) -> None:
+    """If the node's driver changes while a container runs, both versions are reported."""
     bundle = bundle_of("debian", WAIT, asks("3"))
     with wrapped(bundle, apart) as live:
         other = bundle.path / "host"
         (other / "sys/module/nvidia").mkdir(parents=True)
         (other / "sys/module/nvidia/version").write_text("999.1\n")
         env = {**live.env, "GPUHOOK_HOST_ROOT": str(other)}
-        found = run_command(live.command("inspect", "-o", "json"), env).document("inspect")
-    assert found["driver"]["agree"] is False
-    (finding,) = [one for one in found["findings"] if one["code"] == "GH1741"]
+        document = run_command(live.command("inspect", "-o", "json"), env).document("inspect")
+    assert document["driver"]["agree"] is False
+    (finding,) = [one for one in document["findings"] if one["code"] == "GH1741"]
     assert "999.1" in finding["message"]
     assert apart.node.node.driver.version in finding["message"]
 
 
-def test_a_container_without_gpus(node8: Installation, bundle_of: Bundles) -> None:
-    """It has nothing of the driver's, and that is nothing wrong."""
+def test_inspect_of_a_container_without_gpus(node8: Installation, bundle_of: Bundles) -> None:
+    """A container without files of the driver has no finding."""
     with wrapped(bundle_of("debian", WAIT), node8) as live:
-        found = facts(live)
+        document = inspected(live)
         done = live.gpuhook("inspect")
-    empty = {name: found[name] for name in ("nodes", "mounts", "findings", "ledger")}
+    empty = {name: document[name] for name in ("nodes", "mounts", "findings", "ledger")}
     assert empty == {"nodes": [], "mounts": [], "findings": [], "ledger": None}
-    assert found["driver"]["agree"] is None
+    assert document["driver"]["agree"] is None
     assert done.rc == 0
     assert "no entry" in done.stdout
 
 
-def test_a_stopped_container(node8: Installation, bundle_of: Bundles) -> None:
-    """It has no processes to look at, and the error says so."""
+def test_inspect_of_a_stopped_container_is_an_error(
+    node8: Installation, bundle_of: Bundles
+) -> None:
     with wrapped(bundle_of("debian", ["/bin/true"]), node8) as live:
         eventually(lambda: live.container.state["status"] == "stopped")
         done = live.gpuhook("inspect")

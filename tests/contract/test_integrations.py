@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container has of its GPUs, seen from inside, through every integration."""
+"""What a container has of its GPUs, seen from inside, by each integration."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ CACHE = ["/ldconfig", "-p"]
 
 
 def assert_found(ran: Ran, version: str) -> None:
-    """Assert that the dynamic loader found the driver's libraries, and those of this version."""
+    """Assert that the dynamic loader found the driver's libraries, in this version."""
     assert ran.rc == 0, ran
-    for name, found in ran.found().items():
-        assert found.get("real") == f"{LIBRARIES}/{name.rpartition('.')[0]}.{version}", found
+    for name, answer in ran.found().items():
+        assert answer.get("real") == f"{LIBRARIES}/{name.rpartition('.')[0]}.{version}", answer
 
 
 def assert_cached(ran: Ran) -> None:
     """Assert that `ldconfig -p` lists the driver's libraries first.
 
-    An image that merges /usr may call the directory /lib/x86_64-linux-gnu.
+    An image with a merged /usr can list the directory as /lib/x86_64-linux-gnu.
     """
     listed = [line.split() for line in ran.output.splitlines() if "=>" in line]
     for name in DRIVER_LIBRARIES:
@@ -49,7 +49,7 @@ def assert_cached(ran: Ran) -> None:
 
 
 def assert_nodes(view: View, installation: Installation, control: set[str], *indexes: int) -> None:
-    """Assert that the container has exactly these nodes and may open exactly these GPUs."""
+    """Assert that the container has exactly these nodes and can open exactly these GPUs."""
     gpus = {installation.device(index) for index in indexes}
     assert set(view.gpus()) == control | gpus
     assert all(node.allowed for node in view.gpus().values()), view.gpus()
@@ -60,19 +60,19 @@ def assert_nodes(view: View, installation: Installation, control: set[str], *ind
 
 
 def assert_mounts(view: View) -> None:
-    """Assert that every file of the driver is read-only, without set-uid bits and devices."""
-    ours = [m for m in view.mounts.values() if "nvidia" in m.target]
-    assert len(ours) > 10
-    for mount in ours:
+    """Assert that each file of the driver is read-only, without set-uid bits and devices."""
+    driver_mounts = [m for m in view.mounts.values() if "nvidia" in m.target]
+    assert len(driver_mounts) > 10
+    for mount in driver_mounts:
         wanted = {"noexec"} if mount.target.endswith("/socket") else {"ro"}
         assert wanted | {"nosuid", "nodev"} <= mount.options, mount
         assert not mount.optional, mount
 
 
 def assert_given(view: View, installation: Installation, index: int) -> None:
-    """Assert that a container with a glibc has one GPU, as a new one gets it, asked all about it.
+    """Assert that a container with a glibc has one GPU, and all that belongs to it.
 
-    The questions are those for LINKS, and the runs LOOKED_UP and CACHE.
+    The probe must have the questions LINKS, and the runs LOOKED_UP and CACHE.
     """
     assert_nodes(view, installation, CONTROL, index)
     node = view.gpus()[installation.device(index)]
@@ -85,15 +85,15 @@ def assert_given(view: View, installation: Installation, index: int) -> None:
 
 @INTEGRATIONS
 @pytest.mark.parametrize("kind", roots.KINDS)
-def test_one_view(
+def test_each_integration_assigns_one_gpu(
     integration: str, kind: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
-    """Through each integration, in each kind of image: the GPU, the driver, and nothing else."""
+    """By each integration, in each kind of image, a container has its GPU and the driver only."""
     root = roots.with_ldconfig(root_of(kind))
-    every = [node8.number(index) for index in range(8)]
-    asked = ["/probe", *questions(*LINKS, tries=every, runs=[LOOKED_UP, CACHE])]
+    numbers = [node8.number(index) for index in range(8)]
+    command = ["/probe", *questions(*LINKS, tries=numbers, runs=[LOOKED_UP, CACHE])]
     control = ALL_CONTROL if integration == "podman-cdi" else CONTROL
-    view = enter.through(integration, root, asked, "2", env=["KEPT=a=b"]).view
+    view = enter.through(integration, root, command, "2", env=["KEPT=a=b"]).view
 
     assert_nodes(view, node8, control, 2)
     node = view.gpus()[node8.device(2)]
@@ -108,23 +108,29 @@ def test_one_view(
 
 
 @INTEGRATIONS
-def test_mounts(integration: str, node8: Installation, enter: Integrations, root_of: Roots) -> None:
-    """Every file of the driver is mounted read-only, without set-uid bits and devices."""
+def test_driver_files_are_mounted_read_only(
+    integration: str, node8: Installation, enter: Integrations, root_of: Roots
+) -> None:
+    """Each file of the driver is mounted read-only, without set-uid bits and devices."""
     version = node8.node.node.driver.version
     view = enter.through(integration, root_of("debian"), ["/probe"]).view
     tree = str(Path(node8.node.driver_root).name)
-    ours = [m for m in view.mounts.values() if f"/{tree}/" in m.root and "nvidia" in m.target]
+    driver_mounts = [
+        m for m in view.mounts.values() if f"/{tree}/" in m.root and "nvidia" in m.target
+    ]
     assert f"{LIBRARIES}/libcuda.so.{version}" in view.mounts
     assert "/usr/bin/nvidia-smi" in view.mounts
-    assert len(ours) > 10
-    for mount in ours:
+    assert len(driver_mounts) > 10
+    for mount in driver_mounts:
         wanted = {"nosuid", "nodev"} | ({"noexec"} if mount.target.endswith("/socket") else {"ro"})
         assert wanted <= mount.options, mount
         assert not mount.optional, mount
 
 
 @pytest.mark.parametrize("form", ["index", "uuid", "pci", "short pci", "cdi", "replica"])
-def test_forms_of_a_name(form: str, node8: Installation, bundle_of: Bundles) -> None:
+def test_gpu_is_found_by_each_form_of_its_name(
+    form: str, node8: Installation, bundle_of: Bundles
+) -> None:
     """A GPU is found by its index, UUID, PCI bus id, CDI name, and as a replica."""
     gpu = node8.gpu(2)
     bus = str(gpu.pci_bus_id)
@@ -136,8 +142,8 @@ def test_forms_of_a_name(form: str, node8: Installation, bundle_of: Bundles) -> 
         "cdi": f"nvidia.com/gpu={gpu.uuid}",
         "replica": f"{gpu.uuid}::1",
     }[form]
-    asked = ["/probe", *questions(tries=[node8.number(2), node8.number(3)])]
-    bundle = bundle_of("distroless", asked, asks(value))
+    command = ["/probe", *questions(tries=[node8.number(2), node8.number(3)])]
+    bundle = bundle_of("distroless", command, asks(value))
     view = node8.run(bundle).view
     assert_nodes(view, node8, CONTROL, 2)
 
@@ -146,18 +152,18 @@ def test_forms_of_a_name(form: str, node8: Installation, bundle_of: Bundles) -> 
     ("value", "indexes"),
     [("0,2", (0, 2)), ("3,GPU-5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21", (3, 0)), ("all", range(8))],
 )
-def test_several(
+def test_list_and_all_assign_several_gpus(
     value: str, indexes: tuple[int, ...], node8: Installation, bundle_of: Bundles
 ) -> None:
-    """A list gives each of its GPUs, `all` gives every GPU."""
+    """A list assigns each of its GPUs, `all` assigns every GPU."""
     bundle = bundle_of("distroless", ["/probe"], asks(value))
     assert_nodes(node8.run(bundle).view, node8, CONTROL, *indexes)
 
 
-def test_none(node8: Installation, bundle_of: Bundles) -> None:
-    """`none` gives the driver's files and its control nodes, and no GPU."""
-    asked = ["/probe", *questions(tries=[node8.number(0)], runs=[LOOKED_UP])]
-    bundle = bundle_of("debian", asked, asks("none"))
+def test_none_provides_the_driver_without_gpus(node8: Installation, bundle_of: Bundles) -> None:
+    """`none` provides the driver's files and control nodes, and no GPU."""
+    command = ["/probe", *questions(tries=[node8.number(0)], runs=[LOOKED_UP])]
+    bundle = bundle_of("debian", command, asks("none"))
     view = node8.run(bundle).view
     assert_nodes(view, node8, CONTROL)
     assert view.tries == {node8.number(0): "EPERM"}
@@ -165,8 +171,9 @@ def test_none(node8: Installation, bundle_of: Bundles) -> None:
 
 
 @pytest.mark.parametrize("value", ["void", ""])
-def test_nothing(value: str, node8: Installation, root_of: Roots, bundle_of: Bundles) -> None:
-    """`void` and an empty value give nothing and change nothing."""
+def test_void_and_empty_value_change_nothing(
+    value: str, node8: Installation, root_of: Roots, bundle_of: Bundles
+) -> None:
     root = root_of("debian")
     bundle = bundle_of(root, ["/probe"], asks(value))
     before, files = bundle.file.read_bytes(), roots.listing(root)
@@ -191,24 +198,24 @@ def test_nothing(value: str, node8: Installation, root_of: Roots, bundle_of: Bun
         ),
     ],
 )
-def test_capabilities(
+def test_driver_capabilities_select_nodes_and_libraries(
     capabilities: str,
     control: set[str],
     libraries: set[str],
     node8: Installation,
     bundle_of: Bundles,
 ) -> None:
-    """NVIDIA_DRIVER_CAPABILITIES decides which control nodes and libraries a container gets."""
+    """NVIDIA_DRIVER_CAPABILITIES selects the control nodes and libraries of a container."""
     names = ["libcuda.so.1", "libnvidia-ml.so.1", "libGLX_nvidia.so.0", "libnvcuvid.so.1"]
-    asked = ["/probe", *questions(runs=[["/dlprobe", *names]])]
-    bundle = bundle_of("debian", asked, asks("0", capabilities))
+    command = ["/probe", *questions(runs=[["/dlprobe", *names]])]
+    bundle = bundle_of("debian", command, asks("0", capabilities))
     view = node8.run(bundle).view
     assert_nodes(view, node8, control, 0)
-    assert {n for n, found in view.runs[0].found().items() if "real" in found} == libraries
+    assert {n for n, answer in view.runs[0].found().items() if "real" in answer} == libraries
 
 
-def test_annotations_win(node8: Installation, bundle_of: Bundles) -> None:
-    """CDI names in annotations come before the variable, which then says `void`."""
+def test_annotations_override_the_variable(node8: Installation, bundle_of: Bundles) -> None:
+    """CDI names in annotations override the variable, which has the value `void` inside."""
     names = {"cdi.k8s.io/plugin_1": "nvidia.com/gpu=1,nvidia.com/gpu=3"}
     bundle = bundle_of("debian", ["/probe"], asks("0"), names)
     view = node8.run(bundle).view
@@ -218,19 +225,19 @@ def test_annotations_win(node8: Installation, bundle_of: Bundles) -> None:
 
 @pytest.mark.parametrize("integration", ["runc", "podman-cdi"])
 @pytest.mark.parametrize("kind", ["debian", "lib64"])
-def test_a_later_ldconfig(
+def test_later_ldconfig_keeps_the_driver(
     integration: str, kind: str, node8: Installation, enter: Integrations, root_of: Roots
 ) -> None:
-    """An ldconfig that is run in the container keeps the driver in the loader's cache."""
-    asked = ["/probe", *questions(runs=[["/sbin/ldconfig"], LOOKED_UP, CACHE])]
-    ran = enter.through(integration, roots.with_ldconfig(root_of(kind)), asked).view.runs
+    """An ldconfig in the container keeps the driver in the loader cache."""
+    command = ["/probe", *questions(runs=[["/sbin/ldconfig"], LOOKED_UP, CACHE])]
+    ran = enter.through(integration, roots.with_ldconfig(root_of(kind)), command).view.runs
     assert ran[0].rc == 0, ran[0]
     assert_found(ran[1], str(node8.node.node.driver.version))
     assert_cached(ran[2])
 
 
-def test_masked_parameters(apart: Installation, bundle_of: Bundles) -> None:
-    """If the host's driver may make device nodes, its parameters say otherwise inside."""
+def test_modify_device_files_is_masked(apart: Installation, bundle_of: Bundles) -> None:
+    """If the host's driver can make device nodes, its parameters in the container deny that."""
     path = "/proc/driver/nvidia/params"
     bundle = bundle_of("debian", ["/probe", *questions(path)], asks("0"))
     config = bundle.config()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An interposer that a configuration attaches to a shared GPU, at work in a real container."""
+"""An interposer, which a configuration attaches to a shared GPU, in a real container."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ gpuhook:
 """
 
 
-def test_interposer_is_between_the_container_and_the_driver(
+def test_configured_interposer_is_loaded_before_the_driver(
     apart: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
     uuid = str(apart.gpu(2).uuid)
@@ -51,15 +51,15 @@ def test_interposer_is_between_the_container_and_the_driver(
     configuration = config_source.load(ConfigSource(file=str(file)), strict=True).configuration
     (resource,) = resources.offered(apart.node.node, configuration).resources
     context = contexts.context(configuration, apart.node.node, Specs())
-    given = allocate(resource, [f"{uuid}::1"], context)
+    allocation = allocate(resource, [f"{uuid}::1"], context)
 
-    asked = [["/dlprobe", "libcuda.so.1", "libnvidia-ml.so.1"]]
-    bundle = bundle_of("debian", ["/probe", *questions(runs=asked)])
-    hand(given, bundle)
+    runs = [["/dlprobe", "libcuda.so.1", "libnvidia-ml.so.1"]]
+    bundle = bundle_of("debian", ["/probe", *questions(runs=runs)])
+    hand(allocation, bundle)
     view = apart.run(bundle).view
-    found = view.runs[0].found()
-    assert "error" in found["libcuda.so.1"]
-    assert "real" in found["libnvidia-ml.so.1"]
+    libraries = view.runs[0].found()
+    assert "error" in libraries["libcuda.so.1"]
+    assert "real" in libraries["libnvidia-ml.so.1"]
     assert (place / uuid / "log").read_text() == f"2 {uuid} 1/4\n"
     assert "ro" in view.mounts["/opt/between/interposer.so"].options
     assert "rw" in view.mounts["/run/between"].options
