@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests build once and keep: programs, packages, root file systems, interpreters.
+"""What the tests build once: programs, packages, root file systems, interpreters.
 
-Kept below GPUHOOK_TEST_CACHE (default: build/test-cache of the checkout), each thing under its
-name and a hash of its recipe, so that a changed recipe builds again. Nothing kept is ever written
-to again: tests take copies.
+Each is in a directory below GPUHOOK_TEST_CACHE (default: build/test-cache of the checkout), under
+its name and a hash of its recipe: a changed recipe is built again. Nothing writes to a finished
+directory: tests use copies.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 def cache() -> Path:
-    """Return the directory of kept things, made if it is missing."""
+    """Return the directory of finished builds; create it if it is missing."""
     place = Path(os.environ.get("GPUHOOK_TEST_CACHE") or CHECKOUT / "build" / "test-cache")
     place.mkdir(parents=True, exist_ok=True)
     return place.resolve()
 
 
 def built(name: str, recipe: str, build: Callable[[Path], None]) -> Path:
-    """Return the directory `name` made by `build(empty_directory)` for this `recipe`, built once.
+    """Return the directory `name` that `build(empty_directory)` made for this `recipe`.
 
-    Two test runs at once build it once: a lock file beside it is held meanwhile. A build that
-    fails leaves nothing under the final name.
+    Two test runs build it once: a lock file is held meanwhile. A build that fails leaves nothing
+    under the final name.
     """
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
     final = cache() / f"{name}-{digest}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCI bundles as containerd writes them: the config.json of a container that requests things."""
+"""OCI bundles as containerd writes them, with a config.json that can request devices."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Bundle:
         return self.path / "config.json"
 
     def config(self) -> dict[str, Any]:
-        """Return config.json as it is now."""
+        """Return the content of config.json."""
         return dict(json.loads(self.file.read_text(encoding="utf-8")))
 
     def mount(self, source: Path, destination: str, *options: str) -> None:
-        """Add a bind mount, read-only and without set-uid bits and devices unless `options` say."""
+        """Add a bind mount, by default read-only and without set-uid bits and devices."""
         config = self.config()
         words = list(options) or ["ro", "nosuid", "nodev", "rbind", "rprivate"]
         config["mounts"].append(_mount(destination, "bind", str(source), words))
         self.write(config)
 
     def write(self, config: dict[str, Any]) -> None:
-        """Write config.json again."""
+        """Replace config.json."""
         self.file.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
@@ -61,8 +61,8 @@ def bundle(
 ) -> Bundle:
     """Write a bundle at `path` for the root file system `root`, and return it.
 
-    `env` follows a PATH. Each of `oci` replaces a top-level key of the config, or, where both are
-    objects, is laid over it key by key (`process={"user": {...}}`, `linux={"devices": [...]}`).
+    `env` follows a PATH. Each of `oci` replaces a top-level key of the config; objects are merged
+    key by key (`process={"user": {...}}`, `linux={"devices": [...]}`).
     """
     path.mkdir(parents=True, exist_ok=True)
     config = _config(root, args, env)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C programs of the tests, compiled once: the probes that look from inside a container."""
+"""The C programs of the tests, compiled once, such as the probes that run in a container."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def probe() -> Path:
 
 
 def dlprobe() -> Path:
-    """Return the glibc program that asks the dynamic loader (programs/dlprobe.c)."""
+    """Return the glibc program that calls the dynamic loader (programs/dlprobe.c)."""
     return _compiled("dlprobe", "dlprobe.c", ["gcc"])
 
 
 def dlprobe_musl() -> Path:
-    """Return dlprobe linked with musl; it starts where /lib/ld-musl-x86_64.so.1 is."""
+    """Return dlprobe linked with musl; it needs /lib/ld-musl-x86_64.so.1."""
     return _compiled("dlprobe-musl", "dlprobe.c", ["musl-gcc"])
 
 
 def swaproot() -> Path:
-    """Return the static program that changes its root directory without end (swaproot.c)."""
+    """Return the static program that changes its root directory repeatedly (swaproot.c)."""
     return _compiled("swaproot", "swaproot.c", ["gcc", "-static"])
 
 
@@ -38,12 +38,12 @@ def memlock() -> Path:
 
 
 def interposer() -> Path:
-    """Return the library that stands between programs and dlopen (programs/interposer.c)."""
+    """Return the library that intercepts dlopen (programs/interposer.c)."""
     return _compiled("interposer.so", "interposer.c", ["gcc", "-shared", "-fPIC"])
 
 
 def require() -> Path:
-    """Return the program that judges NVIDIA_REQUIRE_* (programs/require.c)."""
+    """Return the program that evaluates NVIDIA_REQUIRE_* (programs/require.c)."""
     return _compiled("require", "require.c", ["gcc"])
 
 

@@ -25,13 +25,13 @@ from tests.simulated import stub_limits
 __all__ = ["kubelet", "run"]
 
 HERE = Path(__file__).parent
-# One is held while a test runs; the other one on the way to it.
+# The first is locked while a test runs, the second while it waits for the first.
 GATES = ("/run/gpuhook-tests.lock", "/run/gpuhook-tests.turn")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this directory: it needs root."""
+    """Mark the tests of this directory with `contract`: they need root."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.contract)
@@ -39,9 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def machine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Share the machine with the other workers' tests, but for those that change it as a whole.
+    """Share the machine with other workers' tests, except for tests that have the marker `alone`.
 
-    A test that waits to be alone has the turn: the other workers' next tests start after it.
+    While such a test waits, it holds the turn: the other workers' next tests start after it.
     """
     alone = request.node.get_closest_marker("alone") is not None
     lock, turn = (os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in GATES)
@@ -54,7 +54,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def as_root() -> Iterator[None]:
-    """Skip if the tests cannot make namespaces and cgroups; leave no empty cgroup behind."""
+    """Skip if the tests cannot make namespaces and cgroups; remove empty cgroups in the end."""
     if os.geteuid() != 0:
         pytest.skip("contract tests need root")
     yield
@@ -65,33 +65,33 @@ def as_root() -> Iterator[None]:
 
 @pytest.fixture
 def root_of(tmp_path: Path) -> Roots:
-    """Return a function: kind of image -> a fresh root file system that may be written to."""
+    """Return a function: kind of image -> a fresh, writable root file system."""
 
-    def made(kind: str) -> Path:
+    def make(kind: str) -> Path:
         return roots.copy(kind, tmp_path / kind)
 
-    return made
+    return make
 
 
 @pytest.fixture
 def bundle_of(tmp_path: Path, root_of: Roots) -> Bundles:
-    """Return bundles.bundle without its path; the root may be the kind of one."""
-    made = 0
+    """Return bundles.bundle() without its path; the root can be a path or a kind of image."""
+    count = 0
 
-    def bundled(root: Path | str, *args: object, **oci: object) -> Bundle:
-        nonlocal made
-        made += 1
+    def make(root: Path | str, *args: object, **oci: object) -> Bundle:
+        nonlocal count
+        count += 1
         if isinstance(root, str):
             root = root_of(root)
-        place = tmp_path / f"bundle{made}"
+        place = tmp_path / f"bundle{count}"
         return bundles.bundle(place, root, *args, **oci)  # type: ignore[arg-type]  # as it is
 
-    return bundled
+    return make
 
 
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the root file system of gpuhook's image, which the tests share."""
+    """Return the root file system of gpuhook's image, which the tests share."""
     place = tmp_path_factory.mktemp("image") / "root"
     subprocess.run(["cp", "-a", str(image.root()), str(place)], check=True)
     (place / "host").mkdir()
@@ -100,56 +100,56 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def containerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
-    """Give a containerd that the tests of a module share; its containers come to runc."""
+    """Yield a containerd that the tests of a module share; its low-level runtime is runc."""
     with engines.containerd(tmp_path_factory.mktemp("containerd")) as daemon:
         yield daemon
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Callable[[int, int], Path]:
-    """Return a function that makes a character device on the host's side: (major, minor)."""
+    """Return a function: major, minor -> a character device on the host."""
 
-    def made(major: int, minor: int) -> Path:
+    def make(major: int, minor: int) -> Path:
         path = tmp_path / f"node-{major}-{minor}"
         subprocess.run(["mknod", str(path), "c", str(major), str(minor)], check=True)
         return path
 
-    return made
+    return make
 
 
 @pytest.fixture(scope="session")
 def bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the programs of an installation that all workers share, and no test changes."""
+    """Return the programs of an installation that all workers share; no test changes it."""
     return install_once(tmp_path_factory, "prefix")
 
 
 @pytest.fixture(scope="session")
 def node8(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give gpuhook as installed on a node with eight GPUs, which no test changes."""
+    """Return an installation on a node with eight GPUs; no test changes it."""
     return installation(tmp_path_factory.mktemp("node8"), bindir=bindir)
 
 
 @pytest.fixture
 def apart(node8: Installation, tmp_path: Path) -> Installation:
-    """Give the same installation with specs, settings and state that the test may change."""
+    """Return the same installation with specs, settings and state that the test can change."""
     return node8.apart(tmp_path / "apart")
 
 
 @pytest.fixture
 def enter(node8: Installation, tmp_path: Path, request: pytest.FixtureRequest) -> Integrations:
-    """Give the integrations to node8; a containerd is started when the first container needs it."""
+    """Return the integrations of node8; the first container that needs a containerd starts it."""
     return Integrations(node8, tmp_path, lambda: request.getfixturevalue("containerd"))
 
 
 @pytest.fixture(scope="module")
 def spoiled(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give the installation on a node whose driver the tests of this module may spoil."""
+    """Return an installation on a node whose driver the tests of this module can break."""
     return installation(tmp_path_factory.mktemp("limits"), "h100x8", node8.bindir)
 
 
 @pytest.fixture
 def mine(spoiled: Installation, tmp_path: Path) -> Iterator[Installation]:
-    """Give that node with settings and state of the test's own, and a driver that works."""
+    """Yield that node with settings and state for one test; its driver works at the start."""
     yield spoiled.apart(tmp_path / "apart")
     for gpu in spoiled.node.node.gpus:
         stub_limits.mend(spoiled.node, str(gpu.uuid))

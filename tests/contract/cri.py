@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""containerd as a kubelet speaks to it: pods and containers over the CRI's socket.
+"""A containerd that is called over the CRI's socket, as by a kubelet: pods and containers.
 
-The pods are on the host's network, as this needs no CNI plugin. Their one image has the probe and a
-shell; the sandbox is made of it, too.
+The pods use the host's network, so that no CNI plugin is needed. Their image, also that of the
+sandbox, has the probe and a shell.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Cri:
         namespace: str = "default",
         annotations: Mapping[str, str] | None = None,
     ) -> Iterator[Pod]:
-        """Give a pod whose runtimeClass names `handler`; it is removed with its containers.
+        """Yield a pod whose runtimeClass names `handler`; then remove it with its containers.
 
         `annotations` are the pod's own, which its user writes.
         """
@@ -107,9 +107,9 @@ class Cri:
         env: Mapping[str, str] | None = None,
         name: str = "main",
     ) -> Container:
-        """Create and start a container with `given`, as the kubelet hands an allocation on.
+        """Create and start a container with `given`, an allocation as the kubelet passes it.
 
-        The pod's own `env` counts more than the allocation's.
+        Variables of the pod override those of the allocation.
         """
         envs = {**given.envs, **(env or {})}
         config = self.messages.ContainerConfig(
@@ -150,12 +150,12 @@ class Cri:
         return Container(made.container_id, Path(pod.config.log_directory, f"{name}.log"))
 
     def output(self, container: Container) -> str:
-        """Return what the container has written so far, its errors too."""
+        """Return what the container has written to stdout and stderr so far."""
         wrote = _result(0, container.log)
         return wrote.stdout + wrote.stderr
 
     def ended(self, container: Container) -> Result:
-        """Wait until the container has exited and return how, and what it wrote."""
+        """Wait until the container has exited; return its exit code and output."""
         request = self.messages.ContainerRequest(container_id=container.id)
 
         def status() -> Any:
@@ -165,12 +165,14 @@ class Cri:
         return _result(status().exit_code, container.log)
 
     def view(self, pod: Pod, given: Allocation, *asked: str, name: str = "main") -> View:
-        """Return what the probe sees in a container of the pod; see questions()."""
+        """Return the probe's view in a container of the pod; see questions()."""
         return self.ended(self.container(pod, ["/probe", *asked], given, name=name)).view
 
 
 def _result(code: int, log: Path) -> Result:
-    """Return what the log says: each line is `<time> <stream> <F or P> <text>`, P: to go on."""
+    """Return the result of a log: each line is `<time> <stream> <F or P> <text>`; after a P the
+    line continues.
+    """
     streams = {"stdout": "", "stderr": ""}
     for line in log.read_text(encoding="utf-8").splitlines():
         _, stream, part, text = line.split(" ", 3)
@@ -180,7 +182,7 @@ def _result(code: int, log: Path) -> Result:
 
 @contextmanager
 def cri_of(installation: Installation, place: Path) -> Iterator[Cri]:
-    """Give a containerd with the handlers `runc`, and `nvidia`, which is gpuhook-runtime."""
+    """Yield a containerd with the handlers `runc`, and `nvidia`, which is gpuhook-runtime."""
     runtime = installation.launcher(place / "gpuhook-runtime")
     with cri(place / "containerd", {"runc": "/usr/sbin/runc", "nvidia": runtime}) as made:
         yield made
@@ -192,9 +194,9 @@ def cri(
     handlers: Mapping[str, Path | str],
     configure: Callable[[Path], None] | None = None,
 ) -> Iterator[Cri]:
-    """Give a containerd with CRI whose runtimes are `handlers`: name to the program it calls.
+    """Yield a containerd with CRI whose runtimes are `handlers`: name -> program.
 
-    `configure` is given the configuration's path before containerd reads it.
+    `configure` is called with the configuration's path before containerd reads it.
     """
     place.mkdir(parents=True, exist_ok=True)
     config = place / "config.toml"
@@ -218,7 +220,7 @@ def cri(
 
 
 def _import(place: Path, socket: Path) -> None:
-    """Give containerd its one image, in the kubelet's namespace."""
+    """Import the image into containerd's namespace of the kubelet."""
     root = roots.copy("musl", place / "image/root")
     archive = images.archive(place / "image", root, IMAGE, ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"])
     command = ["ctr", "--address", str(socket), "--namespace", "k8s.io"]
@@ -249,6 +251,6 @@ def _config(place: Path, handlers: Mapping[str, Path | str]) -> str:
     for name, program in handlers.items():
         runtime = f"{plugin}.containerd.runtimes.{name}"
         lines += [f"[{runtime}]", 'runtime_type = "io.containerd.runc.v2"']
-        lines.append('container_annotations = ["cdi.k8s.io/*"]')  # as docs/by-hand.md says
+        lines.append('container_annotations = ["cdi.k8s.io/*"]')  # as in docs/by-hand.md
         lines += [f"[{runtime}.options]", f'BinaryName = "{program}"']
     return "\n".join(lines) + "\n"

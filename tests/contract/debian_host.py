@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian root in a directory, with Python, containerd and runc, as packages find a node."""
+"""A Debian in a directory, with Python, containerd and runc, as packages find a node."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ exec sleep infinity
 
 @dataclass(frozen=True)
 class DebianHost:
-    """A Debian below `root`; `process` keeps its mounts."""
+    """A Debian below `root`; `process` keeps its mount namespace."""
 
     root: Path
     process: int
     env: dict[str, str] = field(default_factory=dict)
 
     def command(self, *words: str) -> list[str]:
-        """Return the command line that runs a command in there."""
+        """Return the command line that runs a command in the Debian."""
         return ["nsenter", "--mount", "--wd", "--target", str(self.process), *words]
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the environment of what runs in there."""
+        """Return the environment of commands in the Debian."""
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         return {"PATH": path, "HOME": "/root", "LC_ALL": "C.UTF-8", **self.env}
 
     def run(self, *words: str, env: Mapping[str, str] | None = None) -> Result:
-        """Run a command in there, and return how it ended."""
+        """Run a command in the Debian, and return its result."""
         return run_command(self.command(*words), {**self.variables, **(env or {})})
 
     def dpkg(self, verb: str, *words: str | Path) -> Result:
-        """Call dpkg; archives are given by their paths out here."""
+        """Call dpkg with archives of this machine."""
         given = []
         for word in words:
             if isinstance(word, Path):
@@ -81,7 +81,7 @@ class DebianHost:
 def debian_host(
     place: Path, shown: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Iterator[DebianHost]:
-    """Give a Debian below `place` that may be written to; `shown` is at the same path in there."""
+    """Yield a writable Debian below `place`; `shown` is visible in it at the same path."""
     root = place / "debian"
     subprocess.run(["cp", "-a", "--reflink=auto", str(debian()), str(root)], check=True)
     words = [str(shown)] if shown else []
@@ -97,7 +97,7 @@ def debian_host(
 
 
 def debian() -> Path:
-    """Return the root of a Debian that is never written to, made once."""
+    """Return the root of a Debian, built once, that nothing writes to."""
 
     def build(place: Path) -> None:
         root = place / "root"

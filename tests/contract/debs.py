@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian packages of any suite, fetched and unpacked without touching the machine's own apt.
+"""Debian packages of any suite, downloaded and unpacked without changes to the machine's apt.
 
-The mirror is the one that the machine's apt sources name; the keys are Debian's archive keyring.
+The mirror is that of the machine's apt sources; the keys are Debian's archive keyring.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ DEBIAN = "http://deb.debian.org/debian"
 
 
 def unpacked(suite: str, packages: list[str], into: Path, *options: str) -> None:
-    """Unpack the named packages of `suite`, and only those, into the directory `into`.
+    """Unpack the named packages of `suite`, without dependencies, into the directory `into`.
 
-    Links to directories that are there already (a merged /usr) stay; `options` are tar's.
+    Links to existing directories (a merged /usr) remain; `options` are tar's.
     """
     into.mkdir(parents=True, exist_ok=True)
     for package in packages:

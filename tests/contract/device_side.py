@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the host does to a container's device rules, in the mount namespace that its runtime has.
+"""Evaluation of expressions about a container's device rules, in its runtime's mount namespace.
 
     python -m tests.contract.device_side PID EXPRESSION...
 
-evaluates each expression in turn and prints the answers as one JSON array. They know `rules`, the
-container's; `described`, which says all that these are; `allow` and `deny`, which make rules of
-lines such as "c 195:0 rw"; and `beside`, which attaches another program to a cgroup.
+evaluates each expression in turn and prints the results as one JSON array. Expressions can use the
+container's `rules`; `described`, which lists them; `allow` and `deny`, which make rules from lines
+such as "c 195:0 rw"; and `beside`, which attaches a second program to a cgroup.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 def told(container: Container, *expressions: str) -> list[Any]:
-    """Return the answers to expressions about a container that was created."""
+    """Return the results of expressions about a created container."""
     pid = container.pid
     return asked(container.around, pid, *expressions)
 
 
 def asked(around: Settled, pid: int, *expressions: str) -> list[Any]:
-    """Return the answers to expressions about the process `pid`."""
+    """Return the results of expressions about the process `pid`."""
     if not around.prefix:  # the runtime's mount namespace is our own
         return list(json.loads(_answers(pid, expressions)))
     words = [sys.executable, "-m", "tests.contract.device_side", str(pid), *expressions]
@@ -51,19 +51,19 @@ def asked(around: Settled, pid: int, *expressions: str) -> list[Any]:
 
 
 def allow(*lines: str) -> list[Rule]:
-    """Return rules that allow."""
+    """Return rules that allow devices."""
     return [Rule.of_line(line) for line in lines]
 
 
 def deny(*lines: str) -> list[Rule]:
-    """Return rules that deny."""
+    """Return rules that deny devices."""
     return [Rule.of_line(line, allow=False) for line in lines]
 
 
 def beside(
     cgroup: str, rules: Sequence[Rule] = (), flags: int = bpf_syscall.BPF_F_ALLOW_MULTI
 ) -> int:
-    """Attach one more program to a cgroup, as systemd does at a daemon-reload; return its id."""
+    """Attach a second program to a cgroup, as systemd does at a daemon-reload; return its id."""
     fd = bpf_syscall.prog_load(
         program([*allow("c *:* m", "c 1:3 rwm"), *rules], default=False), "beside"
     )
@@ -77,7 +77,7 @@ def beside(
 
 
 def described(rules: DeviceRules) -> list[str]:
-    """Return what decides on devices: the lines of v1's list, or a line for each program."""
+    """Return the device rules in effect: the lines of v1's list, or a line for each program."""
     if rules.version == "v1":
         return Path(rules.path, "devices.list").read_text(encoding="ascii").splitlines()
     return [
@@ -109,7 +109,7 @@ def _answers(pid: int, expressions: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Answer the expressions of the command line."""
+    """Evaluate the expressions of the command line."""
     print(_answers(int(sys.argv[1]), sys.argv[2:]))
 
 

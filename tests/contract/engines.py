@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real container engines, each with its own state: containerd (through ctr) and podman."""
+"""Real container engines with state of their own: containerd (by ctr) and podman."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ULIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
 
 @dataclass(frozen=True)
 class Containerd:
-    """A running containerd of the tests' own."""
+    """A running containerd for tests."""
 
     place: Path
     prefix: tuple[str, ...]
@@ -38,11 +38,11 @@ class Containerd:
         env: Sequence[str] = (),
         options: Sequence[str] = (),
     ) -> Result:
-        """Run a container with `ctr run --rootfs --runc-binary RUNTIME` and return how it ended.
+        """Run a container with `ctr run --rootfs --runc-binary RUNTIME` and return its result.
 
         `runtime` is one path (see runtimes.launcher); `env` are NAME=VALUE of the container;
-        `options` further options of `ctr run` (--mount, --annotation, --privileged, ...). Of a
-        runtime that fails, containerd tells the last error of its --log (JSON) and nothing else.
+        `options` further options of `ctr run` (--mount, --annotation, --privileged, ...). If the
+        runtime fails, containerd reports only the last error of its --log (JSON).
         """
         words = ["--rootfs", *options]
         for assignment in env:
@@ -56,7 +56,7 @@ class Containerd:
         return self._run(["--config", str(file)], (), runtime)
 
     def _run(self, words: Sequence[str], args: Sequence[str], runtime: Path | str) -> Result:
-        """Run a container, twice if need be: of a short one, containerd may lose what it writes."""
+        """Run a container, twice if needed: containerd can lose the output of a short one."""
         own = ["run", "--rm", "--runc-binary", str(runtime), "--fifo-dir", str(self.place / "fifo")]
 
         def once() -> Result:
@@ -66,7 +66,7 @@ class Containerd:
         return once() if done.rc == 0 and not done.stdout.endswith("\n") else done
 
     def ctr(self, *words: str) -> Result:
-        """Call ctr with these words."""
+        """Call ctr with these arguments."""
         command = ["ctr", "--address", str(self.place / "sock"), *words]
         return run_command([*self.prefix, *command], {**os.environ, **self.env})
 
@@ -75,9 +75,9 @@ class Containerd:
 def containerd(
     place: Path, engine: str = "runc", env: Mapping[str, str] | None = None
 ) -> Iterator[Containerd]:
-    """Give a containerd with its state in `place`, stopped in the end.
+    """Yield a containerd with its state in `place`, and stop it in the end.
 
-    `engine` is the low-level runtime that its containers come to; `env` is what runtimes inherit.
+    `engine` is the low-level runtime of its containers; `env` is the environment of runtimes.
     """
     around = settled(engine)
     config = place / "config.toml"
@@ -98,7 +98,9 @@ def run_daemon(
     answers: Callable[[], bool],
     env: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """Run a daemon that writes to `log`, from when it answers. Raises RuntimeError if it ends."""
+    """Start a daemon that writes to `log`, yield once it answers, then stop it. Raises RuntimeError
+    if it ends.
+    """
     with log.open("w") as file:
         server = subprocess.Popen(command, env=env, stdout=file, stderr=file)
         try:
@@ -123,13 +125,13 @@ def podman(
     state: Path | None = None,
     hooks: Path | None = None,
 ) -> Result:
-    """Run a container with `podman run --rootfs` and return how it ended.
+    """Run a container with `podman run --rootfs` and return its result.
 
-    `place` holds podman's state; `options` are options of `podman run` (--device, --env, ...).
-    `cdi` is a directory of CDI specs: in a private mount namespace it takes the place of /run/cdi,
-    and /etc/cdi is empty there. `env` is the runtime's environment: podman hands on none of its
-    own. Hooks have theirs from the spec, so `state` takes the place of /run/gpuhook (by default an
-    empty directory does). `hooks` takes the place of podman's directory of OCI hooks.
+    `place` is for podman's state; `options` are options of `podman run` (--device, --env, ...).
+    `cdi` is a directory of CDI specs: in a private mount namespace it replaces /run/cdi, and
+    /etc/cdi is empty. `env` is the runtime's environment: podman does not pass on its own. Hooks
+    have the environment of the spec, so `state` (default: an empty directory) replaces
+    /run/gpuhook. `hooks` replaces podman's directory of OCI hooks.
     """
     place.mkdir(parents=True, exist_ok=True)
     shown = _cdi_directories(place, cdi)
@@ -140,9 +142,11 @@ def podman(
     # Podman takes no run root of more than 50 characters.
     with TemporaryDirectory(
         prefix="gpuhook-", dir="/tmp", ignore_cleanup_errors=True
-    ) as run_root:  # podman may still be cleaning up in there
+    ) as run_root:  # podman may still be removing files in it
         if env:
-            name = Path(_absolute(runtime)).name  # by it podman knows what a runtime can do
+            name = Path(
+                _absolute(runtime)
+            ).name  # podman derives the runtime's features from this name
             runtime = launcher(Path(run_root, name), [_absolute(runtime)], env)
         command = _podman(place, Path(run_root), runtime)
         command += ["--name", f"gpuhook-test-{uuid4().hex[:12]}", *options]
@@ -158,9 +162,9 @@ def _podman(place: Path, run_root: Path, runtime: Path | str) -> list[str]:
 
 
 def _cdi_directories(place: Path, cdi: Path | None) -> dict[str, Path]:
-    """Return what takes the place of the CDI directories, so that podman sees only `cdi`.
+    """Return the replacements of the CDI directories, so that podman reads only `cdi`.
 
-    Podman 4.3 reads /etc/cdi and /var/run/cdi; no option changes that.
+    podman 4.3 reads /etc/cdi and /var/run/cdi; no option changes that.
     """
     shown = dict.fromkeys(CDI_DIRECTORIES, place / "no-cdi")
     if cdi is not None:
@@ -169,14 +173,14 @@ def _cdi_directories(place: Path, cdi: Path | None) -> dict[str, Path]:
 
 
 def _shown(target: str, source: Path) -> str:
-    """Return a shell command that shows the directory `source` at `target`."""
+    """Return a shell command that mounts the directory `source` at `target`."""
     for directory in (source, Path(target)):
         directory.mkdir(parents=True, exist_ok=True)
     return f"mount --bind '{source}' {target}"
 
 
 def _absolute(runtime: Path | str) -> str:
-    """Return the path of `runtime`: podman takes a bare word for a name in its settings."""
+    """Return the path of `runtime`: podman searches a bare word in its settings."""
     if "/" in str(runtime):
         return str(runtime)
     for directory in ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A FUSE file system whose daemon reads requests and does not answer them.
 
-It answers INIT, and GETATTR of its root: it can be mounted. A process that requests more waits, and
-once the daemon has read the request, SIGKILL does not end that wait.
+It answers INIT, and GETATTR of its root, so that it can be mounted. A process with any other
+request waits, and SIGKILL does not end that wait once the daemon has read the request.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Silent:
         return [int(line) for line in self.log.read_text(encoding="utf-8").split()]
 
     def is_asked(self) -> bool:
-        """Return whether a process waits for it."""
+        """Return whether a process waits for an answer."""
         return bool(self.requests)
 
 
 @contextmanager
 def silent(place: Path, path: str, pid: int | None = None, name: str = "fuse") -> Iterator[Silent]:
-    """Mount it at `path`, in the mount namespace of process `pid`, or in our own.
+    """Mount it at `path`, in the mount namespace of process `pid` or in the current one.
 
-    In the end its daemon ends, and with it each wait for it. `place` is for its log.
+    In the end the daemon ends, and with it each wait for an answer. `place` is for its log.
     """
     device = Path("/dev/fuse")
     if not device.exists():
@@ -70,7 +70,7 @@ def silent(place: Path, path: str, pid: int | None = None, name: str = "fuse") -
 
 
 def waiting(pid: int) -> bool:
-    """Return whether a process is in an uninterruptible wait, or has a thread that is."""
+    """Return whether a process, or one of its threads, is in an uninterruptible wait."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] == "D"
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def waiting(pid: int) -> bool:
 
 
 def gone(pid: int) -> None:
-    """Wait for the end of a process."""
+    """Wait until a process has ended."""
     eventually(lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid))
 
 

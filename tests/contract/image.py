@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image: the Dockerfile built as it is, on a Debian made with debootstrap, and its root kept.
+"""gpuhook's image: the Dockerfile, built on a Debian of debootstrap, and its root file system.
 
-No registry is asked for anything: the base is tagged with the name that the Dockerfile has. It is
-the Debian of the packages' tests: a second one would cost most of a minute.
+No registry is needed: the base image is tagged with the Dockerfile's name. It is the Debian of the
+package tests, since a second one takes most of a minute.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.contract.runtimes import run_command
 
 BASE = "localhost/debian:bookworm-slim"
 NAME = "localhost/gpuhook:test"
-# What goes into the image; a change of other files, such as a chart or a test, builds nothing.
+# Sources of the image; a change of other files, such as a chart or a test, builds no image.
 SOURCES = ("Dockerfile", ".dockerignore", "LICENSE", "pyproject.toml", "gpuhook")
 OF_PACKAGING = ("bundle.py", "install.py", "gpuhook*", "image/**/*")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -33,7 +33,7 @@ def root() -> Path:
     """Return the root file system of the image, built once for each state of its sources."""
 
     def build(place: Path) -> None:
-        for old in cache().glob("image-*"):  # of another state of the sources: 120 MB each
+        for old in cache().glob("image-*"):  # images of other sources: 120 MB each
             shutil.rmtree(old)
         base = debian()
         store = place / "store"
@@ -77,7 +77,7 @@ def _buildah(store: Path, command: str, *words: str) -> str:
 
 
 def _pip() -> tuple[str, list[str]]:
-    """Return pip's settings of this machine for the base, and directories that they name."""
+    """Return pip's settings of this machine for the base image, and the directories in them."""
     parser = configparser.ConfigParser()
     parser.read(["/etc/pip.conf", Path.home() / ".config/pip/pip.conf"], encoding="utf-8")
     if not parser.has_section("global"):
@@ -95,7 +95,7 @@ def _pip() -> tuple[str, list[str]]:
 
 
 def _digest() -> str:
-    """Return what changes with the sources of the image, and with how it is built here."""
+    """Return a digest of the image's sources and of this module."""
     total = hashlib.sha256(Path(__file__).read_bytes())
     for file in sorted(_sources()):
         if file.is_file() and "__pycache__" not in file.parts:

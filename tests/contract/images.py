@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images as archives that `ctr images import` takes: one layer, made of a root file system."""
+"""Image archives for `ctr images import`, with one layer from a root file system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
 def archive(place: Path, root: Path, name: str, env: list[str]) -> Path:
-    """Write <place>/image.tar, an OCI image layout with the image `name` of `root`."""
+    """Write PLACE/image.tar, an OCI image layout with the image `name` of `root`."""
     layout = place / "layout"
     (layout / "blobs/sha256").mkdir(parents=True)
     tar = subprocess.run(["tar", "-C", str(root), "-c", "."], capture_output=True, check=True)

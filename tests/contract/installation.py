@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook as it is installed on a node: launchers, settings, CDI specs, state, a simulated node."""
+"""An installation of gpuhook on a simulated node: launchers, settings, CDI specs, state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STATE = Path("/run/gpuhook")
 
 
 def install(place: Path, python: str | Path = PYTHON, *options: str) -> Path:
-    """Install gpuhook below `place` with packaging/install.py and return its bin directory."""
+    """Install gpuhook below `place` with packaging/install.py; return its bin directory."""
     command = [sys.executable, str(CHECKOUT / "packaging/install.py"), "--prefix", str(place)]
     command += ["--python", str(python), "--cli-python", sys.executable, *options]
     subprocess.run(command, check=True, capture_output=True)
@@ -59,7 +59,7 @@ def install_once(factory: pytest.TempPathFactory, name: str, *options: str) -> P
 
 @dataclass(frozen=True)
 class Installation:
-    """An installation on a node; `settings` are those of its settings file."""
+    """An installation on a node; `settings` are the content of its settings file."""
 
     place: Path
     bindir: Path
@@ -73,23 +73,23 @@ class Installation:
 
     @property
     def share(self) -> Path:
-        """Return the directory of what engines are configured with."""
+        """Return the directory of the files that configure engines."""
         return self.bindir.parent / "share/gpuhook"
 
     @property
     def hooks(self) -> dict[str, Any]:
-        """Return the installed hooks.d file, its hook with this node's parts in its environment."""
+        """Return the content of the hooks.d file; its hook has this node's variables."""
         text = (self.share / "hooks.d/gpuhook-prestart.json").read_text(encoding="utf-8")
         document: dict[str, Any] = json.loads(text)
         document["hook"]["env"] += [f"{name}={value}" for name, value in self.env.items()]
         return document
 
     def secluded(self, program: str = "", dev: Path | None = None) -> list[str]:
-        """Return `program` (gpuhook-runtime) for a container that gets a hook of gpuhook's.
+        """Return `program` (gpuhook-runtime) with this installation's state at /run/gpuhook.
 
-        A hook has none of the wrapper's variables: in its mount namespace /run/gpuhook is
-        this installation's state directory. `dev` is where the machine's /dev gets the node's
-        devices: in a user namespace they are bound.
+        A hook has no variable of the wrapper: a mount namespace shows it this state directory.
+        `dev` is mounted over the nodes of the machine's /dev: in a user namespace they are bind-
+        mounted.
         """
         for directory in (self.state, STATE):
             directory.mkdir(parents=True, exist_ok=True)
@@ -115,17 +115,17 @@ class Installation:
 
     @property
     def state(self) -> Path:
-        """Return the state directory, /run/gpuhook on a node."""
+        """Return the state directory, which is /run/gpuhook on a real node."""
         return self.place / "state"
 
     @property
     def config(self) -> Path:
-        """Return the settings file, /etc/gpuhook/config.yaml on a node."""
+        """Return the settings file, which is /etc/gpuhook/config.yaml on a real node."""
         return self.place / "config.yaml"
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment that points the programs at this node's parts."""
+        """Return the variables by which the programs use this node."""
         return {
             "GPUHOOK_CONFIG": str(self.config),
             "GPUHOOK_HOST_ROOT": self.node.host_root,
@@ -133,7 +133,7 @@ class Installation:
         }
 
     def on(self, low_level: str, **more: str) -> dict[str, str]:
-        """Return the environment for this low-level runtime, `more` laid over it."""
+        """Return the environment for this low-level runtime, with the variables `more`."""
         return {**self.env, "GPUHOOK_LOW_LEVEL_RUNTIME": _program(low_level), **more}
 
     def gpu(self, index: int) -> Gpu:
@@ -141,7 +141,7 @@ class Installation:
         return self.node.node.gpus[index]
 
     def device(self, index: int) -> str:
-        """Return the device node of the GPU of this index, whose minor may be another number."""
+        """Return the device node of the GPU of this index; its minor can be another number."""
         return f"/dev/nvidia{self.gpu(index).minor}"
 
     def number(self, index: int) -> str:
@@ -166,7 +166,9 @@ class Installation:
         assert done.returncode == 0, done.stderr
 
     def holders(self) -> list[dict[str, Any]]:
-        """Return what `gpuhook ps -o json` lists of the ledger: other tests run containers too."""
+        """Return the containers that `gpuhook ps -o json` reads from the ledger: other tests run
+        containers too.
+        """
         words = ["ps", "--recorded", "-o", "json"]
         done = warm(self.bindir / "gpuhook").call(words, self._environment)
         assert done.returncode == 0, done.stderr
@@ -192,23 +194,23 @@ class Installation:
         return made
 
     def configure(self) -> None:
-        """Write the settings file, and make the directory of CDI specs."""
+        """Write the settings file, and create the directory of CDI specs."""
         self.specs.mkdir(parents=True, exist_ok=True)
         known = {"cdi": {"specDirs": [str(self.specs)]}}
         document = {**known, **self.settings}
         self.config.write_text(json.dumps(document), encoding="utf-8")
 
     def refuse_stale(self) -> None:
-        """Write settings that refuse stale specs instead of writing them again."""
+        """Write settings that refuse stale specs instead of regenerating them."""
         document = {"cdi": {"specDirs": [str(self.specs)], "onStale": "refuse"}}
         self.config.write_text(json.dumps(document), encoding="utf-8")
 
     def run(self, bundle: Bundle | Path, engine: str = "runc", cgroup: str = "host") -> Result:
-        """Run a bundle by gpuhook-runtime and return how it ended."""
+        """Run a bundle by gpuhook-runtime and return its result."""
         return run(bundle, [self.runtime], engine, cgroup, self.on(engine))
 
     def run_secluded(self, bundle: Bundle, engine: str = "runc") -> Result:
-        """Run a bundle by the command `secluded`."""
+        """Run a bundle by the command of secluded()."""
         return run(bundle, self.secluded(), engine, env=self.on(engine))
 
     def lifecycle(
@@ -218,17 +220,19 @@ class Installation:
         cgroup: str = "host",
         container_id: str | None = None,
     ) -> AbstractContextManager[Container]:
-        """Give a container of gpuhook-runtime that does not exist yet; it is deleted in the end."""
+        """Yield a container of gpuhook-runtime that is not created yet, and delete it in the
+        end.
+        """
         env = self.on(engine)
         return lifecycle(bundle, [self.runtime], engine, cgroup, env, container_id)
 
     def run_hooked(self, bundle: Bundle) -> Result:
-        """Run a bundle by plain runc, which calls our prestart hook."""
+        """Run a bundle by plain runc, which calls the prestart hook."""
         bundle.write({**bundle.config(), "hooks": {"prestart": [self.hooks["hook"]]}})
         return run(bundle)
 
     def launcher(self, path: Path, low_level: str = "runc") -> Path:
-        """Write an executable at `path` that is gpuhook-runtime in this environment."""
+        """Write an executable at `path` that runs gpuhook-runtime with this environment."""
         return launcher(path, [self.runtime], self.on(low_level))
 
     def edit(
@@ -259,7 +263,7 @@ def installation(
 ) -> Installation:
     """Install gpuhook on a node, and write its CDI spec with these options of generate-cdi.
 
-    The node (a profile, facts, or one that exists) and the programs are made below `place`;
+    The node (a profile, facts, or one that exists) and the programs are created below `place`;
     `bindir` are existing programs.
     """
     if not isinstance(node, SimulatedNode):

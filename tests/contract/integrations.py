@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways by which a container comes to its GPUs, each as one call."""
+"""The integrations by which a container gets its GPUs, each as one call."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ HOOKED = {f"{name}-prestart": where for name, where in RUNTIMES.items()}
 WRAPPED = (*RUNTIMES, "ctr", "podman-runtime")
 PRESTART = (*HOOKED, "ctr-prestart", "podman-prestart")
 ALL = (*WRAPPED, *PRESTART, "podman-cdi")
-_LOST = 3  # times that podman may lose what a container says
+_LOST = 3  # times that podman can lose a container's output
 MKNOD = ("--cap-add", "MKNOD")
 
 
 @dataclass(frozen=True)
 class Integrations:
-    """The integrations of one installation; `place` is for what containers and engines need.
+    """The integrations of one installation; `place` is for files of containers and engines.
 
-    Those by containerd need a `containerd`, which is started when the first container needs it.
+    Those by containerd call `containerd()`, which starts it for the first container.
     """
 
     installation: Installation
@@ -50,7 +50,7 @@ class Integrations:
         value: str = "0",
         env: Sequence[str] = (),
     ) -> Result:
-        """Run a container that requests `value` through `integration` and return how it ended."""
+        """Run a container that requests `value` by `integration` and return its result."""
         if integration != "podman-cdi":
             return self.by_env(integration, root, args, [*asks(value), *env])
         devices = [word for name in value.split(",") for word in ("--device", f"{KIND}={name}")]
@@ -79,7 +79,7 @@ class Integrations:
     def by_hook(
         self, integration: str, root: Path, args: Sequence[str], env: Sequence[str]
     ) -> Result:
-        """Let a plain runtime call our prestart hook."""
+        """Run a container by a plain runtime that calls the prestart hook."""
         hooks = self.installation.hooks
         if integration == "ctr-prestart":
             return self.by_base_spec(root, args, env)
@@ -93,7 +93,7 @@ class Integrations:
         return runtimes.run(made, [engine], engine, cgroup)
 
     def by_base_spec(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
-        """Let containerd run plain runc on a spec that is made of its default by our base-spec."""
+        """Run a container by containerd and plain runc, with the base spec that has the hook."""
         daemon = self._daemon()
         spec = base_spec(self.installation, daemon.ctr("oci", "spec").stdout)
         spec["hooks"] = {"prestart": [self.installation.hooks["hook"]]}
@@ -103,7 +103,7 @@ class Integrations:
         return daemon.run_spec(overlaid(overlaid(spec, own), place))
 
     def by_containerd(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
-        """Let containerd call gpuhook-runtime."""
+        """Run a container by containerd, which calls gpuhook-runtime."""
         runtime = self.installation.launcher(self.place / "runtime")
         return self._daemon().run(root, args, runtime, env)
 
@@ -120,17 +120,17 @@ class Integrations:
         engine: str = "runc",
         hooks: Path | None = None,
     ) -> Result:
-        """Let podman call gpuhook-runtime or `runtime`; it sees our CDI specs.
+        """Run a container by podman, which calls `runtime` (default: gpuhook-runtime) and reads
+        this installation's specs.
 
-        `engine` is the low-level runtime that it comes to, `hooks` a directory of OCI hooks.
-        podman at times loses all that a container says which ends at once: one that went well and
-        said nothing runs again.
+        `engine` is the low-level runtime, `hooks` a directory of OCI hooks. podman can lose the
+        output of a container that ends at once: a successful one without output runs again.
         """
         result = self._podman("podman", root, args, options, runtime, engine, hooks)
         for attempt in range(_LOST):
             if result.rc or result.stdout:
                 break
-            place = f"podman-{attempt}"  # a state of podman's is bound to its run root
+            place = f"podman-{attempt}"  # podman binds its state to its run root
             result = self._podman(place, root, args, options, runtime, engine, hooks)
         return result
 
@@ -159,15 +159,15 @@ class Integrations:
 
 
 def told(integration: str, value: str) -> str:
-    """Return what NVIDIA_VISIBLE_DEVICES says in a container that requested `value`.
+    """Return NVIDIA_VISIBLE_DEVICES in a container that requested `value`.
 
-    A hook comes too late to change the environment.
+    The prestart hook runs too late to change the environment.
     """
     return value if integration in PRESTART else "void"
 
 
 def base_spec(installation: Installation, default: str) -> dict[str, Any]:
-    """Return what the installed base-spec makes of containerd's `default`."""
+    """Return the output of the installed base-spec for containerd's `default`."""
     program = installation.share / "containerd/base-spec"
     made = subprocess.run([program], input=default, check=True, capture_output=True, text=True)
     return dict(json.loads(made.stdout))

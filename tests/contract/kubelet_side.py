@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An allocation handed to a container as the kubelet and a CRI engine do it."""
+"""An allocation applied to a container, as the kubelet and a CRI engine do it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.contract.bundles import Bundle
 
 
 def read(response: api.ContainerAllocateResponse) -> Allocation:
-    """Return what the kubelet reads in the answer of Allocate for one container."""
+    """Return the allocation in the answer to Allocate for one container."""
     return Allocation(
         envs=dict(response.envs),
         mounts=tuple(
@@ -34,9 +34,10 @@ def read(response: api.ContainerAllocateResponse) -> Allocation:
 
 
 def hand(given: Allocation, bundle: Bundle) -> None:
-    """Write into config.json what an engine makes of `given`, all but its CDI names.
+    """Apply `given` to config.json as an engine does, except its CDI names.
 
-    A variable replaces the image's; nodes have the numbers that the host's have, and a rule each.
+    A variable replaces that of the image; nodes have the numbers of the host's nodes, and a device
+    rule each.
     """
     config = bundle.config()
     env = config["process"]["env"]
@@ -59,7 +60,7 @@ def hand(given: Allocation, bundle: Bundle) -> None:
 
 
 def podman_options(given: Allocation) -> list[str]:
-    """Return the options by which podman hands over the variables and CDI devices of `given`."""
+    """Return the options of podman for the variables and CDI devices of `given`."""
     others = [*given.mounts, *given.devices, *given.annotations]
     assert others == [], "podman is given no more than CDI names"
     words = [word for name in given.cdi_devices for word in ("--device", name)]

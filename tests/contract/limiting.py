@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers whose memory of a GPU is limited: how they are granted it, what the driver holds."""
+"""Containers with a limit of GPU memory: the grant, and the limit that the driver enforces."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def grant(
     is_asked: bool = False,
     source: str = "/dev/null",
 ) -> Bundle:
-    """Mount what a device plugin grants of a GPU, MiB; or a tenant's mount of another source."""
+    """Mount a grant of the device plugin, in MiB; another `source` is a tenant's forged mount."""
     limit = MemoryLimit(uuid(installation, index), hard * MIB, soft * MIB, is_asked=is_asked)
     made.mount(Path(source), mount_path(VOCABULARY.memory_prefix, limit), "ro", "rbind")
     return made
@@ -51,7 +51,9 @@ def given_by_engine(installation: Installation, made: Bundle, *names: str) -> Bu
 
 
 def held(installation: Installation, pid: int) -> dict[str, tuple[int, int]]:
-    """Return what the driver holds the cgroup of a process to: hard and soft MiB by UUID."""
+    """Return the limits that the driver enforces for a process's cgroup: hard and soft MiB by
+    UUID.
+    """
     name = Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").split("0::")[1].strip()
     return {
         one.uuid: (one.hard // MIB, one.soft // MIB)

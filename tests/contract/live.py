@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers of real runtimes that run while their GPUs come and go, and all that is to be seen."""
+"""Running containers of real runtimes whose GPUs are attached and detached, and their state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ PROGRAMS = "[one.seen.hex() for one in rules.programs()]"
 
 @dataclass(frozen=True)
 class Seen:
-    """All that a container is: its files, its /dev, its mounts, its device rules, its entry."""
+    """The state of a container: its files, its /dev, its mounts, its device rules, its ledger
+    entry.
+    """
 
     files: dict[str, tuple[object, ...]]
     nodes: dict[str, tuple[object, ...]]
@@ -38,7 +40,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Live:
-    """A container that was created, on a node where gpuhook is installed."""
+    """A created container, on a node with gpuhook."""
 
     container: Container
     bundle: Bundle
@@ -60,7 +62,7 @@ class Live:
         return ["--state-root", str(self.bundle.path / "state")]
 
     def command(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> list[str]:
-        """Return the command line of `gpuhook VERB CONTAINER WORDS`, called through `via`."""
+        """Return the command line of `gpuhook VERB CONTAINER WORDS`, called by `via`."""
         own = [
             str(self.installation.bindir / "gpuhook"),
             verb,
@@ -72,22 +74,22 @@ class Live:
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment in which the command line works on this node."""
+        """Return the environment of that command line for this node."""
         return {**os.environ, **self.container.around.env, **self.installation.env}
 
     def gpuhook(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> Result:
-        """Call `gpuhook VERB CONTAINER WORDS` where the container's runtime runs."""
+        """Call `gpuhook VERB CONTAINER WORDS` in the mount namespace of the container's runtime."""
         return run_command(self.command(verb, *words, name=name, via=via), self.env)
 
     def report(self, verb: str, *words: str, name: str = "") -> dict[str, Any]:
-        """Return what `gpuhook VERB` says it did, which must have gone well."""
+        """Return the report of `gpuhook VERB`, which must succeed."""
         done = self.gpuhook(verb, *words, "-o", "json", name=name)
         assert done.rc == 0, done
         document = done.document("changes")
         assert document["schema"] == f"gpuhook/{verb}/v1"
-        (found,) = document["containers"]
-        assert found["container"] == self.id
-        return dict(found)
+        (container,) = document["containers"]
+        assert container["container"] == self.id
+        return dict(container)
 
     def attach(self, *devices: str, name: str = "") -> dict[str, Any]:
         """Attach devices, and return the report."""
@@ -100,7 +102,7 @@ class Live:
     def refused(
         self, code: str, verb: str, *words: str, name: str = "", via: Sequence[str] = ()
     ) -> str:
-        """Call `gpuhook VERB`, which fails with this code, and return what it says."""
+        """Call `gpuhook VERB`, which must fail with this code, and return its standard error."""
         done = self.gpuhook(verb, *words, name=name, via=via)
         assert done.rc == 1, done
         assert done.stdout == ""
@@ -113,16 +115,16 @@ class Live:
         return self.container.call("exec", *words)
 
     def view(self, asked: Sequence[str] = ()) -> View:
-        """Return what the probe sees in the container by now."""
+        """Return the probe's current view in the container."""
         return self.inside("/probe", *asked).view
 
     def rules(self) -> list[str]:
-        """Return the device rules: v1's list, or v2's programs as they are."""
+        """Return the device rules: v1's list, or v2's programs as bytes."""
         (programs, lines) = told(self.container, PROGRAMS, "described(rules)")
         return list(programs) or sorted(lines)
 
     def nodes(self) -> dict[str, tuple[object, ...]]:
-        """Return what is in its /dev: names, kinds, owners, numbers."""
+        """Return the files of its /dev: modes, owners and numbers by name."""
         return devices(Path(f"/proc/{self.pid}/root/dev"))
 
     def mounts(self) -> tuple[str, ...]:
@@ -139,7 +141,7 @@ class Live:
         return "".join(text for text in own if self.id in text)
 
     def seen(self) -> Seen:
-        """Return everything about the container that its GPUs are made of."""
+        """Return the state of the container that a GPU changes."""
         version, lines = told(self.container, "rules.version", "described(rules)")
         return Seen(
             roots.listing(self.bundle.root),
@@ -151,32 +153,32 @@ class Live:
 
 
 def devices(directory: Path) -> dict[str, tuple[object, ...]]:
-    """Return what is in a /dev: names, kinds, owners, numbers."""
-    found: dict[str, tuple[object, ...]] = {}
+    """Return the files of a /dev: modes, owners and numbers by name."""
+    files: dict[str, tuple[object, ...]] = {}
     for path in sorted(directory.iterdir()):
         if path.name == "null":
-            continue  # runtimes give the host's own away where it is bound: runc, at each exec
+            continue  # runc changes the owner of a bind-mounted /dev/null at each exec
         status = path.lstat()
         numbers = status.st_rdev if stat.S_ISCHR(status.st_mode) else 0
-        found[path.name] = (status.st_mode, status.st_uid, status.st_gid, numbers)
-    return found
+        files[path.name] = (status.st_mode, status.st_uid, status.st_gid, numbers)
+    return files
 
 
 class Said:
-    """What a container that runs opening() says."""
+    """The output of a container that runs opening()."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
 
     def becomes(self, answer: str) -> None:
-        """Wait until that is the answer to two opens that begin from now on."""
+        """Wait until two opens that start after this call have this result: "yes" or "no"."""
         start = len(self._live.container.output.splitlines())
         eventually(lambda: len(self._live.container.output.splitlines()) >= start + 4)
         words = [line.split()[1] for line in self._live.container.output.splitlines()[start + 1 :]]
         assert set(words[1:3]) == {answer}, words
 
     def pids(self) -> set[str]:
-        """Return which processes said it."""
+        """Return the processes that wrote the output."""
         return {line.split()[0] for line in self._live.container.output.splitlines()}
 
 
@@ -188,7 +190,7 @@ def started(
     cgroup: str = "host",
     *runtime: str,
 ) -> Iterator[Live]:
-    """Give a running container of a plain runtime, or of `runtime` which comes to it."""
+    """Yield a running container of a plain runtime, or of `runtime`, which calls that."""
     command = runtime or (engine,)
     with lifecycle(made, command, engine, cgroup, env=installation.on(engine)) as container:
         container.start()
@@ -203,7 +205,7 @@ def wrapped(
     cgroup: str = "host",
     container_id: str | None = None,
 ) -> Iterator[Live]:
-    """Give a running container of gpuhook-runtime."""
+    """Yield a running container of gpuhook-runtime."""
     with installation.lifecycle(made, engine, cgroup, container_id) as container:
         container.start()
         yield Live(container, made, installation)
@@ -212,9 +214,9 @@ def wrapped(
 def prestart(
     installation: Installation, *words: str, stage: str = "prestart", **more: str
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the hooks of a config.json with the installed hook program; `more` is its env.
+    """Return hooks of a config.json that call the installed hook; `more` is added to its env.
 
-    That is the launcher gpuhook-prestart, which the hooks.d file names.
+    The program is the launcher gpuhook-prestart, which the hooks.d file names.
     """
     program = str(installation.bindir / "gpuhook-prestart")
     env = {"PATH": "/usr/bin:/bin", **installation.env, **more}
@@ -223,7 +225,7 @@ def prestart(
 
 
 def openable(installation: Installation, place: Path, index: int = 2) -> Installation:
-    """Return an installation on whose node the GPU of this index is a device that can be opened."""
+    """Return an installation on a node where the GPU of this index can be opened."""
     mine = installation.apart(place)
     node = place / "openable"
     os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(*REAL))
@@ -236,7 +238,7 @@ def openable(installation: Installation, place: Path, index: int = 2) -> Install
 
 
 def opening(path: str) -> list[str]:
-    """Return a program that opens `path` again and again, and says how that went, and its pid."""
+    """Return a command that opens `path` repeatedly, and prints its pid and "yes" or "no"."""
     script = (
         f'while :; do if true <{path}; then echo "$$ yes"; else echo "$$ no"; fi; sleep 0.05; done'
     )
@@ -250,7 +252,7 @@ def sleeping(
     args: Sequence[str] = WAIT,
     **oci: Any,
 ) -> Bundle:
-    """Return a bundle in `place`, with a fresh root file system, of a container that waits."""
+    """Return the bundle of a container that sleeps, with a fresh root file system, in `place`."""
     root = roots.copy(kind, place / f"root-{kind}")
     return bundle(place / "bundle", root, args, env, **oci)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packages of this checkout, and of the release after it, made as `make deb` makes them."""
+"""Packages of this checkout and of the release after it, built as by `make deb`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ UNMADE = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 @cache
 def built(version: str = "") -> Path:
-    """Return the directory of the packages of both kinds; those for Debian of another `version`."""
+    """Return the directory with the packages of both kinds; those for Debian have another
+    `version`.
+    """
 
     def build(place: Path) -> None:
         checkout = CHECKOUT
@@ -42,7 +44,7 @@ def built(version: str = "") -> Path:
 def make(
     checkout: Path, kinds: list[str], output: Path, env: Mapping[str, str] | None = None
 ) -> None:
-    """Make the packages of a checkout in the directory `output`."""
+    """Build the packages of a checkout in the directory `output`."""
     command = [sys.executable, "-m", "packages", *kinds, "--output", str(output)]
     own = {"PYTHONPATH": str(checkout / "packaging"), "SOURCE_DATE_EPOCH": TIME}
     done = subprocess.run(
@@ -57,7 +59,7 @@ def make(
 
 
 def copied(place: Path) -> Path:
-    """Copy what packages are made of to `place`, and return that."""
+    """Copy the sources of the packages to `place`, and return that."""
     place.mkdir(parents=True)
     for part in PARTS:
         source = CHECKOUT / part

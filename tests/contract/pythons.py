@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Pythons that nodes have: interpreters of other Debian releases, runnable on this machine.
+"""Interpreters of other Debian releases, which run on this machine, for nodes with other Pythons.
 
-Each is a tree of Debian's own packages and a launcher that starts its interpreter with its own
-dynamic loader and libraries. The launcher works wherever a path of an interpreter is requested,
-a shebang line included; the processes that it starts inherit no variable from it.
+Each is a tree of Debian's packages and a launcher that starts its interpreter with its own dynamic
+loader and libraries. The launcher works as the path of an interpreter, also in a shebang line; the
+processes that it starts inherit no variable from it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def interpreter(version: str) -> Path:
 
 
 def _loader_inside(tree: Path) -> None:
-    """Make the loader's absolute link relative, so that it leads into the tree."""
+    """Make the absolute link of the loader relative, so that it points into the tree."""
     loader = tree / LOADER
     if loader.is_symlink() and str(loader.readlink()).startswith("/"):
         inside = str(loader.readlink())
@@ -54,7 +54,7 @@ def _loader_inside(tree: Path) -> None:
 
 
 def _launcher(version: str) -> str:
-    """Return the launcher's text; it finds the tree beside itself, also through links."""
+    """Return the launcher's text; it finds the tree in its own directory, also through links."""
     libraries = "usr/lib/x86_64-linux-gnu"
     command = [LOADER, "--library-path", libraries, f"usr/bin/python{version}"]
     words = [word if word.startswith("--") else f'"$tree"/{shlex.quote(word)}' for word in command]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root file systems of the kinds that images have, built from Debian's packages and kept.
+"""Root file systems of the kinds that images have, built once from Debian's packages.
 
 debian      a shell, coreutils, ldconfig, multiarch directories
-lib64       as Red Hat's: everything in /usr/lib64, no multiarch, no Debian marks; glibc's loader
-            was built for multiarch directories, so only its cache says where libraries are
-distroless  libc and nothing else: no shell, no ldconfig, no /etc/ld.so.conf
+lib64       as Red Hat's: everything in /usr/lib64, no multiarch, no files that identify Debian;
+            glibc's loader was built for multiarch directories: only its cache has the paths
+distroless  libc only: no shell, no ldconfig, no /etc/ld.so.conf
 musl        busybox and musl's loader, as Alpine's
 
 Each has /probe (static), and /dlprobe linked with its C library.
@@ -66,12 +66,12 @@ KINDS: dict[str, Callable[[], Path]] = {
 
 
 def ldconfig() -> Path:
-    """Return Debian's ldconfig, a static program: bind-mounted, it runs where there is none."""
+    """Return Debian's ldconfig, a static program, to be mounted into images without one."""
     return debian() / "usr/sbin/ldconfig"
 
 
 def copy(kind: str, into: Path) -> Path:
-    """Copy the root file system of this kind to `into` and return that; it may be written to."""
+    """Copy the root file system of this kind to `into`, for writing, and return that."""
     into.parent.mkdir(parents=True, exist_ok=True)
     source = KINDS[kind]()
     subprocess.run(["cp", "-a", "--reflink=auto", f"{source}/.", str(into)], check=True)
@@ -79,9 +79,9 @@ def copy(kind: str, into: Path) -> Path:
 
 
 def listing(root: Path) -> dict[str, tuple[object, ...]]:
-    """Return every path below `root` with its mode, owner, size, link target and content.
+    """Return each path below `root` with its mode, owner, size, link target and content.
 
-    Two listings are equal when nothing was added, removed or changed.
+    Two listings are equal if nothing was added, removed or changed.
     """
     found: dict[str, tuple[object, ...]] = {}
     for path in sorted(root.rglob("*")):
@@ -155,7 +155,7 @@ def _musl(root: Path) -> None:
 
 
 def with_ldconfig(root: Path) -> Path:
-    """Put a static ldconfig at /ldconfig, over which no directory is mounted."""
+    """Add a static ldconfig at /ldconfig, which no mount hides."""
     shutil.copy(ldconfig(), root / "ldconfig")
     return root
 

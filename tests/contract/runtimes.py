@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real OCI runtimes on bundles: one whole run, or a container's life step by step.
+"""Real OCI runtimes on bundles: a whole run, or the steps of a container's life.
 
-runc and crun run on the machine's own cgroups ("host") and on cgroup v2 ("v2"). Where the machine
-has v1 or the hybrid layout, v2 is mounted in a private mount namespace: its device programs work
-there as they do on a v2 machine. crun refuses the hybrid layout, so the v2 tree is unmounted for
-it, in a separate namespace too.
+runc and crun use the machine's own cgroups ("host") or cgroup v2 ("v2"). On a machine with v1 or
+the hybrid layout, v2 is mounted in a private mount namespace, where device programs work as on a v2
+machine. crun refuses the hybrid layout: for it the v2 tree is unmounted, in a separate namespace
+too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WITHOUT_UNIFIED = f"umount {CGROUPS}/unified"
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended; `log` is the runtime's --log file."""
+    """The result of a command; `log` is the runtime's --log file."""
 
     rc: int
     stdout: str
@@ -60,7 +60,7 @@ class Result:
 
     @property
     def view(self) -> View:
-        """Return what the probe printed; its output is shown where it did not get that far."""
+        """Return the probe's view; without one, its output is shown."""
         assert self.rc == 0, self
         return view(self.stdout)
 
@@ -68,7 +68,7 @@ class Result:
     def warned(self) -> list[str]:
         """Return the codes of the warnings in the log of a container that started.
 
-        Standard error is the container's own: it has none.
+        Standard error belongs to the container: it has none of them.
         """
         assert self.rc == 0, self
         assert "warning" not in self.stderr, self
@@ -77,14 +77,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Settled:
-    """What a runtime needs around it: a prefix to its command line, and variables."""
+    """The environment of a runtime: a prefix of its command line, and variables."""
 
     prefix: tuple[str, ...]
     env: dict[str, str]
 
 
 def settled(engine: str = "runc", cgroup: str = "host", inside: Sequence[str] = ()) -> Settled:
-    """Return what `engine` (runc, crun) needs on `cgroup` (host, v2) of this machine.
+    """Return the environment of `engine` (runc, crun) on `cgroup` (host, v2) of this machine.
 
     `inside` are further shell commands for the private mount namespace, before the runtime starts.
     """
@@ -107,7 +107,7 @@ def settled(engine: str = "runc", cgroup: str = "host", inside: Sequence[str] = 
 def launcher(path: Path, command: Sequence[str], env: Mapping[str, str] | None = None) -> Path:
     """Write an executable at `path` that runs `command` with `env` and its own arguments.
 
-    For engines that take a runtime as one path and give it their environment.
+    It is for engines that know a runtime by one path and set its environment.
     """
     lines = ["#!/bin/sh"]
     lines += [f"export {name}={_quoted(value)}" for name, value in (env or {}).items()]
@@ -120,7 +120,7 @@ def launcher(path: Path, command: Sequence[str], env: Mapping[str, str] | None =
 def run_command(
     command: Sequence[str | Path], env: Mapping[str, str] | None = None, stdin: str = ""
 ) -> Result:
-    """Call a command and return how it ended; `env` is its whole environment."""
+    """Call a command and return its result; `env` is its whole environment."""
     done = subprocess.run(
         command, input=stdin, capture_output=True, text=True, env=env, timeout=300, check=False
     )
@@ -129,7 +129,7 @@ def run_command(
 
 @dataclass
 class Container:
-    """A container of a runtime; each verb returns how the runtime's call ended."""
+    """A container of a runtime; each verb returns the result of the runtime's call."""
 
     id: str
     bundle: Path
@@ -138,11 +138,11 @@ class Container:
     env: Mapping[str, str] | None
 
     def run(self) -> Result:
-        """Create, start and delete it; standard output and error are the container's."""
+        """Run the bundle (see container()) and return the result."""
         return self._called("run", "--bundle", str(self.bundle), self.id)
 
     def create(self, *options: str) -> Result:
-        """Create it; the container's own output goes to files in the bundle."""
+        """Create it; the container's output goes to files in the bundle."""
         words = ["create", *options, "--bundle", str(self.bundle), self.id]
         with (
             (self.bundle / "stdout").open("w") as out,
@@ -160,7 +160,7 @@ class Container:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return what the runtime reports of it: pid, status and others."""
+        """Return the runtime's report of it: pid, status and others."""
         return dict(json.loads(self.call("state").stdout))
 
     @property
@@ -218,10 +218,10 @@ def container(
     env: Mapping[str, str] | None = None,
     container_id: str | None = None,
 ) -> Container:
-    """Return a container that does not exist yet; its runtime's state and log are in the bundle.
+    """Return a container that is not created yet; its runtime's state and log are in the bundle.
 
-    `runtime` is what is called (gpuhook-runtime and its options, or plain runc or crun); `engine`
-    is the low-level runtime that it comes to.
+    `runtime` is the called program (gpuhook-runtime and its options, or plain runc or crun);
+    `engine` is the low-level runtime.
     """
     directory = bundle.path if isinstance(bundle, Bundle) else bundle
     options = ["--root", str(directory / "state"), "--log", str(directory / "log")]
@@ -249,7 +249,7 @@ def lifecycle(
     env: Mapping[str, str] | None = None,
     container_id: str | None = None,
 ) -> Iterator[Container]:
-    """Give a container (see container()); whatever is left of it in the end is deleted."""
+    """Yield a container (see container()), and delete it in the end."""
     made = container(bundle, runtime, engine, cgroup, env, container_id)
     try:
         yield made

@@ -18,11 +18,11 @@ from tests.contract.live import prestart
 from tests.contract.runtimes import Result, run
 
 CLOSED = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
-OWN = "cdi.k8s.io/x"  # the key of a pod
+OWN = "cdi.k8s.io/x"  # a key that a pod can write
 ALL, AGENT = "nvidia.com/gpu=all", "acme.com/agent=host"
 ENGINES = pytest.mark.parametrize(("engine", "cgroup"), [("runc", "host"), ("crun", "host")])
 ROUTES = pytest.mark.parametrize("route", ["wrapper", "prestart"])
-# What a pod may write to look as if something else had made its container.
+# Annotations by which a pod pretends that another program made its container.
 FORGED = {
     OWN: ALL,
     "io.gpuhook.record": "{}",

@@ -119,7 +119,7 @@ def test_a4_stale_stream_receives_no_event_of_others(run: Run, kubelet: Kubelet)
     for _ in range(5):
         kubelet.watch(GPU).cancel()
     stale = Endpoint(socket, api.DevicePluginOptions(), Changes())
-    stale.channel.close()  # a connection that just goes
+    stale.channel.close()  # a connection that closes without a message
     others = [Endpoint(socket, api.DevicePluginOptions(), Changes()) for _ in range(2)]
     for index in range(3):
         report_xid(running, index)

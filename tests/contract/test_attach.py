@@ -159,7 +159,7 @@ def test_forms_of_a_name(node8: Installation, tmp_path: Path) -> None:
             devices, [live.id[:-2], str(live.pid), "space/pod/one", "pod"], strict=True
         ):
             assert live.attach(device, name=name)["steps"] != []
-            # With the index too, the device would be held whole, and stay without its replica.
+            # The index would add the whole device, which remains after the replica is detached.
             assert live.attach(device if "::" in device else "2")["steps"] == []
             view = live.view()
             assert_nodes(view, node8, CONTROL, 2)

@@ -509,7 +509,7 @@ def test_full_root_file_system_is_refused(
         assert not [p for p in place.rglob("*") if p.name.startswith(".gpuhook-")]
 
 
-# The hot path calls posix or os, and os takes from posix what it has when it is imported.
+# The hot path calls posix or os, and os copies the functions of posix when it is imported.
 DYING = """
 import posix, sys
 left = int(posix.environ[b"KILL_AT"])

@@ -18,7 +18,7 @@ from tests.contract.installation import Installation, asks
 from tests.contract.runtimes import Result, run_command
 
 COUNT = 100_000
-MEMORY = 512 << 20  # bytes of address space, for the interpreter and all
+MEMORY = 512 << 20  # bytes of address space, including the interpreter
 JOBS = "/containerEdits/hooks/0/args"
 
 

@@ -367,7 +367,7 @@ def test_extra_file_and_variable_of_nvidias_spec_are_differences(
         bound = {"type": "bind", "options": ["ro", "bind"]}
         config["mounts"].append({**bound, "destination": path, "source": source})
         own = {**bound, "destination": "/srv/own", "source": source}
-        config["mounts"].append(own)  # a volume of the pod's
+        config["mounts"].append(own)  # a volume of the pod
         config["process"]["env"].append("EXTRA=1")
 
     with by_cdi(nvidia, tmp_path, plant) as live:

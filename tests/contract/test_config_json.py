@@ -20,7 +20,7 @@ from tests.contract.test_bad_input import assert_refused
 NAMES = ("A", "B", "C", "NVIDIA_VISIBLE_DEVICES")
 
 AGAIN = '{"env":["A=2","NVIDIA_VISIBLE_DEVICES=0"]}'
-# What replaces `"root":`, and so comes before it, at the top of config.json.
+# Replacements of `"root":` at the top of config.json, each with a key before it.
 BESIDE = {
     "Process": '"Process":{"env":["A=2"]},"root":',
     "PROCESS without env": '"PROCESS":{"cwd":"/"},"root":',
@@ -36,7 +36,7 @@ BESIDE = {
     "Annotations": '"Annotations":{"a":"b"},"root":',
     "a part twice": '"x-part":{"a":1,"a":2},"root":',
 }
-# What replaces `"env":` in process.
+# Replacements of `"env":` in process.
 IN_PROCESS = {
     "Env": '"Env":["A=2"],"env":',
     "ENV without entries": '"ENV":null,"env":',
@@ -135,7 +135,7 @@ def test_gpuhook_and_runtime_read_the_same_variables(
     if case in TAKEN:
         assert ours == theirs
     if case in TYPES:
-        assert theirs is None or engine == "crun"  # which takes some for absent
+        assert theirs is None or engine == "crun"  # which treats some as absent
 
 
 def test_runc_merges_keys_that_differ_in_case(bundle: Bundle) -> None:

@@ -27,7 +27,7 @@ WANTED = EngineOptions("wrapper", "nvidia", PROGRAM, HOOK)
 CASES = cases("containerd")
 CHANGED = {name: one for name, one in CASES.items() if one.becomes}
 WHOLE = {name: one for name, one in CHANGED.items() if "base_spec" not in one.wanted}
-# containerd's own word on them: this one is 1.6, which reads what is for 1.x.
+# Cases that containerd itself reads: this one is 1.6, which reads files for 1.x.
 DUMPED = {
     name: one
     for name, one in CHANGED.items()

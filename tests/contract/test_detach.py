@@ -67,7 +67,7 @@ def test_detach_without_config_json_keeps_control_nodes(
         live.attach("2")
         config = live.bundle.file.rename(tmp_path / "config.json")
         live.detach("2")
-        config.rename(live.bundle.file)  # runc's exec needs it
+        config.rename(live.bundle.file)  # runc exec needs it
         assert set(live.view().gpus()) == CONTROL
 
 

@@ -74,7 +74,7 @@ def test_invalid_configuration_keeps_the_previous_one(run: Run, kubelet: Kubelet
     assert 'gpuhook_config_reloads_total{outcome="refused"}' in running.metrics()
     running.configure(TIME_SLICING.replace("replicas: 4", "replicas: 2"))
     kubelet.wait_for_devices(GPU, 2)
-    assert len(kubelet.registrations) == registered  # the list was enough
+    assert len(kubelet.registrations) == registered  # an update of the list is sufficient
 
 
 def test_unreadable_config_label_is_reported(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:

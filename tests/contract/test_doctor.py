@@ -126,7 +126,7 @@ def test_node_made_by_a_container_is_no_missing_gpu(node8: Installation, tmp_pat
         dev = Path(f"/proc/{live.pid}/root/dev")
         os.mknod(dev / "nvidia7", 0o666 | stat.S_IFCHR, os.makedev(195, 7))
         os.mknod(dev / "nvidia8", 0o666 | stat.S_IFCHR, (dev / "nvidia0").stat().st_rdev)
-        # Of another driver: each container may open 1:9, which is /dev/urandom.
+        # A device of another driver that each container can open: 1:9, /dev/urandom.
         os.mknod(dev / "nvidia9", 0o666 | stat.S_IFCHR, Path("/dev/urandom").stat().st_rdev)
         document = results(live, checks="driver.gpu,driver.bus,containers")
     assert [one["said"] for one in document["results"] if one["status"] == "failed"] == []

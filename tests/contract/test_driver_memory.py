@@ -70,7 +70,7 @@ def test_driver_reserves_memory_for_each_cgroup(
         first.call("kill", "USR1")
         pid = first.pid
         assert driver.until(lambda held: len(held) == 2)[pid] == 4000 * MIB
-        # The driver knows of the memory before the program writes that it has it.
+        # The driver records the memory before the program prints that it has it.
         eventually(lambda: first.output == "ok\nholding\n")
         eventually(lambda: second.output == f"got {TOTAL - 4000} MiB\nholding\n")
         assert len(stub_limits.recorded(driver.node)) == 2

@@ -22,7 +22,7 @@ from tests.simulated.node import make_node
 
 OPERATOR, GKE = "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"
 PLACES = ("etc", "proc", "sys", "dev", "run", "tmp", "usr/bin", "opt", "root", "var")
-# What changes while containers run.
+# Directories that change while containers run.
 VOLATILE = ("run", "tmp", "dev", "proc", "sys", "container")
 BIN = "/opt/gpuhook/bin"
 HOST_RUNS = (

@@ -39,7 +39,7 @@ def node_with_extras(node8: Installation, tmp_path_factory: pytest.TempPathFacto
     made = installation(tmp_path_factory.mktemp("full"), "t4", node8.bindir)
     assert made.node.driver_root == made.node.dev_root == made.node.host_root
     extra_nodes.add(made.node.host_root)
-    made.generate()  # files in /proc about MIG are of another state of the host
+    made.generate()  # with the added files in /proc, the first spec is stale
     return made
 
 

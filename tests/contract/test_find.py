@@ -138,7 +138,7 @@ def test_container_is_found_by_any_pid(root_of: Roots, bundle_of: Bundles) -> No
                 pids = {member.pid for member in members(init)}
                 seen = {os.readlink(f"/proc/{pid}/ns/mnt") for pid in pids}
                 assert len(seen) == 2
-                assert started.pid not in pids  # nsenter, which is no process of the container
+                assert started.pid not in pids  # nsenter is not a process of the container
                 for pid in pids:
                     assert find(str(pid), it.roots).id == it.container.id
                 alone = find(str(init.pid))

@@ -28,19 +28,19 @@ from tests.simulated.node import make_node
 Through = Callable[..., Result]
 
 ROUTES = ("wrapper", "prestart", "cdi")
-WHOLE = "/dev/nvidia1"  # of the GPU 2, the one that is not in MIG mode
+WHOLE = "/dev/nvidia1"  # of GPU 2, the only one without MIG mode
 PARENTS = {"/dev/nvidia0", "/dev/nvidia2"}
 PRIVILEGED = {"capabilities": {"bounding": [*CAPABILITIES, "CAP_SYS_ADMIN"]}}
 CHANNEL = "/dev/nvidia-caps-imex-channels/channel"
 MANAGEMENT = "management.nvidia.com/gpu"
-# Of the GPU 2, by the kernel's names and by its place.
+# Of GPU 2, by the kernel's names and by path.
 GRAPHICS = {
     "/dev/dri/card3",
     "/dev/dri/renderD130",
     "/dev/dri/by-path/pci-0000:47:00.0-card",
     "/dev/dri/by-path/pci-0000:47:00.0-render",
 }
-# Requests for the instance 0:1 by the names that each route takes.
+# Requests for the instance 0:1 in the forms that each integration accepts.
 FORMS = {
     "wrapper": ["0:1", "{uuid}", "MIG-{gpu}/8/0", "nvidia.com/gpu={uuid}"],
     "prestart": ["0:1", "{uuid}", "MIG-{gpu}/8/0"],

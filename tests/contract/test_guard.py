@@ -376,4 +376,4 @@ def test_guard_needs_the_pids_of_the_host(cluster: Made) -> None:
     node.running.wait_for_log(reason="LimitsNotWatched", code="GH1885")
     assert node.pid_of(4004) == culprit
     assert node.offenders() == []
-    node.running.stop(signal.SIGKILL)  # unshare passes nothing else on
+    node.running.stop(signal.SIGKILL)  # unshare passes no other signal on

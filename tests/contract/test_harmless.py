@@ -156,7 +156,7 @@ def installation_with_python(
     return make
 
 
-# Parts of the library, and what Python misses first without them.
+# Parts of the library, and the first module that Python misses without them.
 GONE = {"gpuhook": "gpuhook", ".": "gpuhook_bundle", "gpuhook/errors": "gpuhook.errors"}
 
 

@@ -28,7 +28,7 @@ from tests.contract.runtimes import ENGINES, Result, run, run_command
 from tests.contract.views import View, questions
 
 NAME = "nvidia-container-runtime-hook"
-# What may be in dockerd's environment, all of which it hands on to the hook.
+# Variables of dockerd's environment, which dockerd passes to the hook.
 DOCKERD = ["PATH=/usr/bin:/bin", "HOME=/root", "PYTHONHOME=/nowhere", "LD_LIBRARY_PATH=/nowhere"]
 
 
@@ -176,7 +176,7 @@ def test_containerd_reads_the_installed_handler(node8: Installation, tmp_path: P
     assert 'base_runtime_spec = "/etc/containerd/gpuhook-base.json"' in lines
     assert 'runtime_type = "io.containerd.runc.v2"' in lines
     assert 'container_annotations = ["cdi.k8s.io/*"]' in lines
-    assert "pod_annotations = []" in lines  # what a pod says of itself requests no GPU
+    assert "pod_annotations = []" in lines  # a pod's own annotations request no GPU
 
 
 DEBIAN = """version = 2

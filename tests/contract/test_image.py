@@ -28,7 +28,7 @@ from tests.waiting import eventually
 NODE = "/sim"  # where the simulated node is on the host
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 DAEMON_JSON = '{\n  // kept: false\n  "debug": true\n}\n'.replace("  // kept: false\n", "")
-# As kubeadm's users have it.
+# The file of a node of kubeadm.
 CONFIG_TOML = """\
 version = 2  # kept
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -44,12 +44,12 @@ set -o allexport
 . /run/nvidia/validations/driver-ready
 exec nvidia-device-plugin
 """
-# Of what starts the image: a runtime, which mounts these into every container.
+# As a runtime does that starts the image: it mounts these into each container.
 IMAGE_RUNS = (
     'for d in dev proc; do mount --rbind /$d "$0/$d"; done; mount --bind "$1" "$0/host";'
     ' root=$0; shift; exec chroot "$root" "$@"'
 )
-# runc wants its root to be a mount.
+# runc needs a root that is a mount.
 HOST_RUNS = (
     'mount --bind "$0" "$0"; for d in dev proc sys; do mount --rbind /$d "$0/$d"; done;'
     ' exec /usr/sbin/chroot "$0" "$@"'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's view of itself: the questions for the probe, and its answers as Python values."""
+"""The view from inside a container: questions for the probe, and its answers as Python values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Entry:
-    """One path as lstat, readlink and read see it; `kind` is 'missing' where nothing is."""
+    """One path as lstat, readlink and read report it; `kind` is 'missing' if it does not exist."""
 
     path: str
     kind: str
@@ -29,13 +29,15 @@ class Entry:
 
     @property
     def allowed(self) -> bool:
-        """Whether the device cgroup lets the node be opened: ENXIO means that no driver is here."""
+        """Return whether the device cgroup allows to open the node: ENXIO means that it has no
+        driver.
+        """
         return self.open not in ("", "EPERM", "EACCES", "ENOENT")
 
 
 @dataclass(frozen=True)
 class Mounted:
-    """A line of /proc/self/mountinfo (proc(5)); `options` are the mount's own."""
+    """A line of /proc/self/mountinfo (proc(5)); `options` are those of the mount."""
 
     target: str
     root: str
@@ -53,13 +55,13 @@ class Ran:
     output: str
 
     def found(self) -> dict[str, dict[str, str]]:
-        """Return what dlprobe printed: name -> {path, real} or {error}."""
+        """Return the output of dlprobe: name -> {path, real} or {error}."""
         return dict(json.loads(self.output))
 
 
 @dataclass(frozen=True)
 class View:
-    """What the probe saw."""
+    """The answers of the probe."""
 
     uid: int
     gid: int
@@ -72,11 +74,13 @@ class View:
     mounts: dict[str, Mounted] = field(default_factory=dict)
 
     def gpus(self) -> dict[str, Entry]:
-        """Return the device nodes that are NVIDIA's, by path."""
+        """Return the device nodes of NVIDIA, by path."""
         return {p: n for p, n in self.nodes.items() if p.startswith("/dev/nvidia")}
 
     def values(self, name: str) -> list[str]:
-        """Return each value of the variable `name`, in order: one, unless something doubled it."""
+        """Return each value of the variable `name`, in order: one, unless the variable is
+        duplicate.
+        """
         return [e[len(name) + 1 :] for e in self.env if e.startswith(f"{name}=")]
 
 
@@ -85,8 +89,8 @@ def questions(
 ) -> list[str]:
     """Return the probe's arguments.
 
-    It always tells env, ids, mounts and device nodes; `paths` are looked at one by one, `tries`
-    are "major:minor" of character devices to make and open, `runs` commands to run.
+    It always prints env, ids, mounts and device nodes; `paths` are read one by one, `tries` are
+    "major:minor" of character devices to create and open, `runs` commands to run.
     """
     asked = list(paths)
     for numbers in tries:
@@ -97,7 +101,7 @@ def questions(
 
 
 def view(output: str) -> View:
-    """Return the probe's answer, from its standard output."""
+    """Return the probe's answers, from its standard output."""
     seen = json.loads(output)
     return View(
         uid=seen["uid"],

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gpuhook command in a process that has its modules already, for what a test needs beforehand.
+"""The gpuhook command in a process that has imported its modules, to prepare tests.
 
     python -I warm.py LIBRARY
 
 reads one call per line, a JSON object with `words`, `env`, `out` and `err`, runs each in a child
-process, its output in those two files, and answers with the exit status. Starting Python and
-importing costs more than such a call does; what a test is about goes through the launcher.
+process with its output in those two files, and answers with the exit status. This saves the start
+of Python and the imports. A call that a test checks goes through the launcher.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Warm:
 
 
 def warm(launcher: Path) -> Warm:
-    """Return the process for the library that an installed `gpuhook` names."""
+    """Return the process for the library of an installed `gpuhook`."""
     text = launcher.read_text(encoding="utf-8")
     found = re.search(r'sys\.path\[:0\] = \["([^"]+)"\]', text)
     python = re.search(r'^exec "([^"]+)"', text, re.MULTILINE)
@@ -59,7 +59,7 @@ def _started(python: str, library: str) -> Warm:
 
 
 def _serve(library: str) -> None:
-    """Answer calls until there are no more."""
+    """Answer calls until the input ends."""
     sys.path[:0] = [library]
     import importlib
 
@@ -69,14 +69,14 @@ def _serve(library: str) -> None:
         if child == 0:
             _become(call)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        # Commands import late: what this one has used, the next one finds there.
+        # Commands import modules late: the next call finds those that this one imported.
         for name in Path(call["used"]).read_text("utf-8").split():
             importlib.import_module(name)
         print(status, flush=True)
 
 
 def _become(call: dict[str, Any]) -> None:
-    """Be the command; does not return."""
+    """Execute the command; does not return."""
     os.environ.clear()
     os.environ.update(call["env"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
