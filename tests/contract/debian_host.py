@@ -16,11 +16,11 @@ from tests.contract.debs import mirror
 from tests.contract.runtimes import Result, run_command
 
 SUITE = "bookworm"
-# What the packages need, and an engine.
+# What gpuhook's packages need, and an engine.
 PACKAGES = ["python3", "python3-click", "python3-jsonschema", "python3-structlog"]
 PACKAGES += ["python3-tomlkit", "python3-yaml", "python3-grpcio", "python3-protobuf"]
 PACKAGES += ["python3-prometheus-client", "containerd", "runc"]
-# In it is what dpkg, containerd and the machine write, whatever is installed.
+# Directories that dpkg, containerd and the machine write, with or without gpuhook.
 STATE = ["dev", "etc/cni", "opt/containerd", "proc", "run", "sys", "tmp", "var/cache"]
 STATE += ["var/lib/containerd", "var/lib/dpkg", "var/log"]
 NEEDLESS = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale")
