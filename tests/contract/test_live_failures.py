@@ -175,7 +175,7 @@ def test_failed_device_rule_is_undone(node8: Installation, tmp_path: Path) -> No
 def test_attach_on_older_kernels(
     call: str, error: str, needs: str, node8: Installation, tmp_path: Path
 ) -> None:
-    """openat2 and mount_setattr are optional; without open_tree the error names the kernel needed."""
+    """openat2 and mount_setattr are optional; without open_tree the error names the kernel."""
     with started(sleeping(tmp_path), node8) as live:
         files = roots.listing(live.bundle.root)
         via = failing(call, error, 1, tmp_path / "trace")

@@ -291,7 +291,7 @@ def test_mounts_do_not_propagate_to_the_host(
         before = mounts.read_text(encoding="utf-8")
         with lifecycle(made, [*prefix, engine], "runc", env=node8.on(engine)) as container:
             created = container.create()
-            # Refused only if the host would see the mounts: a volume alone is a slave of the host's.
+            # Refused only if the host would see the mounts: a volume alone is a slave mount.
             if integration == "prestart" and what == "both":
                 assert created.rc != 0
                 assert engine == "crun" or "rslave" in created.stderr, created

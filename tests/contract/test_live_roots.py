@@ -48,7 +48,7 @@ def test_attach_to_a_read_only_file_system_is_refused(node8: Installation, tmp_p
     made.root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "none", str(made.root)], check=True)
     try:
-        subprocess.run(["cp", "-a", f"{held}/.", str(made.root)], check=True)
+        subprocess.run(["cp", "-a", f"{aside}/.", str(made.root)], check=True)
         subprocess.run(["mount", "-o", "remount,ro", str(made.root)], check=True)
         made.write({**made.config(), "root": {"path": str(made.root), "readonly": True}})
         with started(made, node8) as live:
