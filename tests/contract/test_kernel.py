@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts, namespaces, paths and nodes: the system calls, on another process's namespace."""
+"""System calls for mounts, namespaces, paths and device nodes, in another process's namespace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALL = (
 
 @pytest.fixture
 def process() -> Iterator[int]:
-    """Give the pid of a process in another mount namespace."""
+    """Yield the pid of a process in another mount namespace."""
     started = subprocess.Popen(
         ["unshare", "--mount", "sh", "-c", "echo; exec sleep 100"], stdout=subprocess.PIPE
     )
@@ -43,8 +43,8 @@ def process() -> Iterator[int]:
 
 
 @pytest.fixture
-def there(process: int) -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Return a function that does work in the process's mount namespace."""
+def in_namespace(process: int) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Yield a function that calls its argument in the process's mount namespace."""
     fd = os.open(f"/proc/{process}/ns/mnt", os.O_RDONLY)
     yield lambda work: in_mount_namespace(fd, work)
     os.close(fd)
@@ -52,59 +52,61 @@ def there(process: int) -> Iterator[Callable[[Callable[[], None]], None]]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
-    """Give a file with "source" in it, and one with "target"."""
+    """Return a file that contains "source", and one that contains "target"."""
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_text("source")
     target.write_text("target")
     return source, target
 
 
-def mounted(process: int, target: Path) -> list[str]:
-    """Return the options of what is mounted at a path, as the process sees it."""
+def mount_options(process: int, target: Path) -> list[str]:
+    """Return the mountinfo fields of each mount at a path in the process's namespace."""
     lines = Path(f"/proc/{process}/mountinfo").read_text().splitlines()
     return [line.split(" - ")[0] for line in lines if f" {target} " in line]
 
 
-def handle(path: Path) -> int:
-    """Return a descriptor of a path in the namespace we are in."""
+def path_fd(path: Path) -> int:
+    """Return an O_PATH descriptor of a path in the current namespace."""
     return os.open(path, os.O_PATH)
 
 
-def test_a_clone_is_attached(
-    process: int, there: Callable[[Callable[[], None]], None], files: tuple[Path, Path]
+def test_attached_clone_has_flags_in_its_namespace_only(
+    process: int, in_namespace: Callable[[Callable[[], None]], None], files: tuple[Path, Path]
 ) -> None:
-    """A file of the host is mounted there and not here, with its flags, and taken away again."""
+    """A clone is mounted with its flags, no other namespace sees it, and umount removes it."""
     source, target = files
     tree = mounts.clone(str(source), ALL)
-    there(lambda: mounts.attach(tree, handle(target), ALL, str(target), "."))
+    in_namespace(lambda: mounts.attach(tree, path_fd(target), ALL, str(target), "."))
     os.close(tree)
-    [line] = mounted(process, target)
+    [line] = mount_options(process, target)
     assert "ro,nosuid,nodev,noexec" in line
     assert "shared:" not in line
     assert Path(f"/proc/{process}/root{target}").read_text() == "source"
     assert target.read_text() == "target"
-    there(lambda: mounts.umount2(str(handle(target)), mounts.MNT_DETACH))
-    assert mounted(process, target) == []
+    in_namespace(lambda: mounts.umount2(str(path_fd(target)), mounts.MNT_DETACH))
+    assert mount_options(process, target) == []
 
 
-def test_without_mount_setattr(
+def test_clone_gets_its_flags_on_attach(
     process: int,
-    there: Callable[[Callable[[], None]], None],
+    in_namespace: Callable[[Callable[[], None]], None],
     files: tuple[Path, Path],
 ) -> None:
-    """A clone without its flags, as before Linux 5.12, gets them where it is attached."""
+    """Before Linux 5.12 a clone has no flags: attach() sets them."""
     source, target = files
     flags = mounts.OPEN_TREE_CLONE | mounts.OPEN_TREE_CLOEXEC
     tree = mounts.open_tree(mounts.AT_FDCWD, str(source), flags)
-    there(lambda: mounts.attach(tree, handle(target), ALL, str(target), "."))
+    in_namespace(lambda: mounts.attach(tree, path_fd(target), ALL, str(target), "."))
     os.close(tree)
-    [line] = mounted(process, target)
+    [line] = mount_options(process, target)
     assert "ro,nosuid,nodev,noexec" in line
     assert "shared:" not in line
 
 
-def test_read_only_root(there: Callable[[Callable[[], None]], None], tmp_path: Path) -> None:
-    """A root that is mounted read-only is written to through a clone of it."""
+def test_writable_clone_of_a_read_only_root(
+    in_namespace: Callable[[Callable[[], None]], None], tmp_path: Path
+) -> None:
+    """writable_clone() allows writes to a directory that is mounted read-only."""
 
     def work() -> None:
         mounts.bind(str(tmp_path), str(tmp_path), mounts.MOUNT_ATTR_RDONLY)
@@ -113,12 +115,14 @@ def test_read_only_root(there: Callable[[Callable[[], None]], None], tmp_path: P
             os.mkdir("refused", dir_fd=root)
         os.mkdir("made", dir_fd=mounts.writable_clone(root))
 
-    there(work)
+    in_namespace(work)
     assert os.listdir(tmp_path) == ["made"]
 
 
-def test_errors_come_back(there: Callable[[Callable[[], None]], None], tmp_path: Path) -> None:
-    """What goes wrong in the namespace is raised here: errno, reason, file; faults with codes."""
+def test_errors_in_a_namespace_are_raised_in_the_caller(
+    in_namespace: Callable[[Callable[[], None]], None], tmp_path: Path
+) -> None:
+    """The caller gets errno, reason and file of an OSError, and the code of a fault."""
 
     def refused() -> None:
         raise fault("GH1310", path="/x", limit=1)
@@ -129,25 +133,27 @@ def test_errors_come_back(there: Callable[[Callable[[], None]], None], tmp_path:
     def broken() -> None:
         raise ValueError("wrong")
 
-    with pytest.raises(FileNotFoundError) as gone:
-        there(lambda: mounts.umount2(f"{tmp_path}/none", 0))
-    assert gone.value.filename == f"{tmp_path}/none"
+    with pytest.raises(FileNotFoundError) as missing:
+        in_namespace(lambda: mounts.umount2(f"{tmp_path}/none", 0))
+    assert missing.value.filename == f"{tmp_path}/none"
     with pytest.raises(OSError, match="nothing is mounted there") as unmounted:
-        there(lambda: mounts.umount2(str(tmp_path), 0))
+        in_namespace(lambda: mounts.umount2(str(tmp_path), 0))
     assert unmounted.value.errno == errno.EINVAL
     with pytest.raises(GpuhookError) as coded:
-        there(refused)
+        in_namespace(refused)
     assert coded.value.code == "GH1310"
     with pytest.raises(OSError, match="Import"):
-        there(imports)
+        in_namespace(imports)
     with pytest.raises(OSError, match="ValueError: wrong"):
-        there(broken)
+        in_namespace(broken)
     with pytest.raises(OSError, match="ended with signal 9"):
-        there(lambda: os.kill(os.getpid(), 9))
+        in_namespace(lambda: os.kill(os.getpid(), 9))
 
 
-def test_what_cannot_be_opened_here(process: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If our half of passing a descriptor fails, no process waits and nothing stays open."""
+def test_failed_descriptor_transfer_leaks_nothing(
+    process: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If open() or fork() fails in the caller, no process waits and no descriptor remains open."""
     namespace = os.open(f"/proc/{process}/ns/mnt", os.O_RDONLY)
     before = os.listdir("/proc/self/fd")
     real = os.open
@@ -157,7 +163,7 @@ def test_what_cannot_be_opened_here(process: int, monkeypatch: pytest.MonkeyPatc
             raise OSError(errno.EMFILE, "Too many open files", path)
         return real(path, flags, *rest)
 
-    def no_more(*_: object) -> int:
+    def failing_fork(*_: object) -> int:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     with monkeypatch.context() as patched:
@@ -166,7 +172,7 @@ def test_what_cannot_be_opened_here(process: int, monkeypatch: pytest.MonkeyPatc
             opened_in_mount_namespace(namespace, lambda: real("/", os.O_RDONLY))
     assert os.listdir("/proc/self/fd") == before
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fork", no_more)
+        patched.setattr(os, "fork", failing_fork)
         with pytest.raises(BlockingIOError):
             opened_in_mount_namespace(namespace, lambda: real("/", os.O_RDONLY))
     assert os.listdir("/proc/self/fd") == before
@@ -176,8 +182,8 @@ def test_what_cannot_be_opened_here(process: int, monkeypatch: pytest.MonkeyPatc
     os.close(namespace)
 
 
-def test_unknown_system_call() -> None:
-    """A call that the kernel does not have is an error with the kernel's version, or says so."""
+def test_missing_system_call_is_explained() -> None:
+    """The error of a missing system call names the kernel's version or the reason of the caller."""
     with pytest.raises(OSError, match="does not have the system call") as raised:
         libc.syscall(99999, path="/x")
     assert (raised.value.errno, raised.value.filename) == (errno.ENOSYS, "/x")
@@ -185,8 +191,8 @@ def test_unknown_system_call() -> None:
         libc.syscall(99999, path="/x", reasons={errno.ENOSYS: "Linux 9 or newer is needed"})
 
 
-def test_user_namespaces() -> None:
-    """Our own is the host's, or a test run in a container would have skipped; a new one is not."""
+def test_initial_user_namespace() -> None:
+    """A new user namespace is not the initial one; the test's own is, except in a container."""
     namespace = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
     assert is_initial_user_namespace(os.stat("/proc/self/ns/user").st_ino) == namespace
     started = subprocess.Popen(["unshare", "--user", "sleep", "100"])
@@ -199,8 +205,8 @@ def test_user_namespaces() -> None:
         started.wait()
 
 
-def test_paths_stay_inside(tmp_path: Path) -> None:
-    """Links and dots lead to the root's own files; magic links are refused."""
+def test_openat2_resolves_paths_inside_the_root(tmp_path: Path) -> None:
+    """Symbolic links and `..` resolve inside the root; magic links of /proc are refused."""
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "passwd").write_text("inside")
     (tmp_path / "link").symlink_to("/etc/passwd")
@@ -220,8 +226,8 @@ def test_paths_stay_inside(tmp_path: Path) -> None:
     os.close(slash)
 
 
-def test_nodes_are_exact(tmp_path: Path) -> None:
-    """A node has its mode and owner whatever the umask; what is there already is an error."""
+def test_mknod_sets_mode_and_owner(tmp_path: Path) -> None:
+    """The umask does not change a node's mode; an existing file is an error."""
     directory = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
     old = os.umask(0o077)
     try:
@@ -229,19 +235,19 @@ def test_nodes_are_exact(tmp_path: Path) -> None:
         assert os.umask(0o077) == 0o077
     finally:
         os.umask(old)
-    found = os.stat(tmp_path / "gpu")
-    assert stat.S_ISCHR(found.st_mode)
-    assert stat.S_IMODE(found.st_mode) == 0o666
-    assert (found.st_uid, found.st_gid) == (12, 34)
-    assert found.st_rdev == os.makedev(195, 3)
+    status = os.stat(tmp_path / "gpu")
+    assert stat.S_ISCHR(status.st_mode)
+    assert stat.S_IMODE(status.st_mode) == 0o666
+    assert (status.st_uid, status.st_gid) == (12, 34)
+    assert status.st_rdev == os.makedev(195, 3)
     with pytest.raises(FileExistsError) as raised:
         mknod.mknod(directory, "gpu", "c", 195, 3, 0o666, 0, 0)
     assert raised.value.filename == "gpu"
     os.close(directory)
 
 
-def test_nodes_in_a_user_namespace(tmp_path: Path) -> None:
-    """If nodes cannot be made the error says where that is so, and there is none."""
+def test_mknod_in_a_user_namespace_is_refused(tmp_path: Path) -> None:
+    """The error states that device nodes cannot be made in a user namespace."""
     tmp_path.chmod(0o777)
     script = (
         "import os, sys; from gpuhook.kernel import mknod;"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's ladder on a node of NVIDIA's: each step, and the one command that takes it back.
+"""The README's steps for a node with NVIDIA's toolkit, and the one command that undoes each step.
 
-Step 3, the plugin under NVIDIA's runtime, is in test_device_plugin.py and tests/charts.
+Step 3, the device plugin with NVIDIA's runtime, is in test_device_plugin.py and tests/charts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ NVIDIA = "/usr/bin/nvidia-container-runtime"
 OURS = "/usr/bin/gpuhook-runtime"
 CONTAINERD = "/etc/containerd/config.toml"
 DAEMON = "/etc/docker/daemon.json"
-# As nvidia-ctk 1.17 leaves it on a kubeadm node.
-OF_1 = """# managed by us
+# What nvidia-ctk 1.17 writes on a kubeadm node.
+CONTAINERD_1 = """# managed by us
 version = 2
 root = "/data/containerd"   # the large disk
 
@@ -48,8 +48,8 @@ root = "/data/containerd"   # the large disk
             BinaryName = "/usr/bin/nvidia-container-runtime"
             SystemdCgroup = true
 """
-# As nvidia-ctk 1.18 does, which writes a drop-in.
-OF_2 = """version = 3
+# nvidia-ctk 1.18 writes a drop-in file.
+CONTAINERD_2 = """version = 3
 
 [plugins]
 
@@ -88,12 +88,12 @@ CRIO = """[crio]
 """
 PODMAN = '[engine.runtimes]\nnvidia = ["/usr/bin/nvidia-container-runtime"]\n'
 CONFIGURED = {
-    "containerd 1": ("containerd", {CONTAINERD: OF_1}),
+    "containerd 1": ("containerd", {CONTAINERD: CONTAINERD_1}),
     "containerd 2": (
         "containerd",
         {
             CONTAINERD: 'version = 3\nimports = ["/etc/containerd/conf.d/*.toml"]\n',
-            "/etc/containerd/conf.d/99-nvidia.toml": OF_2,
+            "/etc/containerd/conf.d/99-nvidia.toml": CONTAINERD_2,
         },
     ),
     "docker": ("docker", {DAEMON: DOCKER}),
@@ -121,29 +121,29 @@ class Host:
     engine: str
 
     def call(self, *words: str) -> Result:
-        """Call `gpuhook configure`."""
+        """Run `gpuhook configure`."""
         return CliRunner().invoke(main, ("configure", *words, "--host-root", str(self.root)))
 
-    def done(self, *words: str) -> str:
-        """Call it; it goes well."""
+    def succeed(self, *words: str) -> str:
+        """Run `gpuhook configure`, which must succeed, and return its output."""
         result = self.call(*words)
         assert result.exit_code == 0, result.output
         return result.stdout
 
     def configure(self, *words: str) -> None:
-        """Register the runtime."""
+        """Register gpuhook-runtime with the engine."""
         route = ("--route", "wrapper") if self.engine == "podman" else ()
-        self.done(self.engine, *route, *words)
+        self.succeed(self.engine, *route, *words)
 
     @property
     def runtimes(self) -> dict[str, str]:
-        """Return the runtimes that give GPUs, and their programs."""
-        (shown,) = json.loads(self.done("show", self.engine, "-o", "json"))["engines"]
+        """Return the programs of NVIDIA's and gpuhook's runtimes, by the runtime's name."""
+        (shown,) = json.loads(self.succeed("show", self.engine, "-o", "json"))["engines"]
         programs = {one["name"]: one["program"] for one in shown["runtimes"]}
         return {name: one for name, one in programs.items() if one in (NVIDIA, OURS)}
 
     def path(self, path: str) -> Path:
-        """Return where a file of the host is."""
+        """Return the test's path of a file of the host."""
         return self.root / path[1:]
 
 
@@ -163,7 +163,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
     return Host(tmp_path, engine)
 
 
-def test_nvidias_runtime_is_not_replaced_unasked(host: Host) -> None:
+def test_nvidia_runtime_is_replaced_on_request_only(host: Host) -> None:
     before = listing(host.root)
     route = ("--route", "wrapper") if host.engine == "podman" else ()
     refused = host.call(host.engine, *route)
@@ -172,12 +172,12 @@ def test_nvidias_runtime_is_not_replaced_unasked(host: Host) -> None:
     assert listing(host.root) == before
 
 
-def test_beside_then_in_its_place_and_back(host: Host) -> None:
-    """Steps 4 and 5, and from each of them straight to how it was, byte for byte."""
+def test_undo_after_runtime_name_and_take_over(host: Host) -> None:
+    """Steps 4 and 5: after each of them, undo restores every byte."""
     before = listing(host.root)
     host.configure("--runtime-name", "gpuhook")
     assert host.runtimes == {"nvidia": NVIDIA, "gpuhook": OURS}
-    host.done("undo", host.engine)
+    host.succeed("undo", host.engine)
     assert listing(host.root) == before
     host.configure("--runtime-name", "gpuhook")
     host.configure("--take-over")
@@ -185,22 +185,22 @@ def test_beside_then_in_its_place_and_back(host: Host) -> None:
     host.configure("--runtime-name", "gpuhook")
     assert host.runtimes == {"nvidia": NVIDIA, "gpuhook": OURS}
     host.configure("--take-over", "--set-as-default")
-    host.done("undo", host.engine)
+    host.succeed("undo", host.engine)
     assert listing(host.root) == before
-    host.done("undo", host.engine)
+    host.succeed("undo", host.engine)
     assert listing(host.root) == before
 
 
 @pytest.mark.parametrize("options", [("--take-over",), ("--take-over", "--set-as-default")])
 @pytest.mark.parametrize("has_marks", [True, False])
-def test_nvidias_runtime_comes_back_into_an_edited_file(
+def test_undo_restores_nvidia_runtime_in_an_edited_file(
     host: Host, options: tuple[str, ...], *, has_marks: bool
 ) -> None:
-    """What ours took the place of is there again, and what was edited meanwhile stays.
+    """Undo restores NVIDIA's runtime and keeps edits that were made since.
 
     Tools that write a TOML file again lose its comments, and with them the marks of gpuhook.
     """
-    was = host.runtimes, _default(host)
+    runtimes_before = host.runtimes, _default(host)
     before = listing(host.root)
     host.configure(*options)
     for name, (_, content) in before.items():
@@ -212,18 +212,18 @@ def test_nvidias_runtime_comes_back_into_an_edited_file(
             text = toml_text.without_marks(text)
         edited = text.replace(b"{\n", b'{\n    "debug": true,\n', 1)
         path.write_bytes(edited if edited != text else text + b"# edited\n")
-    host.done("undo", host.engine)
-    assert (host.runtimes, _default(host)) == was
+    host.succeed("undo", host.engine)
+    assert (host.runtimes, _default(host)) == runtimes_before
     for name, (_, content) in before.items():
         if content and name.startswith("etc/"):
             text = (host.root / name).read_bytes()
             assert b"edited" in text or b"debug" in text
             assert b"gpuhook" not in text
-    host.done("undo", host.engine)
+    host.succeed("undo", host.engine)
 
 
 def _default(host: Host) -> str:
-    (shown,) = json.loads(host.done("show", host.engine, "-o", "json"))["engines"]
+    (shown,) = json.loads(host.succeed("show", host.engine, "-o", "json"))["engines"]
     return str(shown["default"])
 
 
@@ -232,11 +232,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
     return make_node(tmp_path_factory.mktemp("node"), "t4")
 
 
-def test_looking_changes_nothing(
+def test_read_only_commands_change_nothing(
     node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Step 1: not even a state directory is made."""
-    _point(node, tmp_path, monkeypatch)
+    """Step 1: no command creates a file, not even the state directory."""
+    _use_node(node, tmp_path, monkeypatch)
     before = listing(Path(node.host_root)), listing(tmp_path)
     for words in (
         ("doctor", "--root", node.host_root),
@@ -251,11 +251,11 @@ def test_looking_changes_nothing(
         assert (listing(Path(node.host_root)), listing(tmp_path)) == before, words
 
 
-def test_a_cdi_file_and_back(
+def test_cdi_spec_is_undone_by_its_removal(
     node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Step 2: a file for engines that read CDI, and what gpuhook knows of it below /run."""
-    _point(node, tmp_path, monkeypatch)
+    """Step 2: generate-cdi writes one spec for engines that read CDI, and state below /run."""
+    _use_node(node, tmp_path, monkeypatch)
     spec = tmp_path / "cdi/nvidia.yaml"
     words = ["generate-cdi", *node.options, "--hook-path", "/usr/bin/gpuhook-hook"]
     ran = CliRunner().invoke(main, [*words, "--output", str(spec)])
@@ -269,7 +269,7 @@ def test_a_cdi_file_and_back(
     assert listed.stdout == ""
 
 
-def _point(node: SimulatedNode, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _use_node(node: SimulatedNode, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", node.host_root)
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(place / "state"))
     monkeypatch.setenv("GPUHOOK_CONFIG", str(place / "config.yaml"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger in the device plugin's pod: it is mounted there, the runtimes' state is not."""
+"""The ledger in the device plugin's pod: the pod mounts the ledger, but no runtime's state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.contract.installation import STATE, Installation, asks
 from tests.contract.live import Live, sleeping, wrapped
 from tests.contract.runtimes import Result, run_command
 
-READING = [
+READ_ONLY_COMMANDS = [
     ("ps",),
     ("ps", "-o", "wide", "--isolation"),
     ("map",),
@@ -33,16 +33,16 @@ READING = [
 
 @pytest.fixture
 def live(node8: Installation, tmp_path: Path) -> Iterator[Live]:
-    """Give a running container that has a GPU of gpuhook-runtime."""
-    own = node8.apart(tmp_path / "node")
+    """Yield a running container that has a GPU from gpuhook-runtime."""
+    apart = node8.apart(tmp_path / "node")
     (tmp_path / "container").mkdir()
     made = sleeping(tmp_path / "container", env=asks("2"))
-    with wrapped(made, own, container_id="gpuhook-test-ledger-in-pod") as found:
-        yield found
+    with wrapped(made, apart, container_id="gpuhook-test-ledger-in-pod") as container:
+        yield container
 
 
 def in_pod(live: Live, *words: str) -> Result:
-    """Call gpuhook where /run has nothing but the ledger, and no state root of a runtime exists."""
+    """Run gpuhook where /run contains only the ledger and no runtime has a state directory."""
     state, hidden = live.installation.state, live.bundle.path
     script = (
         f"mount -t tmpfs none /run && mkdir {STATE} && mount --bind {state} {STATE}"
@@ -54,36 +54,36 @@ def in_pod(live: Live, *words: str) -> Result:
     return run_command(command, live.env)
 
 
-def content(live: Live) -> dict[str, bytes]:
-    """Return the ledger's files."""
+def ledger_files(live: Live) -> dict[str, bytes]:
+    """Return the contents of the ledger's files, by name."""
     return {
         file.name: file.read_bytes() for file in (live.installation.state / "containers").iterdir()
     }
 
 
-def test_reading_commands_change_nothing(live: Live) -> None:
-    """No command that only reads removes an entry, in the pod or on the host."""
-    before = content(live)
-    for words in READING:
+def test_read_only_commands_keep_ledger_entries(live: Live) -> None:
+    """No read-only command removes an entry, neither in the pod nor on the host."""
+    before = ledger_files(live)
+    for words in READ_ONLY_COMMANDS:
         done = in_pod(live, *words)
         assert "Traceback" not in done.stderr, done
-        assert content(live) == before, words
+        assert ledger_files(live) == before, words
     assert live.container.call("delete", "--force").rc == 0
     for words in (("ps",), ("limits", "show"), ("map",)):
         done = live.installation.gpuhook(*words, *live.roots)
         assert done.rc == 0, done
         assert live.id[:12] not in done.stdout
-    assert content(live) == before
+    assert ledger_files(live) == before
     assert in_pod(live, "repair", "--all").rc == 0
-    assert content(live) == before
+    assert ledger_files(live) == before
     shutil.rmtree(live.bundle.path / "state")
     assert "could not be checked" in live.installation.gpuhook("ps").stderr
     assert live.installation.gpuhook("repair", "--all").rc == 0
-    assert content(live) == {}
+    assert ledger_files(live) == {}
 
 
-def test_what_the_pod_lists(live: Live) -> None:
-    """The container is listed, and a warning names what the pod cannot see."""
+def test_ps_in_the_pod_lists_containers(live: Live) -> None:
+    """The pod's `ps` lists the container and warns about the state that the pod cannot read."""
     done = in_pod(live, "ps", "-o", "json")
     assert done.rc == 0, done
     (one,) = json.loads(done.stdout)["containers"]

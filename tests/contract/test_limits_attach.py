@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU that comes to a running container has its memory limit first, and loses it with it."""
+"""Attach sets the memory limit of a GPU before the GPU is usable; detach removes it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.simulated import stub_limits
 
 
 def records(live: Live) -> dict[str, tuple[int, str]]:
-    """Return what the ledger has: MiB and who holds it, by GPU."""
-    found = entry(live.installation).get("memory", [])
-    return {one["device"]: (one["hard"] // MIB, one["by"]) for one in found}
+    """Return the ledger's limits by GPU: MiB, and what enforces them."""
+    limits = entry(live.installation).get("memory", [])
+    return {one["device"]: (one["hard"] // MIB, one["by"]) for one in limits}
 
 
 def limited(made: Bundle, mebibytes: int) -> Bundle:
-    """Limit a container by its own variable, as outside of Kubernetes."""
+    """Set a container's memory limit by its own variable, as outside of Kubernetes."""
     config = made.config()
     oci_spec.set_variable(config, f"{LIMIT}={mebibytes}")
     made.write(config)
@@ -32,10 +32,10 @@ def limited(made: Bundle, mebibytes: int) -> Bundle:
 
 
 @ENGINES
-def test_a_granted_limit_comes_with_the_gpu_and_goes_with_it(
+def test_attach_sets_the_granted_limit_and_detach_clears_it(
     engine: str, mine: Installation, tmp_path: Path
 ) -> None:
-    """What a device plugin has granted counts, narrowed by the container; a dry run says so."""
+    """The plugin's grant applies, lowered by the container's variable; --dry-run prints it."""
     first, second = uuid(mine, 2), uuid(mine, 3)
     made = limited(grant(mine, sleeping(tmp_path), 2, 4096, 1024), 3000)
     with started(made, mine, engine, "v2") as live:
@@ -52,8 +52,8 @@ def test_a_granted_limit_comes_with_the_gpu_and_goes_with_it(
         assert records(live) == {first: (3000, "driver"), second: (3000, "driver")}
         assert live.attach(first, second)["steps"] == []
         assert live.report("repair")["steps"] == []
-        gone = live.detach(first)
-        assert gone["steps"][-1].startswith(f"memory limit of {first}: no limit, was 3000Mi")
+        detached = live.detach(first)
+        assert detached["steps"][-1].startswith(f"memory limit of {first}: no limit, was 3000Mi")
         assert held(mine, live.pid) == {second: (3000, 0)}
         assert records(live) == {second: (3000, "driver")}
         live.attach(first)
@@ -62,8 +62,8 @@ def test_a_granted_limit_comes_with_the_gpu_and_goes_with_it(
         assert (held(mine, live.pid), records(live)) == ({}, {})
 
 
-def test_a_limit_by_hand(mine: Installation, tmp_path: Path) -> None:
-    """The limit of a replica that is attached by hand replaces the one that was granted."""
+def test_limit_options_replace_the_limit(mine: Installation, tmp_path: Path) -> None:
+    """The options of a replica's attach replace its limit; invalid ones are refused."""
     gpu = uuid(mine, 2)
     with started(sleeping(tmp_path), mine, "runc", "v2") as live:
         words = ["--device", f"{gpu}::1", "--memory-limit", "4Gi", "--memory-request", "1Gi"]
@@ -85,8 +85,8 @@ def test_a_limit_by_hand(mine: Installation, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["auto", "refuse", "start"])
-def test_a_driver_that_refuses(policy: str, mine: Installation, tmp_path: Path) -> None:
-    """limits.onFailure decides: all is as before, or a note says what does not hold."""
+def test_on_failure_policy_of_an_attach(policy: str, mine: Installation, tmp_path: Path) -> None:
+    """limits.onFailure either undoes the attach or starts with a note about the missing limit."""
     mine.settings["limits"] = {"onFailure": policy}
     mine.configure()
     gpu = uuid(mine, 2)
@@ -111,10 +111,8 @@ def test_a_driver_that_refuses(policy: str, mine: Installation, tmp_path: Path) 
             assert records(live)[gpu] == (3000, "driver")
 
 
-def test_a_grant_of_the_nodes_configuration_is_no_reason_to_refuse(
-    mine: Installation, tmp_path: Path
-) -> None:
-    """No request of the container names a limit: the guard watches it then."""
+def test_unenforceable_grant_of_the_node_is_a_note(mine: Installation, tmp_path: Path) -> None:
+    """The container itself requests no limit: attach succeeds, and the guard watches the usage."""
     gpu = uuid(mine, 2)
     stub_limits.fail_setting(mine.node, gpu, stub_limits.NOT_SUPPORTED)
     made = grant(mine, sleeping(tmp_path), 2, 4096, 4096)
@@ -125,10 +123,8 @@ def test_a_grant_of_the_nodes_configuration_is_no_reason_to_refuse(
         assert records(live) == {}
 
 
-def test_a_limit_that_cannot_be_cleared_keeps_no_gpu_in_the_container(
-    mine: Installation, tmp_path: Path
-) -> None:
-    """The ledger has it in doubt, and a repair clears it."""
+def test_detach_succeeds_if_the_limit_cannot_be_cleared(mine: Installation, tmp_path: Path) -> None:
+    """The ledger records the limit as uncertain, and a repair clears it."""
     gpu = uuid(mine, 2)
     with started(limited(sleeping(tmp_path), 3000), mine, "runc", "v2") as live:
         live.attach(gpu)
@@ -143,8 +139,8 @@ def test_a_limit_that_cannot_be_cleared_keeps_no_gpu_in_the_container(
         assert (held(mine, live.pid), records(live)) == ({}, {})
 
 
-def test_cgroup_v1(mine: Installation, tmp_path: Path) -> None:
-    """The driver limits cgroups of version 2 alone: who asked for a limit gets no GPU there."""
+def test_attach_with_a_limit_on_cgroup_v1_is_refused(mine: Installation, tmp_path: Path) -> None:
+    """The driver limits cgroups of version 2 only."""
     with started(limited(sleeping(tmp_path), 3000), mine) as live:
         done = live.gpuhook("attach", "--device", "2")
         if done.rc == 0:

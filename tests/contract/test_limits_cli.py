@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook limits` on real containers and a simulated driver: set, shown, cleared, put back."""
+"""`gpuhook limits` on real containers and a simulated driver: set, show, clear, repair."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ def cgroup(live: Live) -> str:
     return f"/sys/fs/cgroup{name}"
 
 
-def held(live: Live) -> dict[str, tuple[int, int]]:
-    """Return what the driver holds the container to: hard and soft bytes by GPU."""
-    where = cgroup(live)
-    kept = [one for one in stub_limits.recorded(live.installation.node) if one.path == where]
-    return {one.uuid: (one.hard, one.soft) for one in kept}
+def driver_limits(live: Live) -> dict[str, tuple[int, int]]:
+    """Return the limits that the driver enforces: hard and soft bytes by GPU."""
+    path = cgroup(live)
+    limits = [one for one in stub_limits.recorded(live.installation.node) if one.path == path]
+    return {one.uuid: (one.hard, one.soft) for one in limits}
 
 
-def wiped(live: Live) -> None:
-    """Let the driver forget all limits, as one that was loaded again."""
+def forget_limits(live: Live) -> None:
+    """Make the driver forget all limits, as after it is reloaded."""
     shutil.rmtree(Path(live.installation.node.nvml_profile).with_name("nvml-stub.limits"))
 
 
 def limits(live: Live, verb: str, *words: str) -> Result:
-    """Call `gpuhook limits VERB CONTAINER WORDS`."""
+    """Run `gpuhook limits VERB CONTAINER WORDS`."""
     return live.gpuhook("limits", live.id, *words, name=verb)
 
 
-def changed(live: Live, verb: str, *words: str) -> dict[str, Any]:
-    """Return the report of a change, which must have gone well."""
+def change(live: Live, verb: str, *words: str) -> dict[str, Any]:
+    """Return the report of a change, which must succeed."""
     done = limits(live, verb, *words, "-o", "json")
     assert done.rc == 0, done
     document = done.document("changes")
@@ -59,18 +59,20 @@ def changed(live: Live, verb: str, *words: str) -> dict[str, Any]:
     return dict(one)
 
 
-def shown(live: Live, *words: str) -> dict[str, Any]:
-    """Return what `gpuhook limits show` tells of the container."""
+def show(live: Live, *words: str) -> dict[str, Any]:
+    """Return the document of `gpuhook limits show`."""
     done = limits(live, "show", *words, "-o", "json")
     assert done.rc == 0, done
     return done.document("limits")
 
 
-def of_gpu(live: Live, index: int) -> dict[str, Any]:
-    """Return what is shown of one GPU."""
-    (one,) = shown(live)["containers"]
-    (found,) = [told for told in one["gpus"] if told["gpu"] == uuid(live.installation, index)]
-    return dict(found)
+def show_gpu(live: Live, index: int) -> dict[str, Any]:
+    """Return the facts of one GPU in the document of `limits show`."""
+    (one,) = show(live)["containers"]
+    (gpu,) = [
+        one_gpu for one_gpu in one["gpus"] if one_gpu["gpu"] == uuid(live.installation, index)
+    ]
+    return dict(gpu)
 
 
 def refused(live: Live, code: str, verb: str, *words: str) -> str:
@@ -88,39 +90,41 @@ def records(live: Live) -> list[dict[str, Any]]:
 
 
 @ENGINES
-def test_set_show_clear(engine: str, mine: Installation, tmp_path: Path) -> None:
-    """The driver holds what was set, the ledger knows it, and clear takes it away."""
+def test_set_show_and_clear_a_limit(engine: str, mine: Installation, tmp_path: Path) -> None:
+    """`set` writes a limit to the driver and the ledger, `clear` removes it from both."""
     made = sleeping(tmp_path, env=asks("2"))
     with wrapped(made, mine, engine, "v2") as live:
-        before = of_gpu(live, 2)
+        before = show_gpu(live, 2)
         assert (before["ledger"], before["by"], before["used"]) == (None, "nobody", None)
-        planned = changed(live, "set", "--limit", "4Gi", "--request", "2Gi", "--dry-run")
-        assert held(live) == {}
-        done = changed(live, "set", "--limit", "4Gi", "--request", "2Gi")
+        planned = change(live, "set", "--limit", "4Gi", "--request", "2Gi", "--dry-run")
+        assert driver_limits(live) == {}
+        done = change(live, "set", "--limit", "4Gi", "--request", "2Gi")
         assert done["steps"] == planned["steps"]
         (step,) = done["steps"]
         expected = f"{uuid(mine, 2)}: 4Gi (2Gi of it guaranteed), was no limit"
         assert step == f"memory limit of {expected}"
-        assert held(live) == {uuid(mine, 2): (4 * GIB, 2 * GIB)}
+        assert driver_limits(live) == {uuid(mine, 2): (4 * GIB, 2 * GIB)}
         (record,) = records(live)
         assert (record["by"], record["granted"]) == ("driver", None)
         assert record["cgroups"][0] == cgroup(live)
-        told = of_gpu(live, 2)
-        assert told["driver"] == told["ledger"] == {"limit": 4 * GIB, "request": 2 * GIB}
-        assert (told["agrees"], told["granted"], told["by"]) == (True, None, "driver")
-        assert changed(live, "set", "--limit", "4Gi")["steps"] == []
-        (rounded,) = changed(live, "set", "--limit", "1.5G", "--dry-run")["steps"]
+        shown = show_gpu(live, 2)
+        assert shown["driver"] == shown["ledger"] == {"limit": 4 * GIB, "request": 2 * GIB}
+        assert (shown["agrees"], shown["granted"], shown["by"]) == (True, None, "driver")
+        assert change(live, "set", "--limit", "4Gi")["steps"] == []
+        (rounded,) = change(live, "set", "--limit", "1.5G", "--dry-run")["steps"]
         assert ": 1430Mi" in rounded  # 1.5 * 10^9 bytes, in whole MiB
-        assert changed(live, "set", "--limit", "1.5Gi")["steps"] != []
-        assert held(live) == {uuid(mine, 2): (1536 * MIB, 1536 * MIB)}
-        assert changed(live, "clear")["steps"] != []
-        assert (held(live), records(live)) == ({}, [])
-        assert changed(live, "clear")["steps"] == []
+        assert change(live, "set", "--limit", "1.5Gi")["steps"] != []
+        assert driver_limits(live) == {uuid(mine, 2): (1536 * MIB, 1536 * MIB)}
+        assert change(live, "clear")["steps"] != []
+        assert (driver_limits(live), records(live)) == ({}, [])
+        assert change(live, "clear")["steps"] == []
 
 
 @ENGINES
-def test_what_is_used(engine: str, mine: Installation, short_path: Path, tmp_path: Path) -> None:
-    """The used memory is printed, and no driver accepts a limit below it."""
+def test_limit_below_the_used_memory_is_refused(
+    engine: str, mine: Installation, short_path: Path, tmp_path: Path
+) -> None:
+    """`show` prints the used memory; the driver accepts no limit below it."""
     gpu = uuid(mine, 2)
     with driver_memory.serving(short_path, mine.node) as driver:
         made = sleeping(tmp_path, env=asks("2"))
@@ -129,79 +133,79 @@ def test_what_is_used(engine: str, mine: Installation, short_path: Path, tmp_pat
         args = ["/gpu-probe", "/gpu.sock", gpu, "alloc", "3072", "hold"]
         made.write({**made.config(), "process": {**made.config()["process"], "args": args}})
         with wrapped(made, mine, engine, "v2") as live:
-            driver.until(lambda held: sum(held.values()) == 3 * GIB)
-            assert changed(live, "set", "--limit", "4Gi")["notes"] == []
-            assert of_gpu(live, 2)["used"] == 3 * GIB
-            (note,) = changed(live, "set", "--limit", "2Gi", "--dry-run")["notes"]
+            driver.until(lambda used: sum(used.values()) == 3 * GIB)
+            assert change(live, "set", "--limit", "4Gi")["notes"] == []
+            assert show_gpu(live, 2)["used"] == 3 * GIB
+            (note,) = change(live, "set", "--limit", "2Gi", "--dry-run")["notes"]
             assert "it uses 3Gi now, more than 2Gi" in note
             assert "already use more than that" in refused(live, "GH1251", "set", "--limit", "2Gi")
-            assert held(live) == {gpu: (4 * GIB, 0)}
+            assert driver_limits(live) == {gpu: (4 * GIB, 0)}
             text = limits(live, "show").stdout
             assert text.splitlines()[0].split()[-3:] == ["DRIVER", "USED", "BY"]
             assert text.splitlines()[1].split()[-3:] == ["4Gi", "3Gi", "driver"]
 
 
-def test_a_grant_comes_back(mine: Installation, tmp_path: Path) -> None:
-    """What was granted holds again after a clear; --all lifts it, and no repair brings it back."""
+def test_clear_restores_the_granted_limit(mine: Installation, tmp_path: Path) -> None:
+    """`clear` restores the granted limit; `clear --all` removes it, also for a later repair."""
     gpu = uuid(mine, 2)
     made = sleeping(tmp_path, env=asks("2"))
     limit = MemoryLimit(gpu, 2 * GIB, GIB)
     made.mount(Path("/dev/null"), mount_path(VOCABULARY.memory_prefix, limit), "ro", "rbind")
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(live) == {gpu: (2 * GIB, GIB)}
-        changed(live, "set", "--limit", "6Gi")
-        assert held(live) == {gpu: (6 * GIB, GIB)}
-        assert of_gpu(live, 2)["granted"] == {"limit": 2 * GIB, "request": GIB}
-        changed(live, "set", "--limit", "5Gi", "--request", "0")
-        assert held(live) == {gpu: (5 * GIB, 0)}
-        (note,) = changed(live, "clear")["notes"]
+        assert driver_limits(live) == {gpu: (2 * GIB, GIB)}
+        change(live, "set", "--limit", "6Gi")
+        assert driver_limits(live) == {gpu: (6 * GIB, GIB)}
+        assert show_gpu(live, 2)["granted"] == {"limit": 2 * GIB, "request": GIB}
+        change(live, "set", "--limit", "5Gi", "--request", "0")
+        assert driver_limits(live) == {gpu: (5 * GIB, 0)}
+        (note,) = change(live, "clear")["notes"]
         assert "has its granted limit" in note
-        assert held(live) == {gpu: (2 * GIB, GIB)}
+        assert driver_limits(live) == {gpu: (2 * GIB, GIB)}
         assert "granted" not in records(live)[0]
-        changed(live, "clear", "--all")
-        assert held(live) == {}
+        change(live, "clear", "--all")
+        assert driver_limits(live) == {}
         assert live.report("repair")["steps"] == []
-        told = of_gpu(live, 2)
-        assert (told["ledger"], told["agrees"]) == ({"limit": None, "request": 0}, True)
-        assert told["granted"] == {"limit": 2 * GIB, "request": GIB}
-        changed(live, "clear")
-        assert held(live) == {gpu: (2 * GIB, GIB)}
+        shown = show_gpu(live, 2)
+        assert (shown["ledger"], shown["agrees"]) == ({"limit": None, "request": 0}, True)
+        assert shown["granted"] == {"limit": 2 * GIB, "request": GIB}
+        change(live, "clear")
+        assert driver_limits(live) == {gpu: (2 * GIB, GIB)}
 
 
 @ENGINES
-def test_repair(engine: str, mine: Installation, tmp_path: Path) -> None:
-    """A driver that has forgotten a limit, or holds another one, gets it again."""
+def test_repair_restores_a_changed_limit(engine: str, mine: Installation, tmp_path: Path) -> None:
+    """`show` and `inspect` report a limit that the driver lost or changed; `repair` restores it."""
     gpu = uuid(mine, 2)
     with wrapped(sleeping(tmp_path, env=asks("2")), mine, engine, "v2") as live:
-        changed(live, "set", "--limit", "4Gi")
+        change(live, "set", "--limit", "4Gi")
         assert live.report("repair")["steps"] == []
-        wiped(live)
-        document = shown(live)
+        forget_limits(live)
+        document = show(live)
         (finding,) = document["findings"]
         assert finding["code"] == "GH1785"
         assert f"gpuhook repair {live.id}" in finding["hint"]
-        said = limits(live, "show")
-        assert "GH1785" in said.stderr
+        printed = limits(live, "show")
+        assert "GH1785" in printed.stderr
         facts = live.gpuhook("inspect", "-o", "json").document("inspect")
         assert [one["code"] for one in facts["findings"]] == ["GH1785"]
         assert "MEMORY OF" in live.gpuhook("inspect").stdout
         planned = live.report("repair", "--dry-run")
         assert planned["steps"] == [f"memory limit of {gpu}: 4Gi, was no limit"]
-        assert held(live) == {}
+        assert driver_limits(live) == {}
         assert live.report("repair")["steps"] == planned["steps"]
-        assert held(live) == {gpu: (4 * GIB, 0)}
-        outside(live, gpu, 8 * GIB)
+        assert driver_limits(live) == {gpu: (4 * GIB, 0)}
+        set_from_outside(live, gpu, 8 * GIB)
         (step,) = live.report("repair")["steps"]
         assert step.endswith("4Gi, was 8Gi")
-        wiped(live)
+        forget_limits(live)
         done = live.gpuhook("repair", name="--all")
         assert f"{live.id}: done\n  memory limit of {gpu}: 4Gi" in done.stdout
-        assert held(live) == {gpu: (4 * GIB, 0)}
+        assert driver_limits(live) == {gpu: (4 * GIB, 0)}
         assert live.gpuhook("inspect", "--exit-code").rc == 0
 
 
-def outside(live: Live, gpu: str, hard: int) -> None:
-    """Let another process set a limit for the container."""
+def set_from_outside(live: Live, gpu: str, hard: int) -> None:
+    """Set a limit for the container in the driver, without gpuhook's ledger."""
     program = (
         "import sys; from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver\n"
         "with NvmlDriver(sys.argv[1]) as driver: driver.set(sys.argv[2], sys.argv[3], "
@@ -213,99 +217,99 @@ def outside(live: Live, gpu: str, hard: int) -> None:
     subprocess.run(command, check=True, env={**live.env, "PYTHONPATH": str(CHECKOUT)})
 
 
-def test_all_or_nothing(mine: Installation, tmp_path: Path) -> None:
-    """If one of two GPUs refuses, the other one's limit and the ledger are as before."""
+def test_set_changes_all_gpus_or_none(mine: Installation, tmp_path: Path) -> None:
+    """If one of two GPUs refuses, the limit of the other one and the ledger do not change."""
     first, second = uuid(mine, 2), uuid(mine, 3)
     with wrapped(sleeping(tmp_path, env=asks("2,3")), mine, "runc", "v2") as live:
-        changed(live, "set", "--limit", "4Gi", "--gpu", "2")
-        noted = records(live)
+        change(live, "set", "--limit", "4Gi", "--gpu", "2")
+        recorded = records(live)
         stub_limits.fail_setting(mine.node, second, stub_limits.NOT_SUPPORTED)
         assert second in refused(live, "GH1251", "set", "--limit", "6Gi")
-        assert held(live) == {first: (4 * GIB, 0)}
-        assert records(live) == noted
+        assert driver_limits(live) == {first: (4 * GIB, 0)}
+        assert records(live) == recorded
         stub_limits.mend(mine.node, second)
-        changed(live, "set", "--limit", "6Gi")
-        assert held(live) == dict.fromkeys((first, second), (6 * GIB, 0))
-        changed(live, "clear", "--gpu", first[:12])
-        assert held(live) == {second: (6 * GIB, 0)}
+        change(live, "set", "--limit", "6Gi")
+        assert driver_limits(live) == dict.fromkeys((first, second), (6 * GIB, 0))
+        change(live, "clear", "--gpu", first[:12])
+        assert driver_limits(live) == {second: (6 * GIB, 0)}
 
 
-def impatient(live: Live, place: Path) -> Live:
-    """Return the container with a command line that waits a second for a driver, not twenty."""
+def with_short_timeout(live: Live, place: Path) -> Live:
+    """Return the container with a command line that waits one second for the driver, not twenty."""
     text = (live.installation.bindir / "gpuhook").read_text(encoding="utf-8")
-    sooner = "from gpuhook.memory_limits.warm import cgroup_limits; cgroup_limits.SECONDS = 1.0; "
-    starts = "from gpuhook.cli import main"
-    assert starts in text
+    patch = "from gpuhook.memory_limits.warm import cgroup_limits; cgroup_limits.SECONDS = 1.0; "
+    main_import = "from gpuhook.cli import main"
+    assert main_import in text
     launcher = place / "impatient/gpuhook"
     launcher.parent.mkdir()
-    launcher.write_text(text.replace(starts, sooner + starts), encoding="utf-8")
+    launcher.write_text(text.replace(main_import, patch + main_import), encoding="utf-8")
     launcher.chmod(0o755)
     return replace(live, installation=replace(live.installation, bindir=launcher.parent))
 
 
-def test_a_driver_that_hangs(mine: Installation, tmp_path: Path) -> None:
-    """No call waits for ever, nothing is recorded that was not done, and the next call works."""
+def test_hanging_driver_is_a_timeout(mine: Installation, tmp_path: Path) -> None:
+    """The call ends with GH1256, the ledger does not change, and the next call works."""
     gpu = uuid(mine, 2)
     with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
-        changed(live, "set", "--limit", "4Gi")
-        noted = records(live)
+        change(live, "set", "--limit", "4Gi")
+        recorded = records(live)
         stub_limits.take_long(mine.node, gpu, 900_000)
-        refused(impatient(live, tmp_path), "GH1256", "set", "--limit", "6Gi")
-        assert records(live) == noted
+        refused(with_short_timeout(live, tmp_path), "GH1256", "set", "--limit", "6Gi")
+        assert records(live) == recorded
         stub_limits.mend(mine.node, gpu)
-        assert held(live) == {gpu: (4 * GIB, 0)}
-        changed(live, "set", "--limit", "6Gi")
-        assert held(live) == {gpu: (6 * GIB, 0)}
+        assert driver_limits(live) == {gpu: (4 * GIB, 0)}
+        change(live, "set", "--limit", "6Gi")
+        assert driver_limits(live) == {gpu: (6 * GIB, 0)}
 
 
-def test_a_driver_that_holds_something_else(mine: Installation, tmp_path: Path) -> None:
-    """What is read back counts: nothing is noted that does not hold."""
+def test_limit_is_read_back_from_the_driver(mine: Installation, tmp_path: Path) -> None:
+    """If the driver reports another limit than the one set, nothing is recorded."""
     with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
         stub_limits.read_back(mine.node, uuid(mine, 2), 3 * GIB, 0)
         refused(live, "GH1252", "set", "--limit", "6Gi")
         assert records(live) == []
 
 
-def test_a_container_of_a_plain_runtime(mine: Installation, tmp_path: Path) -> None:
-    """One that gpuhook did not make gets an entry with its limit, and `ps` tells of it."""
+def test_limit_of_an_attached_gpu(mine: Installation, tmp_path: Path) -> None:
+    """A container of a plain runtime gets a ledger entry with its limit, which `ps` prints."""
     with started(sleeping(tmp_path), mine, "runc", "v2") as live:
         refused(live, "GH1780", "set", "--limit", "4Gi")
         refused(live, "GH1780", "clear")
         live.attach("2")
-        changed(live, "set", "--limit", "3776Mi")
-        assert held(live) == {uuid(mine, 2): (3776 * MIB, 0)}
+        change(live, "set", "--limit", "3776Mi")
+        assert driver_limits(live) == {uuid(mine, 2): (3776 * MIB, 0)}
         (one,) = [one for one in mine.holders() if one["id"] == live.id]
-        (told,) = one["memory"]
-        assert (told["limit"], told["by"]) == (3776 * MIB, "driver")
+        (memory,) = one["memory"]
+        assert (memory["limit"], memory["by"]) == (3776 * MIB, "driver")
         (way,) = one["sharing"]
         assert (way["sharing"], way["memory_by"]) == ("none", "driver")
         assert "3776Mi driver" in mine.gpuhook("ps").stdout
         every = json.loads(mine.gpuhook("limits", "show", "-o", "json").stdout)
         assert [one["container"] for one in every["containers"]] == [live.id]
-        away = live.detach("2")
-        assert away["steps"][-1] == f"memory limit of {uuid(mine, 2)}: no limit, was 3776Mi"
-        assert (held(live), records(live)) == ({}, [])
+        detached = live.detach("2")
+        assert detached["steps"][-1] == f"memory limit of {uuid(mine, 2)}: no limit, was 3776Mi"
+        assert (driver_limits(live), records(live)) == ({}, [])
         refused(live, "GH1780", "clear")
 
 
-def test_refusals(mine: Installation, tmp_path: Path) -> None:
-    """What cannot be done is refused with its reason, and nothing is changed."""
+def test_invalid_set_is_refused(mine: Installation, tmp_path: Path) -> None:
+    """A refused `set` states the reason and changes nothing."""
     with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
-        said = refused(live, "GH1781", "set", "--limit", "4Gi", "--gpu", "5")
-        assert f"2 ({uuid(mine, 2)})" in said
+        error = refused(live, "GH1781", "set", "--limit", "4Gi", "--gpu", "5")
+        assert f"2 ({uuid(mine, 2)})" in error
         assert uuid(mine, 2) in refused(live, "GH1782", "set", "--limit", "900Gi")
         usage = limits(live, "set", "--limit", "4096")
         assert usage.rc == 2
         assert "write 4096Mi" in usage.stderr
         assert limits(live, "set", "--limit", "1Gi", "--request", "2Gi").rc == 2
-        assert (held(live), records(live)) == ({}, [])
+        assert (driver_limits(live), records(live)) == ({}, [])
         live.container.call("kill", "KILL")
         eventually(lambda: live.container.state["status"] == "stopped")
         refused(live, "GH1738", "set", "--limit", "4Gi")
 
 
-def test_cgroup_v1(mine: Installation, tmp_path: Path) -> None:
-    """The driver limits cgroups of version 2 alone."""
+def test_set_on_cgroup_v1_is_refused(mine: Installation, tmp_path: Path) -> None:
+    """The driver limits cgroups of version 2 only."""
     with wrapped(sleeping(tmp_path, env=asks("2")), mine) as live:
         done = limits(live, "set", "--limit", "4Gi")
         if done.rc == 0:
@@ -316,8 +320,8 @@ def test_cgroup_v1(mine: Installation, tmp_path: Path) -> None:
         assert "GH1312" in limits(live, "show").stderr
 
 
-def test_an_older_driver(node8: Installation, tmp_path: Path) -> None:
-    """It has no limits to be set; what there is can be shown all the same, and repair goes on."""
+def test_older_driver_allows_show_and_repair(node8: Installation, tmp_path: Path) -> None:
+    """A driver without memory limits refuses `set`; `show` and `repair` work."""
     older = make_node(tmp_path / "node", "t4", memory_limits=False)
     mine = installation(tmp_path / "older", "t4", node8.bindir)
     shutil.copy(older.nvml_library, mine.node.nvml_library)
@@ -329,8 +333,8 @@ def test_an_older_driver(node8: Installation, tmp_path: Path) -> None:
         assert live.report("repair")["notes"] == []
 
 
-def test_a_limit_that_nobody_holds_can_be_lifted(node8: Installation, tmp_path: Path) -> None:
-    """If no driver needs a call, the ledger drops the limit, whatever calls the driver has."""
+def test_clear_all_removes_an_unenforced_limit(node8: Installation, tmp_path: Path) -> None:
+    """`clear --all` removes a limit that only the ledger has, on a driver without memory limits."""
     older = make_node(tmp_path / "node", "t4", memory_limits=False)
     mine = installation(tmp_path / "older", "t4", node8.bindir)
     shutil.copy(older.nvml_library, mine.node.nvml_library)
@@ -340,18 +344,20 @@ def test_a_limit_that_nobody_holds_can_be_lifted(node8: Installation, tmp_path: 
     with wrapped(made, mine, "runc", "v2") as live:
         assert "nothing limits its use" in limits(live, "show").stderr
         refused(live, "GH1250", "clear")
-        planned = changed(live, "clear", "--all", "--dry-run")
+        planned = change(live, "clear", "--all", "--dry-run")
         assert [one["hard"] for one in records(live)] == [2 * GIB]
-        done = changed(live, "clear", "--all")
+        done = change(live, "clear", "--all")
         assert done["steps"] == planned["steps"]
         assert any("only the ledger" in note for note in done["notes"])
-        assert of_gpu(live, 0)["ledger"] == {"limit": None, "request": 0}
+        assert show_gpu(live, 0)["ledger"] == {"limit": None, "request": 0}
         assert "nothing limits its use" not in limits(live, "show").stderr
-        assert changed(live, "clear", "--all")["steps"] == []
+        assert change(live, "clear", "--all")["steps"] == []
 
 
-def test_a_limit_above_the_card_is_clipped_by_repair(node8: Installation, tmp_path: Path) -> None:
-    """It was recorded while no driver reported the card's memory: then as a create makes it."""
+def test_repair_reduces_a_limit_to_the_memory_of_the_gpu(
+    node8: Installation, tmp_path: Path
+) -> None:
+    """Such a limit was recorded while the driver did not report the GPU's memory."""
     older = make_node(tmp_path / "node", "t4", memory_limits=False)
     mine = installation(tmp_path / "newer", "t4", node8.bindir)
     newer = tmp_path / "newer.so"
@@ -365,27 +371,27 @@ def test_a_limit_above_the_card_is_clipped_by_repair(node8: Installation, tmp_pa
         shutil.copy(newer, mine.node.nvml_library)
         live.report("repair")
         whole = mine.gpu(0).memory_bytes
-        assert held(live) == {uuid(mine, 0): (whole, 0)}
+        assert driver_limits(live) == {uuid(mine, 0): (whole, 0)}
         (record,) = records(live)
         assert (record["by"], record["hard"]) == ("driver", whole)
 
 
-def test_mig(node8: Installation, tmp_path: Path) -> None:
-    """An instance has the memory of its profile: no limit is set on it."""
+def test_limit_of_a_mig_instance_is_refused(node8: Installation, tmp_path: Path) -> None:
+    """The profile of a MIG instance decides its memory."""
     mine = installation(tmp_path / "mig", "a100-mig", node8.bindir)
     gpu = mine.node.node.gpus[0]
     made = sleeping(tmp_path, env=asks(gpu.instances[0].uuid))
     with wrapped(made, mine, "runc", "v2") as live:
         refused(live, "GH1783", "set", "--limit", "4Gi")
         refused(live, "GH1783", "set", "--limit", "4Gi", "--gpu", "0:0")
-        assert held(live) == {}
+        assert driver_limits(live) == {}
 
 
-def test_a_lost_gpu_keeps_no_repair_from_the_rest(mine: Installation, tmp_path: Path) -> None:
-    """What the driver does not tell is noted; the container's nodes come back all the same."""
+def test_repair_continues_if_a_limit_is_unreadable(mine: Installation, tmp_path: Path) -> None:
+    """The unreadable limit is a note; the container's device nodes are restored."""
     gpu = uuid(mine, 2)
     with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
-        changed(live, "set", "--limit", "4Gi")
+        change(live, "set", "--limit", "4Gi")
         stub_limits.fail_reading(mine.node, gpu, stub_limits.UNKNOWN)
         assert f"warning: {live.id}: {gpu}: " in limits(live, "show").stderr
         Path(f"/proc/{live.pid}/root{mine.device(2)}").unlink()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers whose first process calls chroot(2), so that it shows another root directory."""
+"""Containers whose first process calls chroot(2), so that /proc/PID/root is another directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.contract.test_attach import assert_as_before
 from tests.contract.test_doctor import of, results
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_live_hostile import BUSYBOX, with_busybox
-from tests.contract.test_live_trust import USER, users
+from tests.contract.test_live_trust import USER, owned_by_user
 from tests.contract.test_repair import reset
 from tests.contract.test_user_namespace import let_through
 from tests.waiting import eventually
@@ -42,7 +42,7 @@ def volume(place: Path) -> Path:
 
 
 def chrooted(made: Bundle, source: Path, below: str = "") -> Bundle:
-    """Have the first process change its root to a read-only volume, or a directory in it."""
+    """Make the first process change its root to a read-only volume, or to a directory in it."""
     with_busybox(made.root)
     has_own = (source / below.lstrip("/") / "busybox").exists()
     shell = ["/busybox", "sh"] if has_own else ["/bin/sh"]
@@ -56,12 +56,14 @@ def chrooted(made: Bundle, source: Path, below: str = "") -> Bundle:
 
 @contextmanager
 def unchanged(live: Live, host: Path, name: str = "busybox") -> Iterator[None]:
-    """Assert that the container shows another root directory, and that nothing changes.
+    """Assert that the process has another root directory, and that the block changes nothing.
 
     That directory has `name` and no /proc.
     """
-    own = Path(f"/proc/{live.pid}/root")
-    eventually(lambda: (own / name).exists() and not (own / "proc/uptime").exists())
+    process_root = Path(f"/proc/{live.pid}/root")
+    eventually(
+        lambda: (process_root / name).exists() and not (process_root / "proc/uptime").exists()
+    )
 
     def state() -> tuple[object, ...]:
         files = roots.listing(host), roots.listing(live.bundle.root)
@@ -73,20 +75,22 @@ def unchanged(live: Live, host: Path, name: str = "busybox") -> Iterator[None]:
 
 
 def assert_refused(live: Live, *verbs: str) -> None:
-    """Assert that no command takes the root directory of the process for the container's."""
+    """Assert that no command uses the root directory of the process as the container's."""
     for verb in (*verbs, "attach", "detach", "inspect"):
         device = ["--device", "2"] if verb in ("attach", "detach") else []
-        said = live.refused("GH1747", verb, *device)
-        assert str(live.pid) in said
-        assert "chroot(2)" in said
-        assert "nothing was changed" not in said
+        error = live.refused("GH1747", verb, *device)
+        assert str(live.pid) in error
+        assert "chroot(2)" in error
+        assert "nothing was changed" not in error
     live.refused("GH1747", "attach", "--device", "2", "--dry-run")
     live.refused("GH1747", "detach", "--device", "2", "--force")
 
 
 @BOTH
-def test_volume(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A container without GPUs that shows a read-only volume as its root gets none into it."""
+def test_volume_as_root_is_refused(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A container without GPUs whose process has a volume as its root: nothing is written to it."""
     host = volume(tmp_path)
     made = chrooted(sleeping(tmp_path), host)
     with started(made, node8, engine, cgroup) as live, unchanged(live, host):
@@ -97,8 +101,10 @@ def test_volume(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -
 
 
 @BOTH
-def test_repair(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -> None:
-    """A container with a GPU is named, and the others are repaired."""
+def test_repair_all_reports_and_continues(
+    engine: str, cgroup: str, apart: Installation, tmp_path: Path
+) -> None:
+    """The changed root is reported for its container; the other container is repaired."""
     host = volume(tmp_path)
     made = chrooted(sleeping(tmp_path / "one", env=asks("2")), host)
     other = sleeping(tmp_path / "two", env=asks("3"))
@@ -114,14 +120,16 @@ def test_repair(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -
         assert f"Error GH1747: {live.id}:" in done.stderr
         assert f"{sound.id}: done" in done.stdout
         assert live.id not in done.stdout
-        (found,) = of(live, results(live), "failed", "warning")
-        assert found["id"] == "containers.state"
-        assert str(live.pid) in found["said"]
+        (finding,) = of(live, results(live), "failed", "warning")
+        assert finding["id"] == "containers.state"
+        assert str(live.pid) in finding["said"]
 
 
 @BOTH
-def test_driver_root(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """What the host's driver root has in its /dev stays there when the GPU is detached."""
+def test_driver_root_keeps_its_nodes_on_detach(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A detach removes no device node from the host's driver root."""
     host = with_busybox(volume(tmp_path))
     os.mknod(f"{host}{node8.device(2)}", 0o20666, os.makedev(195, node8.gpu(2).minor or 0))
     made = chrooted(sleeping(tmp_path, env=asks("2")), host)
@@ -134,8 +142,10 @@ def test_driver_root(engine: str, cgroup: str, node8: Installation, tmp_path: Pa
 
 
 @BOTH
-def test_another_container(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A read-only mount of an engine's directory leads to no other container's root."""
+def test_root_of_another_container_is_refused(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """By a read-only mount of the engine's directory, no container reaches another one's root."""
     victim = sleeping(tmp_path / "victim")
     below = f"/{victim.root.name}"
     made = chrooted(sleeping(tmp_path / "own"), tmp_path / "victim", below)
@@ -150,8 +160,8 @@ def test_another_container(engine: str, cgroup: str, node8: Installation, tmp_pa
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
-def test_own_directory(place: str, node8: Installation, tmp_path: Path) -> None:
-    """A directory and a mount of the container itself are not its root either."""
+def test_own_directory_as_root_is_refused(place: str, node8: Installation, tmp_path: Path) -> None:
+    """A directory or a mount of the container itself is not its root."""
     made = sleeping(tmp_path)
     with_busybox(made.root)
     script = f"/busybox cp /busybox {place}/; exec /busybox chroot {place} /busybox sleep 600"
@@ -166,8 +176,8 @@ def test_own_directory(place: str, node8: Installation, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("pair", [("runc", "host"), ("crun", "v2")])
-def test_swapped_root(pair: tuple[str, str], node8: Installation, tmp_path: Path) -> None:
-    """A process that changes its root all the time is refused, or has its GPU in its true root."""
+def test_root_changed_in_a_loop(pair: tuple[str, str], node8: Installation, tmp_path: Path) -> None:
+    """A process that changes its root repeatedly is refused, or attached in its true root."""
     host = volume(tmp_path)
     made = sleeping(tmp_path, args=["/swaproot", "/vol"])
     shutil.copy(compiled.swaproot(), made.root / "swaproot")
@@ -184,8 +194,10 @@ def test_swapped_root(pair: tuple[str, str], node8: Installation, tmp_path: Path
 
 
 @BOTH
-def test_child(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A child process may call chroot(2): the container gets its GPU, and loses it again."""
+def test_chroot_of_a_child_process_is_allowed(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """Only the root of the first process matters: attach and detach work."""
     host = volume(tmp_path)
     made = chrooted(sleeping(tmp_path), host)
     config = made.config()
@@ -201,8 +213,8 @@ def test_child(engine: str, cgroup: str, node8: Installation, tmp_path: Path) ->
 
 
 @ENGINES
-def test_without_pivot_root(engine: str, node8: Installation, tmp_path: Path) -> None:
-    """A runtime that moves the root file system over "/" has the same root for everybody."""
+def test_attach_without_pivot_root(engine: str, node8: Installation, tmp_path: Path) -> None:
+    """A runtime that moves the root file system over "/" gives all processes the same root."""
     made = sleeping(tmp_path)
     with lifecycle(made, [engine], engine, env=node8.on(engine)) as container:
         container.start("--no-pivot")
@@ -212,16 +224,16 @@ def test_without_pivot_root(engine: str, node8: Installation, tmp_path: Path) ->
         live.detach("2")
 
 
-def test_users_own(tmp_path: Path) -> None:
-    """A user without rights over the host looks at the root of a container of theirs."""
+def test_root_of_a_container_of_a_user(tmp_path: Path) -> None:
+    """A user without privileges on the host can read the root of their own container."""
     root = volume(tmp_path)
     (root / "old").mkdir()
-    let_through(users(root) / "any")
+    let_through(owned_by_user(root) / "any")
     place = shlex.quote(str(root))
     steps = [f"mount --rbind {place} {place}", f"cd {place}", "pivot_root . old"]
     script = " && ".join([*steps, "exec /busybox sleep 600"])
-    who = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
-    command = [*who, "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    as_user = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
+    command = [*as_user, "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
     with subprocess.Popen(command) as process:
         try:
             words = Path(f"/proc/{process.pid}/cmdline")
@@ -235,7 +247,7 @@ def test_users_own(tmp_path: Path) -> None:
                 "print('/old' in [mount.target for mount in root.mounts()])\n"
             )
             done = subprocess.run(
-                [*who, PYTHON, "-B", "-c", program, str(process.pid)],
+                [*as_user, PYTHON, "-B", "-c", program, str(process.pid)],
                 capture_output=True,
                 text=True,
                 check=False,
@@ -246,8 +258,8 @@ def test_users_own(tmp_path: Path) -> None:
     assert done.stdout == 'b"# the host\'s\\n"\nTrue\n', done
 
 
-def test_root_of_the_first_process(tmp_path: Path) -> None:
-    """The root of process 1 is the host's as well, where gpuhook has another root directory."""
+def test_host_root_is_recognized_below_a_chroot(tmp_path: Path) -> None:
+    """The root of process 1 is the host's, even if gpuhook itself has another root directory."""
     (tmp_path / "proc").mkdir()
     program = (
         "import os, sys\n"
@@ -266,8 +278,8 @@ def test_root_of_the_first_process(tmp_path: Path) -> None:
     assert done.stdout == "GH1304\n", done
 
 
-def test_own_user_namespace(node8: Installation, tmp_path: Path) -> None:
-    """A first process that makes a user namespace chooses its root: it is refused, by its code."""
+def test_root_in_a_new_user_namespace_is_refused(node8: Installation, tmp_path: Path) -> None:
+    """A first process that makes a user namespace can choose its root: GH1748."""
     host = volume(tmp_path)
     made = sleeping(tmp_path)
     with_busybox(made.root)
@@ -299,10 +311,10 @@ def test_own_user_namespace(node8: Installation, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_own_user_namespace_without_map(
+def test_user_namespace_without_map_is_refused(
     engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
-    """A namespace that maps no user is refused by the same code; doctor passes over it."""
+    """A namespace that maps no user gets GH1748 too; doctor reports nothing about it."""
     made = sleeping(tmp_path)
     with_busybox(made.root)
     config = made.config()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands on running containers say when something is wrong, to people and programs."""
+"""What the commands on running containers print if something is wrong, as text and as documents."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.contract.live import Live, sleeping, started, wrapped
 from tests.contract.runtimes import run_command
 
 
-def failed(live: Live, verb: str, *words: str, name: str = "") -> tuple[str, str]:
-    """Return the code and the container of the one failure that a document has."""
+def failure(live: Live, verb: str, *words: str, name: str = "") -> tuple[str, str]:
+    """Return the code and the container of the only failure in the document of a command."""
     done = live.gpuhook(verb, *words, "-o", "json", name=name)
     assert done.rc == 1, done
     document = done.document("changes")
@@ -25,28 +25,30 @@ def failed(live: Live, verb: str, *words: str, name: str = "") -> tuple[str, str
     return one["code"], one["container"]
 
 
-def test_a_failure_as_a_document(node8: Installation, tmp_path: Path) -> None:
-    """A program gets its document whatever happens; people get their words beside it."""
+def test_failure_is_in_the_document(node8: Installation, tmp_path: Path) -> None:
+    """With `-o json` a failed command prints a document, and its error on standard error."""
     with started(sleeping(tmp_path), node8) as live:
-        assert failed(live, "attach", "--device", "17") == ("GH1102", live.id)
-        assert failed(live, "detach", "--device", "17") == ("GH1759", live.id)
+        assert failure(live, "attach", "--device", "17") == ("GH1102", live.id)
+        assert failure(live, "detach", "--device", "17") == ("GH1759", live.id)
         for verb, *words in (("attach", "--device", "2"), ("detach", "--device", "2"), ("repair",)):
-            assert failed(live, verb, *words, name="no-such") == ("GH1735", "no-such")
+            assert failure(live, verb, *words, name="no-such") == ("GH1735", "no-such")
 
 
-def test_a_broken_config(node8: Installation, tmp_path: Path) -> None:
-    """The way out is not a new container's: this one runs."""
+def test_hint_for_a_broken_config_json(node8: Installation, tmp_path: Path) -> None:
+    """The hint does not suggest `runc spec`, which is for a container that does not run yet."""
     made = sleeping(tmp_path)
     with started(made, node8) as live:
         made.file.write_text("{")
-        said = live.refused("GH1772", "inspect")
-        assert "runc spec" not in said
-        assert str(made.file) in said
+        error = live.refused("GH1772", "inspect")
+        assert "runc spec" not in error
+        assert str(made.file) in error
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_all_of_which_one_is_broken(output: str, apart: Installation, tmp_path: Path) -> None:
-    """An unreadable state is a failure of `--all`; the others are repaired."""
+def test_repair_all_continues_after_an_unreadable_state(
+    output: str, apart: Installation, tmp_path: Path
+) -> None:
+    """The unreadable state is a failure; the other containers are repaired."""
     made = sleeping(tmp_path, env=asks("2"))
     with wrapped(made, apart) as live:
         Path(f"/proc/{live.pid}/root{apart.device(2)}").unlink()
@@ -67,8 +69,8 @@ def test_all_of_which_one_is_broken(output: str, apart: Installation, tmp_path: 
             assert f"{live.id}: done" in done.stdout
 
 
-def test_all_though_nobody_reads(apart: Installation, tmp_path: Path) -> None:
-    """Containers are repaired even if nothing reads the output."""
+def test_repair_all_continues_without_output(apart: Installation, tmp_path: Path) -> None:
+    """Containers are repaired even if standard output cannot be written."""
     with (
         wrapped(sleeping(tmp_path / "a", env=asks("2")), apart) as one,
         wrapped(sleeping(tmp_path / "b", env=asks("2")), apart) as two,
@@ -86,8 +88,8 @@ def test_all_though_nobody_reads(apart: Installation, tmp_path: Path) -> None:
             assert apart.device(2) in live.view().gpus()
 
 
-def test_a_state_directory_in_the_way(node8: Installation, tmp_path: Path) -> None:
-    """A fault of the state directory says so, and names the variable."""
+def test_unusable_state_directory_is_reported(node8: Installation, tmp_path: Path) -> None:
+    """The error names the path and GPUHOOK_STATE_DIR; the container does not change."""
     with started(sleeping(tmp_path), node8) as live:
         env = {**live.env, "GPUHOOK_STATE_DIR": "/proc/nope"}
         done = run_command(live.command("attach", "--device", "2"), env)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step that fails, a program that is killed, a container that goes: nothing is half done."""
+"""Attach, detach and the prestart hook undo what they did if a step fails or the container ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.contract.test_integrations import assert_nodes
 from tests.contract.views import questions
 from tests.waiting import eventually
 
-# (system call, errno, which time), in the order of the steps that they are of.
+# (system call, errno, number of the call), in the order of the steps.
 ATTACHING = [
     ("mknodat", "EPERM", 1),
     ("mknodat", "ENOSPC", 4),
@@ -32,33 +32,33 @@ ATTACHING = [
     ("move_mount", "EINVAL", 9),
     ("symlinkat", "ENOSPC", 9),
     ("renameat", "EIO", 2),
-    ("rename", "ENOSPC", 1),  # of the ledger's entry
+    ("rename", "ENOSPC", 1),  # the ledger's entry
 ]
 DETACHING = [
     ("setns", "EPERM", 1),
     ("umount2", "EPERM", 3),
-    ("rename", "ENOSPC", 1),  # of the ledger's entry
+    ("rename", "ENOSPC", 1),  # the ledger's entry
 ]
-# In place of GH1590. The first setns is that which opens the root file system.
+# Codes other than GH1590. The first setns opens the root file system.
 CODES = {"rename": "GH1592", "setns": "GH1733"}
-ITS_OWN = [("unlinkat", "EPERM", 2), ("unlinkat", "EACCES", 6), ("renameat", "EIO", 1)]
+IN_THE_CONTAINER = [("unlinkat", "EPERM", 2), ("unlinkat", "EACCES", 6), ("renameat", "EIO", 1)]
 
 
 def failing(call: str, error: str, when: int, place: Path, path: str = "") -> list[str]:
-    """Return a prefix under which a system call fails, once."""
+    """Return a command prefix that makes a system call fail once."""
     only = ["-P", path] if path else ["--seccomp-bpf"]
     inject = f"inject={call}:error={error}:when={when}"
     return ["strace", "-f", "-qq", *only, "-o", str(place), "-e", f"trace={call}", "-e", inject]
 
 
-def assert_hit(trace: Path) -> None:
-    """Assert that the failure was made."""
+def assert_injected(trace: Path) -> None:
+    """Assert that strace injected the failure."""
     assert "(INJECTED)" in trace.read_text(encoding="utf-8")
 
 
 @contextmanager
 def unchanged(live: Live) -> Iterator[Seen]:
-    """Assert that the container is in the end what it was."""
+    """Assert that the block leaves the container as it was."""
     before = live.seen()
     yield before
     after = live.seen()
@@ -69,28 +69,28 @@ def unchanged(live: Live) -> Iterator[Seen]:
     assert after.files == before.files
 
 
-def test_attach_undone(node8: Installation, tmp_path: Path) -> None:
-    """Whichever step of an attach fails, what was done before it is undone, and it is said."""
+def test_failed_attach_is_undone(node8: Installation, tmp_path: Path) -> None:
+    """Whichever step fails, the steps before it are undone and the error is reported."""
     with started(sleeping(tmp_path), node8) as live:
         words = ["attach", "--device", "2"]
         for call, error, when in ATTACHING:
             via = failing(call, error, when, tmp_path / "trace")
             with unchanged(live):
                 live.refused(CODES.get(call, "GH1590"), *words, via=via)
-                assert_hit(tmp_path / "trace")
+                assert_injected(tmp_path / "trace")
         live.attach("2")
         assert_nodes(live.view(), node8, CONTROL, 2)
 
 
-def test_detach_undone(node8: Installation, tmp_path: Path) -> None:
-    """Whichever step of a detach fails, the container has its GPU as before."""
+def test_failed_detach_keeps_the_gpu(node8: Installation, tmp_path: Path) -> None:
+    """Whichever step fails, the container has its GPU as before."""
     with started(sleeping(tmp_path), node8) as live:
         live.attach("2")
         for call, error, when in DETACHING:
             via = failing(call, error, when, tmp_path / "trace")
             before = live.seen()
             live.refused(CODES.get(call, "GH1590"), "detach", "--device", "2", via=via)
-            assert_hit(tmp_path / "trace")
+            assert_injected(tmp_path / "trace")
             after = live.seen()
             assert (after.nodes, after.rules, after.files) == (
                 before.nodes,
@@ -102,16 +102,16 @@ def test_detach_undone(node8: Installation, tmp_path: Path) -> None:
             assert live.report("repair")["steps"] == []
 
 
-@pytest.mark.parametrize(("call", "error", "when"), ITS_OWN)
-def test_detach_left_over(
+@pytest.mark.parametrize(("call", "error", "when"), IN_THE_CONTAINER)
+def test_detach_reports_files_it_cannot_remove(
     call: str, error: str, when: int, node8: Installation, tmp_path: Path
 ) -> None:
-    """What the container's own files refuse is reported; the device is denied all the same."""
+    """Files of the container that cannot be removed are reported; the device is denied."""
     with started(sleeping(tmp_path), node8) as live:
         live.attach("2")
         via = failing(call, error, when, tmp_path / "trace")
         done = live.gpuhook("detach", "--device", "2", via=via)
-        assert_hit(tmp_path / "trace")
+        assert_injected(tmp_path / "trace")
         assert done.rc == 1
         assert "left over: /" in done.stderr
         view = live.view(questions(tries=[node8.number(2)]))
@@ -120,41 +120,47 @@ def test_detach_left_over(
 
 
 def targets(seen: Seen) -> list[tuple[str, ...]]:
-    """Return where what is mounted with which options, whatever the mounts' numbers and order."""
+    """Return each mount's root, target and options, without its number, in a fixed order."""
     return sorted(tuple(line.split()[2:6]) for line in seen.mounts)
 
 
 @pytest.mark.parametrize(("verb", "engine"), [("attach", "crun"), ("detach", "runc")])
-def test_rules_undone(verb: str, engine: str, node8: Installation, tmp_path: Path) -> None:
-    """On v2, whichever bpf(2) call fails: the same program is attached as before."""
+def test_failed_device_program_is_undone(
+    verb: str, engine: str, node8: Installation, tmp_path: Path
+) -> None:
+    """On cgroup v2, after any failed bpf(2) call the same device program is attached as before."""
     with started(sleeping(tmp_path), node8, engine, "v2") as live:
         if verb == "detach":
             live.attach("2")
         counts = (20, 34, 40) if verb == "attach" else (4, 9)
         for when in counts:
             via = failing("bpf", "EPERM", when, tmp_path / "trace")
-            done = live.seen()
-            said = live.gpuhook(verb, "--device", "2", via=via)
+            before = live.seen()
+            completed = live.gpuhook(verb, "--device", "2", via=via)
             if "(INJECTED)" not in (tmp_path / "trace").read_text(encoding="utf-8"):
                 assert when != counts[0]
-                assert said.rc == 0, said
+                assert completed.rc == 0, completed
                 break
-            assert said.rc == 1, said
-            assert said.stderr.startswith("Error GH1590: "), said
+            assert completed.rc == 1, completed
+            assert completed.stderr.startswith("Error GH1590: "), completed
             after = live.seen()
-            assert (after.nodes, after.rules, after.files) == (done.nodes, done.rules, done.files)
+            assert (after.nodes, after.rules, after.files) == (
+                before.nodes,
+                before.rules,
+                before.files,
+            )
 
 
-def test_refused_rule(node8: Installation, tmp_path: Path) -> None:
-    """On v1, a cgroup that takes no rule."""
+def test_failed_device_rule_is_undone(node8: Installation, tmp_path: Path) -> None:
+    """On cgroup v1, the kernel refuses to write a device rule."""
     with started(sleeping(tmp_path), node8) as live:
         group = live.bundle.config()["linux"]["cgroupsPath"]
         path = f"/sys/fs/cgroup/devices{group}/devices.allow"
         via = failing("write", "EPERM", 2, tmp_path / "trace", path)
         with unchanged(live):
-            said = live.refused("GH1590", "attach", "--device", "2", via=via)
-            assert_hit(tmp_path / "trace")
-            assert path in said
+            error = live.refused("GH1590", "attach", "--device", "2", via=via)
+            assert_injected(tmp_path / "trace")
+            assert path in error
 
 
 @pytest.mark.parametrize(
@@ -166,22 +172,22 @@ def test_refused_rule(node8: Installation, tmp_path: Path) -> None:
         ("open_tree", "ENOSYS", "Linux 5.2"),
     ],
 )
-def test_older_kernels(
+def test_attach_on_older_kernels(
     call: str, error: str, needs: str, node8: Installation, tmp_path: Path
 ) -> None:
-    """Without openat2 and mount_setattr it works; without open_tree it is said what is needed."""
+    """openat2 and mount_setattr are optional; without open_tree the error names the kernel."""
     with started(sleeping(tmp_path), node8) as live:
         files = roots.listing(live.bundle.root)
         via = failing(call, error, 1, tmp_path / "trace")
         via[-1] = f"inject={call}:error={error}"
         if needs:
             with unchanged(live):
-                said = live.refused("GH1590", "attach", "--device", "2", via=via)
-                assert needs in said
+                printed = live.refused("GH1590", "attach", "--device", "2", via=via)
+                assert needs in printed
             return
         done = live.gpuhook("attach", "--device", "2", via=via)
         assert done.rc == 0, done
-        assert_hit(tmp_path / "trace")
+        assert_injected(tmp_path / "trace")
         view = live.view()
         assert_nodes(view, node8, CONTROL, 2)
         for mount in view.mounts.values():
@@ -195,10 +201,10 @@ def test_older_kernels(
 
 @BOTH
 @pytest.mark.parametrize("call", ["mknodat", "move_mount", "symlinkat"])
-def test_prestart_undone(
+def test_failed_prestart_hook_is_undone(
     call: str, engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
-    """A step of the hook that fails: no container, and in its image nothing is left."""
+    """The container does not start, and its root file system does not change."""
     made = sleeping(tmp_path, env=asks("2"))
     hooks = prestart(apart)
     (hook,) = hooks["prestart"]
@@ -209,7 +215,7 @@ def test_prestart_undone(
     before = roots.listing(made.root)
     done = run(made, [engine], engine, cgroup)
     assert done.rc != 0
-    assert_hit(trace)
+    assert_injected(trace)
     after = roots.listing(made.root)
     assert after == before, after.items() ^ before.items()
     assert apart.entries() == []
@@ -217,8 +223,10 @@ def test_prestart_undone(
 
 @ENGINES
 @pytest.mark.parametrize("call", ["mknodat", "move_mount"])
-def test_container_ends(call: str, engine: str, node8: Installation, tmp_path: Path) -> None:
-    """A container that ends in the middle: a clear error, and in its image nothing is left."""
+def test_container_ends_during_attach(
+    call: str, engine: str, node8: Installation, tmp_path: Path
+) -> None:
+    """The error is GH1732, and the root file system does not change."""
     with started(sleeping(tmp_path, "debian"), node8, engine, "host") as live:
         before = roots.listing(live.bundle.root)
         pid, process = live.pid, Path(f"/proc/{live.pid}")
@@ -236,15 +244,15 @@ def test_container_ends(call: str, engine: str, node8: Installation, tmp_path: P
         else:
             eventually(lambda: "nvidia" in (process / "mountinfo").read_text("utf-8"))
         os.kill(pid, signal.SIGKILL)
-        _, said = attaching.communicate()
+        _, error = attaching.communicate()
         assert attaching.returncode == 1
-        assert said.startswith("Error GH1732: "), said
+        assert error.startswith("Error GH1732: "), error
         assert_as_before(live.bundle.root, before)
         assert [name for name in node8.entries() if live.id in name] == []
 
 
-def test_pid_reused(node8: Installation, tmp_path: Path) -> None:
-    """A state whose pid is by now another process's: nothing is done to that."""
+def test_state_with_a_reused_pid_is_refused(node8: Installation, tmp_path: Path) -> None:
+    """If the pid belongs to another process now, that process is not touched."""
     with started(sleeping(tmp_path), node8) as live:
         file = Path(live.roots[1], live.id, "state.json")
         text = file.read_text(encoding="utf-8")

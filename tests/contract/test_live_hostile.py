@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that attack a program at work on their root reach nothing outside it."""
+"""Containers that attack gpuhook while it works on their root reach nothing outside it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ DEEPER = [path for path in PLACES if path not in ("etc", "usr/lib")]
 
 
 def with_busybox(root: Path) -> Path:
-    """Give a root file system a shell that needs none of its libraries."""
+    """Copy a static busybox into a root file system."""
     shutil.copy(roots.musl() / "bin/busybox", root / "busybox")
     return root
 
 
 @contextmanager
 def nothing_outside(canary: Canary, place: Path) -> Iterator[None]:
-    """Assert that the host's canary, mounts and GPU nodes are in the end what they were."""
+    """Assert that the block changes no canary file, mount or GPU node of the host."""
     own, loader = host_mounts(place), os.stat("/etc/ld.so.cache").st_mtime_ns
     nodes = host_nodes()
     yield
@@ -58,34 +58,34 @@ def nothing_outside(canary: Canary, place: Path) -> Iterator[None]:
 
 
 def host_nodes() -> dict[str, tuple[int, int]]:
-    """Return the GPU nodes in the host's /dev, each with its inode and the time of its change."""
+    """Return the GPU nodes in the host's /dev, with inode and time of change."""
     nodes = {path: path.lstat() for path in Path("/dev").glob("nvidia*")}
     return {str(path): (status.st_ino, status.st_ctime_ns) for path, status in nodes.items()}
 
 
 def host_mounts(place: Path) -> list[str]:
-    """Return where on the host something of this test's, or of a driver, is mounted."""
+    """Return the host's mounts of this test or of a driver."""
     lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     return [line for line in lines if str(place.parent) in line or "nvidia" in line]
 
 
 def assert_sound(live: Live, verb: str, *words: str) -> bool:
-    """Call a verb that works, or says in a sentence why not; return whether it did."""
+    """Run a command; return whether it succeeded. If not, it printed an error, no traceback."""
     done = live.gpuhook(verb, "--device", "2", *words)
     assert done.rc in (0, 1), done
     if done.rc:
-        said = done.stderr.splitlines()
-        assert any(line.startswith(("Error GH", "left over: ")) for line in said), done
+        errors = done.stderr.splitlines()
+        assert any(line.startswith(("Error GH", "left over: ")) for line in errors), done
         assert "Traceback" not in done.stderr
     return done.rc == 0
 
 
 @pytest.mark.parametrize("form", ["upwards", "by proc"])
 @pytest.mark.parametrize("paths", [["etc"], ["usr/lib"], DEEPER], ids=["etc", "lib", "deeper"])
-def test_links(
+def test_links_out_of_the_root_are_not_followed(
     paths: list[str], form: str, node8: Installation, canary: Canary, tmp_path: Path
 ) -> None:
-    """Links out of the root, in place of what we write to, look at or mount on."""
+    """The links replace what gpuhook writes to, reads or mounts on."""
     made = sleeping(tmp_path, args=SLEEP)
     with_busybox(made.root)
     start = {"upwards": UP, "by proc": "/proc/1/root"}[form]
@@ -103,8 +103,10 @@ def test_links(
 
 
 @pytest.mark.parametrize("what", ["fifo", "directory", "huge", "garbage"])
-def test_loader_files(what: str, node8: Installation, canary: Canary, tmp_path: Path) -> None:
-    """Files of the loader that are none: nothing hangs, and nothing grows."""
+def test_invalid_loader_cache_is_harmless(
+    what: str, node8: Installation, canary: Canary, tmp_path: Path
+) -> None:
+    """A loader cache of another file type, size or content causes no hang."""
     made = sleeping(tmp_path, args=SLEEP)
     cache = with_busybox(made.root) / "etc/ld.so.cache"
     cache.unlink()
@@ -122,25 +124,27 @@ def test_loader_files(what: str, node8: Installation, canary: Canary, tmp_path: 
         assert_sound(live, "detach")
 
 
-def test_links_in_dev(node8: Installation, canary: Canary, tmp_path: Path) -> None:
-    """A link where a device node is to be is not followed; it is said that it is in the way."""
+def test_link_in_place_of_a_device_node_is_refused(
+    node8: Installation, canary: Canary, tmp_path: Path
+) -> None:
+    """The link is not followed, and the error names it."""
     made = sleeping(tmp_path, args=SLEEP)
     with_busybox(made.root)
     with nothing_outside(canary, tmp_path), started(made, node8) as live:
         script = f"/busybox ln -s {UP}{canary.path}/nvidia0 {node8.device(2)}"
         assert live.inside(*BUSYBOX, script).rc == 0
         before = live.seen()
-        said = live.refused("GH1750", "attach", "--device", "2")
-        assert node8.device(2) in said
+        error = live.refused("GH1750", "attach", "--device", "2")
+        assert node8.device(2) in error
         assert live.seen() == before
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("pair", [("runc", "host"), ("crun", "v2")])
-def test_swapped(
+def test_directories_swapped_with_links(
     pair: tuple[str, str], node8: Installation, canary: Canary, tmp_path: Path
 ) -> None:
-    """Directories that become links, and back, while we work."""
+    """The container replaces directories by links and back while gpuhook works."""
     swaps = [
         ("/etc", f"{UP}{canary.path}"),
         (LIBRARIES, f"{UP}{canary.path}/x86_64-linux-gnu"),
@@ -174,10 +178,10 @@ def test_swapped(
         ("crun", "etc/ld.so.cache"),
     ],
 )
-def test_links_in_prestart(
+def test_prestart_hook_stays_in_the_root(
     path: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path
 ) -> None:
-    """The hook, which sees the host's tree around the container's root, stays in that as well."""
+    """The hook sees the host's tree around the root, and follows no link to it."""
     made = sleeping(tmp_path, env=asks("2"), args=["/busybox", "true"])
     with_busybox(made.root)
     made.write({**made.config(), "hooks": prestart(node8)})
@@ -189,7 +193,7 @@ def test_links_in_prestart(
 
 
 def volume(place: Path) -> Path:
-    """Return a directory of the host that is to be mounted into a container."""
+    """Return a directory of the host to mount into a container."""
     made = place / "volume"
     made.mkdir()
     (made / "mine").write_text("as it was", encoding="utf-8")
@@ -198,18 +202,18 @@ def volume(place: Path) -> Path:
 
 @pytest.mark.parametrize("path", ["/etc", LIBRARIES, "/usr/lib", "/dev", "/usr/bin"])
 @pytest.mark.parametrize("integration", ["attach", "prestart"])
-def test_volumes(
+def test_volumes_are_not_written(
     integration: str, path: str, node8: Installation, canary: Canary, tmp_path: Path
 ) -> None:
-    """Nothing is written into a directory of the host that the container has mounted."""
+    """gpuhook writes nothing into a host directory that the container mounts."""
     made = sleeping(tmp_path, env=asks("2") if integration == "prestart" else (), args=SLEEP)
     with_busybox(made.root)
     host = volume(tmp_path)
     for name, minor in (("null", 3), ("zero", 5), ("full", 7), ("random", 8), ("urandom", 9)):
         os.mknod(host / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
     config = made.config()
-    gone = ["/dev", "/dev/pts", "/dev/shm", "/dev/mqueue"] if path == "/dev" else []
-    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
+    replaced = ["/dev", "/dev/pts", "/dev/shm", "/dev/mqueue"] if path == "/dev" else []
+    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in replaced]
     if integration == "prestart":
         config["hooks"] = prestart(node8)
     made.write(config)
@@ -226,7 +230,7 @@ def test_volumes(
             with started(made, node8) as live:
                 seen = live.seen()
                 if assert_sound(live, "attach"):
-                    assert path in ("/etc", "/usr/bin")  # the libraries have their place
+                    assert path in ("/etc", "/usr/bin")  # the libraries have their own directory
                     assert_sound(live, "detach")
                 after = live.seen()
                 assert (after.nodes, after.mounts, after.rules) == (
@@ -234,16 +238,16 @@ def test_volumes(
                     seen.mounts,
                     seen.rules,
                 )
-        left = {
+        added = {
             p for p in roots.listing(host) if p not in before and ("nvidia" in p or "ld.so" in p)
         }
-        assert left == set()
+        assert added == set()
         assert (host / "mine").read_text(encoding="utf-8") == "as it was"
 
 
 @contextmanager
 def host_namespace(place: Path) -> Iterator[list[str]]:
-    """Give a prefix for a mount namespace that stands for the host's, where mounts are shared."""
+    """Yield a prefix for a mount namespace with shared mounts, which plays the host's."""
     (place / "volume").mkdir(exist_ok=True)
     shared = [
         f"mount --bind {at} {at} && mount --make-shared {at}" for at in (place, place / "volume")
@@ -262,10 +266,10 @@ def host_namespace(place: Path) -> Iterator[list[str]]:
 @ENGINES
 @pytest.mark.parametrize("what", ["root", "volume", "both"])
 @pytest.mark.parametrize("integration", ["attach", "prestart"])
-def test_shared_mounts(
+def test_mounts_do_not_propagate_to_the_host(
     integration: str, what: str, engine: str, node8: Installation, canary: Canary, tmp_path: Path
 ) -> None:
-    """If the container's mounts are the host's as well, ours do not appear on the host."""
+    """gpuhook's mounts do not appear on the host if the container's mounts are shared with it."""
     made = sleeping(tmp_path, env=asks("2") if integration == "prestart" else (), args=SLEEP)
     with_busybox(made.root)
     if integration == "prestart":
@@ -287,7 +291,7 @@ def test_shared_mounts(
         before = mounts.read_text(encoding="utf-8")
         with lifecycle(made, [*prefix, engine], "runc", env=node8.on(engine)) as container:
             created = container.create()
-            # Refused only where it would be seen outside: the volume alone follows the host's.
+            # Refused only if the host would see the mounts: a volume alone is a slave mount.
             if integration == "prestart" and what == "both":
                 assert created.rc != 0
                 assert engine == "crun" or "rslave" in created.stderr, created
@@ -298,6 +302,6 @@ def test_shared_mounts(
             if integration == "attach":
                 live = Live(container, made, node8)
                 assert assert_sound(live, "attach") or what != "root"
-            held = [line for line in mounts.read_text().splitlines() if "nvidia" in line]
-            known = [line for line in before.splitlines() if "nvidia" in line]
-            assert held == known
+            mounted = [line for line in mounts.read_text().splitlines() if "nvidia" in line]
+            mounted_before = [line for line in before.splitlines() if "nvidia" in line]
+            assert mounted == mounted_before

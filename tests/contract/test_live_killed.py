@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An attach or a detach killed at any of its steps: what it left is known, and can be completed."""
+"""An attach or a detach that is killed at any step can be completed or undone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contract.test_attach import assert_same_files
 from tests.contract.test_integrations import assert_nodes
 from tests.depth import depth
 
-# What an attach does in steps, and every how many of them the everyday run kills it.
+# The system calls of an attach; the everyday run kills it at every Nth of them.
 STEPS = [
     ("mkdirat", 6),
     ("mknodat", 4),
@@ -26,29 +26,29 @@ STEPS = [
     ("symlinkat", 14),
     ("wait4", 1),
 ]
-MANY = 1000  # more than any of them is called
+MANY = 1000  # more than the number of calls
 
 
-# The one image's calls lie between the other one's.
+# One image is killed at calls between those of the other image.
 @pytest.mark.parametrize(("kind", "shift"), [("debian", 0), ("musl", 1)])
 @pytest.mark.parametrize(("call", "stride"), STEPS)
-def test_attach(
+def test_killed_attach_is_completed_or_removed(
     call: str, stride: int, kind: str, shift: int, node8: Installation, tmp_path: Path
 ) -> None:
-    """A second attach completes it, and a detach takes all of it away, after that or without."""
+    """A second attach completes it; a detach removes everything, with or without that."""
     stride = depth(stride, 1)
     with started(sleeping(tmp_path, kind), node8) as live:
         kill_at_each(live, node8, call, range(1 + shift * stride // 2, MANY, stride), tmp_path)
 
 
-def test_attach_v2(node8: Installation, tmp_path: Path) -> None:
-    """Killed while the device program is read, made and replaced."""
+def test_attach_killed_at_its_device_program(node8: Installation, tmp_path: Path) -> None:
+    """The kill is at a bpf(2) call: reading, making or replacing the device program."""
     with started(sleeping(tmp_path), node8, "crun", "v2") as live:
         kill_at_each(live, node8, "bpf", range(1, MANY, depth(32, 1)), tmp_path)
 
 
 def kill_at_each(live: Live, node: Installation, call: str, calls: range, place: Path) -> None:
-    """Kill attaches at calls further and further on; complete every other, and take each away."""
+    """Kill attaches, each at a later call; complete every other one, and detach each."""
     before, rules = live.seen(), live.rules()
     turns = 0
     while killed(live, "attach", call, calls[turns], place / "trace"):
@@ -65,8 +65,10 @@ def kill_at_each(live: Live, node: Installation, call: str, calls: range, place:
     ("call", "stride"),
     [("rename", 1), ("renameat", 1), ("umount2", 22), ("unlinkat", 48), ("wait4", 1)],
 )
-def test_detach(call: str, stride: int, node8: Installation, tmp_path: Path) -> None:
-    """A second detach completes it, and a repair gives nothing back."""
+def test_killed_detach_is_completed(
+    call: str, stride: int, node8: Installation, tmp_path: Path
+) -> None:
+    """A second detach completes it, and a repair does not attach the GPU again."""
     with started(sleeping(tmp_path), node8) as live:
         before, rules = live.seen(), live.rules()
         live.attach("2")
@@ -84,8 +86,10 @@ def test_detach(call: str, stride: int, node8: Installation, tmp_path: Path) -> 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("call", ["mknodat", "move_mount", "symlinkat"])
-def test_second_device(call: str, node8: Installation, tmp_path: Path) -> None:
-    """What the first attach noted is still known when the second one is killed."""
+def test_killed_second_attach_keeps_the_first(
+    call: str, node8: Installation, tmp_path: Path
+) -> None:
+    """If the attach of a second GPU is killed, the ledger still has the first one."""
     with started(sleeping(tmp_path, env=asks("void", "all")), node8) as live:
         before, rules = live.seen(), live.rules()
         live.attach("2")
@@ -95,8 +99,8 @@ def test_second_device(call: str, node8: Installation, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_given_again(node8: Installation, tmp_path: Path) -> None:
-    """A device that was taken away, and is being given again, is known when that is killed."""
+def test_killed_second_attach_of_a_device(node8: Installation, tmp_path: Path) -> None:
+    """The device was detached before: the ledger has it after the kill."""
     with started(sleeping(tmp_path), node8) as live:
         before, rules = live.seen(), live.rules()
         live.attach("2")
@@ -110,8 +114,8 @@ def test_given_again(node8: Installation, tmp_path: Path) -> None:
         assert_without(live, before, rules, "again")
 
 
-def test_repaired(node8: Installation, tmp_path: Path) -> None:
-    """Killed before its last note: who holds the GPU is known, and stays known after a repair."""
+def test_repair_after_a_killed_attach(node8: Installation, tmp_path: Path) -> None:
+    """The ledger has the GPU and replica before and after a repair."""
     uuid = str(node8.gpu(2).uuid)
     with started(sleeping(tmp_path), node8) as live:
         before, rules = live.seen(), live.rules()
@@ -127,8 +131,8 @@ def test_repaired(node8: Installation, tmp_path: Path) -> None:
         assert_without(live, before, rules, "repaired")
 
 
-def test_what_the_image_had(node8: Installation, tmp_path: Path) -> None:
-    """Empty files and other things of the image that were in the way exist again."""
+def test_detach_restores_files_of_the_image(node8: Installation, tmp_path: Path) -> None:
+    """Files and links of the image that an attach replaced exist again, also after a kill."""
     made = sleeping(tmp_path)
     libraries = made.root / LIBRARIES.lstrip("/")
     version = node8.node.node.driver.version
@@ -151,8 +155,10 @@ def test_what_the_image_had(node8: Installation, tmp_path: Path) -> None:
         assert_without(live, before, rules, "killed")
 
 
-def test_a_large_text(node8: Installation, tmp_path: Path) -> None:
-    """A loader's configuration that is too large to be kept stays, with our line in front."""
+def test_large_loader_configuration_keeps_the_added_line(
+    node8: Installation, tmp_path: Path
+) -> None:
+    """A configuration that is too large to save keeps gpuhook's line after a detach."""
     made = sleeping(tmp_path)
     own = made.root / "etc/ld.so.conf"
     own.write_bytes(b"# own\n" * 20_000)
@@ -160,13 +166,13 @@ def test_a_large_text(node8: Installation, tmp_path: Path) -> None:
         live.attach("2")
         written = own.read_bytes()
         assert written.endswith(b"\n" + b"# own\n" * 20_000)
-        away = live.detach("2")
+        detached = live.detach("2")
         assert own.read_bytes() == written
-        assert [what for what in away["skipped"] if what.startswith("/etc/ld.so.conf: is left")]
+        assert [what for what in detached["skipped"] if what.startswith("/etc/ld.so.conf: is left")]
 
 
-def test_a_large_file(node8: Installation, tmp_path: Path) -> None:
-    """A library of the image that could not be put back is left, and that is said."""
+def test_large_library_of_the_image_is_skipped(node8: Installation, tmp_path: Path) -> None:
+    """A library that is too large to save is not replaced, and this is reported."""
     made = sleeping(tmp_path)
     own = made.root / LIBRARIES.lstrip("/") / "libcuda.so.1"
     own.write_bytes(b"\x7fELF" + bytes(100_000))
@@ -180,7 +186,7 @@ def test_a_large_file(node8: Installation, tmp_path: Path) -> None:
 
 
 def killed(live: Live, verb: str, call: str, when: int, place: Path, *, device: str = "2") -> bool:
-    """Attach or detach, and kill that at one of its calls; returns whether it came to that."""
+    """Attach or detach, and kill the command at one of its calls; return whether it was killed."""
     inject = f"inject={call}:signal=KILL:when={when}"
     strace = ["strace", "-f", "-qq", "-o", str(place)]
     strace += ["-e", f"trace={call}", "-e", inject]
@@ -189,7 +195,7 @@ def killed(live: Live, verb: str, call: str, when: int, place: Path, *, device: 
     if "GH1761" in done.stderr:  # the process that works on the container was killed
         assert done.rc == 1, done
         return True
-    if done.rc == 1:  # a child that makes mounts was killed alone: all of it is undone
+    if done.rc == 1:  # only a child that makes mounts was killed: the command undid everything
         assert (live.nodes(), live.entry()) == (nodes, known), done
         assert len(live.mounts()) == len(mounts), done
         return True
@@ -198,7 +204,7 @@ def killed(live: Live, verb: str, call: str, when: int, place: Path, *, device: 
 
 
 def assert_without(live: Live, before: Seen, rules: list[str], where: str) -> None:
-    """Assert that the container is as it was before it had a GPU, and that none holds one."""
+    """Assert that the container is as before it had a GPU, also in the ledger."""
     after = live.seen()
     assert after.nodes == before.nodes, where
     assert after.mounts == before.mounts, where
@@ -210,5 +216,5 @@ def assert_without(live: Live, before: Seen, rules: list[str], where: str) -> No
 
 
 def entry(live: Live) -> dict[str, Any]:
-    """Return what the ledger says of the container."""
+    """Return the container's ledger entry."""
     return dict(json.loads(live.entry()))

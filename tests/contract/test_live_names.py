@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device has several names: what goes under one is gone under all of them."""
+"""A device has several names: a detach by one of them applies to all."""
 
 from __future__ import annotations
 
@@ -15,40 +15,44 @@ from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import Live, sleeping, started, wrapped
 
 
-def held(live: Live) -> list[dict[str, object]]:
-    """Return what `gpuhook ps` lists of the container."""
+def listed(live: Live) -> list[dict[str, object]]:
+    """Return the container's entries in `gpuhook ps`."""
     return [one for one in live.installation.holders() if one["id"] == live.id]
 
 
 @pytest.mark.parametrize("given", ["2", "uuid", "replica"])
 @pytest.mark.parametrize("taken", ["uuid", "2", "node"])
-def test_ps_after_a_detach(given: str, taken: str, node8: Installation, tmp_path: Path) -> None:
-    """What was attached under one name and detached under another is held no more."""
+def test_detach_by_another_name(
+    given: str, taken: str, node8: Installation, tmp_path: Path
+) -> None:
+    """After an attach by one name and a detach by another, `ps` no longer lists the device."""
     uuid = str(node8.gpu(2).uuid)
     names = {"2": "2", "uuid": uuid, "replica": f"{uuid}::1", "node": node8.device(2)}
     with started(sleeping(tmp_path), node8) as live:
         live.attach(names[given])
-        assert len(held(live)) == 1
+        assert len(listed(live)) == 1
         live.detach(names[taken])
-        assert held(live) == []
+        assert listed(live) == []
 
 
-def test_one_of_two_replicas(node8: Installation, tmp_path: Path) -> None:
-    """The device remains with the other replica, and both changes are printed."""
+def test_detach_of_one_replica_keeps_the_other(node8: Installation, tmp_path: Path) -> None:
+    """The device remains for the other replica; attach and detach print the ledger's change."""
     uuid = str(node8.gpu(2).uuid)
     with started(sleeping(tmp_path), node8) as live:
         live.attach(f"{uuid}::1")
         assert f"recorded in the ledger: {uuid}::2" in live.attach(f"{uuid}::2")["notes"]
         done = live.detach(f"{uuid}::1")
         assert (done["steps"], done["notes"]) == ([], [f"removed from the ledger: {uuid}::1"])
-        (one,) = held(live)
+        (one,) = listed(live)
         assert one["replicas"] == [f"{uuid}::2"]
         assert node8.device(2) in live.view().gpus()
 
 
 @pytest.mark.parametrize("whole", ["2", "uuid", "granted", "by an engine"])
-def test_a_replica_of_a_device_held_whole(whole: str, node8: Installation, tmp_path: Path) -> None:
-    """The device stays with who holds it as such: of the replica, only the note goes."""
+def test_detach_of_a_replica_keeps_the_whole_device(
+    whole: str, node8: Installation, tmp_path: Path
+) -> None:
+    """If the container also has the whole device, a detach removes only the replica's record."""
     uuid, mine = str(node8.gpu(2).uuid), node8.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(uuid if whole == "granted" else "2"))
     attached = {"2": "2", "uuid": uuid}.get(whole)
@@ -61,14 +65,14 @@ def test_a_replica_of_a_device_held_whole(whole: str, node8: Installation, tmp_p
         live.attach(f"{uuid}::1")
         done = live.detach(f"{uuid}::1")
         assert (done["steps"], done["notes"]) == ([], [f"removed from the ledger: {uuid}::1"])
-        assert held(live)[0]["replicas"] == []
+        assert listed(live)[0]["replicas"] == []
         assert mine.device(2) in live.view().gpus()
         assert live.detach("2")["steps"] != []
         assert mine.device(2) not in live.view().gpus()
 
 
-def test_a_replica_that_was_never_held(apart: Installation, tmp_path: Path) -> None:
-    """Nothing is said to be gone that was not there; else the device is meant."""
+def test_detach_of_an_unknown_replica(apart: Installation, tmp_path: Path) -> None:
+    """No removal from the ledger is reported; a node of the device is removed."""
     uuid = str(apart.gpu(2).uuid)
     with wrapped(sleeping(tmp_path, env=asks("2")), apart) as live:
         for replica in (f"{uuid}::1", f"{apart.gpu(3).uuid}::1"):
@@ -86,29 +90,29 @@ def test_a_replica_that_was_never_held(apart: Installation, tmp_path: Path) -> N
         assert not node.exists()
 
 
-def test_a_replica_by_another_name(node8: Installation, tmp_path: Path) -> None:
-    """A replica is the same one by the device's index and by its UUID."""
+def test_replica_by_index_and_by_uuid(node8: Installation, tmp_path: Path) -> None:
+    """A replica's name can have the device's index or its UUID."""
     uuid = str(node8.gpu(2).uuid)
     with started(sleeping(tmp_path), node8) as live:
         live.attach(f"{uuid}::1")
         assert "removed from the ledger: " + f"{uuid}::1" in live.detach("2::1")["notes"]
-        assert held(live) == []
+        assert listed(live) == []
 
 
 @pytest.mark.parametrize("strategy", ["uuid", "index"])
-def test_as_ps_shows_it(strategy: str, node8: Installation, tmp_path: Path) -> None:
-    """The beginning of a UUID is a name too, for a replica as well, and if the spec has none."""
+def test_abbreviated_uuid(strategy: str, node8: Installation, tmp_path: Path) -> None:
+    """The beginning of a UUID names a device or a replica, even if the spec has only indices."""
     uuid, mine = str(node8.gpu(2).uuid), node8.apart(tmp_path / "node")
     mine.generate("--device-name-strategy", strategy)
     with started(sleeping(tmp_path), mine) as live:
         live.attach(uuid[:12] + "::1")
-        assert held(live)[0]["replicas"] == [f"{uuid}::1"]
+        assert listed(live)[0]["replicas"] == [f"{uuid}::1"]
         live.detach(uuid[:12])
-        assert held(live) == []
+        assert listed(live) == []
 
 
-def test_short_forms(node8: Installation, tmp_path: Path) -> None:
-    """What is attached by a range goes by another short form of one device of it."""
+def test_short_forms_of_an_index(node8: Installation, tmp_path: Path) -> None:
+    """A device that was attached by a range is detached by another short form of its index."""
     with started(sleeping(tmp_path), node8) as live:
         live.attach("0-1,03")
         assert {node8.device(n) for n in (0, 1, 3)} <= set(live.view().gpus())
@@ -121,8 +125,8 @@ def test_short_forms(node8: Installation, tmp_path: Path) -> None:
         )
 
 
-def test_none(node8: Installation, tmp_path: Path) -> None:
-    """`none` is the control nodes and the driver's files, which go alone only without a GPU."""
+def test_attach_and_detach_of_none(node8: Installation, tmp_path: Path) -> None:
+    """`none` is the control nodes and the driver's files; GPUs must be detached before them."""
     with started(sleeping(tmp_path), node8) as live:
         before = live.seen()
         live.attach("none")
@@ -139,21 +143,21 @@ def test_none(node8: Installation, tmp_path: Path) -> None:
         assert live.detach("none")["steps"] == []
 
 
-def test_what_no_spec_describes(apart: Installation, tmp_path: Path) -> None:
-    """If names are ambiguous or unknown, nodes can be named instead."""
+def test_detach_by_device_node(apart: Installation, tmp_path: Path) -> None:
+    """Without a CDI spec, the device node names the device; another node is refused."""
     with started(sleeping(tmp_path), apart) as live:
-        said = live.refused("GH1759", "detach", "--device", "/dev/null")
-        assert "/dev/null is not a device node of the driver; the container has no node of" in said
+        error = live.refused("GH1759", "detach", "--device", "/dev/null")
+        assert "/dev/null is not a device node of the driver; the container has no node of" in error
         live.attach("2")
         apart.spec.unlink()
-        said = live.refused("GH1771", "detach", "--device", "2")
-        assert "gpuhook refresh" in said
-        assert f"--device {apart.device(2)}: that needs no CDI spec" in said
+        error = live.refused("GH1771", "detach", "--device", "2")
+        assert "gpuhook refresh" in error
+        assert f"--device {apart.device(2)}: that needs no CDI spec" in error
         assert live.detach(apart.device(2))["steps"]
 
 
-def test_a_wildcard_that_allows_it(node8: Installation, tmp_path: Path) -> None:
-    """On v1 a rule for all devices of a major cannot be denied for one: then nothing is done."""
+def test_detach_with_a_wildcard_rule_is_refused(node8: Installation, tmp_path: Path) -> None:
+    """On cgroup v1, a rule for a whole major cannot be denied for one device: nothing changes."""
     wild = {**rule(195, 0), "minor": -1}
     resources = {"devices": [{"allow": False, "access": "rwm"}, wild]}
     with started(sleeping(tmp_path, linux={"resources": resources}), node8) as live:
@@ -166,8 +170,8 @@ def test_a_wildcard_that_allows_it(node8: Installation, tmp_path: Path) -> None:
         assert live.report("repair")["steps"] == []
 
 
-def test_who_asks_and_has_none(node8: Installation, tmp_path: Path) -> None:
-    """A plain runtime gives a container nothing of what it asks for, and inspect says so."""
+def test_request_without_a_gpu_is_reported(node8: Installation, tmp_path: Path) -> None:
+    """A plain runtime ignores the container's request: inspect and repair report this."""
     with started(sleeping(tmp_path, env=asks("all")), node8) as live:
         done = live.gpuhook("inspect", "--exit-code")
         assert done.rc == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attach and detach where the root is read-only, the user is mapped, or an engine made it all."""
+"""Attach and detach with a read-only root, a mapped user, or a container that an engine made."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from tests.waiting import eventually
 
 
 @BOTH
-def test_read_only_root(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A container that cannot write to its root gets its driver there, and loses it again."""
+def test_attach_to_a_read_only_root(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """The container cannot write to its root, but attach and detach can."""
     made = sleeping(tmp_path)
     made.write({**made.config(), "root": {"path": str(made.root), "readonly": True}})
     files = roots.listing(made.root)
@@ -39,20 +41,20 @@ def test_read_only_root(engine: str, cgroup: str, node8: Installation, tmp_path:
     assert_as_before(made.root, files)
 
 
-def test_read_only_file_system(node8: Installation, tmp_path: Path) -> None:
-    """If the file system itself cannot be written: a sentence, and nothing has changed."""
+def test_attach_to_a_read_only_file_system_is_refused(node8: Installation, tmp_path: Path) -> None:
+    """The error states that the file system is read-only, and nothing changes."""
     made = sleeping(tmp_path)
-    held = made.root.rename(tmp_path / "held")
+    aside = made.root.rename(tmp_path / "held")
     made.root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "none", str(made.root)], check=True)
     try:
-        subprocess.run(["cp", "-a", f"{held}/.", str(made.root)], check=True)
+        subprocess.run(["cp", "-a", f"{aside}/.", str(made.root)], check=True)
         subprocess.run(["mount", "-o", "remount,ro", str(made.root)], check=True)
         made.write({**made.config(), "root": {"path": str(made.root), "readonly": True}})
         with started(made, node8) as live:
             before = live.seen()
-            said = live.refused("GH1305", "attach", "--device", "2")
-            assert "read-only" in said
+            error = live.refused("GH1305", "attach", "--device", "2")
+            assert "read-only" in error
             assert live.seen() == before
             assert live.detach("2")["steps"] == []
     finally:
@@ -60,8 +62,10 @@ def test_read_only_file_system(node8: Installation, tmp_path: Path) -> None:
 
 
 @EVERY
-def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """In a user namespace nodes are bound, and what is made belongs to the container's root."""
+def test_attach_in_a_user_namespace(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """Device nodes are bind mounts, and new files belong to the container's root."""
     let_through(Path(node8.node.driver_root) / "any")
     made = mapped(sleeping(tmp_path))
     files = roots.listing(made.root)
@@ -88,8 +92,8 @@ def test_mapped_root(engine: str, cgroup: str, node8: Installation, tmp_path: Pa
 
 
 @ENGINES
-def test_of_podman(engine: str, node8: Installation, tmp_path: Path) -> None:
-    """A container that podman gave a GPU by CDI: what it loses is repaired, another is attached."""
+def test_container_of_podman(engine: str, node8: Installation, tmp_path: Path) -> None:
+    """Repair, attach and detach work on a container that podman gave a GPU by CDI."""
     root = roots.copy("debian", tmp_path / "root")
     mark = f"podman-{tmp_path.name}-{engine}"
     args = ["/bin/sh", "-c", f": {mark}; while :; do sleep 1; done"]
@@ -101,16 +105,16 @@ def test_of_podman(engine: str, node8: Installation, tmp_path: Path) -> None:
         eventually(lambda: init_of(mark) != 0)
         pid = init_of(mark)
         assert gpuhook(node8, engine, "repair", str(pid)).stdout.endswith("nothing to do\n")
-        lose(pid, node8)
+        remove_device(pid, node8)
         done = gpuhook(node8, engine, "repair", str(pid))
         assert done.rc == 0, done
         assert f"device node {node8.device(2)}" in done.stdout
         assert f"device rule: allow {node8.device(2)} (c {node8.number(2)} rw)" in done.stdout
         done = gpuhook(node8, engine, "attach", str(pid), "--device", "3")
         assert done.rc == 0, done
-        held = {path.name for path in Path(f"/proc/{pid}/root/dev").glob("nvidia*")}
+        nodes = {path.name for path in Path(f"/proc/{pid}/root/dev").glob("nvidia*")}
         wanted = {*ALL_CONTROL, node8.device(2), node8.device(3)}
-        assert held == {path.rpartition("/")[2] for path in wanted}
+        assert nodes == {path.rpartition("/")[2] for path in wanted}
         done = gpuhook(node8, engine, "detach", str(pid), "--device", "2,3")
         assert done.rc == 0, done
         assert "config.json" in done.stderr
@@ -121,7 +125,7 @@ def test_of_podman(engine: str, node8: Installation, tmp_path: Path) -> None:
 
 
 def init_of(mark: str) -> int:
-    """Return the process of a container that runs our program, 0 if there is none yet."""
+    """Return the pid of the container's first process, 0 if there is none yet."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
@@ -132,8 +136,8 @@ def init_of(mark: str) -> int:
     return 0
 
 
-def lose(pid: int, installation: Installation) -> None:
-    """Take a GPU's node and, on v1, its rule from a container, behind everybody's back."""
+def remove_device(pid: int, installation: Installation) -> None:
+    """Remove a GPU's node and, on cgroup v1, its rule from a container, without gpuhook."""
     Path(f"/proc/{pid}/root{installation.device(2)}").unlink()
     lines = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines()
     (name,) = [line.split(":")[2] for line in lines if ":devices:" in line]
@@ -141,7 +145,7 @@ def lose(pid: int, installation: Installation) -> None:
 
 
 def gpuhook(installation: Installation, engine: str, *words: str) -> Result:
-    """Call the command line where the engine's cgroups are."""
+    """Run the command line where the engine's cgroups are."""
     around = settled(engine)
     command = [*around.prefix, str(installation.bindir / "gpuhook"), *words]
     env = {**os.environ, **installation.env}

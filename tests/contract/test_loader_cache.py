@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merged cache, used by the real dynamic loader in a separate root file system."""
+"""The real dynamic loader reads the merged cache in a separate root file system."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ int main(int n, char **names) {
 
 
 def library(path: Path, soname: str) -> None:
-    """Build a library that tells its own directory."""
+    """Build a library with a function that returns its directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     source = path.with_suffix(".c")
     source.write_text(f'const char *where(void) {{ return "{path.parent.name}"; }}')
@@ -75,13 +75,13 @@ def ldconfig(root: Path, form: str) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["new", "compat", "old"])
-def test_dlopen_finds_the_driver(form: str, root: Path) -> None:
-    """The loader finds the driver before the image's own copies, and the image's others as ever.
+def test_merged_cache_prefers_the_driver(form: str, root: Path) -> None:
+    """The loader opens the driver's copy before the image's, and the image's other libraries.
 
-    That holds also where the image has its copy in a glibc-hwcaps directory.
+    This includes copies in a glibc-hwcaps directory of the image.
     """
     image = ldconfig(root, form)
-    # In the new format glibc itself picks the best of the levels that this processor has.
+    # In the new format glibc selects the best level that this processor supports.
     own = opened(root, "libmine.so.3") if form == "new" else None
     flags = ld_cache.flags_for(os.uname().machine)
     add = [(b"libcuda.so.1", b"/driver/libcuda.so.1")]
@@ -93,8 +93,8 @@ def test_dlopen_finds_the_driver(form: str, root: Path) -> None:
     assert opened(root, "libmine.so.3", "libnone.so")[1] == "none"
 
 
-def test_dlopen_with_a_fresh_cache(root: Path) -> None:
-    """A cache made for an image without one leads the loader to the driver."""
+def test_new_cache_contains_the_driver(root: Path) -> None:
+    """In an image without a cache, the loader opens the driver by a new one."""
     add = [(b"libcuda.so.1", b"/driver/libcuda.so.1")]
     flags = ld_cache.flags_for(os.uname().machine)
     (root / "etc/ld.so.cache").write_bytes(ld_cache.merged(None, add, flags=flags))

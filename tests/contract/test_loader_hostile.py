@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images whose loader files are made to keep a start busy: create and attach end all the same."""
+"""Images with loader files that are made to use much time or memory: create and attach succeed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.simulated import elf_maker
 
 ENTRIES = ld_cache_format.MAX_ENTRIES
 FLAGS = 0x0303
-MEMORY = 96 << 20  # bytes of address space, of which an interpreter has a third
+MEMORY = 96 << 20  # bytes of address space; the interpreter uses a third
 
 
 def _forge_cache(root: Path, name: bytes) -> None:
-    """Give the image a cache of equal entries, and a drop-in that records as many paths."""
+    """Write a cache of equal entries into the image, and a drop-in that records as many paths."""
     path = b"/x/" + name
     head = [b"glibc-ld.so.cache1.1", ENTRIES, len(path) + 1, 2, 0]
     base = ld_cache_format.base_of(ENTRIES)
@@ -39,18 +39,20 @@ def _forge_cache(root: Path, name: bytes) -> None:
     "name",
     [b"libcuda.so.1", b"libother.so.1", b"00a" * 80, b"\xe9" + b"a" * 200, b"libcuda.so.001"],
 )
-def test_a_forged_cache(
+def test_create_with_a_forged_cache(
     name: bytes, node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """A cache of 65,536 equal entries and 4,096 recorded libraries does not multiply."""
+    """The work is not 65,536 cache entries times 4,096 recorded libraries."""
     root = root_of("debian")
     _forge_cache(root, name)
     view = node8.run(bundle_of(root, ["/probe"], asks("0"))).view
     assert "/dev/nvidia0" in view.gpus()
 
 
-def test_attach_to_a_forged_cache(node8: Installation, root_of: Roots, bundle_of: Bundles) -> None:
-    """An attach plans with the cache and then writes it: neither multiplies."""
+def test_attach_with_a_forged_cache(
+    node8: Installation, root_of: Roots, bundle_of: Bundles
+) -> None:
+    """Neither the plan nor the written cache multiplies the entries."""
     root = root_of("debian")
     _forge_cache(root, b"libcuda.so.1")
     bundle = bundle_of(root, ["/bin/sleep", "1000"])
@@ -68,10 +70,10 @@ def test_attach_to_a_forged_cache(node8: Installation, root_of: Roots, bundle_of
         assert done.rc == 0, done.stderr
 
 
-def test_a_full_compatibility_directory(
+def test_full_compatibility_directory_needs_little_memory(
     node8: Installation, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """A directory of 5,000 libraries takes no more memory than one listing of the first names."""
+    """Of a directory with 5,000 libraries only the first names are read."""
     root = root_of("debian")
     place = root / COMPAT
     place.mkdir(parents=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container's loader finds, held against the real ldconfig on every layout and image.
+"""What a container's loader finds, compared with the real ldconfig for each layout and image.
 
 The names come from ldconfig on the host's driver directories. In the container, `ldconfig -p` is
 compared before and after a real ldconfig run, and each name is opened by the real loader.
@@ -38,7 +38,7 @@ NOTE = b'{"CUDA Version": "99.0", "Driver": [580]}'
 
 @dataclass(frozen=True)
 class Node:
-    """A node of one layout, and the names that ldconfig makes of its driver's directories."""
+    """A node of one layout, and the names that ldconfig finds in its driver's directories."""
 
     installation: Installation
     names: list[str]
@@ -67,7 +67,7 @@ def _add_library_without_soname(node: SimulatedNode) -> None:
 
 
 def _names_on_host(node: SimulatedNode, place: Path) -> list[str]:
-    """Return the names that the real ldconfig enters of the directories that hold the driver."""
+    """Return the names that the real ldconfig finds in the directories of the driver."""
     files = [one for one in node.node.files if one.kind == "library" or "vdpau" in one.host_path]
     directories = {Path(file.host_path).parent for file in files}
     file, conf = place / "cache", place / "conf"
@@ -77,7 +77,7 @@ def _names_on_host(node: SimulatedNode, place: Path) -> list[str]:
     inside = [line.split() for line in lines if f"=> {place}/" in line and "x86-64" in line]
     names = {words[0] for words in inside}
     assert names >= {"libcuda.so.1", "libnvidia-ml.so.1"}, names
-    return sorted(names | {"libcuda.so"})  # in another directory on a node of Debian's packages
+    return sorted(names | {"libcuda.so"})  # in another directory with Debian's packages
 
 
 def _plain(root: Path) -> None:
@@ -85,7 +85,7 @@ def _plain(root: Path) -> None:
 
 
 def _own_newer_library(root: Path) -> None:
-    """The image has a newer copy of a distribution's library in /usr/local/lib."""
+    """Add a newer copy of a distribution's library in /usr/local/lib."""
     for directory in OWN["libmine.so.3"]:
         _library(root / directory, "libmine.so.3", "3.1")
 
@@ -101,7 +101,7 @@ def _compat(root: Path) -> None:
 
 
 def _driver(directory: str, version: str) -> Callable[[Path], None]:
-    """Return what bakes a driver into the image, as `docker commit` does."""
+    """Return a function that copies a driver into the image, as `docker commit` does."""
 
     def bake(root: Path) -> None:
         for soname in DRIVER:
@@ -139,7 +139,7 @@ def root(request: pytest.FixtureRequest, root_of: Roots) -> Path:
 
 
 def _image(name: str, root_of: Roots) -> Path:
-    """Return the root file system of an image, with the cache that its own ldconfig makes."""
+    """Return the root file system of an image, with the cache that the image's ldconfig writes."""
     kind, change = IMAGES[name]
     made = root_of(kind)
     change(made)
@@ -149,20 +149,20 @@ def _image(name: str, root_of: Roots) -> Path:
 
 
 def _listed(ran: Ran) -> tuple[set[tuple[str, str]], dict[str, str]]:
-    """Return (all entries of `ldconfig -p`, the first path of each name)."""
+    """Return all entries of `ldconfig -p`, and the first path of each name."""
     lines = [line.split() for line in ran.output.splitlines() if " => " in line]
     entries = [(words[0], words[-1]) for words in lines]
     return set(entries), dict(reversed(entries))
 
 
 def _versions(ran: Ran) -> dict[str, str]:
-    """Return the version in the name of each driver library that is mapped."""
+    """Return the version of each mapped driver library, by its path."""
     real = [found["real"] for found in ran.found().values() if "real" in found]
     return {path: path.rpartition(".so.")[2] for path in real if "libmine" not in path}
 
 
-def test_the_view_is_that_of_the_real_ldconfig(node: Node, root: Path, bundle_of: Bundles) -> None:
-    """The cache is what ldconfig makes, every name opens, and one driver is mapped."""
+def test_loader_cache_equals_that_of_ldconfig(node: Node, root: Path, bundle_of: Bundles) -> None:
+    """The cache has ldconfig's entries, every name opens, and one driver is mapped."""
     compat = sorted(path.name for path in (root / COMPAT).glob("lib*.so*"))
     own = [name for name in OWN if (root / MULTIARCH / name).exists()]
     look = [
@@ -170,8 +170,8 @@ def test_the_view_is_that_of_the_real_ldconfig(node: Node, root: Path, bundle_of
         ["/dlprobe", *node.names, *own],
         ["/dlprobe", *compat, "libcuda.so"],
     ]
-    asked = ["/probe", *questions(runs=[*look, ["/ldconfig"], *look])]
-    bundle = bundle_of(root, asked, asks("all", "all"))
+    command = ["/probe", *questions(runs=[*look, ["/ldconfig"], *look])]
+    bundle = bundle_of(root, command, asks("all", "all"))
     ran = node.installation.run(bundle).view.runs
     assert ran[3].rc == 0, ran[3]
     for listed, found, compatible in (ran[:3], ran[4:]):
@@ -192,8 +192,8 @@ def test_the_view_is_that_of_the_real_ldconfig(node: Node, root: Path, bundle_of
     ]
 
 
-def test_a_second_start_changes_nothing(node: Node, root: Path, bundle_of: Bundles) -> None:
-    """A restart with the same driver leaves the root file system byte for byte as it is."""
+def test_second_start_changes_no_file(node: Node, root: Path, bundle_of: Bundles) -> None:
+    """A restart with the same driver keeps every byte of the root file system."""
     bundle = bundle_of(root, ["/probe"], asks("all", "all"))
     for _ in range(2):
         node.installation.run(bundle)
@@ -204,16 +204,16 @@ def test_a_second_start_changes_nothing(node: Node, root: Path, bundle_of: Bundl
 
 @pytest.mark.parametrize("integration", ["podman-cdi", "runc-prestart", "crun"])
 @pytest.mark.parametrize("image", ["compat", "baked-in-newer"])
-def test_the_view_by_other_integrations(
+def test_loader_cache_by_each_integration(
     integration: str, image: str, node: Node, root_of: Roots, tmp_path: Path
 ) -> None:
-    """A CDI spec that an engine applies, and a hook, come to the same entries as the wrapper."""
+    """A CDI spec that an engine applies and a hook write the same entries as the wrapper."""
     root = _image(image, root_of)
     look = [["/ldconfig", "-p"], ["/dlprobe", *node.names]]
-    asked = ["/probe", *questions(runs=[*look, ["/ldconfig"], *look])]
+    command = ["/probe", *questions(runs=[*look, ["/ldconfig"], *look])]
     integrations = Integrations(node.installation, tmp_path)
     env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
-    ran = integrations.through(integration, root, asked, env=env).view.runs
+    ran = integrations.through(integration, root, command, env=env).view.runs
     assert ran[2].rc == 0, ran[2]
     assert _listed(ran[0]) == _listed(ran[3])
     for found in (ran[1].found(), ran[4].found()):
@@ -223,10 +223,10 @@ def test_the_view_by_other_integrations(
 
 
 @pytest.mark.parametrize("image", ["debian", "own-library", "compat", "baked-in-newer"])
-def test_the_view_after_an_attach(
+def test_loader_cache_after_an_attach(
     image: str, node: Node, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """A GPU that is attached brings the same entries; again changes nothing; detach takes all."""
+    """Attach writes the same entries, a second one changes nothing, and detach removes all."""
     root = _image(image, root_of)
     look = [["/ldconfig", "-p"], ["/dlprobe", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"]]
     with started(bundle_of(root, WAIT), node.installation) as live:

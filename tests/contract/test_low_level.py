@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which low-level runtime the launcher goes to without asking Python."""
+"""The launcher finds the low-level runtime without Python."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     pass
 
 
-def test_it_is_the_one_of_this_installation(
+def test_launcher_uses_the_recorded_low_level_runtime(
     node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """What a create has put on record below GPUHOOK_STATE_DIR is what other commands go to."""
+    """A create records it below GPUHOOK_STATE_DIR; other commands read it there."""
     low_level = tmp_path / "low-level"
     low_level.write_text("#!/bin/sh\nexit 41\n", encoding="utf-8")
     low_level.chmod(0o755)
@@ -27,7 +27,7 @@ def test_it_is_the_one_of_this_installation(
     created = made.edit(bundle, env={"GPUHOOK_LOW_LEVEL_RUNTIME": ""})
     assert created.rc == 41, created
     assert (made.state / "low-level-runtime").read_text("utf-8") == f"{low_level}\n"
-    # A settings file of which only Python could know: the launcher does not need it.
+    # Only Python can read this file: the launcher does not need it.
     made.config.write_text("runtime: {lowLevelRuntimes: [/bin/false]}\n", encoding="utf-8")
     done = subprocess.run([made.runtime, "state", "x"], env=made.env, timeout=SECONDS, check=False)
     assert done.returncode == 41

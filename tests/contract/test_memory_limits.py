@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits that the driver holds for containers of real runtimes, from their start on."""
+"""Memory limits that the driver enforces for containers of real runtimes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.waiting import eventually
 
 @ENGINES
 @pytest.mark.parametrize("has_namespace", [False, True])
-def test_a_grant_holds(
+def test_grant_is_enforced_by_the_driver(
     engine: str, has_namespace: bool, mine: Installation, bundle_of: Bundles
 ) -> None:
-    """What the plugin grants, the driver holds for the container's cgroup, and the ledger knows."""
+    """The driver limits the container's cgroup to the plugin's grant; the ledger records it."""
     made = grant(mine, bundle_of("debian", WAIT, asks("2")), 2, 4096, 1024)
     if has_namespace:
         config = made.config()
@@ -37,7 +37,7 @@ def test_a_grant_holds(
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
         (record,) = entry(mine)["memory"]
         (cgroup,) = record.pop("cgroups")
-        told = live.inside("/bin/sh", "-c", f"echo ${LIMIT} ${REQUEST}").stdout
+        printed = live.inside("/bin/sh", "-c", f"echo ${LIMIT} ${REQUEST}").stdout
     assert record == {
         "device": uuid(mine, 2),
         "hard": 4096 * MIB,
@@ -47,16 +47,16 @@ def test_a_grant_holds(
         "trouble": "",
     }
     assert cgroup == "/sys/fs/cgroup" + made.config()["linux"]["cgroupsPath"]
-    assert told == "4096 1024\n"
+    assert printed == "4096 1024\n"
 
 
 @pytest.mark.parametrize(
     ("devices", "indexes"), [("all", range(8)), ("1", [1]), ("UUID,3", [0, 3]), ("PCI", [5])]
 )
-def test_variables_alone_limit_every_gpu(
+def test_variable_limits_each_requested_gpu(
     devices: str, indexes: list[int], mine: Installation, bundle_of: Bundles
 ) -> None:
-    """Outside of Kubernetes, whichever way GPUs were requested."""
+    """The variable applies outside of Kubernetes, for each form of the GPUs' names."""
     devices = devices.replace("UUID", uuid(mine, 0)).replace("PCI", str(mine.gpu(5).pci_bus_id))
     made = bundle_of("debian", WAIT, [*asks(devices), f"{LIMIT}=2048"])
     with wrapped(made, mine, "runc", "v2") as live:
@@ -64,8 +64,8 @@ def test_variables_alone_limit_every_gpu(
         assert [one["asked"] for one in entry(mine)["memory"]] == [True] * len(indexes)
 
 
-def test_a_request_alone(mine: Installation, bundle_of: Bundles) -> None:
-    """Memory is guaranteed, and there is no end to what may be had beside."""
+def test_request_without_a_limit(mine: Installation, bundle_of: Bundles) -> None:
+    """The memory is guaranteed, and the use of memory is not limited."""
     made = bundle_of("debian", WAIT, [*asks("1"), f"{REQUEST}=2048"])
     with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 1): (stub_limits.NO_LIMIT // MIB, 2048)}
@@ -82,10 +82,10 @@ def test_a_request_alone(mine: Installation, bundle_of: Bundles) -> None:
     ],
     ids=["narrowed", "widened", "more-guaranteed", "less-guaranteed"],
 )
-def test_variables_narrow_and_never_widen(
+def test_variables_lower_the_grant_only(
     env: list[str], hard: int, soft: int, mine: Installation, bundle_of: Bundles
 ) -> None:
-    """Whatever a tenant sets, the grant is the most; the container reads what holds."""
+    """A variable above the grant does not apply; the container reads the applied values."""
     made = grant(mine, bundle_of("debian", WAIT, [*asks("2"), *env]), 2, 8192, 4096)
     with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (hard, soft)}
@@ -93,8 +93,8 @@ def test_variables_narrow_and_never_widen(
     assert variables(made)[REQUEST] == str(soft)
 
 
-def test_no_grant(mine: Installation, bundle_of: Bundles) -> None:
-    """The grant of a GPU that the container has not got limits nothing."""
+def test_grant_for_another_gpu_limits_nothing(mine: Installation, bundle_of: Bundles) -> None:
+    """A grant for a GPU that the container does not have is ignored."""
     made = bundle_of("debian", WAIT, asks("2"))
     grant(mine, made, 3, 8192, 4096)
     with wrapped(made, mine, "runc", "v2") as live:
@@ -104,26 +104,26 @@ def test_no_grant(mine: Installation, bundle_of: Bundles) -> None:
 
 
 @pytest.mark.parametrize("source", ["/dev/null", "/dev/zero"])
-def test_a_mount_of_a_tenant_beside_the_grant(
+def test_mount_of_a_second_grant_does_not_raise_the_limit(
     source: str, mine: Installation, bundle_of: Bundles
 ) -> None:
-    """A volume under another grant's path gets a container no more than it was granted."""
+    """A pod's volume at the path of a larger grant does not apply."""
     made = grant(mine, bundle_of("debian", WAIT, asks("2")), 2, 1024, 512)
     grant(mine, made, 2, 80000, 80000, source=source)
     with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
 
 
-def test_a_mount_of_a_tenant_in_place_of_the_grant(mine: Installation, bundle_of: Bundles) -> None:
-    """A volume at the grant's own path, for which CRI-O leaves out the grant, grants the same."""
+def test_mount_at_the_path_of_the_grant_applies(mine: Installation, bundle_of: Bundles) -> None:
+    """CRI-O omits the grant's mount if a pod has a volume at its path: the limit still applies."""
     made = bundle_of("debian", WAIT, asks("2"))
     grant(mine, made, 2, 1024, 512, source="/dev/zero")
     with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
 
 
-def test_of_two_gpus_one(mine: Installation, bundle_of: Bundles) -> None:
-    """Variables stand for all GPUs of a container: of one among several they say nothing."""
+def test_variables_are_not_set_for_one_of_two_gpus(mine: Installation, bundle_of: Bundles) -> None:
+    """The variables describe all GPUs of a container; here only one of them has a limit."""
     made = grant(mine, bundle_of("debian", WAIT, asks("1,2")), 2, 1024, 512)
     with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
@@ -131,10 +131,10 @@ def test_of_two_gpus_one(mine: Installation, bundle_of: Bundles) -> None:
 
 
 @ENGINES
-def test_one_takes_everything_and_fails_alone(
+def test_allocation_above_the_limit_fails_in_its_container_only(
     engine: str, mine: Installation, root_of: Roots, bundle_of: Bundles, tmp_path: Path
 ) -> None:
-    """Two containers on one GPU: the greedy one ends at its share, the other has its own."""
+    """Two containers share a GPU: one runs out of its share, the other keeps its memory."""
     root = root_of("debian")
     with driver_memory.serving(tmp_path, mine.node) as driver:
         containers = []
@@ -150,13 +150,13 @@ def test_one_takes_everything_and_fails_alone(
         with wrapped(containers[1], mine, engine, "v2") as live:
             eventually(lambda: live.container.output == "ok\nholding\n")
             assert driver.held(uuid(mine, 2)) == {live.pid: 30000 * MIB}
-            again = mine.run(containers[0], engine, "v2")
-            assert again.stdout == "got 40000 MiB\nout of memory\n"
+            second = mine.run(containers[0], engine, "v2")
+            assert second.stdout == "got 40000 MiB\nout of memory\n"
             assert driver.held(uuid(mine, 2)) == {live.pid: 30000 * MIB}
 
 
-def test_a_restart(mine: Installation, bundle_of: Bundles) -> None:
-    """The same bundle again: one hook, the limit on the new cgroup; it goes with the grant."""
+def test_restart_limits_the_new_cgroup(mine: Installation, bundle_of: Bundles) -> None:
+    """A second start adds no second hook; without the grant there is neither hook nor limit."""
     env = [*asks("2"), f"{LIMIT}=2000", f"{REQUEST}=4096"]
     made = grant(mine, bundle_of("debian", WAIT, env), 2, 8192, 4096)
     for _ in range(2):
@@ -166,7 +166,7 @@ def test_a_restart(mine: Installation, bundle_of: Bundles) -> None:
             inside = [*live.container.around.prefix, "test", "-d", str(cgroup)]
             assert subprocess.run(inside, check=False).returncode == 0
         assert len(hooks(made)) == 1
-        assert subprocess.run(inside, check=False).returncode == 1, "the limit went with it"
+        assert subprocess.run(inside, check=False).returncode == 1, "the cgroup of the limit exists"
     config = made.config()
     config["mounts"] = [m for m in config["mounts"] if "gpuhook" not in m["destination"]]
     config["process"]["env"] = [e for e in config["process"]["env"] if "MEMORY" not in e]
@@ -178,8 +178,8 @@ def test_a_restart(mine: Installation, bundle_of: Bundles) -> None:
     assert hooks(made) == []
 
 
-def test_what_was_is_put_back(mine: Installation, bundle_of: Bundles) -> None:
-    """A second create reads the variables that the engine wrote, not those of the first."""
+def test_restart_reads_the_variables_of_the_engine(mine: Installation, bundle_of: Bundles) -> None:
+    """A second create restores the engine's variables before it applies the limit."""
     made = bundle_of("debian", WAIT, [*asks("2"), f"{LIMIT}=9000"])
     grant(mine, made, 2, 4096, 4096)
     with wrapped(made, mine, "runc", "v2"):
@@ -194,16 +194,16 @@ def test_what_was_is_put_back(mine: Installation, bundle_of: Bundles) -> None:
 
 
 @ENGINES
-def test_a_user_namespace(engine: str, mine: Installation, bundle_of: Bundles) -> None:
-    """The wrapper's hook is outside of it, and the host's root."""
+def test_limit_in_a_user_namespace(engine: str, mine: Installation, bundle_of: Bundles) -> None:
+    """The wrapper's hook runs outside of the namespace, as the host's root."""
     let_through(Path(mine.node.driver_root) / "any")
     made = mapped(bundle_of("debian", WAIT, [*asks("2"), f"{LIMIT}=1024"]))
     with wrapped(made, mine, engine, "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
 
 
-def test_a_privileged_container(mine: Installation, bundle_of: Bundles) -> None:
-    """It has every GPU that its engine gives it, and the limit of each, in host namespaces."""
+def test_limit_of_a_privileged_container(mine: Installation, bundle_of: Bundles) -> None:
+    """Each GPU that the engine adds has the limit, also in the host's namespaces."""
     env = [*asks("2"), f"{LIMIT}=1024"]
     namespaces = [{"type": name} for name in ("ipc", "uts", "mount")]
     linux = {"namespaces": namespaces, "maskedPaths": None, "readonlyPaths": None}
@@ -218,29 +218,29 @@ def test_a_privileged_container(mine: Installation, bundle_of: Bundles) -> None:
         assert held(mine, live.pid) == {uuid(mine, index): (1024, 0) for index in (2, 3, 4)}
 
 
-def test_hints(mine: Installation, bundle_of: Bundles) -> None:
-    """Frameworks named by the node and by the container learn of the share, but for what is set."""
+def test_memory_hints_for_frameworks(mine: Installation, bundle_of: Bundles) -> None:
+    """The node and the container name frameworks; variables that are already set do not change."""
     mine.settings["limits"] = {"hints": ["cupy", "tensorflow"]}
     mine.configure()
     env = [*asks("2"), f"{LIMIT}=4096", "GPUHOOK_MEMORY_HINTS=jax", "CUPY_GPU_MEMORY_LIMIT=1"]
     made = bundle_of("debian", WAIT, env)
     with wrapped(made, mine, "runc", "v2"):
-        told = variables(made)
-    assert told["CUPY_GPU_MEMORY_LIMIT"] == "1"
-    assert told["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
-    assert 0 < float(told["XLA_PYTHON_CLIENT_MEM_FRACTION"]) < 1
+        hinted = variables(made)
+    assert hinted["CUPY_GPU_MEMORY_LIMIT"] == "1"
+    assert hinted["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert 0 < float(hinted["XLA_PYTHON_CLIENT_MEM_FRACTION"]) < 1
 
 
-def test_without_an_inventory(mine: Installation, bundle_of: Bundles) -> None:
-    """A node that only a device plugin describes: the message has the requested name of the GPU."""
+def test_limit_without_an_inventory(mine: Installation, bundle_of: Bundles) -> None:
+    """On a node that only a device plugin describes, the grant's UUID names the GPU."""
     (mine.state / "node.json").unlink()
     made = grant(mine, bundle_of("debian", WAIT, asks(uuid(mine, 2))), 2, 1024, 1024)
     with wrapped(made, mine, "runc", "v2") as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
 
 
-def test_the_hooks_variables_are_its_own(mine: Installation, bundle_of: Bundles) -> None:
-    """Nothing of the image reaches the hook, which runs on the host as root."""
+def test_hook_has_no_variable_of_the_image(mine: Installation, bundle_of: Bundles) -> None:
+    """The hook runs on the host as root, with an explicit environment."""
     env = [*asks("2"), f"{LIMIT}=1024", "LD_PRELOAD=/evil.so", "PYTHONPATH=/evil"]
     made = bundle_of("debian", WAIT, env)
     with wrapped(made, mine, "runc", "v2"):

@@ -58,7 +58,7 @@ FAILURES: dict[str, tuple[str, Callable[[Installation, str], None]]] = {
         ("start", True, False),
     ],
 )
-def test_failures(
+def test_on_failure_policy_at_create(
     failure: str,
     policy: str,
     is_asked: bool,
@@ -66,7 +66,7 @@ def test_failures(
     mine: Installation,
     bundle_of: Bundles,
 ) -> None:
-    """A driver that does not do it: the policy decides, and the reason is printed either way."""
+    """limits.onFailure decides whether the container starts; the reason is logged in both cases."""
     code, spoil = FAILURES[failure]
     spoil(mine, uuid(mine, 2))
     set_policy(mine, policy)
@@ -82,23 +82,23 @@ def test_failures(
         assert code in result.stderr
 
 
-def test_a_limit_that_does_not_hold_is_in_the_ledger(
-    mine: Installation, bundle_of: Bundles
-) -> None:
-    """The guard and `gpuhook ps` read there that the driver does not hold it, and why."""
+def test_ledger_records_an_unenforced_limit(mine: Installation, bundle_of: Bundles) -> None:
+    """The guard and `gpuhook ps` read from the ledger which limit is not enforced, and why."""
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
     made = grant(mine, bundle_of("debian", WAIT, asks("2,3")), 2, 4096, 4096)
     grant(mine, made, 3, 4096, 4096)
     with wrapped(made, mine, "crun", "v2"):
-        told = {one["device"]: one for one in entry(mine)["memory"]}
-    bad, good = told[uuid(mine, 2)], told[uuid(mine, 3)]
+        records = {one["device"]: one for one in entry(mine)["memory"]}
+    bad, good = records[uuid(mine, 2)], records[uuid(mine, 3)]
     assert (bad["by"], good["by"]) == ("", "driver")
     assert bad["trouble"].startswith("GH1251: ")
     assert "cgroups" not in bad
 
 
-def test_an_old_driver(node8: Installation, bundle_of: Bundles, tmp_path: Path) -> None:
-    """A library without the calls, as it is before CUDA 13.4."""
+def test_driver_without_memory_limits_refuses(
+    node8: Installation, bundle_of: Bundles, tmp_path: Path
+) -> None:
+    """A driver from before CUDA 13.4 does not have the NVML functions."""
     old = installation(tmp_path / "old", "t4", node8.bindir)
     stub = Path(old.node.nvml_library)
     stub.unlink()
@@ -111,8 +111,10 @@ def test_an_old_driver(node8: Installation, bundle_of: Bundles, tmp_path: Path) 
 
 @ENGINES
 @pytest.mark.parametrize("is_asked", [False, True])
-def test_cgroup_v1(engine: str, is_asked: bool, mine: Installation, bundle_of: Bundles) -> None:
-    """A node whose cgroups are v1: refused where the pod asked, else started without a hook."""
+def test_cgroup_v1_refuses_a_requested_limit(
+    engine: str, is_asked: bool, mine: Installation, bundle_of: Bundles
+) -> None:
+    """If only the node grants the limit, the container starts without it."""
     if Path("/sys/fs/cgroup/cgroup.controllers").exists():
         pytest.skip("this machine has cgroup v2")
     made = bundle_of("debian", ["/bin/sh", "-c", "echo runs"], asks("2"))
@@ -128,8 +130,8 @@ def test_cgroup_v1(engine: str, is_asked: bool, mine: Installation, bundle_of: B
         assert "cgroup v1" in result.log
 
 
-def test_a_shared_cgroup(mine: Installation, bundle_of: Bundles) -> None:
-    """Two containers in one cgroup: a limit of the second would be the first one's, too."""
+def test_limit_in_a_shared_cgroup_is_refused(mine: Installation, bundle_of: Bundles) -> None:
+    """The limit of the second container would apply to the first one too."""
     first = bundle_of("debian", WAIT, asks("1"))
     second = bundle_of(first.root, ["/bin/true"], [*asks("1"), f"{LIMIT}=1024"])
     config = second.config()
@@ -142,8 +144,8 @@ def test_a_shared_cgroup(mine: Installation, bundle_of: Bundles) -> None:
         assert held(mine, live.pid) == {}
 
 
-def test_no_cgroup(mine: Installation, bundle_of: Bundles) -> None:
-    """A container that its engine leaves in the engine's own cgroup."""
+def test_container_without_a_cgroup_is_refused(mine: Installation, bundle_of: Bundles) -> None:
+    """The runtime leaves the container in the engine's cgroup."""
     made = bundle_of("debian", ["/bin/true"], [*asks("1"), f"{LIMIT}=1024"])
     command = [mine.runtime, "--cgroup-manager=disabled"]
     result = run(made, command, "crun", "v2", mine.on("crun"))
@@ -151,8 +153,8 @@ def test_no_cgroup(mine: Installation, bundle_of: Bundles) -> None:
     assert "GH1313" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
 
-def test_a_gpu_that_nobody_can_tell(mine: Installation, bundle_of: Bundles) -> None:
-    """A GPU with an unknown UUID: a requested limit is not left out silently."""
+def test_limit_for_a_gpu_without_known_uuid(mine: Installation, bundle_of: Bundles) -> None:
+    """A limit by variable is refused or reported; a grant contains the UUID."""
     mine.generate("--device-name-strategy", "index")
     (mine.state / "node.json").unlink()
     made = bundle_of("debian", ["/bin/true"], [*asks("2"), f"{LIMIT}=1024"])
@@ -164,11 +166,11 @@ def test_a_gpu_that_nobody_can_tell(mine: Installation, bundle_of: Bundles) -> N
     assert "GH1024" in result.warned
     made = grant(mine, bundle_of(made.root, WAIT, asks("2")), 2, 1024, 1024)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}, "its grant tells it"
+        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}, "the grant names the GPU"
 
 
-def test_variables_that_say_nothing(mine: Installation, bundle_of: Bundles) -> None:
-    """Nonsense stops a container that was given a GPU, and no other."""
+def test_invalid_limit_variable_is_refused(mine: Installation, bundle_of: Bundles) -> None:
+    """A container without a GPU starts, with an unchanged config.json."""
     made = bundle_of("debian", ["/bin/true"], [*asks("2"), f"{LIMIT}=4Gi"])
     assert "GH1022" in mine.run(made, "runc", "v2").stderr
     made = bundle_of(made.root, ["/bin/true"], [*asks("void"), f"{LIMIT}=4Gi"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory limits where no wrapper is, or an engine has given the GPU: by our other hooks."""
+"""Memory limits by the CDI hook and the prestart hook, without the wrapper or in addition to it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from tests.contract.runtimes import ENGINES, run
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.simulated import stub_limits
 
-NAMESPACE = pytest.mark.parametrize("has_namespace", [False, True], ids=["host", "own-namespace"])
+WITH_AND_WITHOUT_NAMESPACE = pytest.mark.parametrize(
+    "has_namespace", [False, True], ids=["host", "own-namespace"]
+)
 
 
 def with_cgroup_namespace(made: Bundle) -> Bundle:
-    """Give the container its own cgroup namespace, as engines do on cgroup v2."""
+    """Add a cgroup namespace to the container, as engines do on cgroup v2."""
     config = made.config()
     config["linux"]["namespaces"].append({"type": "cgroup"})
     made.write(config)
@@ -40,30 +42,30 @@ def with_cgroup_namespace(made: Bundle) -> Bundle:
 
 
 @ENGINES
-@NAMESPACE
-def test_given_by_an_engine(
+@WITH_AND_WITHOUT_NAMESPACE
+def test_cdi_hook_sets_the_limit(
     engine: str, has_namespace: bool, mine: Installation, bundle_of: Bundles
 ) -> None:
-    """The hook of the CDI spec runs in the container's namespaces and cgroup, and limits it."""
+    """The hook runs in the container's namespaces and cgroup."""
     made = given_by_engine(mine, bundle_of("debian", WAIT), "2")
     grant(mine, made, 2, 4096, 1024)
     if has_namespace:
         with_cgroup_namespace(made)
     with started(made, mine, engine, "v2", *mine.secluded(engine)) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
-        told = entry(mine)
-    assert told["route"] == "cdi"
-    (record,) = told["memory"]
+        recorded = entry(mine)
+    assert recorded["route"] == "cdi"
+    (record,) = recorded["memory"]
     assert (record["by"], record["hard"]) == ("driver", 4096 * MIB)
     assert record["cgroups"] == ["/sys/fs/cgroup" + made.config()["linux"]["cgroupsPath"]]
 
 
 @ENGINES
 @pytest.mark.parametrize("is_asked", [False, True])
-def test_given_by_an_engine_and_not_held(
+def test_cdi_hook_applies_the_on_failure_policy(
     engine: str, is_asked: bool, mine: Installation, bundle_of: Bundles
 ) -> None:
-    """A driver that refuses: the policy decides here as well."""
+    """The driver refuses the limit: only a requested one stops the container."""
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
     made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
     grant(mine, made, 2, 4096, 1024, is_asked=is_asked)
@@ -73,43 +75,47 @@ def test_given_by_an_engine_and_not_held(
 
 
 @ENGINES
-def test_given_by_an_engine_in_a_user_namespace(
+def test_cdi_hook_in_a_user_namespace_is_refused(
     engine: str, mine: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
-    """The hook is not the host's root there, and cannot limit anything: a sentence says so."""
+    """The hook is not the host's root there, and cannot set a limit: GH1315."""
     let_through(Path(mine.node.driver_root) / "any")
     let_through(mine.bindir / "any")
     base = bundle_of("debian", ["/bin/echo", "runs"], [f"{LIMIT}=1024"])
     made = mapped(given_by_engine(mine, base, "2"))
     result = run(made, mine.secluded(engine, tmp_path / "dev"), engine, "v2")
     assert result.rc != 0
-    if engine == "runc":  # crun keeps nothing of what a hook says, and the log is the host's
+    if (
+        engine == "runc"
+    ):  # crun discards a hook's output, and the hook cannot write to the host's log
         assert "GH1315" in result.stderr + result.log
 
 
 @ENGINES
-def test_no_cgroup(engine: str, mine: Installation, bundle_of: Bundles) -> None:
-    """A container in a cgroup with others: the hook's own cgroup is no sign that it is alone."""
+def test_cdi_hook_in_a_shared_cgroup_is_refused(
+    engine: str, mine: Installation, bundle_of: Bundles
+) -> None:
+    """Another container runs in the cgroup of the hook's container."""
     made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"], [f"{LIMIT}=1024"]), "2")
-    beside = bundle_of(made.root, WAIT)
+    neighbour = bundle_of(made.root, WAIT)
     config = made.config()
-    config["linux"]["cgroupsPath"] = beside.config()["linux"]["cgroupsPath"]
+    config["linux"]["cgroupsPath"] = neighbour.config()["linux"]["cgroupsPath"]
     made.write(config)
-    with started(beside, mine, "runc", "v2", "runc") as live:
+    with started(neighbour, mine, "runc", "v2", "runc") as live:
         result = run(made, mine.secluded(engine), engine, "v2")
-        if engine == "runc":  # crun ends all that is in the cgroup of what it could not make
+        if engine == "runc":  # crun kills all processes in the cgroup of a container that failed
             assert held(mine, live.pid) == {}
     assert result.stdout == ""
     assert "GH1314" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
 
 @ENGINES
-@NAMESPACE
+@WITH_AND_WITHOUT_NAMESPACE
 @pytest.mark.parametrize("stage", ["prestart", "createRuntime"])
-def test_prestart(
+def test_prestart_hook_sets_the_limit(
     stage: str, engine: str, has_namespace: bool, mine: Installation, bundle_of: Bundles
 ) -> None:
-    """The hook that gives a made container its GPU limits it too."""
+    """The hook that injects the GPU into a created container also limits it."""
     made = bundle_of(
         "debian", WAIT, [*asks("2"), f"{LIMIT}=3000"], hooks=prestart(mine, stage=stage)
     )
@@ -118,9 +124,9 @@ def test_prestart(
         with_cgroup_namespace(made)
     with started(made, mine, engine, "v2", engine) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (3000, 1024)}
-        told = entry(mine)
-    assert told["route"] == "prestart"
-    (record,) = told["memory"]
+        recorded = entry(mine)
+    assert recorded["route"] == "prestart"
+    (record,) = recorded["memory"]
     assert (record["by"], record["asked"]) == ("driver", True)
 
 
@@ -130,16 +136,16 @@ FORGED = {"io.gpuhook.record": "{}"}
 @pytest.mark.parametrize("annotations", [None, FORGED], ids=["plain", "forged"])
 @pytest.mark.parametrize("env", [asks("void"), asks(""), []], ids=["void", "empty", "unset"])
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
-def test_nodes_of_a_container_that_asks_for_none(
+def test_limit_of_a_container_without_a_request(
     route: str,
     env: list[str],
     annotations: dict[str, str] | None,
     mine: Installation,
     bundle_of: Bundles,
 ) -> None:
-    """A device plugin assigns nodes and grants memory; the pod says that it requests no GPU.
+    """The device plugin assigns nodes and grants memory; the pod's variable requests no GPU.
 
-    An annotation in the name of gpuhook's record does not end the hook either.
+    An annotation with the name of gpuhook's record does not disable the hook.
     """
     hooks_of = {"hooks": prestart(mine)} if route == "prestart" else {}
     made = bundle_of("debian", WAIT, env, annotations, **hooks_of)
@@ -151,13 +157,15 @@ def test_nodes_of_a_container_that_asks_for_none(
     runtime = "runc" if route == "prestart" else mine.runtime
     with started(made, mine, "runc", "v2", runtime) as live:
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
-        told = entry(mine)
-    assert [one["by"] for one in told["memory"]] == ["driver"]
-    assert told["nodes"] == [mine.device(2)]
+        recorded = entry(mine)
+    assert [one["by"] for one in recorded["memory"]] == ["driver"]
+    assert recorded["nodes"] == [mine.device(2)]
 
 
-def test_prestart_of_a_container_without_a_gpu(mine: Installation, bundle_of: Bundles) -> None:
-    """Nonsense and broken settings do not stop what has no GPU."""
+def test_invalid_settings_do_not_stop_a_container_without_a_gpu(
+    mine: Installation, bundle_of: Bundles
+) -> None:
+    """The prestart hook and the wrapper ignore invalid variables and settings there."""
     mine.config.write_text("limits: {onFailure: maybe}", encoding="utf-8")
     env = [*asks("void"), f"{LIMIT}=4Gi"]
     made = bundle_of("debian", ["/bin/echo", "runs"], env, hooks=prestart(mine))
@@ -171,8 +179,8 @@ def test_prestart_of_a_container_without_a_gpu(mine: Installation, bundle_of: Bu
 
 
 @pytest.mark.parametrize("policy", ["auto", "start"])
-def test_prestart_that_cannot(policy: str, mine: Installation, bundle_of: Bundles) -> None:
-    """On a node with cgroup v1 the policy decides."""
+def test_prestart_hook_on_cgroup_v1(policy: str, mine: Installation, bundle_of: Bundles) -> None:
+    """limits.onFailure decides whether the container starts."""
     if Path("/sys/fs/cgroup/cgroup.controllers").exists():
         pytest.skip("this machine has cgroup v2")
     mine.settings["limits"] = {"onFailure": policy}
@@ -185,16 +193,18 @@ def test_prestart_that_cannot(policy: str, mine: Installation, bundle_of: Bundle
 
 
 @ENGINES
-def test_an_engine_and_the_wrapper(engine: str, mine: Installation, bundle_of: Bundles) -> None:
-    """If both are used, the wrapper's hook does it, once; and the container reads what holds."""
+def test_wrapper_sets_the_limit_after_cdi(
+    engine: str, mine: Installation, bundle_of: Bundles
+) -> None:
+    """If CDI and the wrapper are used, only the wrapper's hook sets the limit."""
     made = given_by_engine(mine, bundle_of("debian", WAIT, [f"{LIMIT}=9999"]), "2")
     grant(mine, made, 2, 4096, 1024)
     for _ in range(2):
         with started(made, mine, engine, "v2", *mine.secluded()) as live:
             assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
-            told = entry(mine)
-        assert told["route"] == "cdi+wrapper"
-        assert [one["by"] for one in told["memory"]] == ["driver"]
+            recorded = entry(mine)
+        assert recorded["route"] == "cdi+wrapper"
+        assert [one["by"] for one in recorded["memory"]] == ["driver"]
         assert len(hooks(made)) == 1
         assert variables(made)[LIMIT] == "4096"
         assert variables(made)[REQUEST] == "1024"
@@ -206,10 +216,10 @@ def test_an_engine_and_the_wrapper(engine: str, mine: Installation, bundle_of: B
 
 
 @ENGINES
-def test_an_engine_and_the_wrapper_in_a_user_namespace(
+def test_wrapper_sets_the_limit_in_a_user_namespace(
     engine: str, mine: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
-    """The wrapper's hook is outside of it: there the engine's hook need not."""
+    """The wrapper's hook runs outside of the namespace; the CDI hook has nothing to do."""
     let_through(Path(mine.node.driver_root) / "any")
     let_through(mine.bindir / "any")
     base = bundle_of("debian", WAIT, [f"{LIMIT}=1024"])
@@ -219,8 +229,10 @@ def test_an_engine_and_the_wrapper_in_a_user_namespace(
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
 
 
-def test_an_engine_and_a_spec_without_hooks(mine: Installation, bundle_of: Bundles) -> None:
-    """Nothing of config.json is ours but the plugin's grant: the wrapper knows it by that."""
+def test_wrapper_recognizes_a_grant_without_cdi_hooks(
+    mine: Installation, bundle_of: Bundles
+) -> None:
+    """Only the plugin's grant in config.json refers to gpuhook."""
     made = given_by_engine(mine, bundle_of("debian", WAIT), "2")
     config = made.config()
     del config["hooks"]
@@ -234,8 +246,8 @@ def test_an_engine_and_a_spec_without_hooks(mine: Installation, bundle_of: Bundl
         assert len(hooks(made)) == 1
 
 
-def test_a_container_without_a_limit(mine: Installation, bundle_of: Bundles) -> None:
-    """An engine's container that nothing limits stays as its engine wrote it."""
+def test_wrapper_keeps_config_json_without_a_limit(mine: Installation, bundle_of: Bundles) -> None:
+    """A container that got its GPU by CDI and has no limit keeps every byte."""
     made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
     raw = made.file.read_bytes()
     result = run(made, mine.secluded(), "runc", "v2", mine.on("runc"))
@@ -244,8 +256,10 @@ def test_a_container_without_a_limit(mine: Installation, bundle_of: Bundles) -> 
 
 
 @ENGINES
-def test_rootless(engine: str, mine: Installation, bundle_of: Bundles, tmp_path: Path) -> None:
-    """Only the host's root can set a limit: a sentence, and the policy."""
+def test_rootless_container_with_a_limit_is_refused(
+    engine: str, mine: Installation, bundle_of: Bundles, tmp_path: Path
+) -> None:
+    """Only the host's root can set a limit: GH1315."""
     made = bundle_of(
         "debian",
         ["/bin/echo", "runs"],
@@ -253,8 +267,8 @@ def test_rootless(engine: str, mine: Installation, bundle_of: Bundles, tmp_path:
         linux={"resources": None, "cgroupsPath": None},
     )
     config = made.config()
-    gone = ["/sys", "/sys/fs/cgroup", "/dev/mqueue", "/dev/pts"]
-    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in gone]
+    dropped = ["/sys", "/sys/fs/cgroup", "/dev/mqueue", "/dev/pts"]
+    config["mounts"] = [m for m in config["mounts"] if m["destination"] not in dropped]
     config["linux"]["namespaces"] = [{"type": name} for name in ("pid", "ipc", "uts", "mount")]
     made.write(config)
     around = mine.secluded("unshare", tmp_path / "dev")
@@ -268,10 +282,10 @@ def test_rootless(engine: str, mine: Installation, bundle_of: Bundles, tmp_path:
 
 @ENGINES
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
-def test_a_forged_record_keeps_the_limit(
+def test_forged_record_does_not_remove_the_limit(
     route: str, engine: str, mine: Installation, bundle_of: Bundles
 ) -> None:
-    """A container that requests a GPU gets it with its limit; the operator's variable remains.
+    """An annotation in the form of gpuhook's record does not disable the limit.
 
     The annotation `bundle` does not lead the launcher to another config.json either.
     """
@@ -288,8 +302,10 @@ def test_a_forged_record_keeps_the_limit(
     assert limit in made.config()["process"]["env"]
 
 
-def test_a_tenant_cannot_say_that_it_is_done(mine: Installation, bundle_of: Bundles) -> None:
-    """An annotation and a variable as the wrapper writes them keep no hook from limiting."""
+def test_forged_mark_of_the_wrapper_does_not_disable_the_hook(
+    mine: Installation, bundle_of: Bundles
+) -> None:
+    """The annotation and the variable are those that the wrapper writes."""
     base = bundle_of(
         "debian", WAIT, ["GPUHOOK_HOOK=limit"], annotations={"io.gpuhook.record": "{}"}
     )
@@ -298,10 +314,10 @@ def test_a_tenant_cannot_say_that_it_is_done(mine: Installation, bundle_of: Bund
         assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
 
 
-def test_a_library_of_a_volume_is_not_loaded(
+def test_library_of_a_volume_is_not_loaded_on_the_host(
     mine: Installation, bundle_of: Bundles, tmp_path: Path
 ) -> None:
-    """What a tenant mounts under the name of the driver's library is not run on the host."""
+    """A pod's volume has the name of the driver's library."""
     evil = tmp_path / "evil.so"
     evil.write_text("not a library", encoding="utf-8")
     made = given_by_engine(mine, bundle_of("debian", WAIT), "2")
@@ -317,14 +333,14 @@ def test_a_library_of_a_volume_is_not_loaded(
         assert str(evil) not in str(hooks(made))
 
 
-def test_a_systemd_like_scope(mine: Installation, bundle_of: Bundles) -> None:
-    """crun's cgroup in a scope: the scope belongs to the container as well, and is printed.
+def test_limit_is_set_on_the_scope_only(mine: Installation, bundle_of: Bundles) -> None:
+    """crun's cgroup is in a scope, which belongs to the container as well.
 
-    Alone: with a separate limit, the cgroup in it would have it in addition to the scope's.
+    A second limit on the inner cgroup would apply in addition to that of the scope.
     """
     made = bundle_of("debian", WAIT, [*asks("2"), f"{LIMIT}=1024"])
     config = made.config()
-    config["linux"]["cgroupsPath"] = f"/{bundles.CGROUP}/limits-{live_name()}.scope/container"
+    config["linux"]["cgroupsPath"] = f"/{bundles.CGROUP}/limits-{unique_name()}.scope/container"
     made.write(config)
     with wrapped(made, mine, "runc", "v2") as live:
         (record,) = entry(mine)["memory"]
@@ -332,18 +348,18 @@ def test_a_systemd_like_scope(mine: Installation, bundle_of: Bundles) -> None:
         scope = "/sys/fs/cgroup" + name.rpartition("/")[0]
         assert record["cgroups"] == [scope]
         assert held(mine, live.pid) == {}
-        (kept,) = [one for one in stub_limits.recorded(mine.node) if one.path == scope]
-        assert kept.hard == 1024 * MIB
+        (limit,) = [one for one in stub_limits.recorded(mine.node) if one.path == scope]
+        assert limit.hard == 1024 * MIB
         shown = json.loads(live.gpuhook("limits", live.id, "-o", "json", name="show").stdout)
         (gpu,) = shown["containers"][0]["gpus"]
         assert (gpu["agrees"], gpu["driver"]["limit"]) == (True, 1024 * MIB)
         live.gpuhook("limits", live.id, "--limit", "2Gi", name="set")
         assert held(mine, live.pid) == {}
-        (kept,) = [one for one in stub_limits.recorded(mine.node) if one.path == scope]
-        assert kept.hard == 2048 * MIB
+        (limit,) = [one for one in stub_limits.recorded(mine.node) if one.path == scope]
+        assert limit.hard == 2048 * MIB
 
 
-def live_name() -> str:
+def unique_name() -> str:
     """Return a name that no other test has."""
     from uuid import uuid4
 

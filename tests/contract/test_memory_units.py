@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory units and limits, from the configuration file to the kubelet, with a real plugin."""
+"""Memory units and limits with a real device plugin: from its configuration to the kubelet."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LIMITS = TIME_SLICING + "      memory: fair\n"
 PREFIX = "/var/run/gpuhook/memory/"
 
 
-def card(pod: Allocated) -> str:
-    """Return the one GPU of a container, by its units and by its environment."""
+def gpu_of(pod: Allocated) -> str:
+    """Return the UUID of a container's only GPU, by its units and its environment."""
     (uuid,) = {name.partition("::")[0] for name in pod.ids}
     assert pod.response.envs["NVIDIA_VISIBLE_DEVICES"] == uuid
     return uuid
@@ -42,7 +42,7 @@ def grants(pod: Allocated) -> list[tuple[str, str]]:
     ]
 
 
-def test_gibibytes_of_a_t4(run: Run, kubelet: Kubelet) -> None:
+def test_gib_units_of_one_gpu(run: Run, kubelet: Kubelet) -> None:
     running = run("t4", MEMORY_UNITS)
     uuid = running.node.node.gpus[0].uuid
     kubelet.wait_for_devices(UNITS, 14)
@@ -57,35 +57,35 @@ def test_gibibytes_of_a_t4(run: Run, kubelet: Kubelet) -> None:
     assert pods[1].response.envs["NVIDIA_GPU_MEMORY_LIMIT"] == "8192"
     assert kubelet.free(UNITS) == 0
     kubelet.release(pods[0])
-    assert card(kubelet.allocate(UNITS, 3)) == uuid
+    assert gpu_of(kubelet.allocate(UNITS, 3)) == uuid
     assert running.stop() == 0
 
 
-def test_pods_of_all_sizes_survive_restarts(run: Run, kubelet: Kubelet) -> None:
-    """Eight cards of 79 GiB: the fullest that fits is taken, across restarts of both sides."""
+def test_packed_units_across_restarts(run: Run, kubelet: Kubelet) -> None:
+    """Each pod goes to the fullest GPU that fits, also after restarts of plugin and kubelet."""
     running = run("h100x8", MEMORY_UNITS)
     kubelet.wait_for_devices(UNITS, 8 * 79)
     first = [kubelet.allocate(UNITS, size) for size in (40, 30, 20, 9)]
-    assert len({card(pod) for pod in (first[0], first[1], first[3])}) == 1  # 79 of 79
-    assert card(first[2]) != card(first[0])
+    assert len({gpu_of(pod) for pod in (first[0], first[1], first[3])}) == 1  # 79 of 79
+    assert gpu_of(first[2]) != gpu_of(first[0])
 
     assert running.stop() == 0
     kubelet.wait_for(lambda: kubelet.allocatable(UNITS) == 0, "no unit without a plugin")
     running.start()
     kubelet.wait_for_devices(UNITS, 8 * 79)
-    assert card(kubelet.allocate(UNITS, 59)) == card(first[2])
+    assert gpu_of(kubelet.allocate(UNITS, 59)) == gpu_of(first[2])
 
     registered = len(kubelet.registrations)
     kubelet.restart()
     kubelet.wait_for(lambda: len(kubelet.registrations) > registered, "a registration")
     kubelet.wait_for_devices(UNITS, 8 * 79)
-    full = {card(first[0]), card(first[2])}
+    full = {gpu_of(first[0]), gpu_of(first[2])}
     whole = [kubelet.allocate(UNITS, 79) for _ in range(6)]
-    assert len({card(pod) for pod in whole} - full) == 6
+    assert len({gpu_of(pod) for pod in whole} - full) == 6
     assert kubelet.free(UNITS) == 0
 
 
-def test_request_that_no_card_holds_is_refused_with_the_reason(run: Run, kubelet: Kubelet) -> None:
+def test_request_larger_than_any_gpu_is_refused(run: Run, kubelet: Kubelet) -> None:
     running = run("h100x8", MEMORY_UNITS)
     kubelet.wait_for_devices(UNITS, 8 * 79)
     with pytest.raises(AdmissionError, match=r"GH1849: 80 units .* at most 79 are free"):
@@ -100,14 +100,14 @@ def test_request_that_no_card_holds_is_refused_with_the_reason(run: Run, kubelet
         kubelet.allocate(UNITS, 8 * 29 + 1)
 
 
-def test_spread_takes_the_emptiest_card(run: Run, kubelet: Kubelet) -> None:
+def test_spread_selects_the_emptiest_gpu(run: Run, kubelet: Kubelet) -> None:
     run("h100x8", MEMORY_UNITS.replace("packed", "spread"))
     kubelet.wait_for_devices(UNITS, 8 * 79)
-    assert len({card(kubelet.allocate(UNITS, 10)) for _ in range(8)}) == 8
+    assert len({gpu_of(kubelet.allocate(UNITS, 10)) for _ in range(8)}) == 8
 
 
-def test_lost_card_keeps_its_units_as_unhealthy(run: Run, kubelet: Kubelet) -> None:
-    """A lost card has no size any more; the units of running pods do not vanish with it."""
+def test_units_of_a_lost_gpu_are_unhealthy(run: Run, kubelet: Kubelet) -> None:
+    """The driver reports no memory size of a lost GPU; its units remain in the list."""
     running = run("h100x8", MEMORY_UNITS)
     kubelet.wait_for_devices(UNITS, 8 * 79)
     lost = str(running.node.node.gpus[3].uuid)
@@ -117,8 +117,8 @@ def test_lost_card_keeps_its_units_as_unhealthy(run: Run, kubelet: Kubelet) -> N
     assert bad == {f"{lost}::{n}" for n in range(79)}
 
 
-def test_mebibytes_of_a_card_of_24_gib(run: Run, kubelet: Kubelet) -> None:
-    """24,000 units are registered, listed and allocated."""
+def test_mib_units_of_a_large_gpu(run: Run, kubelet: Kubelet) -> None:
+    """The plugin registers, lists and allocates 24,000 units; its log lines remain short."""
     facts = dump_file.load("t4")
     large = replace(facts.gpus[0], memory_bytes=(24_000 + 256) << 20)
     running = run(replace(facts, gpus=(large,)), MEMORY_UNITS.replace("GiB", "MiB"))
@@ -129,23 +129,23 @@ def test_mebibytes_of_a_card_of_24_gib(run: Run, kubelet: Kubelet) -> None:
     assert kubelet.free(UNITS) == 0
     kubelet.release(small)
     kubelet.allocate(UNITS, 4_999)
-    told = running.wait_for_log(event="allocated")
-    assert len(str(told)) < 2000
+    line = running.wait_for_log(event="allocated")
+    assert len(str(line)) < 2000
 
 
-def test_too_many_units_leave_the_last_good_offer(run: Run, kubelet: Kubelet) -> None:
+def test_configuration_with_too_many_units_is_refused(run: Run, kubelet: Kubelet) -> None:
     running = run("h100x8", MEMORY_UNITS)
     kubelet.wait_for_devices(UNITS, 8 * 79)
     running.configure(MEMORY_UNITS.replace("GiB", "MiB"))
-    told = running.wait_for_log(reason="ConfigRefused")
-    assert "the smallest possible unit is 10 MiB" in told["event"]
+    line = running.wait_for_log(reason="ConfigRefused")
+    assert "the smallest possible unit is 10 MiB" in line["event"]
     assert kubelet.allocatable(UNITS) == 8 * 79
     running.configure(MEMORY_UNITS.replace("GiB", "10Mi"))
     kubelet.wait_for(lambda: kubelet.allocatable(UNITS) > 60_000, "units of 10 MiB")
     kubelet.allocate(UNITS, 8_000)
 
 
-def test_replicas_have_a_fair_share(run: Run, kubelet: Kubelet) -> None:
+def test_replicas_get_a_fair_share_of_memory(run: Run, kubelet: Kubelet) -> None:
     running = run("t4", LIMITS)
     uuid = running.node.node.gpus[0].uuid
     kubelet.wait_for_devices(GPU, 4)
@@ -155,12 +155,12 @@ def test_replicas_have_a_fair_share(run: Run, kubelet: Kubelet) -> None:
     assert "NVIDIA_GPU_MEMORY_REQUEST" not in pod.response.envs
     assert pod.response.envs["GPUHOOK_REPLICAS"] == f"{uuid}::0"
     running.configure(LIMITS.replace("fair", "4Gi"))
-    told = running.wait_for_log(reason="ConfigRefused")
-    assert "4 replicas of 4096 MiB are 16384 MiB" in told["event"]
+    line = running.wait_for_log(reason="ConfigRefused")
+    assert "4 replicas of 4096 MiB are 16384 MiB" in line["event"]
     assert grants(kubelet.allocate(GPU, 1)) == [(f"{uuid},hard=3776,soft=3776", "/dev/null")]
 
 
-def test_replicas_are_counted_by_memory(run: Run, kubelet: Kubelet) -> None:
+def test_number_of_replicas_follows_from_their_memory(run: Run, kubelet: Kubelet) -> None:
     running = run("t4", TIME_SLICING.replace("replicas: 4", "replicas: {memory: 5Gi}"))
     uuid = running.node.node.gpus[0].uuid
     kubelet.wait_for_devices(GPU, 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG instances in containers of real runtimes: what one sees of itself and its neighbours."""
+"""MIG instances in containers of real runtimes: each container has its instance and no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.contract.views import View, questions
 
 CAP = "/dev/nvidia-caps/nvidia-cap"
 CAPS = 506  # the major of nvidia-caps on the simulated node
-# The instances of the node by their nodes: minors of the GPU and of the two capabilities.
+# Minors of each instance: that of its GPU, and those of its two capabilities.
 NODES = {"0:0": (0, 66, 67), "0:1": (0, 75, 76), "1:0": (2, 291, 292), "1:1": (2, 300, 301)}
 NODES |= {"1:2": (2, 300, 302), "1:4": (2, 354, 355)}
 FORMS = {
@@ -36,48 +36,50 @@ FORMS = {
 
 @pytest.fixture(scope="module")
 def mig(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give gpuhook as installed on a node with MIG, which no test changes."""
+    """Return gpuhook installed on a node with MIG, which no test changes."""
     return installation(tmp_path_factory.mktemp("mig"), "a100-mig", node8.bindir)
 
 
 def uuid(mig: Installation, name: str) -> str:
-    """Return the UUID of an instance by its index."""
+    """Return the UUID of an instance, by its index."""
     gpu, index = map(int, name.split(":"))
     return next(one.uuid for one in mig.gpu(gpu).instances if one.index == index)
 
 
-def spelled(mig: Installation, form: str) -> str:
-    """Return a name of the instance 0:1."""
+def name_of(mig: Installation, form: str) -> str:
+    """Return a name of the instance 0:1 in one form."""
     whole = uuid(mig, "0:1")
     return FORMS[form].format(uuid=whole, UUID=whole.upper(), gpu=mig.gpu(0).uuid)
 
 
 def tries() -> list[str]:
-    """Return the questions for the probe: every node of an instance, and every GPU's."""
+    """Return the questions for the probe: to open the node of every instance and every GPU."""
     caps = {f"{CAPS}:{minor}" for _, *minors in NODES.values() for minor in minors}
     return questions(tries=[*sorted(caps), *(f"{MAJOR}:{minor}" for minor in range(3))])
 
 
 def assert_instances(view: View, *names: str) -> None:
-    """Assert that a container has the nodes of these instances and may open them; no others."""
+    """Assert that a container has the nodes of exactly these instances, and may open them."""
     gpus = {NODES[name][0] for name in names}
     caps = {minor for name in names for minor in NODES[name][1:]}
     expected = {f"/dev/nvidia{minor}" for minor in gpus} | {f"{CAP}{minor}" for minor in caps}
     assert set(view.gpus()) == CONTROL | expected
     assert all(node.allowed for node in view.gpus().values()), view.gpus()
     numbers = {f"{MAJOR}:{minor}" for minor in gpus} | {f"{CAPS}:{minor}" for minor in caps}
-    assert {number for number, told in view.tries.items() if told != "EPERM"} == numbers
+    assert {number for number, result in view.tries.items() if result != "EPERM"} == numbers
 
 
-def noted(live: Live) -> list[str]:
-    """Return the devices of the container's entry in the ledger."""
+def recorded_devices(live: Live) -> list[str]:
+    """Return the devices in the container's ledger entry."""
     return list(json.loads(live.seen().entry)["devices"])
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_one_instance_by_any_name(form: str, mig: Installation, bundle_of: Bundles) -> None:
-    """Each form of its name gives an instance's three nodes, and nothing of its neighbours'."""
-    made = bundle_of("debian", ["/probe", *tries()], asks(spelled(mig, form)))
+def test_instance_by_each_form_of_its_name(
+    form: str, mig: Installation, bundle_of: Bundles
+) -> None:
+    """The container has the instance's three nodes, and none of another instance."""
+    made = bundle_of("debian", ["/probe", *tries()], asks(name_of(mig, form)))
     done = mig.run(made)
     assert_instances(done.view, "0:1")
     cap = done.view.gpus()[f"{CAP}75"]
@@ -85,8 +87,10 @@ def test_one_instance_by_any_name(form: str, mig: Installation, bundle_of: Bundl
 
 
 @pytest.mark.parametrize("integration", ["crun-v2", "runc-prestart", "podman-cdi"])
-def test_by_other_ways(integration: str, mig: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """The hook, crun, and an engine that applies the spec itself give the same."""
+def test_instances_by_each_integration(
+    integration: str, mig: Installation, tmp_path: Path, root_of: Roots
+) -> None:
+    """The prestart hook, crun and podman's CDI give the same nodes."""
     integrations = Integrations(mig, tmp_path)
     view = integrations.through(
         integration, root_of("debian"), ["/probe", *tries()], "1:2,0:0"
@@ -97,16 +101,16 @@ def test_by_other_ways(integration: str, mig: Installation, tmp_path: Path, root
     assert view.tries[f"{CAPS}:302"] != "EPERM"
 
 
-def test_every_capability_keeps_them(mig: Installation, bundle_of: Bundles) -> None:
-    """A container that requests utility alone can use its instance."""
+def test_utility_capability_includes_instance_nodes(mig: Installation, bundle_of: Bundles) -> None:
+    """A container that requests only `utility` can use its instance."""
     made = bundle_of("debian", ["/probe", *tries()], asks("0:1", "utility"))
     view = mig.run(made).view
     assert set(view.gpus()) == {"/dev/nvidiactl", "/dev/nvidia0", f"{CAP}75", f"{CAP}76"}
 
 
 @pytest.mark.parametrize("name", ["0", "GPU", "bus", "1:3", "MIG-0"])
-def test_what_is_not_offered(name: str, mig: Installation, bundle_of: Bundles) -> None:
-    """A GPU in MIG mode by any of its names, and no instance, starts no container."""
+def test_gpu_in_mig_mode_is_refused(name: str, mig: Installation, bundle_of: Bundles) -> None:
+    """A GPU in MIG mode, or an instance that does not exist, starts no container."""
     names = {"GPU": str(mig.gpu(0).uuid), "bus": str(mig.gpu(0).pci_bus_id)}
     made = bundle_of("debian", ["/probe"], asks(names.get(name, name)))
     done = mig.run(made)
@@ -114,10 +118,10 @@ def test_what_is_not_offered(name: str, mig: Installation, bundle_of: Bundles) -
     assert "GH1102" in done.stderr
 
 
-def test_another_instance_in_its_place(
+def test_recreated_instance_needs_a_new_spec(
     node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """By a spec from before instances were recreated, nothing is assigned; by a new one it is."""
+    """A spec from before the instance was recreated is stale, and is refused."""
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     own.refuse_stale()
     made = bundle_of("debian", ["/probe", *tries()], asks("0:1"))
@@ -131,19 +135,21 @@ def test_another_instance_in_its_place(
     assert_instances(own.run(made).view, "0:1")
 
 
-def test_who_holds_what(mig: Installation, tmp_path: Path) -> None:
-    """`gpuhook ps` shows the instance and its replica, by whatever name it was requested."""
+def test_ps_lists_instances_and_replicas(mig: Installation, tmp_path: Path) -> None:
+    """`gpuhook ps` prints UUIDs, whatever form of the names was requested."""
     mine = mig.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks("1:2::3,2"))
     with wrapped(made, mine):
-        (held,) = mine.holders()
-    assert set(held["gpus"]) == {uuid(mine, "1:2"), str(mine.gpu(2).uuid)}
-    assert held["replicas"] == ["1:2::3"]
+        (holder,) = mine.holders()
+    assert set(holder["gpus"]) == {uuid(mine, "1:2"), str(mine.gpu(2).uuid)}
+    assert holder["replicas"] == ["1:2::3"]
 
 
 @BOTH
-def test_come_and_go(engine: str, cgroup: str, mig: Installation, tmp_path: Path) -> None:
-    """Instances of one GPU are attached and detached each by itself, under any of their names."""
+def test_attach_and_detach_of_instances(
+    engine: str, cgroup: str, mig: Installation, tmp_path: Path
+) -> None:
+    """Each instance of a GPU is attached and detached separately, by any of its names."""
     mine = mig.apart(tmp_path / "node")
     made = sleeping(tmp_path, env=asks(uuid(mine, "1:1")))
     with wrapped(made, mine, engine, cgroup) as live:
@@ -156,7 +162,7 @@ def test_come_and_go(engine: str, cgroup: str, mig: Installation, tmp_path: Path
         assert set(mine.holders()[0]["gpus"]) == {uuid(mine, f"1:{n}") for n in (2, 4)}
         live.detach("mig1:4")
         assert_instances(live.view(tries()), "1:2")
-        assert noted(live) == [f"{KIND}=1:2"]
+        assert recorded_devices(live) == [f"{KIND}=1:2"]
         live.attach("0:0")
         live.detach(uuid(mine, "1:2")[: len("MIG-12345678")])
         assert_instances(live.view(tries()), "0:0")
@@ -166,8 +172,8 @@ def test_come_and_go(engine: str, cgroup: str, mig: Installation, tmp_path: Path
         assert not [path for path in view.gpus() if path.startswith(CAP)]
 
 
-def test_replicas_of_instances(mig: Installation, tmp_path: Path) -> None:
-    """An instance goes with its last replica, and is noted as held until then."""
+def test_instance_is_detached_with_its_last_replica(mig: Installation, tmp_path: Path) -> None:
+    """The ledger records the instance while one of its replicas is attached."""
     mine = mig.apart(tmp_path / "node")
     first, second = uuid(mine, "1:1"), uuid(mine, "1:2")
     made = sleeping(tmp_path, env=asks(f"{first}::0,{first}::1,{second}::0"))
@@ -177,13 +183,15 @@ def test_replicas_of_instances(mig: Installation, tmp_path: Path) -> None:
         assert mine.holders()[0]["replicas"] == [f"{first}::1", f"{second}::0"]
         live.detach("1:1::1")
         assert_instances(live.view(tries()), "1:2")
-        (held,) = mine.holders()
-        assert (held["gpus"], held["replicas"]) == ([second], [f"{second}::0"])
+        (holder,) = mine.holders()
+        assert (holder["gpus"], holder["replicas"]) == ([second], [f"{second}::0"])
 
 
 @BOTH
-def test_lost_and_repaired(engine: str, cgroup: str, mig: Installation, tmp_path: Path) -> None:
-    """An instance that foreign rules deny is found, and restored with its GPU's node."""
+def test_repair_restores_the_rules_of_an_instance(
+    engine: str, cgroup: str, mig: Installation, tmp_path: Path
+) -> None:
+    """`inspect` reports the nodes that other rules deny, and `repair` allows them."""
     made = sleeping(tmp_path, env=asks("0:1"))
     with wrapped(made, mig, engine, cgroup) as live:
         reset(live)

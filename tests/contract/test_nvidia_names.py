@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was made for NVIDIA's toolkit works by gpuhook's programs under NVIDIA's names.
+"""What was made for NVIDIA's toolkit works with gpuhook's programs under NVIDIA's names.
 
-The CDI spec is one as `nvidia-ctk cdi generate` 1.18 writes it: a hook for each thing to do.
+The CDI spec has the form of `nvidia-ctk cdi generate` 1.18: one hook for each task.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ STAMP = "NVIDIA_CTK_DEBUG=false"
 
 @pytest.fixture(scope="module")
 def named_bindir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the programs of an installation that has all of NVIDIA's names."""
+    """Return the directory of an installation that has all of NVIDIA's names."""
     return install_once(tmp_path_factory, "nvidia-compat", "--nvidia-compat")
 
 
 def hook(named_bindir: Path, installation: Installation, name: str, *args: str) -> dict[str, Any]:
-    """Return one hook as NVIDIA's tool writes it, with the paths of this node."""
+    """Return a hook in the form of NVIDIA's tool, with the paths of this node."""
     own = [f"{key}={value}" for key, value in installation.env.items()]
     return {
         "hookName": "createContainer",
@@ -56,7 +56,7 @@ def hook(named_bindir: Path, installation: Installation, name: str, *args: str) 
 def toolkit_hooks(
     named_bindir: Path, installation: Installation, libraries: list[str]
 ) -> list[dict[str, Any]]:
-    """Return the spec-level hooks of NVIDIA's tool for a driver whose libraries these are."""
+    """Return the spec-level hooks that NVIDIA's tool writes for these driver libraries."""
     (cuda,) = [path for path in libraries if "/libcuda.so." in path]
     version = cuda.partition(".so.")[2]
     links = [f"libcuda.so.1::{LIBRARIES}/libcuda.so"]
@@ -75,21 +75,21 @@ def toolkit_hooks(
 
 @pytest.fixture
 def foreign(apart: Installation, named_bindir: Path) -> Installation:
-    """Return a node whose only CDI spec is one of NVIDIA's tool."""
+    """Return a node whose only CDI spec has the form of NVIDIA's tool."""
     document = yaml.safe_load(apart.spec.read_text(encoding="utf-8"))
     edits = document["containerEdits"]
     mounted = [one["containerPath"] for one in edits["mounts"]]
     libraries = [path for path in mounted if ".so" in path and path.startswith(LIBRARIES)]
     edits["hooks"] = toolkit_hooks(named_bindir, apart, libraries)
     apart.spec.write_text(json.dumps(document), encoding="utf-8")
-    for more in apart.specs.iterdir():
-        if more != apart.spec:
-            more.unlink()
+    for other in apart.specs.iterdir():
+        if other != apart.spec:
+            other.unlink()
     return apart
 
 
-def asked(installation: Installation) -> list[str]:
-    """Return the probe and what it looks at."""
+def probe_command(installation: Installation) -> list[str]:
+    """Return the command of the probe: the devices to open, the libraries to load."""
     tries = [installation.number(1), installation.number(2)]
     runs = [["/dlprobe", *DRIVER_LIBRARIES, "libcuda.so"]]
     return ["/probe", *questions(tries=tries, runs=runs)]
@@ -98,13 +98,13 @@ def asked(installation: Installation) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "engine"), [("debian", "crun"), ("distroless", "runc"), ("musl", "runc")]
 )
-def test_spec_of_nvidias_tool(
+def test_nvidia_spec_by_podman(
     kind: str, engine: str, foreign: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """Podman applies such a spec: the container has its GPU, and the loader finds the driver."""
+    """The container has its GPU, and its loader finds the driver."""
     result = Integrations(foreign, tmp_path).by_podman(
         root_of(kind),
-        asked(foreign),
+        probe_command(foreign),
         ["--device", "nvidia.com/gpu=2"],
         f"/usr/bin/{engine}",
         engine,
@@ -118,8 +118,8 @@ def test_spec_of_nvidias_tool(
         assert {"ro", "nosuid", "nodev"} <= view.mounts[one["real"]].options
 
 
-def describe_other(made: Installation, named_bindir: Path, name: str) -> None:
-    """Write NVIDIA's spec of another device, with a library and a loader hook."""
+def write_other_spec(made: Installation, named_bindir: Path, name: str) -> None:
+    """Write a spec of NVIDIA's form for another device, with a library and a loader hook."""
     (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
     library = made.place / f"{name}.so.1.0"
     shutil.copy(driver, library)  # its SONAME is libcuda.so.1
@@ -139,7 +139,7 @@ def describe_other(made: Installation, named_bindir: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["podman", "wrapper"])
-def test_beside_other_specs(
+def test_three_specs_share_the_loader_cache(
     way: str,
     apart: Installation,
     named_bindir: Path,
@@ -147,9 +147,9 @@ def test_beside_other_specs(
     root_of: Roots,
     bundle_of: Bundles,
 ) -> None:
-    """gpuhook's own spec and two of NVIDIA's: the loader has the libraries of all three."""
+    """The loader finds the libraries of gpuhook's spec and of two specs of NVIDIA's form."""
     for name in ("one", "two"):
-        describe_other(apart, named_bindir, name)
+        write_other_spec(apart, named_bindir, name)
     command = ["/probe", *questions(runs=[["/ldconfig", "-p"]])]
     root = root_of("debian")
     shutil.copy(roots.ldconfig(), root / "ldconfig")
@@ -162,14 +162,16 @@ def test_beside_other_specs(
         made = bundle_of(root, command, asks(",".join(kinds)))
         view = apart.run_secluded(made).view
     (ran,) = view.runs
-    ours = LIBRARIES.removeprefix("/usr")  # as the image's ldconfig calls it
+    ours = LIBRARIES.removeprefix("/usr")  # the path in the image's ldconfig output
     for directory in (ours, "/opt/one", "/opt/two"):
         assert f"=> {directory}/libcuda.so.1\n" in ran.output, ran.output
     assert f"=> {ours}/libcuda.so\n" in ran.output, ran.output
 
 
-def test_newer_cuda_of_the_image(foreign: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """The image's forward compatibility libraries come first, where enable-cuda-compat is."""
+def test_cuda_compat_libraries_precede_the_driver(
+    foreign: Installation, tmp_path: Path, root_of: Roots
+) -> None:
+    """With the hook enable-cuda-compat the image's newer libraries are loaded."""
     root = root_of("debian")
     compat = root / COMPAT[1:]
     compat.mkdir(parents=True)
@@ -177,7 +179,7 @@ def test_newer_cuda_of_the_image(foreign: Installation, tmp_path: Path, root_of:
     shutil.copy(driver, compat / "libcuda.so.999.10.01")
     (compat / "libcuda.so.1").symlink_to("libcuda.so.999.10.01")
     result = Integrations(foreign, tmp_path).by_podman(
-        root, asked(foreign), ["--device", "nvidia.com/gpu=2"], "/usr/bin/runc", "runc"
+        root, probe_command(foreign), ["--device", "nvidia.com/gpu=2"], "/usr/bin/runc", "runc"
     )
     found = result.view.runs[0].found()
     assert found["libcuda.so.1"]["path"] == f"{COMPAT}/libcuda.so.1"
@@ -185,19 +187,21 @@ def test_newer_cuda_of_the_image(foreign: Installation, tmp_path: Path, root_of:
 
 
 def state_of(made: Bundle) -> str:
-    """Return the OCI state of a bundle's container as a runtime hands it to hooks."""
+    """Return the OCI state of a bundle's container, as a runtime passes it to hooks."""
     return json.dumps({"ociVersion": "1.0.2", "id": "x", "pid": 1, "bundle": str(made.path)})
 
 
 def call(named_bindir: Path, installation: Installation, made: Bundle, *words: str) -> Result:
-    """Call nvidia-cdi-hook as a runtime does."""
+    """Run nvidia-cdi-hook as a runtime does."""
     return run_command(
         [str(named_bindir / CDI_HOOK), *words], {**installation.env}, stdin=state_of(made)
     )
 
 
-def test_each_hook_twice(named_bindir: Path, apart: Installation, bundle_of: Bundles) -> None:
-    """A second start changes nothing, a strange flag is refused, a strange hook passed over."""
+def test_nvidia_cdi_hooks_are_idempotent(
+    named_bindir: Path, apart: Installation, bundle_of: Bundles
+) -> None:
+    """A second run changes no file; an unknown flag is an error, an unknown hook is logged."""
     made = bundle_of("debian")
     link = ["create-symlinks", "--link", "libx.so.1::/usr/lib/libx.so"]
     every = [
@@ -223,14 +227,14 @@ def test_each_hook_twice(named_bindir: Path, apart: Installation, bundle_of: Bun
     done = call(named_bindir, apart, made, "create-symlinks", "--unknown=1")
     assert done.rc == 1
     assert "GH2140" in done.stderr
-    told = subprocess.check_output([named_bindir / CDI_HOOK, "--version"], text=True)
-    assert told.startswith("gpuhook-hook ")
+    version = subprocess.check_output([named_bindir / CDI_HOOK, "--version"], text=True)
+    assert version.startswith("gpuhook-hook ")
 
 
-def test_hostile_image(
+def test_create_symlinks_stays_in_the_root(
     named_bindir: Path, apart: Installation, bundle_of: Bundles, root_of: Roots, tmp_path: Path
 ) -> None:
-    """Links of the image lead to nothing outside of it."""
+    """Links of the image do not lead the hook out of the root file system."""
     outside = tmp_path / "outside"
     outside.mkdir()
     root = root_of("debian")
@@ -247,10 +251,10 @@ def test_hostile_image(
     assert (root / str(outside)[1:] / "link").is_symlink()
 
 
-def test_runtime_and_hook_by_their_names(
+def test_runtime_and_prestart_hook_by_nvidia_names(
     named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
-    """daemon.json's nvidia-container-runtime, and hooks.d's nvidia-container-toolkit."""
+    """nvidia-container-runtime of daemon.json, and nvidia-container-toolkit of hooks.d."""
     command = ["/probe", *questions(tries=[apart.number(0), apart.number(1)])]
     for name in ("", ".cdi", ".legacy"):
         made = bundle_of("distroless", command, asks("1"))
@@ -268,10 +272,10 @@ def test_runtime_and_hook_by_their_names(
     assert view.tries[apart.number(1)] != "EPERM"
 
 
-def test_runtime_is_not_its_own_low_level(
+def test_runtime_does_not_execute_itself(
     named_bindir: Path, apart: Installation, bundle_of: Bundles
 ) -> None:
-    """Settings taken over from NVIDIA's may name the wrapper itself: there is no endless loop."""
+    """Settings imported from NVIDIA's may list the wrapper itself as low-level runtime."""
     made = bundle_of("distroless", ["/probe"], asks("1"))
     names = json.loads(apart.config.read_text(encoding="utf-8"))
     names["lowLevelRuntimes"] = [str(named_bindir / "nvidia-container-runtime"), "runc"]
@@ -280,8 +284,8 @@ def test_runtime_is_not_its_own_low_level(
     assert apart.device(1) in run(made, [runtime], env=apart.env).view.gpus()
 
 
-def test_ctk(named_bindir: Path, apart: Installation, tmp_path: Path) -> None:
-    """A script's nvidia-ctk writes and lists a spec; what it cannot do it says."""
+def test_nvidia_ctk_commands(named_bindir: Path, apart: Installation, tmp_path: Path) -> None:
+    """nvidia-ctk generates and lists a spec, and refuses other commands with a hint."""
 
     def ctk(*words: str) -> Result:
         command = [str(named_bindir / "nvidia-ctk"), *words]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's whole life where openat2 is refused: made, given more, less, and gone.
+"""Create, attach and detach where openat2 is refused.
 
-ENOSYS is a kernel of before 5.6, EPERM a seccomp filter that does not know the call. The filter
-holds for all that is started below it: the wrapper, the runtime, its hooks, the command line.
+ENOSYS is the answer of a kernel before 5.6, EPERM that of a seccomp filter that does not know the
+call. The filter applies to all programs below it: wrapper, runtime, hooks and command line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.simulated.older_kernel import OPENAT2
 
 
 @pytest.mark.parametrize(("engine", "error"), [("runc", errno.ENOSYS), ("crun", errno.EPERM)])
-def test_a_whole_life_without_openat2(
+def test_container_without_openat2(
     engine: str, error: int, node8: Installation, tmp_path: Path
 ) -> None:
     via = [sys.executable, older_kernel.__file__, str(OPENAT2), str(error)]

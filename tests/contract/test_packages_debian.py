@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian packages on a Debian: installed, used, upgraded under load, removed, purged."""
+"""The Debian packages on a Debian system: install, use, upgrade under load, remove, purge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.contract.debian_host import STATE, DebianHost, debian_host
 from tests.simulated.node import SimulatedNode, make_node
 
 NEXT = "99.0.0"
-# A systemctl that writes down how it was called, and a policy by which no service is touched.
+# A systemctl that records its calls, and a policy that forbids to start services.
 SYSTEMCTL = """
 printf '#!/bin/sh\\necho "$@" >>/tmp/asked\\n' >/usr/bin/systemctl
 chmod 755 /usr/bin/systemctl
@@ -34,9 +34,9 @@ NAMES = ("gpuhook-runtime", "gpuhook", "gpuhook-device-plugin")
 REMOVED = (*reversed(NAMES),)
 LIBRARY = f"usr/lib/gpuhook/{__version__}"
 SPEC = "/var/run/cdi/nvidia.yaml"
-HERE = {"GPUHOOK_HOST_ROOT": "/"}  # what is configured is this Debian, not the simulated node
-# Compares all byte code with what this Python makes of the sources.
-COMPARED = """
+CONFIGURE_DEBIAN = {"GPUHOOK_HOST_ROOT": "/"}  # configures this Debian, not the simulated node
+# Compares all byte code with what this Python compiles from the sources.
+COMPARE_BYTE_CODE = """
 import marshal, os, sys
 count = 0
 for directory, _, names in os.walk(sys.argv[1]):
@@ -54,30 +54,30 @@ print(count)
 
 @dataclass(frozen=True)
 class Host:
-    """A Debian, a simulated node that it sees at the same path, and how the Debian was at first."""
+    """A Debian system, a simulated node at the same path in it, and its initial files."""
 
     debian: DebianHost
     node: SimulatedNode
     fresh: dict[str, tuple[object, ...]]
 
     def install(self, version: str = "", *, is_busy: bool = False) -> None:
-        """Install the packages of this release, or of another.
+        """Install the packages of this release, or of another one.
 
-        On a busy node a program of the release before may end meanwhile, and leave byte code in
-        its directory: dpkg tells of that, and the new release's byte code takes it away.
+        On a busy node a program of the previous release may end meanwhile, and leave byte code in
+        its directory: dpkg reports that, and the trigger of the new release removes it.
         """
-        found = sorted(package_builds.built(version).glob("*.deb"))
-        done = self.debian.dpkg("--install", *(p for p in found if "compat" not in p.name))
+        packages = sorted(package_builds.built(version).glob("*.deb"))
+        done = self.debian.dpkg("--install", *(p for p in packages if "compat" not in p.name))
         assert done.rc == 0, done.stdout + done.stderr
         assert is_busy or "not empty" not in done.stderr, done.stderr
 
     def listing(self) -> dict[str, tuple[object, ...]]:
-        """Return what the Debian has, but for state."""
-        found = roots.listing(self.debian.root)
+        """Return the files of the Debian system, without state."""
+        files = roots.listing(self.debian.root)
         own = [*STATE, str(Path(self.node.host_root).parents[-2])[1:]]
         return {
             path: facts
-            for path, facts in found.items()
+            for path, facts in files.items()
             if not any(f"{path.strip('/')}/".startswith(f"{one}/") for one in own)
         }
 
@@ -98,16 +98,16 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest.fixture
 def installed(host: Host) -> Host:
-    """Give the Debian with the packages."""
-    there = host.debian.run("dpkg-query", "--show", "--showformat=${db:Status-Abbrev}", *NAMES)
-    if there.stdout != "ii " * len(NAMES):
+    """Return the Debian system with the packages."""
+    status = host.debian.run("dpkg-query", "--show", "--showformat=${db:Status-Abbrev}", *NAMES)
+    if status.stdout != "ii " * len(NAMES):
         host.install()
     return host
 
 
 @contextmanager
 def containerd(host: Host, config: str = "") -> Iterator[None]:
-    """Run the Debian's containerd, with the configuration file that it has."""
+    """Run containerd of the Debian system, with its own or another configuration file."""
     words = ["--config", config] if config else []
     command = host.debian.command("containerd", *words)
     log = host.debian.root / "tmp/containerd.log"
@@ -117,14 +117,14 @@ def containerd(host: Host, config: str = "") -> Iterator[None]:
         yield
 
 
-def described(host: Host) -> None:
-    """Write the node's CDI spec as an administrator does."""
+def generate_spec(host: Host) -> None:
+    """Write the node's CDI spec, as an administrator does."""
     done = host.debian.run("gpuhook", "generate-cdi", *host.node.options, "--output", SPEC)
     assert done.rc == 0, done.stderr
 
 
-def shown(host: Host, runtime: str, name: str) -> str:
-    """Run a container that requests GPU 0, and return what it sees of it."""
+def run_container(host: Host, runtime: str, name: str) -> str:
+    """Run a container that requests GPU 0, and return the listing of its /dev and libraries."""
     root = host.debian.root / "srv" / name
     roots.copy("debian", root)
     script = "ls /dev; ls /usr/lib/x86_64-linux-gnu; echo done"
@@ -138,8 +138,8 @@ def shown(host: Host, runtime: str, name: str) -> str:
         subprocess.run(["rm", "-rf", str(root)], check=True)
 
 
-def test_programs_work_as_they_are_installed(installed: Host) -> None:
-    """With Debian's Python and Debian's packages of what they need."""
+def test_installed_programs_run(installed: Host) -> None:
+    """They use Debian's Python and Debian's packages of their dependencies."""
     debian = installed.debian
     assert debian.run("gpuhook", "--version").stdout == f"gpuhook, version {__version__}\n"
     assert debian.run("gpuhook-hook", "--version").stdout == f"gpuhook-hook {__version__}\n"
@@ -154,8 +154,8 @@ def test_programs_work_as_they_are_installed(installed: Host) -> None:
     assert (status.stdout, status.rc) == ("", 0)
 
 
-def test_services_are_enabled_as_the_preset_says(installed: Host) -> None:
-    """And once more as the administrator has it, when the package is configured again."""
+def test_services_are_enabled_by_the_preset(installed: Host) -> None:
+    """When the package is configured again, it keeps what the administrator enabled or disabled."""
     wanted = installed.debian.root / "etc/systemd/system"
     on, path, timer = (
         wanted / "multi-user.target.wants/gpuhook-refresh.service",
@@ -203,10 +203,10 @@ CALLS = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
-def test_scripts_can_be_called_in_all_ways_that_dpkg_has(installed: Host, name: str) -> None:
-    """Debian Policy 6.5 has the list; twice, as after an interruption, and all that is undone."""
+def test_maintainer_scripts_accept_all_calls_of_dpkg(installed: Host, name: str) -> None:
+    """The calls are those of Debian Policy 6.5, also after an interruption."""
     debian = installed.debian
-    kept = debian.root / "tmp/modules"
+    aside = debian.root / "tmp/modules"
     modules = installed.library / f"{name}.modules"
     env = {"DPKG_MAINTSCRIPT_PACKAGE": name}
     for script, calls in CALLS.items():
@@ -216,11 +216,11 @@ def test_scripts_can_be_called_in_all_ways_that_dpkg_has(installed: Host, name: 
         for words in calls:
             done = debian.run(path, *words, env=env)
             assert done.rc == 0, (script, words, done.stderr)
-    modules.rename(kept)
+    modules.rename(aside)
     for script, words in (("postrm", ("upgrade", "99.0.0-1")), ("prerm", ("remove",))):
         done = debian.run(f"/var/lib/dpkg/info/{name}.{script}", *words, env=env)
         assert (done.rc, "No such file" in done.stderr) == (0, False), done.stderr
-    kept.rename(modules)
+    aside.rename(modules)
     for again in ("gpuhook-runtime", name):
         script = f"/var/lib/dpkg/info/{again}.postinst"
         if (debian.root / script[1:]).exists():
@@ -230,27 +230,27 @@ def test_scripts_can_be_called_in_all_ways_that_dpkg_has(installed: Host, name: 
     assert debian.run("dpkg", "--verify", *NAMES).rc == 0
 
 
-def test_services_are_left_alone_where_policy_says_so(installed: Host) -> None:
-    """policy-rc.d is asked before a service is started (Debian Policy 9.3.3.2)."""
+def test_policy_rc_d_prevents_service_restarts(installed: Host) -> None:
+    """Maintainer scripts ask policy-rc.d before they start a service (Debian Policy 9.3.3.2)."""
     debian = installed.debian
-    booted, asked = debian.root / "run/systemd/system", debian.root / "tmp/asked"
+    booted, calls = debian.root / "run/systemd/system", debian.root / "tmp/asked"
     script = f"{SYSTEMCTL}mkdir -p /run/systemd/system; exec /{LIBRARY}/maintain units-new a.path"
     assert debian.run("sh", "-c", script).rc == 0
-    called = asked.read_text().splitlines()
+    called = calls.read_text().splitlines()
     assert called == ["daemon-reload", "--quiet is-enabled a.path", "--no-block restart a.path"]
-    asked.unlink()
+    calls.unlink()
     done = debian.run("sh", "-c", f"{POLICY}{script}")
     debian.run("rm", "-r", "/run/systemd", "/usr/sbin/policy-rc.d", "/usr/bin/systemctl")
     assert done.rc == 0, done.stderr
-    assert "restart" not in asked.read_text()
+    assert "restart" not in calls.read_text()
     assert not booted.exists()
 
 
-def test_byte_code_is_of_the_sources_and_goes_with_them(installed: Host) -> None:
-    """Made by the packages' triggers, for the Python that is there; every module has it."""
+def test_byte_code_matches_the_sources(installed: Host) -> None:
+    """Triggers compile every module for the installed Python; removal deletes the byte code."""
     debian = installed.debian
     script = debian.root / "tmp/compared.py"
-    script.write_text(COMPARED)
+    script.write_text(COMPARE_BYTE_CODE)
     done = debian.run("/usr/bin/python3", "-ISB", "/tmp/compared.py", f"/{LIBRARY}")
     assert done.rc == 0, done.stderr
     assert int(done.stdout) == len(list(installed.library.rglob("*.py"))) > 600
@@ -275,17 +275,17 @@ def test_byte_code_is_of_the_sources_and_goes_with_them(installed: Host) -> None
     assert "gpuhook-device-plugin" in missing.stderr
 
 
-def test_containers_get_their_gpus(installed: Host) -> None:
-    """The wrapper, the hook and the generator, from their packages, under Debian's containerd."""
-    described(installed)
+def test_container_by_debian_containerd(installed: Host) -> None:
+    """The wrapper, the hook and the generator work from their packages."""
+    generate_spec(installed)
     with containerd(installed):
-        seen = shown(installed, "/usr/bin/gpuhook-runtime", "gpus").split()
+        seen = run_container(installed, "/usr/bin/gpuhook-runtime", "gpus").split()
     assert {"nvidia0", "nvidiactl", "libcuda.so.1", "done"} <= set(seen)
 
 
 @contextmanager
-def stored(debian: DebianHost) -> Iterator[None]:
-    """Give the Debian a container of Docker's that was made with our runtime, and does not run."""
+def stopped_docker_container(debian: DebianHost) -> Iterator[None]:
+    """Add Docker's files of a stopped container that uses gpuhook-runtime."""
     daemon, state = debian.root / "etc/docker", debian.root / "var/lib/docker"
     place = state / "containers/0123"
     for directory in (daemon, place):
@@ -300,40 +300,42 @@ def stored(debian: DebianHost) -> Iterator[None]:
         subprocess.run(["rm", "-rf", str(daemon), str(state)], check=True)
 
 
-def test_from_configure_to_undo(installed: Host) -> None:
-    """`configure`, containerd started, a container by the configured runtime, `undo`."""
+def test_configure_and_undo_of_containerd(installed: Host) -> None:
+    """A container runs by the configured runtime; removal warns; undo restores the file."""
     debian = installed.debian
     before = (debian.root / "etc/containerd/config.toml").read_bytes()
-    described(installed)
-    done = debian.run("gpuhook", "configure", "containerd", env=HERE)
+    generate_spec(installed)
+    done = debian.run("gpuhook", "configure", "containerd", env=CONFIGURE_DEBIAN)
     assert done.rc == 0, done.stderr
     dumped = debian.run("containerd", "config", "dump").stdout
     names = [line.split('"')[1] for line in dumped.splitlines() if "BinaryName" in line]
     (runtime,) = {name for name in names if "gpuhook" in name}
     with containerd(installed):
-        assert "nvidia0" in shown(installed, runtime, "configured").split()
-    with stored(debian):
-        warned = debian.run("dpkg", "--remove", "gpuhook-device-plugin", "gpuhook", env=HERE)
+        assert "nvidia0" in run_container(installed, runtime, "configured").split()
+    with stopped_docker_container(debian):
+        warned = debian.run(
+            "dpkg", "--remove", "gpuhook-device-plugin", "gpuhook", env=CONFIGURE_DEBIAN
+        )
     assert "gpuhook configure undo containerd" in warned.stderr
     assert "docker  0123  web   no    its runtime is gpuhook-runtime\n" in warned.stderr
     installed.install()
-    done = debian.run("gpuhook", "configure", "undo", "containerd", env=HERE)
+    done = debian.run("gpuhook", "configure", "undo", "containerd", env=CONFIGURE_DEBIAN)
     assert done.rc == 0, done.stderr
     assert (debian.root / "etc/containerd/config.toml").read_bytes() == before
 
 
 @pytest.mark.thorough
-def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
-    """While packages change places, each container starts with its GPU, and those that run stay.
+def test_upgrade_and_downgrade_disturb_no_container(installed: Host) -> None:
+    """Meanwhile each container starts with its GPU, and running ones keep theirs.
 
-    The engine that is configured stays as it is, too: each release finds it so, and gives it back.
+    The engine remains configured: each release recognizes the configuration, and can undo it.
     """
     debian = installed.debian
     running = f"running-{os.getpid()}"  # its cgroup is in the machine's tree
-    described(installed)
+    generate_spec(installed)
     engine = debian.root / "etc/containerd/config.toml"
     before = engine.read_bytes()
-    assert debian.run("gpuhook", "configure", "containerd", env=HERE).rc == 0
+    assert debian.run("gpuhook", "configure", "containerd", env=CONFIGURE_DEBIAN).rc == 0
     written = engine.stat()
     bundle = debian.root / "srv/bundle"
     (bundle / "root").mkdir(parents=True)
@@ -370,17 +372,19 @@ def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
         try:
             for version in (NEXT, ""):
                 installed.install(version, is_busy=True)
-                said = debian.run("gpuhook-hook", "--version").stdout
-                assert said == f"gpuhook-hook {version or __version__}\n"
+                printed = debian.run("gpuhook-hook", "--version").stdout
+                assert printed == f"gpuhook-hook {version or __version__}\n"
                 inside = debian.run(
                     "ctr", "task", "exec", "--exec-id", "x", running, "/bin/ls", "/dev"
                 )
                 assert "nvidia0" in inside.stdout, inside.stderr
-                done = debian.run("gpuhook", "configure", "containerd", env=HERE)
+                done = debian.run("gpuhook", "configure", "containerd", env=CONFIGURE_DEBIAN)
                 assert done.stderr == "containerd is already configured\n"
-                found = engine.stat()
-                assert (found.st_mtime_ns, found.st_ino) == (written.st_mtime_ns, written.st_ino)
-                users = debian.run("gpuhook", "configure", "users", "-o", "name", env=HERE)
+                status = engine.stat()
+                assert (status.st_mtime_ns, status.st_ino) == (written.st_mtime_ns, written.st_ino)
+                users = debian.run(
+                    "gpuhook", "configure", "users", "-o", "name", env=CONFIGURE_DEBIAN
+                )
                 assert users.stdout == f"{running}\n"
                 assert sorted(path.name for path in installed.library.parent.iterdir()) == [
                     version or __version__
@@ -394,14 +398,14 @@ def test_upgrade_and_back_disturbs_no_container(installed: Host) -> None:
             subprocess.run(["rm", "-rf", str(root), str(bundle)], check=True)
     assert failures == []
     assert len(starts) > 5
-    assert debian.run("gpuhook", "configure", "undo", "containerd", env=HERE).rc == 0
+    assert debian.run("gpuhook", "configure", "undo", "containerd", env=CONFIGURE_DEBIAN).rc == 0
     assert engine.read_bytes() == before
 
 
-def test_settings_stay_until_purge(installed: Host) -> None:
-    """What the administrator wrote survives removal, and state goes with the purge."""
+def test_purge_removes_settings_and_state(installed: Host) -> None:
+    """A removal keeps the changed settings; a purge removes them, the state and the spec."""
     debian = installed.debian
-    described(installed)
+    generate_spec(installed)
     settings = debian.root / "etc/gpuhook/config.yaml"
     assert settings.read_bytes() == (CHECKOUT / "gpuhook/schemas/config.yaml").read_bytes()
     settings.write_text("runtime:\n  lowLevelRuntimes: [runc]\n")
@@ -412,13 +416,13 @@ def test_settings_stay_until_purge(installed: Host) -> None:
     assert not installed.library.exists()
     assert debian.run("test", "-e", SPEC).rc == 0
     assert debian.dpkg("--purge", *REMOVED).rc == 0
-    for gone in ("/etc/gpuhook", "/var/lib/gpuhook", "/run/gpuhook", SPEC):
-        assert debian.run("test", "-e", gone).rc == 1, gone
+    for path in ("/etc/gpuhook", "/var/lib/gpuhook", "/run/gpuhook", SPEC):
+        assert debian.run("test", "-e", path).rc == 1, path
 
 
 @pytest.mark.thorough
-def test_what_was_not_given_back_is_kept(installed: Host) -> None:
-    """Copies of an engine's original files are not state: a purge prints where they are."""
+def test_purge_keeps_copies_of_engine_files(installed: Host) -> None:
+    """If an engine is still configured, a purge prints where the copies of its files are."""
     record = installed.debian.root / "var/lib/gpuhook/configured/crio/record.json"
     record.parent.mkdir(parents=True)
     record.write_text("{}")
@@ -429,14 +433,14 @@ def test_what_was_not_given_back_is_kept(installed: Host) -> None:
     subprocess.run(["rm", "-rf", str(installed.debian.root / "var/lib/gpuhook")], check=True)
 
 
-def test_everything_goes_with_a_purge(installed: Host) -> None:
-    """Byte for byte as before the packages came, but for the state of dpkg and containerd.
+def test_purge_restores_the_system(installed: Host) -> None:
+    """Every byte is as before the installation, except the state of dpkg and containerd.
 
-    Also where an engine was configured, and undone.
+    This applies after an engine was configured and undone, too.
     """
-    described(installed)
+    generate_spec(installed)
     for words in (("containerd",), ("undo", "containerd")):
-        ran = installed.debian.run("gpuhook", "configure", *words, env=HERE)
+        ran = installed.debian.run("gpuhook", "configure", *words, env=CONFIGURE_DEBIAN)
         assert ran.rc == 0, ran.stderr
         assert "changed /etc/containerd/config.toml" in ran.stderr
     (compat,) = package_builds.built().glob("*compat*.deb")
@@ -449,26 +453,26 @@ def test_everything_goes_with_a_purge(installed: Host) -> None:
 
 
 @pytest.mark.thorough
-def test_rpms_run_their_scriptlets(host: Host) -> None:
-    """With a shell and a Python there: byte code is made, and everything goes again."""
+def test_rpm_scriptlets(host: Host) -> None:
+    """With a shell and a Python in the root, byte code is compiled; erase removes everything."""
     debian = host.debian
     assert debian.dpkg("--purge", *REMOVED).rc == 0
-    found = sorted(package_builds.built().glob("*.rpm"))
-    names = [path.name.partition(f"-{__version__}")[0] for path in found]
+    paths = sorted(package_builds.built().glob("*.rpm"))
+    names = [path.name.partition(f"-{__version__}")[0] for path in paths]
     rpm = ["rpm", "--root", str(debian.root), "--dbpath", "/var/cache/rpm", "--nodeps"]
-    helper = debian.root / "usr/bin/deb-systemd-helper"  # which no machine of Red Hat's has
+    helper = debian.root / "usr/bin/deb-systemd-helper"  # Red Hat's systems do not have it
     helper.rename(helper.with_name("away"))
     assert debian.run("sh", "-c", SYSTEMCTL).rc == 0
-    asked = debian.root / "tmp/asked"
-    asked.write_text("")
-    done = subprocess.run([*rpm, "--install", *map(str, found)], capture_output=True, check=False)
+    calls = debian.root / "tmp/asked"
+    calls.write_text("")
+    done = subprocess.run([*rpm, "--install", *map(str, paths)], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "--no-reload preset gpuhook-refresh.timer" in asked.read_text()
-    asked.write_text("")
-    (again,) = [str(path) for path in found if path.name.startswith(f"gpuhook-{__version__}")]
+    assert "--no-reload preset gpuhook-refresh.timer" in calls.read_text()
+    calls.write_text("")
+    (again,) = [str(path) for path in paths if path.name.startswith(f"gpuhook-{__version__}")]
     done = subprocess.run([*rpm, "--install", "--force", again], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "preset" not in asked.read_text()
+    assert "preset" not in calls.read_text()
     assert len(list(host.library.rglob("*.pyc"))) == len(list(host.library.rglob("*.py"))) > 600
     assert (host.library / "gpuhook.entry.runtime.bundle").exists()
     assert debian.run("gpuhook", "--version").rc == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths inside a root on kernels without openat2, while a process swaps parts of the path."""
+"""Paths inside a root on kernels without openat2, while a process swaps directories."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ for path in sys.argv[2:]:
 
 
 @pytest.mark.parametrize("error", [errno.ENOSYS, errno.EPERM])
-def test_without_the_call(error: int, tmp_path: Path) -> None:
-    """A kernel of before 5.6, and Docker's filter of then, which says EPERM: all works as ever."""
+def test_paths_without_openat2(error: int, tmp_path: Path) -> None:
+    """The results are as with openat2, whether the kernel or a seccomp filter refuses the call."""
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)
     (root / "etc/passwd").write_text("inside")
     (root / "link").symlink_to("/etc/passwd")
     (root / "up").symlink_to("../../../../../../etc/passwd")
     (root / "round").symlink_to("round")
-    asked = ["link", "up", "/etc/passwd", "../../etc/passwd", "round", "none"]
+    paths = ["link", "up", "/etc/passwd", "../../etc/passwd", "round", "none"]
     command = [sys.executable, "-m", "tests.simulated.older_kernel", str(OPENAT2), str(error)]
     done = subprocess.run(
-        [*command, sys.executable, "-c", PROGRAM, str(root), *asked],
+        [*command, sys.executable, "-c", PROGRAM, str(root), *paths],
         capture_output=True,
         text=True,
         cwd=CHECKOUT,
@@ -55,8 +55,8 @@ def test_without_the_call(error: int, tmp_path: Path) -> None:
     ]
 
 
-def test_the_filter_refuses(tmp_path: Path) -> None:
-    """The test above is one of a kernel without openat2: a call of it is really refused."""
+def test_older_kernel_filter_refuses_openat2(tmp_path: Path) -> None:
+    """The filter of the test above really refuses the system call."""
     words = [sys.executable, "-m", "tests.simulated.older_kernel", str(OPENAT2), str(errno.ENOSYS)]
     code = "import ctypes; l = ctypes.CDLL(None, use_errno=True); l.syscall(437, 0, 0, 0, 0);"
     code += "print(ctypes.get_errno())"
@@ -71,29 +71,29 @@ def test_the_filter_refuses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["proc/self/status", "proc/mounts", "proc/net/dev", "proc/self"])
-def test_links_of_procfs(path: str) -> None:
-    """Those that are paths are followed, as openat2 follows them."""
+def test_symbolic_links_of_procfs_are_followed(path: str) -> None:
+    """Links of /proc that are paths are followed, as openat2 follows them."""
     root = os.open("/", os.O_PATH)
-    found = []
+    targets = []
     for call in (openat2.openat2, openat2_fallback.opened):
         fd = call(root, path, os.O_PATH)
-        found.append(os.readlink(f"/proc/self/fd/{fd}"))
+        targets.append(os.readlink(f"/proc/self/fd/{fd}"))
         os.close(fd)
     os.close(root)
-    assert found[0] == found[1]
+    assert targets[0] == targets[1]
 
 
 @pytest.mark.parametrize(
     "path", ["exe", "cwd", "root", "root/etc/passwd", "ns/mnt", "fd/0", "task/{}/cwd"]
 )
-def test_magic_links(path: str) -> None:
-    """A link that is an object and no path leads nowhere, from whatever directory one starts."""
+def test_magic_links_of_procfs_are_refused(path: str) -> None:
+    """A link of /proc to an object is ELOOP, from any start directory."""
     inside = path.format(os.getpid())
     starts = [("/", f"proc/self/{inside}"), ("/proc", f"self/{inside}"), ("/proc/self", inside)]
     for start, name in starts:
         root = os.open(start, os.O_PATH)
         for call in (openat2.openat2, openat2_fallback.opened):
-            with pytest.raises(OSError) as raised:  # noqa: PT011 # the number is looked at
+            with pytest.raises(OSError) as raised:  # noqa: PT011 # errno is compared below
                 call(root, name, os.O_PATH)
             assert raised.value.errno == errno.ELOOP, (call, start, name)
         os.close(root)
@@ -109,9 +109,8 @@ while os.getppid() != 1:
 """
 
 
-def test_swapped_on_the_way(tmp_path: Path) -> None:
-    """A directory that is a link out of the root at every other look: never is anything outside
-    opened."""
+def test_swapped_directories_do_not_lead_outside(tmp_path: Path) -> None:
+    """A process swaps a directory and a link out of the root: no file outside is opened."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "file").write_text("outside")
@@ -128,14 +127,14 @@ def test_swapped_on_the_way(tmp_path: Path) -> None:
     try:
         assert swapping.stdout is not None
         swapping.stdout.readline()
-        told = {"inside": 0, "error": 0}
+        counts = {"inside": 0, "error": 0}
         end = time.monotonic() + 60
-        asked = ("a/b/file", "a/b/../b/file", "link/file", "up/file", "a/b/../../../outside/file")
-        while min(told.values()) < 3000 and time.monotonic() < end:
-            for path in asked:
+        paths = ("a/b/file", "a/b/../b/file", "link/file", "up/file", "a/b/../../../outside/file")
+        while min(counts.values()) < 3000 and time.monotonic() < end:
+            for path in paths:
                 for flags in (os.O_RDONLY, os.O_PATH):
-                    told[look(fd, path, flags)] += 1
-        assert min(told.values()) >= 3000, told
+                    counts[read_inside(fd, path, flags)] += 1
+        assert min(counts.values()) >= 3000, counts
     finally:
         swapping.kill()
         swapping.communicate()
@@ -143,8 +142,8 @@ def test_swapped_on_the_way(tmp_path: Path) -> None:
     assert (outside / "file").read_text() == "outside"
 
 
-def look(root: int, path: str, flags: int) -> str:
-    """Return "inside" for the root's own file, "error" where there was none at that moment."""
+def read_inside(root: int, path: str, flags: int) -> str:
+    """Return the text of the file; "error" if the path led nowhere at that moment."""
     try:
         fd = openat2_fallback.opened(root, path, flags)
     except OSError as error:
@@ -156,8 +155,8 @@ def look(root: int, path: str, flags: int) -> str:
         os.close(fd)
 
 
-def test_deep_and_long(tmp_path: Path) -> None:
-    """A path that is too long, and one that is too deep, are errors and not a thousand files."""
+def test_long_and_deep_paths_are_errors(tmp_path: Path) -> None:
+    """A path with too many characters or components is refused before many files are open."""
     root = os.open(tmp_path, os.O_PATH)
     with pytest.raises(OSError, match="too long"):
         openat2_fallback.opened(root, "a/" * 2048, os.O_PATH)

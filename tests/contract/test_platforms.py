@@ -28,14 +28,14 @@ COMPAT = "/usr/local/cuda/compat_orin"
 
 @pytest.fixture(scope="module")
 def orin(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give gpuhook as installed on a Jetson Orin, which no test changes."""
+    """Return gpuhook installed on a Jetson Orin, which no test changes."""
     place = tmp_path_factory.mktemp("orin")
     return node8.apart(place, tegra_node.make(place / "node"))
 
 
 @pytest.fixture(scope="module")
 def wsl(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give gpuhook as installed in WSL, which no test changes."""
+    """Return gpuhook installed in WSL, which no test changes."""
     place = tmp_path_factory.mktemp("wsl")
     return node8.apart(place, wsl_node.make(place / "node"))
 
@@ -48,9 +48,9 @@ def through(
     asked: list[str],
     *words: str,
 ) -> View:
-    """Start a container by one of the ways, and return its view of itself.
+    """Start a container by one integration, and return its view.
 
-    The first of `words` is what it asks for, the others are variables.
+    The first of `words` is the requested device, the others are variables.
     """
     value, *env = words
     args = ["/probe", *asked]
@@ -62,7 +62,7 @@ Start = Callable[..., View]
 
 @pytest.fixture
 def start(tmp_path: Path, root_of: Roots) -> Start:
-    """Give `through` with the place and the root file system chosen."""
+    """Return `through` with the place and the root file system filled in."""
 
     def started(
         installation: Installation,
@@ -79,8 +79,8 @@ def start(tmp_path: Path, root_of: Roots) -> Start:
 
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
-def test_a_jetson(integration: str, orin: Installation, start: Start) -> None:
-    """A container has the nodes, libraries and links of the system's files, and no more."""
+def test_container_on_a_jetson(integration: str, orin: Installation, start: Start) -> None:
+    """The container has exactly the nodes, libraries and links of the system's CSV files."""
     lib = tegra_node.LIBRARIES
     asked = questions(
         f"{lib}/libcuda.so",
@@ -93,9 +93,12 @@ def test_a_jetson(integration: str, orin: Installation, start: Start) -> None:
         runs=[["/dlprobe", "libcuda.so.1", "libnvrm_gpu.so", "libnvidia-ptxjitcompiler.so.1"]],
     )
     view = start(orin, integration, asked, "all")
-    found = {path: (node.major, node.minor) for path, node in view.nodes.items() if "nv" in path}
-    assert found == tegra_node.NODES
-    assert {number for number, told in view.tries.items() if told == "EPERM"} == {"195:1", "505:9"}
+    nodes = {path: (node.major, node.minor) for path, node in view.nodes.items() if "nv" in path}
+    assert nodes == tegra_node.NODES
+    assert {number for number, result in view.tries.items() if result == "EPERM"} == {
+        "195:1",
+        "505:9",
+    }
     assert view.paths[f"{lib}/libcuda.so"].target == "nvidia/libcuda.so"
     assert view.paths[f"{tegra_node.NVIDIA}/libcuda.so.1"].target == "libcuda.so.1.1"
     assert view.paths["/etc/nv_tegra_release"].content.startswith(b"# R36")
@@ -109,8 +112,10 @@ def test_a_jetson(integration: str, orin: Installation, start: Start) -> None:
 
 
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
-def test_all_that_a_jetson_has(integration: str, orin: Installation, start: Start) -> None:
-    """NVIDIA_REQUIRE_JETPACK requests what the other files of the directory name as well."""
+def test_jetpack_requirement_adds_all_files(
+    integration: str, orin: Installation, start: Start
+) -> None:
+    """NVIDIA_REQUIRE_JETPACK=csv-mounts=all adds the entries of the other CSV files."""
     link = "/usr/local/cuda-12.6/lib64/libcudart.so.12"
     asked = questions(CUDART, SAMPLES, link, runs=[["/dlprobe", "libcudart.so.12"]])
     view = start(orin, integration, asked, "0", JETPACK)
@@ -120,8 +125,7 @@ def test_all_that_a_jetson_has(integration: str, orin: Installation, start: Star
     assert "/dev/nvhost-gpu" in view.nodes
 
 
-def test_another_requirement_of_jetpack(orin: Installation, start: Start) -> None:
-    """Any other value asks for nothing more."""
+def test_other_jetpack_requirement_adds_nothing(orin: Installation, start: Start) -> None:
     other = "NVIDIA_REQUIRE_JETPACK=csv-mounts=none"
     view = start(orin, "runc", questions(CUDART), "0", other)
     assert view.paths[CUDART].kind == "missing"
@@ -137,7 +141,7 @@ def test_another_requirement_of_jetpack(orin: Installation, start: Start) -> Non
         ("driver>=999", "driver>=999"),
     ],
 )
-def test_what_an_image_requires_of_a_jetson(
+def test_requirements_on_a_jetson(
     integration: str,
     text: str,
     failing: str,
@@ -145,7 +149,7 @@ def test_what_an_image_requires_of_a_jetson(
     tmp_path: Path,
     root_of: Callable[..., Path],
 ) -> None:
-    """CUDA is the release's; what a Tegra has no word of keeps no container, the rest does."""
+    """CUDA's version is that of the release; a fact that Tegra does not have is not checked."""
     integrations = Integrations(orin, tmp_path)
     env = [f"NVIDIA_REQUIRE_X={text}"]
     done = integrations.through(integration, root_of("debian"), ["/probe"], "all", env)
@@ -156,8 +160,8 @@ def test_what_an_image_requires_of_a_jetson(
         assert "/dev/nvidia0" in done.view.nodes
 
 
-def test_capabilities_take_nothing_from_a_jetson(orin: Installation, start: Start) -> None:
-    """The files of the system belong together, whatever NVIDIA_DRIVER_CAPABILITIES says."""
+def test_capabilities_do_not_filter_on_a_jetson(orin: Installation, start: Start) -> None:
+    """NVIDIA_DRIVER_CAPABILITIES removes no file of the CSV files."""
     path = f"{tegra_node.NVIDIA}/libEGL_nvidia.so.0"
     loaded = [["/dlprobe", "libEGL_nvidia.so.0"]]
     view = start(orin, "runc", questions(path, runs=loaded), "0", CAPABILITIES)
@@ -167,15 +171,15 @@ def test_capabilities_take_nothing_from_a_jetson(orin: Installation, start: Star
 
 
 @pytest.mark.parametrize(("version", "first"), [("13.2", True), ("12.6", False), ("12.2", False)])
-def test_newer_cuda_for_an_orin(
+def test_newer_cuda_compat_on_an_orin(
     version: str, first: bool, orin: Installation, start: Start, root_of: Roots
 ) -> None:
-    """An image's libraries for Orin come first where their CUDA is newer than the system's."""
+    """The image's libraries for Orin come first if their CUDA is newer than the system's."""
     root = root_of("debian")
     directory = Path(f"{root}{COMPAT}")
     directory.mkdir(parents=True)
-    said = json.dumps({"CUDA Version": version, "Driver": [], "Device": []}).encode()
-    note = elf_maker.Note(".note.cuda.fwd_compatibility", "NVIDIA Corporation", said)
+    note_text = json.dumps({"CUDA Version": version, "Driver": [], "Device": []}).encode()
+    note = elf_maker.Note(".note.cuda.fwd_compatibility", "NVIDIA Corporation", note_text)
     elf_maker.write(directory / "libcuda.so.1.1", "libcuda.so.1", note=note)
     (directory / "libcuda.so.1").symlink_to("libcuda.so.1.1")
     asked = questions(runs=[["/dlprobe", "libcuda.so.1"]])
@@ -185,10 +189,10 @@ def test_newer_cuda_for_an_orin(
 
 
 @pytest.mark.parametrize("on_stale", ["refresh", "refuse"])
-def test_a_changed_jetson_is_stale(
+def test_changed_driver_of_a_jetson_makes_the_spec_stale(
     on_stale: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """A replaced libcuda: the spec is written again as it was made, or the container refused."""
+    """The spec is generated again with the same options, or the container is refused."""
     node = tegra_node.make(tmp_path / "node")
     mine = node8.apart(tmp_path, node)
     if on_stale == "refuse":
@@ -210,8 +214,8 @@ def test_a_changed_jetson_is_stale(
 
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
-def test_wsl(integration: str, wsl: Installation, start: Start) -> None:
-    """A container has /dev/dxg and the driver in its store, and finds the front libraries."""
+def test_container_in_wsl(integration: str, wsl: Installation, start: Start) -> None:
+    """The container has /dev/dxg and the driver store, and finds the front libraries."""
     names = ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")
     asked = questions(
         "/usr/bin/nvidia-smi",
@@ -234,15 +238,15 @@ def test_wsl(integration: str, wsl: Installation, start: Start) -> None:
     }
     assert set(kinds.values()) == {"file"}
     assert view.paths[f"{STORE}/nvlddmkm.sys"].kind == "missing"
-    assert {name: told.get("path") for name, told in view.runs[0].found().items()} == {
+    assert {name: answer.get("path") for name, answer in view.runs[0].found().items()} == {
         "libcuda.so.1": f"{STORE}/libcuda.so.1",
         "libnvidia-ml.so.1": f"{STORE}/libnvidia-ml.so.1",
         "libdxcore.so": "/usr/lib/wsl/lib/libdxcore.so",
     }
 
 
-def test_wsl_without_hooks(wsl: Installation, tmp_path: Path, start: Start) -> None:
-    """With --hooks none podman alone gives a driver that the loader finds, in its place as well."""
+def test_wsl_spec_without_hooks(wsl: Installation, tmp_path: Path, start: Start) -> None:
+    """With --hooks none, podman alone mounts a driver that the loader finds."""
     mine = replace(wsl, place=tmp_path)
     mine.specs.mkdir()
     mine.generate("--hooks", "none")
@@ -252,8 +256,8 @@ def test_wsl_without_hooks(wsl: Installation, tmp_path: Path, start: Start) -> N
     assert "path" in view.runs[0].found()["libcuda.so.1"]
 
 
-def test_one_gpu_of_windows_is_refused(wsl: Installation, bundle_of: Bundles) -> None:
-    """All GPUs are behind one node, so who requests one by number learns what there is."""
+def test_index_in_wsl_is_refused(wsl: Installation, bundle_of: Bundles) -> None:
+    """All GPUs are behind one node: the error names the device `all`."""
     done = wsl.edit(bundle_of(wsl.place, env=asks("0")))
     assert done.rc != 0
     assert "GH1102" in done.stderr
@@ -261,10 +265,10 @@ def test_one_gpu_of_windows_is_refused(wsl: Installation, bundle_of: Bundles) ->
 
 
 @pytest.mark.parametrize("which", ["orin", "wsl"])
-def test_an_image_that_wants_all(
+def test_request_for_all_without_kernel_module(
     which: str, node8: Installation, tmp_path: Path, start: Start
 ) -> None:
-    """`all` counts on these systems although no module of NVIDIA's may be loaded."""
+    """`all` applies on Jetson and WSL even if no kernel module of NVIDIA is loaded."""
     made = {"orin": tegra_node.make, "wsl": wsl_node.make}[which](tmp_path / "node")
     Path(made.host_root, "sys/module/nvidia/version").unlink(missing_ok=True)
     mine = node8.apart(tmp_path, made)

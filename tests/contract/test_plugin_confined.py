@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin as its DaemonSet runs it: no capability, a read-only root, a few directories."""
+"""The device plugin under the DaemonSet's restrictions: no capability, a read-only root."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POWERLESS = "setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all --n
 
 @dataclass(frozen=True)
 class Confined:
-    """The plugin and what is around it; `place` has the directories that it is given."""
+    """The running plugin and its surroundings; `place` has its directories."""
 
     place: Path
     kubelet: Kubelet
@@ -36,7 +36,7 @@ class Confined:
 
 @pytest.fixture
 def confined(short_path: Path) -> Iterator[Confined]:
-    """Give a running plugin to which all but its own directories is read-only."""
+    """Yield a running plugin to which everything except its own directories is read-only."""
     for name in (*WRITTEN, "pod-resources"):
         (short_path / name).mkdir()
     configs = ConfigMap(short_path / "configs")
@@ -65,34 +65,34 @@ def confined(short_path: Path) -> Iterator[Confined]:
 
 
 def read_only(place: Path) -> list[str]:
-    """Return a command's beginning: in a new mount namespace, and without capabilities."""
+    """Return a command prefix: a new mount namespace, read-only, and no capabilities."""
     around = ["findmnt", "--noheadings", "--output", "TARGET", "--target", str(place)]
-    found = subprocess.run(around, capture_output=True, text=True, check=True).stdout.strip()
+    mount_point = subprocess.run(around, capture_output=True, text=True, check=True).stdout.strip()
     steps = [f"mount --bind {place / name} {place / name}" for name in WRITTEN]
-    steps += [f"mount -o remount,bind,ro {target}" for target in dict.fromkeys(["/", found])]
+    steps += [f"mount -o remount,bind,ro {target}" for target in dict.fromkeys(["/", mount_point])]
     script = " && ".join([*steps, f'exec {POWERLESS} "$@"'])
     return ["unshare", "--mount", "sh", "-c", script, "sh"]
 
 
-def test_it_is_confined(confined: Confined) -> None:
-    """As the manifest's security context says."""
+def test_plugin_has_no_capability_and_a_read_only_root(confined: Confined) -> None:
+    """These are the restrictions of the manifest's security context."""
     status = Path(f"/proc/{confined.process.pid}/status").read_text().splitlines()
-    told = dict(line.split(":\t", 1) for line in status if ":\t" in line)
-    assert {told[name] for name in ("CapEff", "CapPrm", "CapBnd")} == {"0" * 16}
-    assert told["NoNewPrivs"] == "1"
+    fields = dict(line.split(":\t", 1) for line in status if ":\t" in line)
+    assert {fields[name] for name in ("CapEff", "CapPrm", "CapBnd")} == {"0" * 16}
+    assert fields["NoNewPrivs"] == "1"
     mounts = Path(f"/proc/{confined.process.pid}/mountinfo").read_text().splitlines()
-    found = {line.split()[4]: line.split()[5] for line in mounts}
-    assert found["/"].startswith("ro")
-    assert all(found[str(confined.place / name)].startswith("rw") for name in WRITTEN)
+    options = {line.split()[4]: line.split()[5] for line in mounts}
+    assert options["/"].startswith("ro")
+    assert all(options[str(confined.place / name)].startswith("rw") for name in WRITTEN)
 
 
-def test_it_does_all_its_work(confined: Confined) -> None:
-    """It registers, allocates, writes specs and labels, tells of faults, reloads and ends."""
+def test_confined_plugin_works(confined: Confined) -> None:
+    """It registers, allocates, writes specs and labels, reports faults, reloads and ends."""
     (unit,) = confined.kubelet.allocate(GPU, 1).ids
     confined.pods.pods = [pod("default", "gpu-test-1", "main", GPU, [unit])]
     assert (confined.place / "cdi/k8s.device-plugin.nvidia.com-gpu.json").is_file()
     features = confined.place / "features/gfd"
-    eventually(features.exists, "labels")  # they are written beside the turns
+    eventually(features.exists, "labels")  # another thread writes them
     assert "nvidia.com/gpu.replicas=4\n" in features.read_text()
     assert "gpuhook_replica_holder{" in confined.process.metrics()
 
@@ -106,11 +106,11 @@ def test_it_does_all_its_work(confined: Confined) -> None:
     stub_events.say(confined.process.node, uuid, "recovery 1")
     stub_events.inject_xid(confined.process.node, uuid, 79)
     confined.kubelet.wait_for_devices(GPU, 0, 2)
-    told = confined.process.wait_for_log(reason="GpuUnhealthy")
-    assert told["pods"] == ["default/gpu-test-1"]
-    assert any((confined.place / "state").iterdir())  # what it knows outlives it
+    line = confined.process.wait_for_log(reason="GpuUnhealthy")
+    assert line["pods"] == ["default/gpu-test-1"]
+    assert any((confined.place / "state").iterdir())  # its state remains after it ends
     assert confined.process.stop() == 0
-    said = (confined.process.place / "log").read_text()
-    assert "Read-only" not in said
-    assert "not permitted" not in said
-    assert "Permission denied" not in said
+    log = (confined.process.place / "log").read_text()
+    assert "Read-only" not in log
+    assert "not permitted" not in log
+    assert "Permission denied" not in log

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin's process asks the kubelet which pods hold what: in messages on faults, in metrics."""
+"""The plugin asks the kubelet which pods hold which units, for fault messages and metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pods(tmp_path: Path) -> Iterator[PodResources]:
 
 @pytest.fixture
 def running(tmp_path: Path, kubelet: Kubelet, pods: PodResources) -> Iterator[PluginProcess]:
-    """Give a plugin that offers four replicas of a T4, and learns who holds them."""
+    """Yield a plugin that offers four replicas of a T4, and reads who holds them."""
     env = {"POD_RESOURCES_SOCKET": str(pods.socket)}
     node = make_node(tmp_path / "node", "t4")
     with plugin(tmp_path / "plugin", node, kubelet, TIME_SLICING, env) as made:
@@ -36,8 +36,8 @@ def running(tmp_path: Path, kubelet: Kubelet, pods: PodResources) -> Iterator[Pl
         yield made
 
 
-def place(kubelet: Kubelet, pods: PodResources, name: str) -> str:
-    """Give a pod one unit, as the kubelet does and tells; returns its id."""
+def allocate_to_pod(kubelet: Kubelet, pods: PodResources, name: str) -> str:
+    """Allocate a unit to a pod, and list it in the kubelet's pod resources; return its id."""
     (unit,) = kubelet.allocate(GPU, 1).ids
     pods.pods = [*pods.pods, pod("default", name, "main", GPU, [unit])]
     return unit
@@ -45,26 +45,28 @@ def place(kubelet: Kubelet, pods: PodResources, name: str) -> str:
 
 def test_fault_names_the_pods(running: PluginProcess, kubelet: Kubelet, pods: PodResources) -> None:
     for name in ("gpu-test-2", "gpu-test-1"):
-        place(kubelet, pods, name)
+        allocate_to_pod(kubelet, pods, name)
     uuid = str(running.node.node.gpus[0].uuid)
     stub_events.say(running.node, uuid, "recovery 1")
     running.wait_for_log(event="offered")
     stub_events.inject_xid(running.node, uuid, 79)
     kubelet.wait_for_devices(GPU, 0, 4)
-    told = running.wait_for_log(reason="GpuUnhealthy", gpu=uuid)
-    assert told["pods"] == ["default/gpu-test-1", "default/gpu-test-2"]
-    assert told["event"].endswith("pods: default/gpu-test-1, default/gpu-test-2")
+    line = running.wait_for_log(reason="GpuUnhealthy", gpu=uuid)
+    assert line["pods"] == ["default/gpu-test-1", "default/gpu-test-2"]
+    assert line["event"].endswith("pods: default/gpu-test-1, default/gpu-test-2")
 
 
-def test_fault_without_an_answer_says_so(running: PluginProcess, pods: PodResources) -> None:
-    """A kubelet that reports no holders does not keep a fault from being reported."""
+def test_fault_is_reported_without_pod_resources(
+    running: PluginProcess, pods: PodResources
+) -> None:
+    """If the kubelet does not answer, the message states that the pods are not known."""
     pods.stop()
     uuid = str(running.node.node.gpus[0].uuid)
     stub_events.say(running.node, uuid, "recovery 1")
     stub_events.inject_xid(running.node, uuid, 79)
-    told = running.wait_for_log(reason="GpuUnhealthy", gpu=uuid)
-    assert told["pods"] is None
-    assert told["event"].endswith("pods: not known")
+    line = running.wait_for_log(reason="GpuUnhealthy", gpu=uuid)
+    assert line["pods"] is None
+    assert line["event"].endswith("pods: not known")
 
 
 FAIR = TIME_SLICING.replace("replicas: 4", "replicas: 4\n      memory: fair")
@@ -77,13 +79,13 @@ sharing:
 """
 
 
-def applied(running: PluginProcess) -> int:
-    """Return how many configurations have been applied."""
+def count_applied(running: PluginProcess) -> int:
+    """Return how many configurations the plugin has applied."""
     return sum(line.get("reason") == "ConfigApplied" for line in running.log())
 
 
-def enter(running: PluginProcess, pod_name: str, **limit: object) -> None:
-    """Enter a container of a pod into the ledger, with its limit of the T4, as the wrapper does."""
+def record_container(running: PluginProcess, pod_name: str, **limit: object) -> None:
+    """Record a container of a pod in the ledger, with its limit on the T4, as the wrapper does."""
     device = str(running.node.node.gpus[0].uuid)
     names = {"namespace": "default", "pod": pod_name, "container": "main"}
     memory = [{"device": device, "soft": 0, **limit}] if limit else []
@@ -93,33 +95,33 @@ def enter(running: PluginProcess, pod_name: str, **limit: object) -> None:
         ledger.record("", pod_name, {**names, **ours, "memory": memory})
 
 
-def test_memory_of_pods_that_another_configuration_placed_is_told(
+def test_pods_of_a_former_configuration_are_reported(
     running: PluginProcess, kubelet: Kubelet, pods: PodResources
 ) -> None:
-    """The kubelet counts units by resource: those of a resource that is gone count nowhere."""
+    """The kubelet counts units by resource: pods of a removed resource are not counted."""
     running.configure(FAIR)
-    eventually(lambda: applied(running) == 2, "the second configuration")
+    eventually(lambda: count_applied(running) == 2, "the second configuration")
     for name in ("gpu-test-1", "gpu-test-2"):
-        place(kubelet, pods, name)
-    enter(running, "gpu-test-1", hard=4032 << 20)
+        allocate_to_pod(kubelet, pods, name)
+    record_container(running, "gpu-test-1", hard=4032 << 20)
     running.configure(UNITS)
     # The report on FAIR may run after the pods were placed.
-    told = running.wait_for_log(reason="MemoryNotCounted", resource="nvidia.com/gpumem")
-    assert told["level"] == "warning"
-    assert told["pods"] == ["default/gpu-test-1", "default/gpu-test-2"]
-    assert "default/gpu-test-1 (4032 MiB)" in told["event"]
-    assert "default/gpu-test-2 (no recorded limit)" in told["event"]
+    line = running.wait_for_log(reason="MemoryNotCounted", resource="nvidia.com/gpumem")
+    assert line["level"] == "warning"
+    assert line["pods"] == ["default/gpu-test-1", "default/gpu-test-2"]
+    assert "default/gpu-test-1 (4032 MiB)" in line["event"]
+    assert "default/gpu-test-2 (no recorded limit)" in line["event"]
 
 
-def test_memory_of_pods_of_this_configuration_is_not_told(
+def test_pods_of_the_current_configuration_are_not_reported(
     running: PluginProcess, kubelet: Kubelet, pods: PodResources
 ) -> None:
-    """Neither of a plugin that starts again, nor of pods on a GPU not divided by memory."""
+    """This applies after a restart, and to pods on a GPU that is not divided by memory."""
     running.configure(UNITS)
     kubelet.wait_for_devices("nvidia.com/gpumem", 14)
     answer = kubelet.allocate("nvidia.com/gpumem", 2)
     pods.pods = [pod("default", "gpu-test-1", "main", "nvidia.com/gpumem", answer.ids)]
-    enter(running, "gpu-test-1", hard=2048 << 20)
+    record_container(running, "gpu-test-1", hard=2048 << 20)
     calls = pods.calls
     assert running.stop() == 0
     running.start()
@@ -134,7 +136,7 @@ def test_memory_of_pods_of_this_configuration_is_not_told(
 def test_metrics_name_the_holders(
     running: PluginProcess, kubelet: Kubelet, pods: PodResources
 ) -> None:
-    unit = place(kubelet, pods, "gpu-test-1")
+    unit = allocate_to_pod(kubelet, pods, "gpu-test-1")
     lines = running.metrics().splitlines()
     (holder,) = [line for line in lines if line.startswith("gpuhook_replica_holder{")]
     for label in (f'unit="{unit}"', 'namespace="default"', 'pod="gpu-test-1"', 'container="main"'):

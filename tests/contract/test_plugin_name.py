@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sends the plugin signals by name finds it: NVIDIA's config-manager, pkill, killall."""
+"""Programs that signal the plugin by its name find it: NVIDIA's config-manager, pkill, killall."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = "nvidia-device-plugin"
 
 @pytest.fixture
 def running(tmp_path: Path, plugins_path: Path) -> Iterator[PluginProcess]:
-    """Give a plugin that is called NAME."""
+    """Yield a plugin whose process name is NAME."""
     node = make_node(tmp_path / "node", "t4")
     options = ("--process-name", NAME)
     with (
@@ -32,27 +32,27 @@ def running(tmp_path: Path, plugins_path: Path) -> Iterator[PluginProcess]:
         yield made
 
 
-def named(name: str) -> set[int]:
+def pids_of(name: str) -> set[int]:
     """Return the processes with this first argument, as NVIDIA's config-manager looks for them."""
-    found = set()
+    pids = set()
     for entry in filter(str.isdecimal, os.listdir("/proc")):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             if Path("/proc", entry, "cmdline").read_bytes().split(b"\0")[0] == name.encode():
-                found.add(int(entry))
-    return found
+                pids.add(int(entry))
+    return pids
 
 
-def test_hangup_by_name_reloads(running: PluginProcess) -> None:
-    assert running.pid in named(NAME)
+def test_sighup_by_process_name_reloads(running: PluginProcess) -> None:
+    assert running.pid in pids_of(NAME)
     assert Path(f"/proc/{running.pid}/comm").read_text() == f"{NAME[:15]}\n"
-    before = reloads(running)
+    before = count_reloads(running)
     running.signal(signal.SIGHUP)
-    eventually(lambda: reloads(running) > before, "a reload")
+    eventually(lambda: count_reloads(running) > before, "a reload")
     assert running.stop() == 0
 
 
-def reloads(running: PluginProcess) -> float:
-    """Return how often the configuration was read again."""
+def count_reloads(running: PluginProcess) -> float:
+    """Return how often the plugin read its configuration again."""
     lines = running.metrics().splitlines()
-    told = [line for line in lines if line.startswith("gpuhook_config_reloads_total{")]
-    return sum(float(line.rpartition(" ")[2]) for line in told)
+    values = [line for line in lines if line.startswith("gpuhook_config_reloads_total{")]
+    return sum(float(line.rpartition(" ")[2]) for line in values)

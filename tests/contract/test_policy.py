@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings that decide who may have a GPU, each through a create."""
+"""The settings that decide which containers may have a GPU, each at a create."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from tests.daemon_set import asking
 
 
 def gpus(bundle: Bundle) -> list[str]:
-    """Return the GPUs' nodes among the devices of a config.json."""
+    """Return the paths of the GPUs' nodes in a config.json."""
     paths = [device["path"] for device in bundle.config()["linux"].get("devices", [])]
     return [path for path in paths if path[len("/dev/nvidia") :].isdigit()]
 
 
-def test_unprivileged_variables(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
+def test_variable_of_unprivileged_container_is_refused(
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
     """With acceptEnvWhenUnprivileged off, the variable applies with CAP_SYS_ADMIN only."""
     strict = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": False})
     plain = bundle_of("distroless", ["/probe"], asks("0"))
@@ -32,8 +34,10 @@ def test_unprivileged_variables(node8: Installation, tmp_path: Path, bundle_of: 
     assert gpus(plain) == [strict.device(0)]
 
 
-def test_volume_mounts(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
-    """With acceptVolumeMounts on, mounts of /dev/null name devices, and beat the variable."""
+def test_volume_mounts_name_devices(
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
+    """With acceptVolumeMounts on, mounts of /dev/null name devices, and precede the variable."""
     name = f"/var/run/nvidia-container-devices/{node8.gpu(3).uuid}"
     bundle = bundle_of("distroless", ["/probe"], asks("0"))
     config = bundle.config()
@@ -47,12 +51,12 @@ def test_volume_mounts(node8: Installation, tmp_path: Path, bundle_of: Bundles) 
     assert gpus(bundle) == [node8.device(3)]
 
 
-def test_the_plugin_itself_where_the_door_is_closed(
+def test_device_plugin_gets_all_gpus_under_each_policy(
     node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """The DaemonSet as it ships gets all GPUs, whether or not the node takes its variable.
+    """The DaemonSet's container gets all GPUs, whether or not the node accepts its variable.
 
-    Nothing is reported: the request that the node ignores names the same GPUs as the one it takes.
+    No refusal is reported: the ignored request names the same GPUs as the accepted one.
     """
     spec = asking()
     own = [one for one in spec["mounts"] if one["source"] == "/dev/null"]
@@ -72,7 +76,7 @@ def test_the_plugin_itself_where_the_door_is_closed(
     assert gpus(bundle) == []
 
 
-def test_an_ignored_request_for_other_gpus_is_reported(
+def test_ignored_request_for_other_gpus_is_reported(
     node8: Installation, bundle_of: Bundles
 ) -> None:
     bundle = bundle_of("distroless", ["/probe"], asks("0"))
@@ -84,10 +88,10 @@ def test_an_ignored_request_for_other_gpus_is_reported(
     assert gpus(bundle) == [node8.device(0)]
 
 
-def test_settings_of_the_engines_environment(
+def test_environment_overrides_settings(
     node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """A variable wins over the file; a wrong one stops those who request a GPU, and no others."""
+    """An invalid variable refuses a container that requests a GPU, and no other container."""
     lax = node8.apart(tmp_path / "node", request={"acceptEnvWhenUnprivileged": True})
     bundle = bundle_of("distroless", ["/probe"], asks("0"))
     config = bundle.config()
@@ -108,8 +112,10 @@ def test_settings_of_the_engines_environment(
     assert gpus(bundle) == [lax.device(0)]
 
 
-def test_no_driver(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
-    """On a node without a driver an image's `all` starts without, or is refused by a setting."""
+def test_request_for_all_without_a_driver(
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
+    """The container starts without GPUs; with onMissingDriver "refuse" it is refused."""
     none = {"GPUHOOK_HOST_ROOT": str(tmp_path)}
     bundle = bundle_of("distroless", ["/probe"], asks("all"))
     before = bundle.file.read_bytes()
@@ -122,13 +128,15 @@ def test_no_driver(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> N
     assert bundle.file.read_bytes() == before
 
 
-def test_a_grant_without_a_driver(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
-    """A container that was given a GPU by its UUID never starts without it."""
+def test_request_by_uuid_without_a_driver_is_refused(
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
+    """A UUID is a grant for this node: the container does not start without its GPU."""
     own = installation(tmp_path / "own", "t4", node8.bindir)
     bundle = bundle_of("distroless", ["/probe"], asks(str(own.gpu(0).uuid)))
     before = bundle.file.read_bytes()
-    for told in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
-        Path(own.node.host_root, told).unlink()
+    for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
+        Path(own.node.host_root, path).unlink()
     refused = own.edit(bundle)
     assert refused.rc == 1
     assert "GH1120" in refused.log

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the prestart hook cannot work with: one sentence, no container, and nothing left behind."""
+"""Errors of the prestart hook: it prints one error, and the container does not start."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.contract.runtimes import BOTH, CGROUPS, ENGINES, PAIRS, Result, run, 
 from tests.contract.test_integrations import assert_nodes
 
 
-def told(installation: Installation, state: object, *words: str) -> Result:
-    """Call the prestart hook with this on its standard input."""
+def call_hook(installation: Installation, state: object, *words: str) -> Result:
+    """Run the prestart hook with this state on its standard input."""
     text = state if isinstance(state, str) else json.dumps(state)
     return run_command(
         [str(installation.bindir / "gpuhook-hook"), "prestart", *words],
@@ -29,14 +29,14 @@ def told(installation: Installation, state: object, *words: str) -> Result:
 
 
 def in_shell(script: str, installation: Installation, **env: str) -> Result:
-    """Run a line of shell where gpuhook is installed."""
+    """Run a shell command with the environment of the installation."""
     own = {"PATH": "/usr/bin:/bin", **installation.env, **env}
     command = ["/bin/sh", "-c", script]
     return run_command(command, own)
 
 
 def assert_refused(done: Result, code: str) -> None:
-    """Assert that the hook says what is wrong in a sentence, with a hint."""
+    """Assert that the hook printed exactly an error with this code, and a hint."""
     assert done.rc == 1, done
     lines = done.stderr.splitlines()
     assert lines[0].startswith(f"gpuhook-hook: error {code}: "), done
@@ -46,13 +46,15 @@ def assert_refused(done: Result, code: str) -> None:
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Bundle:
-    """Give the bundle of a container that requests a GPU, waits, and has no hook."""
+    """Return the bundle of a container that requests a GPU, waits, and has no hook."""
     return sleeping(tmp_path, env=asks("2"))
 
 
 @BOTH
-def test_dialects(engine: str, cgroup: str, node8: Installation, waiting: Bundle) -> None:
-    """Every runtime's way to write a state will do."""
+def test_state_of_each_runtime_is_accepted(
+    engine: str, cgroup: str, node8: Installation, waiting: Bundle
+) -> None:
+    """The bundle's key and the status differ between runtimes."""
     with started(waiting, node8, "runc" if cgroup == "v2" else engine, "host") as live:
         before = live.seen()
         base = {"ociVersion": "1.0.2", "id": live.id, "pid": live.pid}
@@ -60,24 +62,26 @@ def test_dialects(engine: str, cgroup: str, node8: Installation, waiting: Bundle
             {**base, "bundle": str(waiting.path), "status": "created"},
             {**base, "bundlePath": str(waiting.path), "status": "running"},
         ):
-            done = told(node8, state, "--dry-run")
+            done = call_hook(node8, state, "--dry-run")
             assert done.rc == 0, done
             assert done.stdout.startswith(f"{live.id}: would do\n  device node ")
             assert (
                 f"  device node {node8.device(2)} (c {node8.number(2)}, mode 0666)" in done.stdout
             )
         assert live.seen() == before
-        done = told(node8, {**base, "bundle": str(waiting.path)})
+        done = call_hook(node8, {**base, "bundle": str(waiting.path)})
         assert done.rc == 0, done
         assert_nodes(live.view(), node8, CONTROL, 2)
 
 
 @ENGINES
-def test_by_hand(engine: str, node8: Installation, waiting: Bundle) -> None:
-    """What `runc state` prints of a running container will do for a dry run."""
+def test_dry_run_accepts_the_output_of_state(
+    engine: str, node8: Installation, waiting: Bundle
+) -> None:
+    """`runc state` of a running container is valid input of a dry run."""
     with started(waiting, node8, engine) as live:
         before = live.seen()
-        done = told(node8, live.container.call("state").stdout, "--dry-run")
+        done = call_hook(node8, live.container.call("state").stdout, "--dry-run")
         assert done.rc == 0, done
         assert done.stdout.startswith(f"{live.id}: would do\n  device node ")
         assert live.seen() == before
@@ -100,9 +104,9 @@ def test_by_hand(engine: str, node8: Installation, waiting: Bundle) -> None:
         ('{"pid": ' + "[" * 5000 + "]" * 5000 + ', "bundle": "/"}', "it is nested too deeply"),
     ],
 )
-def test_no_state(state: str, reason: str, node8: Installation) -> None:
-    """Input that is no state, or a state without bundle; a person learns what the hook needs."""
-    done = told(node8, state)
+def test_invalid_state_is_refused(state: str, reason: str, node8: Installation) -> None:
+    """Input that is not a state, or a state without a bundle; the hint shows the usage."""
+    done = call_hook(node8, state)
     assert_refused(done, "GH1642")
     assert done.stderr.splitlines()[0].endswith(reason)
     assert "`runc state ID | gpuhook-hook prestart --dry-run`" in done.stderr
@@ -110,8 +114,8 @@ def test_no_state(state: str, reason: str, node8: Installation) -> None:
 
 @pytest.mark.parametrize("redirection", ["<&-", "0>/dev/null"])
 @pytest.mark.parametrize("program", ["gpuhook-hook", "gpuhook-prestart"])
-def test_no_input(program: str, redirection: str, node8: Installation) -> None:
-    """An unreadable standard input is reported as that, by the launcher too."""
+def test_unreadable_input_is_refused(program: str, redirection: str, node8: Installation) -> None:
+    """The launcher also reports an unreadable standard input."""
     done = in_shell(f"{node8.bindir}/{program} prestart {redirection}", node8)
     assert_refused(done, "GH1642")
     reason = "it is not open for reading" if program == "gpuhook-hook" else "it is empty"
@@ -119,9 +123,9 @@ def test_no_input(program: str, redirection: str, node8: Installation) -> None:
 
 
 @pytest.mark.parametrize("word", ["--dryrun", "--help-me", "x"])
-def test_no_option(word: str, node8: Installation) -> None:
-    """Of an option that there is not, nothing is said about CDI specs."""
-    done = told(node8, {}, word)
+def test_unknown_option_is_refused(word: str, node8: Installation) -> None:
+    """The error does not mention CDI specs."""
+    done = call_hook(node8, {}, word)
     assert_refused(done, "GH1640")
     assert word in done.stderr
     assert "generate-cdi" not in done.stderr
@@ -136,12 +140,14 @@ def test_no_option(word: str, node8: Installation) -> None:
         ("../x", "its id is '../x', which no runtime accepts"),
     ],
 )
-def test_no_id(identity: object, reason: str, node8: Installation, waiting: Bundle) -> None:
-    """A container of which the ledger could not know gets nothing."""
+def test_state_without_a_valid_id_is_refused(
+    identity: object, reason: str, node8: Installation, waiting: Bundle
+) -> None:
+    """The ledger could not record the container."""
     with started(waiting, node8) as live:
         before = live.seen()
         state = {"id": identity, "pid": live.pid, "bundle": str(waiting.path)}
-        done = told(node8, {name: state[name] for name in state if state[name] is not None})
+        done = call_hook(node8, {name: state[name] for name in state if state[name] is not None})
         assert_refused(done, "GH1642")
         assert done.stderr.splitlines()[0].endswith(reason)
         assert live.seen() == before
@@ -163,14 +169,14 @@ def test_no_id(identity: object, reason: str, node8: Installation, waiting: Bund
         ("own", "GH1642", "is not of this container: it has the host's mount namespace"),
     ],
 )
-def test_no_process(
+def test_state_without_a_valid_pid_is_refused(
     pid: object, code: str, reason: str, node8: Installation, waiting: Bundle
 ) -> None:
-    """A stage that tells no pid, a process that is gone, one of the host's."""
+    """The pid is missing, has ended, or is a process of the host."""
     number = os.getpid() if pid == "own" else pid
     before = roots.listing(waiting.root)
     state = {"id": "gpuhook-test-x", "pid": number, "bundle": str(waiting.path)}
-    done = told(node8, state)
+    done = call_hook(node8, state)
     assert_refused(done, code)
     assert reason in done.stderr.splitlines()[0]
     assert ("for the stage prestart" in done.stderr) == (code == "GH1643")
@@ -178,23 +184,25 @@ def test_no_process(
 
 
 @pytest.mark.parametrize("status", ["running", "paused", "stopped"])
-def test_too_late(status: str, node8: Installation, waiting: Bundle) -> None:
-    """A container whose program has begun, as crun says in poststart, gets nothing."""
+def test_started_container_is_refused(status: str, node8: Installation, waiting: Bundle) -> None:
+    """The hook does not inject GPUs after the program has started, as in poststart of crun."""
     with started(waiting, node8) as live:
         before = live.seen()
         state = {"id": live.id, "pid": live.pid, "bundle": str(waiting.path), "status": status}
-        done = told(node8, state)
+        done = call_hook(node8, state)
         assert_refused(done, "GH1643")
         assert f"the state says that the container is {status}" in done.stderr
         assert live.seen() == before
 
 
-def test_another_containers_process(node8: Installation, waiting: Bundle, tmp_path: Path) -> None:
-    """A process whose root is another bundle's gets nothing."""
+def test_process_of_another_container_is_refused(
+    node8: Installation, waiting: Bundle, tmp_path: Path
+) -> None:
+    """The root of the process is not that of the bundle."""
     with started(sleeping(tmp_path / "other"), node8) as live:
         before = live.seen()
         state = {"id": "gpuhook-test-x", "pid": live.pid, "bundle": str(waiting.path)}
-        done = told(node8, state)
+        done = call_hook(node8, state)
         assert_refused(done, "GH1642")
         assert f"its pid {live.pid} is not of this container: its root is not that of" in (
             done.stderr
@@ -203,27 +211,29 @@ def test_another_containers_process(node8: Installation, waiting: Bundle, tmp_pa
 
 
 @pytest.mark.parametrize("status", ["creating", "stopped"])
-def test_asks_for_nothing(status: str, node8: Installation, tmp_path: Path) -> None:
-    """A container that requests no GPU is not held up, whatever its state; a dry run says why."""
+def test_state_is_not_checked_without_a_request(
+    status: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A container that requests no GPU starts with any state; a dry run prints the reason."""
     made = sleeping(tmp_path)
     state = {"pid": "none", "bundle": str(made.path), "status": status}
-    assert told(node8, state) == Result(0, "", "")
-    done = told(node8, {**state, "id": "x"}, "--dry-run")
+    assert call_hook(node8, state) == Result(0, "", "")
+    done = call_hook(node8, {**state, "id": "x"}, "--dry-run")
     assert done == Result(0, "x: nothing to do: it requests no GPU\n", "")
 
 
-def test_given_by_the_wrapper(apart: Installation, waiting: Bundle) -> None:
-    """A dry run says who gave the GPUs, also where the process is gone."""
+def test_dry_run_after_the_wrapper(apart: Installation, waiting: Bundle) -> None:
+    """The dry run names the wrapper, even if the process has ended."""
     with wrapped(waiting, apart) as live:
-        said = f"{live.id}: nothing to do: gpuhook-runtime injected its GPUs\n"
+        expected = f"{live.id}: nothing to do: gpuhook-runtime injected its GPUs\n"
         for pid in (live.pid, 4194305):
             state = {"id": live.id, "pid": pid, "bundle": str(waiting.path)}
-            assert told(apart, state, "--dry-run") == Result(0, said, "")
-            assert told(apart, state) == Result(0, "", "")
+            assert call_hook(apart, state, "--dry-run") == Result(0, expected, "")
+            assert call_hook(apart, state) == Result(0, "", "")
 
 
-def test_no_driver(apart: Installation, waiting: Bundle, tmp_path: Path) -> None:
-    """If only an image asks, and the node has no driver, the dry run says that."""
+def test_dry_run_without_a_driver(apart: Installation, waiting: Bundle, tmp_path: Path) -> None:
+    """Only the image requests GPUs, and the node has no driver."""
     waiting.write({**waiting.config(), "process": {"env": asks("all"), "args": ["/probe"]}})
     state = tmp_path / "state"
     state.write_text(json.dumps({"id": "x", "pid": 5, "bundle": str(waiting.path)}), "utf-8")
@@ -235,8 +245,8 @@ def test_no_driver(apart: Installation, waiting: Bundle, tmp_path: Path) -> None
     )
 
 
-def test_nobody_reads_the_dry_run(node8: Installation, tmp_path: Path) -> None:
-    """A dry run that cannot be printed says so of standard output."""
+def test_dry_run_to_a_full_device_is_an_error(node8: Installation, tmp_path: Path) -> None:
+    """The error names standard output."""
     state = tmp_path / "state"
     state.write_text(json.dumps({"id": "x", "bundle": str(sleeping(tmp_path).path)}), "utf-8")
     script = f"{node8.bindir}/gpuhook-hook prestart --dry-run <{state} >/dev/full"
@@ -245,8 +255,8 @@ def test_nobody_reads_the_dry_run(node8: Installation, tmp_path: Path) -> None:
     assert "standard output: No space left on device" in done.stderr
 
 
-def broken(name: str, installation: Installation, made: Bundle) -> tuple[str, dict[str, Any]]:
-    """Break one thing on the node or in the bundle; return the code, and the hook's stage."""
+def break_node(name: str, installation: Installation, made: Bundle) -> tuple[str, dict[str, Any]]:
+    """Break one thing on the node or in the bundle; return the expected code and the stage."""
     config = made.config()
     if name == "unknown device":
         config["process"]["env"] = asks("17")
@@ -288,22 +298,22 @@ BROKEN += ["createContainer"]
     ("name", "engine", "cgroup"),
     [(name, *PAIRS[index % len(PAIRS)]) for index, name in enumerate(BROKEN)],
 )
-def test_container_does_not_start(
+def test_broken_node_stops_the_container(
     name: str, engine: str, cgroup: str, apart: Installation, waiting: Bundle
 ) -> None:
-    """The runtime says why, its container is gone, and the image is as it was."""
-    code, stage = broken(name, apart, waiting)
-    said = waiting.path / "said"
+    """The hook prints the error, and the root file system and the ledger do not change."""
+    code, stage = break_node(name, apart, waiting)
+    errors = waiting.path / "said"
     config = waiting.config()
     hooks = prestart(apart, **stage)
     (hook,) = next(iter(hooks.values()))
-    hook["args"] = ["sh", "-c", f'exec "$0" "$@" 2>{said}', hook["path"], "prestart"]
+    hook["args"] = ["sh", "-c", f'exec "$0" "$@" 2>{errors}', hook["path"], "prestart"]
     hook["path"] = "/bin/sh"
     waiting.write({**config, "hooks": hooks})
     before = {p for p in roots.listing(waiting.root) if "nvidia" in p or "gpuhook" in p}
     done = run(waiting, [engine], engine, cgroup)
     assert done.rc != 0, done
-    assert_refused(Result(1, "", said.read_text(encoding="utf-8")), code)
+    assert_refused(Result(1, "", errors.read_text(encoding="utf-8")), code)
     after = {p for p in roots.listing(waiting.root) if "nvidia" in p or "gpuhook" in p}
     assert after == before
     assert apart.entries() == []
@@ -321,11 +331,11 @@ def test_container_does_not_start(
         ("poststop", "crun", "host", "the container is stopped"),
     ],
 )
-def test_other_stages(
+def test_unsupported_stage_is_refused(
     stage: str, engine: str, cgroup: str, reason: str, apart: Installation, tmp_path: Path
 ) -> None:
-    """In the stages that it does not serve the hook says so, as far as a state tells the stage."""
-    # One that is to be running when it is looked at waits until it has been.
+    """The hook recognizes the stage by the pid or the status in the state."""
+    # A container that must be running for the hook waits until the hook has run.
     script = "until grep -q GH /state/hook.log; do sleep 0.1; done" if stage == "poststart" else ":"
     made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", script])
     config = made.config()
@@ -345,8 +355,8 @@ def test_other_stages(
     assert apart.entries() == []
 
 
-def test_a_hook_that_is_not_in_the_container(apart: Installation, tmp_path: Path) -> None:
-    """In startContainer the runtime does not find the hook's file, and nothing starts."""
+def test_hook_of_start_container_is_not_found(apart: Installation, tmp_path: Path) -> None:
+    """The runtime looks for a startContainer hook in the container's root."""
     made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", "exit 0"])
     made.write({**made.config(), "hooks": prestart(apart, stage="startContainer")})
     done = run(made)
@@ -355,15 +365,15 @@ def test_a_hook_that_is_not_in_the_container(apart: Installation, tmp_path: Path
     assert apart.entries() == []
 
 
-def test_after_it_was_done(node8: Installation, waiting: Bundle) -> None:
-    """Called twice for one container, the hook changes nothing the second time."""
+def test_second_hook_changes_nothing(node8: Installation, waiting: Bundle) -> None:
+    """The hook runs twice for one container."""
     with started(waiting, node8) as live:
         state = {"id": live.id, "pid": live.pid, "bundle": str(waiting.path)}
-        assert told(node8, state).rc == 0
+        assert call_hook(node8, state).rc == 0
         before = live.seen()
-        assert told(node8, {**state, "status": "running"}).rc == 0
-        said = f"{live.id}: nothing to do: the prestart hook injected its GPUs\n"
-        assert told(node8, state, "--dry-run") == Result(0, said, "")
+        assert call_hook(node8, {**state, "status": "running"}).rc == 0
+        expected = f"{live.id}: nothing to do: the prestart hook injected its GPUs\n"
+        assert call_hook(node8, state, "--dry-run") == Result(0, expected, "")
         after = live.seen()
         assert (after.files, after.nodes, after.mounts) == (
             before.files,
@@ -374,6 +384,6 @@ def test_after_it_was_done(node8: Installation, waiting: Bundle) -> None:
 
 
 def assert_detached(live: Live, installation: Installation) -> None:
-    """Assert that what the hook gave can be taken away."""
+    """Detach what the hook injected."""
     live.detach("2")
     assert installation.device(2) not in live.view().gpus()

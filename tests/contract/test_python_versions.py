@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wrapper and the hook, installed for the Pythons that nodes have, start and inject."""
+"""The wrapper and the hook, installed for each supported Python, start and inject."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ from tests.contract.roots import Roots
 from tests.contract.views import questions
 
 VERSIONS = pytest.mark.parametrize("version", pythons.RELEASES)
-LOOKED_UP = ["/dlprobe", *DRIVER_LIBRARIES]
+DLPROBE = ["/dlprobe", *DRIVER_LIBRARIES]
 
 
 @pytest.fixture(scope="module")
 def installed(
     node8: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Installation]:
-    """Return a function that gives an installation for a version of Python, made once."""
+    """Return a function that returns the installation for a version of Python."""
     made: dict[str, Installation] = {}
 
-    def of(version: str) -> Installation:
+    def installation_for(version: str) -> Installation:
         if version not in made:
             place = tmp_path_factory.mktemp(f"python{version}")
             bindir = install(place / "prefix", pythons.interpreter(version))
             made[version] = installation(place, node8.node, bindir)
         return made[version]
 
-    return of
+    return installation_for
 
 
 @VERSIONS
 @pytest.mark.parametrize("integration", ["runc", "crun", "podman-runtime", "podman-cdi"])
-def test_a_container(
+def test_gpu_on_each_python(
     version: str,
     integration: str,
     installed: Callable[[str], Installation],
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
-    """A container gets its GPU and finds the driver, by the wrapper and by the hook."""
+    """The wrapper and the CDI hook inject the GPU, and the loader finds the driver."""
     made = installed(version)
     enter = Integrations(made, tmp_path)
     root = root_of("debian")
-    asked = ["/probe", *questions(tries=[made.number(0), made.number(2)], runs=[LOOKED_UP])]
-    view = enter.through(integration, root, asked, "2").view
+    command = ["/probe", *questions(tries=[made.number(0), made.number(2)], runs=[DLPROBE])]
+    view = enter.through(integration, root, command, "2").view
     control = ALL_CONTROL if integration == "podman-cdi" else CONTROL
     assert set(view.gpus()) == {*control, made.device(2)}
     assert view.tries[made.number(0)] == "EPERM"
@@ -71,14 +71,14 @@ def test_a_container(
 
 @VERSIONS
 @pytest.mark.parametrize("value", ["99", "GPU-x::y"])
-def test_a_refusal(
+def test_refusal_on_each_python(
     version: str,
     value: str,
     installed: Callable[[str], Installation],
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
-    """A refusal has the same words."""
+    """The wrapper prints an error without a traceback."""
     enter = Integrations(installed(version), tmp_path)
     result = enter.by_runtime("runc", root_of("distroless"), ["/probe"], asks(value))
     assert result.rc == 1
@@ -88,10 +88,9 @@ def test_a_refusal(
 
 
 @VERSIONS
-def test_a_hook_refuses_too(
+def test_hook_refuses_a_stale_spec_on_each_python(
     version: str, installed: Callable[[str], Installation], tmp_path: Path, root_of: Roots
 ) -> None:
-    """A stale spec is refused by the hook under each Python."""
     made = installed(version)
     fresh = made.spec.read_text(encoding="utf-8")
     made.spec.write_text(fresh.replace("boot=", "boot=not-"), encoding="utf-8")
@@ -105,12 +104,12 @@ def test_a_hook_refuses_too(
 
 
 @VERSIONS
-def test_a_limit(
+def test_memory_limit_on_each_python(
     version: str, installed: Callable[[str], Installation], bundle_of: Bundles
 ) -> None:
-    """The hook that limits memory talks to the driver, or tells why it cannot, under each Python.
+    """The hook sets a memory limit by the driver, or records why it cannot.
 
-    The simulated driver is of this machine, and is too new for the C library of bullseye.
+    The simulated driver is built on this machine, and is too new for bullseye's C library.
     """
     made = installed(version)
     limited = grant(made, bundle_of("debian", WAIT, asks("2")), 2, 4096, 1024)

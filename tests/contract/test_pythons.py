@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules of a container's start on the Pythons that nodes have: 3.9 and 3.13."""
+"""The modules of a container's start on the supported Pythons, 3.9 to 3.13."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.imports.marks import excess, marked, path_of
 
 MARKS = marked()
 VERSIONS = pytest.mark.parametrize("version", pythons.RELEASES)
-COMPILED = """
+COMPILE_ALL = """
 import sys
 for path in sys.argv[1:]:
     with open(path, "rb") as file:
@@ -24,7 +24,7 @@ for path in sys.argv[1:]:
 
 @VERSIONS
 def test_interpreter(version: str) -> None:
-    """The interpreter is of the version asked for, isolated, and has what hooks may import."""
+    """The interpreter has its version, is isolated, and has the modules that hooks may import."""
     code = "import sys, ctypes, fcntl, _json; print('%d.%d' % sys.version_info[:2], sys.flags[7])"
     command = [str(pythons.interpreter(version)), "-IS", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -33,7 +33,7 @@ def test_interpreter(version: str) -> None:
 
 @VERSIONS
 def test_interpreter_in_a_shebang(version: str, tmp_path: Path) -> None:
-    """The launcher works as a script's interpreter and leaves no variable to what it starts."""
+    """The interpreter's launcher works in a #! line, and leaves no variable to its children."""
     program = tmp_path / "program"
     code = "import os\nos.execv('/usr/bin/env', ['env'])\n"
     program.write_text(f"#!{pythons.interpreter(version)} -IS\n{code}", encoding="utf-8")
@@ -45,9 +45,9 @@ def test_interpreter_in_a_shebang(version: str, tmp_path: Path) -> None:
 
 @VERSIONS
 def test_modules_compile(version: str) -> None:
-    """Every HOT and WARM module is valid source for the interpreter."""
+    """Each HOT and WARM module is valid source for the interpreter."""
     paths = [str(path_of(module)) for module in MARKS]
-    command = [str(pythons.interpreter(version)), "-ISB", "-c", COMPILED, *paths]
+    command = [str(pythons.interpreter(version)), "-ISB", "-c", COMPILE_ALL, *paths]
     done = run_command(command)
     assert done.rc == 0, done.stderr
 
@@ -55,5 +55,5 @@ def test_modules_compile(version: str) -> None:
 @VERSIONS
 @pytest.mark.parametrize("module", MARKS)
 def test_modules_import(version: str, module: str) -> None:
-    """Each HOT and WARM module can be imported there, and loads no more than it may."""
+    """Each HOT and WARM module can be imported, and loads no module that is not allowed."""
     assert excess(str(pythons.interpreter(version)), module, MARKS[module]) == set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stale specs, by every integration: written again at once, or refused with words."""
+"""Stale specs, by each integration: they are generated again, or the container is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INTEGRATIONS = ("runc", "crun", "runc-prestart", "podman-runtime")
 
 @pytest.fixture
 def own(node8: Installation, tmp_path: Path) -> Installation:
-    """Give an installation on a node that the test may change."""
+    """Return an installation on a node that the test may change."""
     made = installation(tmp_path / "own", "h100x8", node8.bindir)
     made.generate("--mode", "proc")
     return made
@@ -77,14 +77,14 @@ CHANGES = (rebooted, upgraded, new_uvm_major, lost_gpu, replaced_root)
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
-def test_a_changed_node_is_described_anew(
+def test_stale_spec_is_generated_again(
     integration: str,
     change: Callable[[Installation], str],
     own: Installation,
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
-    """The container that finds it out starts, with what is there now."""
+    """The container that needs the spec starts, with the current devices."""
     change(own)
     seen = Integrations(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2").view
     assert own.device(2) in seen.gpus()
@@ -93,43 +93,43 @@ def test_a_changed_node_is_described_anew(
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart", "podman-cdi"])
-def test_or_refused(
+def test_stale_spec_is_refused(
     integration: str,
     change: Callable[[Installation], str],
     own: Installation,
     tmp_path: Path,
     root_of: Roots,
 ) -> None:
-    """If the settings say so; an engine's CDI is refused by our hook, whatever they say."""
+    """With the setting "refuse", and always if an engine applies CDI: its hook refuses."""
     if integration != "podman-cdi":
         own.refuse_stale()
     before = own.spec.read_bytes()
     part = change(own)
     done = Integrations(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "2")
     assert done.rc != 0
-    told = done.stderr + done.log
-    assert "GH1120" in told
-    assert f"({part}: was " in told
-    assert "gpuhook refresh" in told
+    messages = done.stderr + done.log
+    assert "GH1120" in messages
+    assert f"({part}: was " in messages
+    assert "gpuhook refresh" in messages
     assert own.spec.read_bytes() == before
 
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
-def test_a_new_gpu_is_found_by_its_name(
+def test_new_gpu_is_found_by_its_index(
     integration: str, own: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """It is in no spec yet: what was requested is known once that is written."""
-    gone = max(host(own, GPUS).iterdir())
-    gone.rename(own.place / "gone")
+    """No spec has the GPU yet: the request is resolved after the spec is generated."""
+    removed = max(host(own, GPUS).iterdir())
+    removed.rename(own.place / "gone")
     own.generate("--mode", "proc")
     assert "7" not in [d["name"] for d in spec_files.read(str(own.spec))["devices"]]
-    (own.place / "gone").rename(gone)
+    (own.place / "gone").rename(removed)
     seen = Integrations(own, tmp_path).through(integration, root_of("debian"), ["/probe"], "7").view
     assert own.device(7) in seen.gpus()
 
 
-def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Bundles) -> None:
-    """As after a boot without a spec: with the earlier choices, if they are known."""
+def test_missing_spec_is_generated(own: Installation, bundle_of: Bundles) -> None:
+    """The options of the earlier spec apply, if they are known."""
     own.spec.unlink()
     bundle = bundle_of(own.place / "root", ["/probe"], asks("1"))
     (own.place / "root").mkdir(exist_ok=True)
@@ -138,8 +138,8 @@ def test_a_node_whose_specs_are_gone(own: Installation, bundle_of: Bundles) -> N
     assert own.spec.exists()
 
 
-def test_instances_made_anew(node8: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """The instance by that name is another one now: its own nodes, and nothing of the old one's."""
+def test_recreated_mig_instances(node8: Installation, tmp_path: Path, root_of: Roots) -> None:
+    """An index names another instance now: the container has the nodes of that one only."""
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     own.generate("--mode", "proc", "--create-device-nodes")
     capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
@@ -153,17 +153,15 @@ def test_instances_made_anew(node8: Installation, tmp_path: Path, root_of: Roots
     assert caps == {path for path in nodes["0:1"] if "nvidia-cap" in path}
 
 
-def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
-    own: Installation, bundle_of: Bundles
-) -> None:
-    """The spec is stale, and the driver does not say of what it should be made."""
+def test_failed_refresh_is_refused_with_both_reasons(own: Installation, bundle_of: Bundles) -> None:
+    """The error states that the spec is stale, and that NVML failed."""
     own.generate("--mode", "nvml")
     Path(own.node.nvml_profile).write_text("init 999\n")
     rebooted(own)
     (own.place / "root").mkdir()
     bundle = bundle_of(own.place / "root", ["/probe"], asks("1"))
     before = bundle.file.read_bytes()
-    for _ in range(2):  # the second one finds what the first one has noted
+    for _ in range(2):  # the second one reads what the first one recorded
         done = own.edit(bundle)
         assert done.rc != 0
         (error,) = [line for line in done.stderr.splitlines() if "error GH1120" in line]
@@ -172,10 +170,10 @@ def test_what_cannot_be_written_anew_is_refused_with_both_reasons(
         assert bundle.file.read_bytes() == before
 
 
-def test_a_missing_driver_is_the_reason(own: Installation, bundle_of: Bundles) -> None:
+def test_missing_driver_is_in_the_log(own: Installation, bundle_of: Bundles) -> None:
     """The engine shows one line of the log: it has both codes and both messages."""
     own.spec.unlink()
-    shutil.rmtree(own.state / "generated")  # that is where the driver is
+    shutil.rmtree(own.state / "generated")  # it records where the driver is
     (own.place / "root").mkdir()
     done = own.edit(bundle_of(own.place / "root", ["/probe"], asks("1")))
     assert done.rc != 0
@@ -185,10 +183,10 @@ def test_a_missing_driver_is_the_reason(own: Installation, bundle_of: Bundles) -
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_corrupt_spec(
+def test_hint_for_a_corrupt_spec(
     is_known: bool, own: Installation, bundle_of: Bundles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hint leads to a node with a spec, whether gpuhook has noted the file or not."""
+    """The hint restores the spec, whether gpuhook has recorded the file or not."""
     monkeypatch.setenv("GPUHOOK_DRIVER_ROOT", own.node.driver_root)
     if not is_known:
         shutil.rmtree(own.state / "generated")
@@ -202,8 +200,10 @@ def test_a_corrupt_spec(
     assert "written" in own.gpuhook("refresh").stdout
 
 
-def test_32_at_once_are_one_refresh(own: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
-    """All start; the program ran once."""
+def test_32_creates_at_once_refresh_once(
+    own: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
+    """All containers start; `gpuhook refresh` runs once."""
     (own.place / "root").mkdir()
     bundles = [bundle_of(own.place / "root", ["/probe"], asks("1")) for _ in range(32)]
     counted = tmp_path / "prefix/bin"
@@ -223,8 +223,8 @@ def test_32_at_once_are_one_refresh(own: Installation, tmp_path: Path, bundle_of
     assert calls.count("refresh") == 1
 
 
-def test_an_attach_writes_it_anew(own: Installation, tmp_path: Path) -> None:
-    """A dry run does not."""
+def test_attach_generates_a_stale_spec(own: Installation, tmp_path: Path) -> None:
+    """`attach --dry-run` only reports the stale spec."""
     with started(sleeping(tmp_path), own) as live:
         rebooted(own)
         dry = live.gpuhook("attach", "--device", "1", "--dry-run")
@@ -234,7 +234,7 @@ def test_an_attach_writes_it_anew(own: Installation, tmp_path: Path) -> None:
         assert "unchanged" in own.gpuhook("refresh").stdout
 
 
-def test_two_refreshes_at_once_write_once(own: Installation) -> None:
+def test_parallel_refreshes_write_once(own: Installation) -> None:
     rebooted(own)
     command = [str(own.bindir / "gpuhook"), "refresh", "-o", "json"]
     env = {**os.environ, **own.env}
@@ -245,8 +245,8 @@ def test_two_refreshes_at_once_write_once(own: Installation) -> None:
     assert sorted(states) == ["unchanged"] * 3 + ["written"]
 
 
-def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path: Path) -> None:
-    """`inspect` of the container reports it; a healthy neighbour is not mentioned."""
+def test_removed_instance_of_a_running_container(node8: Installation, tmp_path: Path) -> None:
+    """`inspect`, `repair` and `compare` report the instance that no longer exists."""
     own = installation(tmp_path / "own", "a100-mig", node8.bindir)
     capabilities = host(own, "proc/driver/nvidia/capabilities/gpu0/mig")
     first = min(capabilities.glob("gi*"), key=lambda path: int(path.name[2:]))
@@ -265,8 +265,8 @@ def test_instances_that_go_while_a_container_runs(node8: Installation, tmp_path:
         )
 
 
-def test_a_gpu_that_goes_while_a_container_runs(own: Installation, tmp_path: Path) -> None:
-    """Only its own node is reported."""
+def test_removed_gpu_of_a_running_container(own: Installation, tmp_path: Path) -> None:
+    """`inspect` and `doctor` report the node of the missing GPU only."""
     made = sleeping(tmp_path, env=asks("2,3"))
     with wrapped(made, own) as live:
         bus = str(own.gpu(2).pci_bus_id)[4:].lower()
@@ -281,10 +281,10 @@ def test_a_gpu_that_goes_while_a_container_runs(own: Installation, tmp_path: Pat
 
 
 @pytest.mark.parametrize("privileged", [False, True])
-def test_a_node_of_no_gpu_in_a_privileged_container(
+def test_node_without_a_gpu_in_a_privileged_container(
     privileged: bool, own: Installation, tmp_path: Path
 ) -> None:
-    """A privileged container has all nodes of the host: it lost nothing that it was given."""
+    """A privileged container has all nodes of the host: the node is not a loss."""
     made = sleeping(tmp_path)
     config = made.config()
     stray = {"type": "c", "major": 195, "minor": own.gpu(2).minor}

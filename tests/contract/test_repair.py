@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container that lost its GPUs, as by a daemon-reload, gets them back while it runs."""
+"""`repair` restores the GPUs of a running container that lost them, as by a daemon-reload."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from tests.contract.views import questions
 
 
 def reset(live: Live) -> None:
-    """Put the device rules to what systemd knows of: nothing of GPUs.
+    """Set the device rules to those of systemd, which allow no GPU.
 
-    v1: the rules are taken back one by one; v2: one more program, which must allow as well.
+    v1: each rule is denied; v2: a second program, which must allow as well, is attached.
     """
     (version,) = told(live.container, "rules.version")
     if version == "v2":
@@ -48,10 +48,10 @@ def reset(live: Live) -> None:
 
 
 @contextmanager
-def given(
+def with_gpu(
     route: str, installation: Installation, place: Path, args: list[str], engine: str, cgroup: str
 ) -> Iterator[Live]:
-    """Give a running container that has its GPU by this route."""
+    """Yield a running container that has its GPU by an integration."""
     if route == "attach":
         with started(sleeping(place, args=args), installation, engine, cgroup) as live:
             live.attach("2")
@@ -70,19 +70,19 @@ def given(
     [("wrapper", *pair) for pair in PAIRS]
     + [("prestart", *PAIRS[0]), ("prestart", *PAIRS[3]), ("attach", *PAIRS[1])],
 )
-def test_daemon_reload(
+def test_repair_after_a_daemon_reload(
     route: str, engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
-    """A process that opens its GPU again and again: yes, no, and yes again; the same process."""
+    """A process that opens its GPU fails after the reload, and succeeds after the repair."""
     mine = openable(node8, tmp_path / "node")
     args = opening(mine.device(2))
-    with given(route, mine, tmp_path, args, engine, cgroup) as live:
-        said = Said(live)
-        said.becomes("yes")
+    with with_gpu(route, mine, tmp_path, args, engine, cgroup) as live:
+        output = Said(live)
+        output.becomes("yes")
         assert live.report("repair")["steps"] == []
         before = live.seen()
         reset(live)
-        said.becomes("no")
+        output.becomes("no")
         lost = live.seen()
         planned = live.report("repair", "--dry-run")
         assert f"device rule: allow {mine.device(2)} (c 10:229 rw)" in planned["steps"]
@@ -90,8 +90,8 @@ def test_daemon_reload(
         done = live.report("repair")
         assert done["steps"] == planned["steps"]
         assert all(step.startswith("device rule: allow ") for step in done["steps"])
-        said.becomes("yes")
-        assert said.pids() == {"1"}
+        output.becomes("yes")
+        assert output.pids() == {"1"}
         assert live.report("repair")["steps"] == []
         after = live.seen()
         assert (after.files, after.nodes, after.mounts) == (
@@ -105,14 +105,16 @@ def test_daemon_reload(
     ("route", "engine", "cgroup"),
     [("wrapper", *PAIRS[0]), ("prestart", *PAIRS[2]), ("attach", *PAIRS[3])],
 )
-def test_pieces(route: str, engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A node that was removed and a library that was unmounted come back, and nothing else."""
+def test_repair_restores_nodes_and_mounts(
+    route: str, engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A removed node and an unmounted library are restored, and nothing else changes."""
     version = node8.node.node.driver.version
     library = f"{LIBRARIES}/libcuda.so.{version}"
-    with given(route, node8, tmp_path, WAIT, engine, cgroup) as live:
+    with with_gpu(route, node8, tmp_path, WAIT, engine, cgroup) as live:
         before = live.seen()
         assert live.inside("/bin/rm", "/dev/nvidiactl", node8.device(2)).rc == 0
-        unmounted(live, library)
+        unmount(live, library)
         done = live.report("repair")
         words = [step.split(" ")[:3] for step in done["steps"]]
         assert sorted(words) == [
@@ -126,15 +128,17 @@ def test_pieces(route: str, engine: str, cgroup: str, node8: Installation, tmp_p
             before.nodes,
             before.rules,
         )
-        paths = [{line.split()[4]: line.split()[5] for line in of.mounts} for of in (before, after)]
+        paths = [
+            {line.split()[4]: line.split()[5] for line in state.mounts} for state in (before, after)
+        ]
         assert paths[0] == paths[1]
         view = live.view(questions(runs=[LOOKED_UP]))
         assert_found(view.runs[0], str(version))
         assert live.report("repair")["steps"] == []
 
 
-def unmounted(live: Live, path: str) -> None:
-    """Take away what is mounted at a path of the container, as an administrator may."""
+def unmount(live: Live, path: str) -> None:
+    """Unmount what is mounted at a path of the container, as an administrator may."""
     namespace = os.open(f"/proc/{live.pid}/ns/mnt", os.O_RDONLY)
     try:
         in_mount_namespace(namespace, lambda: umount2(path, MNT_DETACH))
@@ -143,20 +147,22 @@ def unmounted(live: Live, path: str) -> None:
 
 
 @ENGINES
-def test_program_put_back(engine: str, node8: Installation, tmp_path: Path) -> None:
-    """If a process restores the program that the engine made, without our rules in it."""
+def test_repair_after_the_engines_program_returns(
+    engine: str, node8: Installation, tmp_path: Path
+) -> None:
+    """A process attached the engine's device program again, without gpuhook's rules."""
     mine = openable(node8, tmp_path / "node")
-    with given("attach", mine, tmp_path, opening(mine.device(2)), engine, "v2") as live:
-        said = Said(live)
-        said.becomes("yes")
+    with with_gpu("attach", mine, tmp_path, opening(mine.device(2)), engine, "v2") as live:
+        output = Said(live)
+        output.becomes("yes")
         told(live.container, "rules.drop(rules.programs()[0].ours)")
-        said.becomes("no")
+        output.becomes("no")
         assert live.report("repair")["steps"] != []
-        said.becomes("yes")
+        output.becomes("yes")
 
 
-def test_program_of_the_scope(node8: Installation, tmp_path: Path) -> None:
-    """crun under systemd is in a cgroup of the scope, at which systemd attaches its program."""
+def test_repair_of_the_scopes_program(node8: Installation, tmp_path: Path) -> None:
+    """crun's cgroup is below a scope, to which systemd attaches its device program."""
     scope = f"/{CGROUP}/libpod-{uuid4().hex[:12]}.scope"
     made = sleeping(tmp_path, env=asks("2"), linux={"cgroupsPath": f"{scope}/container"})
     tries = questions(tries=[node8.number(2)])
@@ -170,9 +176,10 @@ def test_program_of_the_scope(node8: Installation, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_withdrawn(engine: str, cgroup: str, node8: Installation, tmp_path: Path) -> None:
-    """A GPU that was taken away on purpose does not come back."""
-    with given("wrapper", node8, tmp_path, WAIT, engine, cgroup) as live:
+def test_repair_keeps_a_detached_gpu_away(
+    engine: str, cgroup: str, node8: Installation, tmp_path: Path
+) -> None:
+    with with_gpu("wrapper", node8, tmp_path, WAIT, engine, cgroup) as live:
         live.detach("2")
         before = live.seen()
         assert live.report("repair")["steps"] == []
@@ -184,12 +191,12 @@ def test_withdrawn(engine: str, cgroup: str, node8: Installation, tmp_path: Path
 
 
 @BOTH
-def test_all(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -> None:
-    """--all repairs each container that has GPUs and leaves the others alone."""
+def test_repair_all(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -> None:
+    """--all repairs each container that has GPUs, and does not change the others."""
     places = [tmp_path / name for name in ("one", "two", "none")]
     with (
-        given("wrapper", apart, places[0], WAIT, engine, cgroup) as one,
-        given("attach", apart, places[1], WAIT, engine, cgroup) as two,
+        with_gpu("wrapper", apart, places[0], WAIT, engine, cgroup) as one,
+        with_gpu("attach", apart, places[1], WAIT, engine, cgroup) as two,
         started(sleeping(places[2]), apart, engine, cgroup) as none,
     ):
         for live in (one, two):
@@ -201,9 +208,9 @@ def test_all(engine: str, cgroup: str, apart: Installation, tmp_path: Path) -> N
         assert f"{two.id}: done" in done.stdout
         assert none.id not in done.stdout
         assert none.seen() == before
-        asked = questions(tries=[apart.number(2)])
+        tries = questions(tries=[apart.number(2)])
         for live in (one, two):
-            assert live.view(asked).tries[apart.number(2)] == "ENXIO"
+            assert live.view(tries).tries[apart.number(2)] == "ENXIO"
         again = one.gpuhook("repair", name="--all")
         for live in (one, two):  # the machine may have other containers
             assert f"{live.id}: nothing to do" in again.stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers to which NVIDIA's own hook gave GPUs, which leaves no trace but in the container."""
+"""Repair of containers whose GPUs NVIDIA's own hook injected: only the container shows them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.contract.views import questions
 
 
 def forgotten(live: Live) -> None:
-    """Make the ledger forget the container: so a node looks where another hook was at work."""
+    """Remove the ledger's entries: the node is then as if another hook had injected the GPUs."""
     shutil.rmtree(live.installation.state / "containers")
 
 
 def denied(live: Live, *nodes: str) -> None:
-    """Take back what the hook allowed of these nodes, as a daemon-reload does; they stay."""
+    """Deny these nodes, as a daemon-reload does; the nodes remain."""
     for path in nodes:
         number = Path(f"/proc/{live.pid}/root{path}").stat().st_rdev
         line = f"c {os.major(number)}:{os.minor(number)} rw"
@@ -30,25 +30,25 @@ def denied(live: Live, *nodes: str) -> None:
 
 
 @BOTH
-def test_what_it_shows_comes_back(
+def test_repair_by_request_and_nodes(
     engine: str, cgroup: str, apart: Installation, tmp_path: Path
 ) -> None:
-    """The GPU that it asks for and has is allowed again, and no other."""
+    """The GPU that the container requests and has a node of is allowed again, and no other."""
     made = sleeping(tmp_path, env=asks("2"), hooks=prestart(apart))
     with started(made, apart, engine, cgroup) as live:
         forgotten(live)
         assert live.report("repair")["steps"] == []
         denied(live, apart.device(2), "/dev/nvidiactl")
-        asked = questions(tries=[apart.number(2), apart.number(3)])
-        assert live.view(asked).tries == {apart.number(2): "EPERM", apart.number(3): "EPERM"}
-        found = json.loads(live.gpuhook("inspect", "-o", "json").stdout)["findings"]
-        assert [one["code"] for one in found] == ["GH1744"]
+        tries = questions(tries=[apart.number(2), apart.number(3)])
+        assert live.view(tries).tries == {apart.number(2): "EPERM", apart.number(3): "EPERM"}
+        findings = json.loads(live.gpuhook("inspect", "-o", "json").stdout)["findings"]
+        assert [one["code"] for one in findings] == ["GH1744"]
         assert len(live.report("repair")["steps"]) == 2
-        assert live.view(asked).tries == {apart.number(2): "ENXIO", apart.number(3): "EPERM"}
+        assert live.view(tries).tries == {apart.number(2): "ENXIO", apart.number(3): "EPERM"}
 
 
-def test_who_was_never_given_one(apart: Installation, tmp_path: Path) -> None:
-    """A container that asks, and makes the nodes itself, gets nothing by a repair."""
+def test_repair_gives_no_gpu_for_a_self_made_node(apart: Installation, tmp_path: Path) -> None:
+    """The container requests all GPUs, and made the node itself."""
     made = sleeping(tmp_path, env=asks("all"))
     with started(made, apart) as live:
         device = os.makedev(195, apart.gpu(2).minor or 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may have which GPUs and parts of the driver, in containers of real runtimes."""
+"""Which containers get which GPUs and parts of the driver, with real runtimes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.contract.views import View, questions
 __all__ = ["mig"]
 
 BELOW = "/var/run/nvidia-container-devices/"
-OLD = "CUDA_VERSION=8.0"
+CUDA_8 = "CUDA_VERSION=8.0"
 MODESET = "/dev/nvidia-modeset"
 INTEGRATIONS = ("runc", "crun-v2", "runc-prestart", "podman-runtime")
 OLD_FORM = {"/dev/nvidia0", f"{CAP}75", f"{CAP}76"}  # of the instance 0:1
@@ -34,28 +34,30 @@ def through(
     env: list[str],
     args: tuple[str, ...] = (),
 ) -> Result:
-    """Run a container with these variables by an integration that names no devices itself."""
+    """Run a container with these variables, by an integration that names no devices itself."""
     return Integrations(node, place).by_env(integration, root, ["/probe", *args], env)
 
 
 def gpus(view: View) -> set[str]:
-    """Return the GPUs' own nodes in a container."""
+    """Return the nodes of GPUs in a container."""
     return {path for path in view.gpus() if path[len("/dev/nvidia") :].isdigit()}
 
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
-def test_an_image_of_old(
+def test_legacy_image_gets_all_gpus(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """It has all GPUs and every part of the driver, as when its variables meant that."""
-    view = through(integration, node8, tmp_path, root_of("debian"), [OLD]).view
+    """An image with CUDA_VERSION from before 2018 gets all GPUs and all driver capabilities."""
+    view = through(integration, node8, tmp_path, root_of("debian"), [CUDA_8]).view
     assert gpus(view) == {node8.device(n) for n in range(8)}
     assert set(view.gpus()) >= ALL_CONTROL
 
 
-def test_an_image_of_old_elsewhere(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
-    """Without a driver it starts without; if the setting is off it is as any other image."""
-    bundle = bundle_of("distroless", ["/probe"], [OLD])
+def test_legacy_image_without_driver_or_setting(
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
+    """Without a driver it starts without GPUs; `legacyImages: false` disables the rule."""
+    bundle = bundle_of("distroless", ["/probe"], [CUDA_8])
     before = bundle.file.read_bytes()
     started_without = node8.edit(bundle, env={"GPUHOOK_HOST_ROOT": str(tmp_path)})
     assert started_without.warned == ["GH1008"]
@@ -66,20 +68,20 @@ def test_an_image_of_old_elsewhere(node8: Installation, tmp_path: Path, bundle_o
 
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
-def test_resources_of_a_swarm(
+def test_swarm_resource_variable(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """The variable that Docker sets for a service counts, and not what its image says."""
+    """The variable that Docker sets for a service precedes that of the image."""
     node = node8.apart(tmp_path / "node", request={"swarmResources": ["DOCKER_RESOURCE_GPU"]})
     env = ["NVIDIA_VISIBLE_DEVICES=all", f"DOCKER_RESOURCE_GPU={node8.gpu(5).uuid}"]
     done = through(integration, node, tmp_path, root_of("debian"), env)
     assert gpus(done.view) == {node.device(5)}
 
 
-def test_a_swarms_grant_without_a_driver(
+def test_swarm_resource_for_an_unknown_gpu_is_refused(
     node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """It is meant for this very container, which does not start without."""
+    """The variable is a grant for this container, which does not start without it."""
     node = node8.apart(tmp_path / "node", request={"swarmResources": ["DOCKER_RESOURCE_GPU"]})
     bundle = bundle_of("distroless", ["/probe"], ["DOCKER_RESOURCE_GPU=GPU-1"])
     before = bundle.file.read_bytes()
@@ -90,10 +92,10 @@ def test_a_swarms_grant_without_a_driver(
 
 @pytest.mark.parametrize("integration", ["runc", "crun-v2", "runc-prestart"])
 @pytest.mark.parametrize("strategy", ["index", "uuid"])
-def test_short_forms(
+def test_short_forms_of_names(
     integration: str, strategy: str, apart: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """A range, the beginning of a UUID, a bus id without its domain and leading zeros."""
+    """A range, the beginning of a UUID, a bus id without its domain, leading zeros."""
     apart.generate("--device-name-strategy", strategy)
     slot = str(apart.gpu(6).pci_bus_id).partition(":")[2]
     value = f"1-2,{str(apart.gpu(4).uuid)[:12]},{slot},07"
@@ -102,10 +104,10 @@ def test_short_forms(
 
 
 @pytest.mark.parametrize("integration", [*INTEGRATIONS, "podman-cdi"])
-def test_capabilities_that_are_allowed(
+def test_driver_capabilities_are_limited_by_the_setting(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """What the setting leaves out is in no container, by any integration."""
+    """No integration adds a capability that request.driverCapabilities excludes."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility"]})
     env = ["NVIDIA_DRIVER_CAPABILITIES=all"]
     integrations = Integrations(node, tmp_path)
@@ -114,10 +116,10 @@ def test_capabilities_that_are_allowed(
 
 
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
-def test_default_capabilities(
+def test_default_driver_capabilities(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """A container that names none has those of the node's settings."""
+    """A container that names none gets those of the node's settings."""
     settings = {"defaultDriverCapabilities": ["all"], "onUnknownCapability": "ignore"}
     node = node8.apart(tmp_path / "node", request=settings)
     view = through(integration, node, tmp_path / "a", root_of("debian"), asks("1")).view
@@ -126,11 +128,13 @@ def test_default_capabilities(
         integration, node, tmp_path / "b", root_of("debian"), asks("1", "Graphics,utility")
     )
     assert set(done.view.gpus()) == {"/dev/nvidiactl", node.device(1)}
-    kept = node.state / "hook.log"
-    assert "GH1061" in done.log + (kept.read_text(encoding="utf-8") if kept.exists() else "")
+    hook_log = node.state / "hook.log"
+    assert "GH1061" in done.log + (
+        hook_log.read_text(encoding="utf-8") if hook_log.exists() else ""
+    )
 
 
-def test_default_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
+def test_default_driver_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
     node = node8.apart(tmp_path / "node", request={"defaultDriverCapabilities": ["graphics"]})
     with started(sleeping(tmp_path), node) as live:
         live.attach("1")
@@ -138,18 +142,18 @@ def test_default_capabilities_of_attach(node8: Installation, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
-def test_capabilities_that_are_not_allowed(
+def test_excluded_driver_capability_is_refused(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """Who names them needs them, and does not start."""
+    """A container that names the capability does not start."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility"]})
     done = through(integration, node, tmp_path, root_of("debian"), asks("1", "utility,compute"))
     assert done.rc != 0
     assert "GH1027" in done.stderr + done.log
 
 
-def test_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
-    """`gpuhook attach` gives no more than a container may have, and refuses larger requests."""
+def test_driver_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
+    """`attach` adds only allowed capabilities, and refuses a request for others."""
     node = node8.apart(tmp_path / "node", request={"driverCapabilities": ["utility", "graphics"]})
     made = sleeping(tmp_path, env=["NVIDIA_DRIVER_CAPABILITIES=compute"])
     with started(made, node) as live:
@@ -164,17 +168,17 @@ def test_capabilities_of_attach(node8: Installation, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("integration", ["runc", "runc-prestart"])
-def test_a_refusal_that_fails(
+def test_on_refusal_fail_stops_the_container(
     integration: str, node8: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """The container does not start, and the message has what of it is refused, and why."""
+    """The error names the refused request and the setting."""
     closed = {"acceptEnvWhenUnprivileged": False, "onRefusal": "fail"}
     node = node8.apart(tmp_path / "node", request=closed)
     done = through(integration, node, tmp_path, root_of("debian"), asks("1"))
-    told = done.stderr + done.log
+    messages = done.stderr + done.log
     assert done.rc != 0
     for word in ("GH1026", "NVIDIA_VISIBLE_DEVICES", "request.acceptEnvWhenUnprivileged"):
-        assert word in told
+        assert word in messages
     root = root_of("distroless")
     assert through(integration, node, tmp_path / "void", root, asks("void")).rc == 0
 
@@ -183,7 +187,7 @@ SOURCES = ("variable", "annotation", "mount", "CDI mount")
 
 
 def with_source(made: Bundle, source: str, name: str) -> Bundle:
-    """Let a bundle ask for `name` by one source."""
+    """Add a request for `name` to a bundle, by one source."""
     config = made.config()
     mount = {"source": "/dev/null", "type": "bind", "options": ["bind", "ro"]}
     if source == "variable":
@@ -200,10 +204,10 @@ def with_source(made: Bundle, source: str, name: str) -> Bundle:
 
 @pytest.mark.parametrize("route", ["wrapper", "prestart"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_old_form_of_an_instance(
+def test_old_form_of_a_mig_name(
     source: str, route: str, mig: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """MIG-GPU-<uuid>/<gi>/<ci> is known from every source, and without generate-cdi's notes."""
+    """MIG-GPU-<uuid>/<gi>/<ci> is accepted from each source, without the state of generate-cdi."""
     node = mig.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
     (node.state / "node.json").unlink()
     name = f"MIG-{mig.gpu(0).uuid}/8/0"
@@ -217,8 +221,8 @@ def test_the_old_form_of_an_instance(
     assert set(view.gpus()) == CONTROL | OLD_FORM
 
 
-def test_names_for_attach_without_notes(mig: Installation, tmp_path: Path) -> None:
-    """The old form, another spelling and a bus id lead to their devices."""
+def test_attach_by_name_without_an_inventory(mig: Installation, tmp_path: Path) -> None:
+    """The old form of a MIG name and a bus id are resolved."""
     node = mig.apart(tmp_path / "node")
     (node.state / "node.json").unlink()
     made = sleeping(tmp_path)
@@ -229,10 +233,10 @@ def test_names_for_attach_without_notes(mig: Installation, tmp_path: Path) -> No
         assert node.device(2) in live.view().gpus()
 
 
-def test_a_mount_that_names_nothing(
+def test_invalid_device_mount_is_reported(
     node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """It is reported, and what other mounts name is assigned."""
+    """The devices of other mounts are assigned."""
     node = node8.apart(tmp_path / "node", request={"acceptVolumeMounts": True})
     bundle = bundle_of("distroless", ["/probe"], [])
     with_source(with_source(bundle, "mount", "cdi/gpu0"), "mount", "3")
@@ -243,8 +247,8 @@ def test_a_mount_that_names_nothing(
     assert node.device(3) in paths
 
 
-def mapping(node: Installation, tmp_path: Path) -> str:
-    """Let the node's spec mount a file of root's with idmap; returns its path in containers."""
+def add_idmapped_mount(node: Installation, tmp_path: Path) -> str:
+    """Add a mount with idmap of root's file to the node's spec; return its path in containers."""
     let_through(tmp_path / "any")
     own = tmp_path / "owned"
     own.write_text("root's\n", encoding="utf-8")
@@ -261,18 +265,18 @@ def mapping(node: Installation, tmp_path: Path) -> str:
     return "/owned"
 
 
-# runc 1.1 cannot map mounts: there it must never hear of it.
+# runc 1.1 cannot map mounts: gpuhook must not pass it the option.
 MAPPED = [("crun", True), ("crun", False), ("prestart", True), ("prestart", False), ("runc", False)]
 
 
 @pytest.mark.parametrize(("integration", "has_namespace"), MAPPED)
-def test_mapped_mounts(
+def test_idmapped_mount_keeps_its_owner(
     integration: str, has_namespace: bool, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """A host's file of root's is root's in the container too, with a user namespace or without."""
+    """Root's file on the host is root's in the container, with and without a user namespace."""
     node = installation(tmp_path / "own", "t4", node8.bindir)
     let_through(Path(node.node.driver_root) / "any")
-    path = mapping(node, tmp_path)
+    path = add_idmapped_mount(node, tmp_path)
     hooks = prestart(node) if integration == "prestart" else {}
     args = ["/probe", *questions(path)]
     made = bundle_of("debian", args, asks("0"), hooks=hooks)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA_REQUIRE_* compared with a program in C that judges by libnvidia-container's rules."""
+"""NVIDIA_REQUIRE_* compared with a program in C that applies libnvidia-container's rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FACTS = st.builds(
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
-    """Give the function that judges a text by the program in C."""
+    """Yield a function that evaluates a text by the program in C."""
     command = [str(compiled.require())]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -50,19 +50,19 @@ def judge() -> Iterator[Judge]:
         assert program.stdout
         stdin, stdout = program.stdin, program.stdout
 
-        def judged(text: str, facts: RequirementFacts) -> str:
+        def evaluate(text: str, facts: RequirementFacts) -> str:
             of_gpu = [facts.cuda, facts.driver, facts.arch, facts.brand]
             fields = ["1" if facts.gpu else "0", *(fact or "" for fact in of_gpu), text]
             stdin.write("\t".join(fields) + "\n")
             stdin.flush()
             return stdout.readline().strip()
 
-        yield judged
+        yield evaluate
         stdin.close()
 
 
-def starts(text: str, facts: RequirementFacts) -> str:
-    """Return our verdict in the words of libnvidia-container: what is unknown is met there."""
+def verdict_of(text: str, facts: RequirementFacts) -> str:
+    """Return gpuhook's verdict; an unknown fact is met, as in libnvidia-container."""
     for one in requirements.required_terms({"NVIDIA_REQUIRE_X": text}):
         verdict = requirements.of_requirement(one, facts)
         return MET if verdict == UNKNOWN else verdict
@@ -71,17 +71,17 @@ def starts(text: str, facts: RequirementFacts) -> str:
 
 @given(TEXT.map(" ".join), FACTS)
 @example("cuda=0 cuda,cuda=0 brand=tesla", NOTHING)
-def test_a_text_is_judged_as_libnvidia_container_judges(
+def test_requirements_as_in_libnvidia_container(
     judge: Judge, text: str, facts: RequirementFacts
 ) -> None:
-    assert starts(text, facts) == judge(text, facts)
+    assert verdict_of(text, facts) == judge(text, facts)
 
 
 @given(st.text("cudarivebn<>=!., 019", max_size=40), FACTS)
-def test_any_text_is_judged_as_libnvidia_container_judges(
+def test_any_text_as_in_libnvidia_container(
     judge: Judge, text: str, facts: RequirementFacts
 ) -> None:
-    assert starts(text, facts) == judge(text, facts)
+    assert verdict_of(text, facts) == judge(text, facts)
 
 
 T4 = RequirementFacts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
@@ -90,7 +90,7 @@ T4 = RequirementFacts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.
 @pytest.mark.parametrize(
     ("text", "facts", "wanted"),
     [
-        ("cuda>=11.6 arch=5.3", T4, MET),  # the cases of NVIDIA's own tests of the grammar
+        ("cuda>=11.6 arch=5.3", T4, MET),  # the cases of NVIDIA's tests of the grammar
         ("cuda<12 cuda>=11.6,arch=5.3", T4, UNMET),
         ("notvalid", T4, INVALID),
         ("cuda=foo", T4, INVALID),
@@ -108,7 +108,7 @@ T4 = RequirementFacts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.
         ("brand=" + "t" * 120, T4, INVALID),
     ],
 )
-def test_both_judge_the_cases_of_the_rules(
+def test_cases_of_the_rules_in_both_programs(
     judge: Judge, text: str, facts: RequirementFacts, wanted: str
 ) -> None:
-    assert (judge(text, facts), starts(text, facts)) == (wanted, wanted)
+    assert (judge(text, facts), verdict_of(text, facts)) == (wanted, wanted)

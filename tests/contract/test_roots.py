@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root file systems are what they are called."""
+"""The root file systems of the tests have the properties that their names promise."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LIBC = {
 
 
 @pytest.mark.parametrize("kind", roots.KINDS)
-def test_dlprobe_asks_the_loader(kind: str, bundle_of: Bundles) -> None:
-    """In each kind of image dlprobe finds its C library and says why it finds no other."""
+def test_dlprobe_reports_found_and_missing_libraries(kind: str, bundle_of: Bundles) -> None:
+    """In each kind of image, dlprobe opens the C library."""
     name, real = LIBC[kind]
-    asked = questions(runs=[["/dlprobe", name, "libnothing.so.1"]])
-    (ran,) = run(bundle_of(kind, ["/probe", *asked])).view.runs
+    args = questions(runs=[["/dlprobe", name, "libnothing.so.1"]])
+    (ran,) = run(bundle_of(kind, ["/probe", *args])).view.runs
     found = ran.found()
     assert found[name]["real"] == real
     assert "libnothing.so.1" in found["libnothing.so.1"]["error"]
@@ -33,15 +33,15 @@ def test_dlprobe_asks_the_loader(kind: str, bundle_of: Bundles) -> None:
 @pytest.mark.parametrize(
     ("kind", "expected"), [("debian", 0), ("lib64", 0), ("distroless", 127), ("musl", 0)]
 )
-def test_shells(kind: str, expected: int, bundle_of: Bundles) -> None:
-    """All but the distroless image have a shell with ls in it."""
-    asked = questions(runs=[["/bin/sh", "-c", "ls /probe"]])
-    (ran,) = run(bundle_of(kind, ["/probe", *asked])).view.runs
+def test_images_with_a_shell(kind: str, expected: int, bundle_of: Bundles) -> None:
+    """All except the distroless image have a shell with ls."""
+    args = questions(runs=[["/bin/sh", "-c", "ls /probe"]])
+    (ran,) = run(bundle_of(kind, ["/probe", *args])).view.runs
     assert ran.rc == expected
 
 
-def test_lib64_depends_on_its_cache(root_of: Roots, bundle_of: Bundles) -> None:
-    """In the lib64 image nothing that is linked dynamically starts without ld.so.cache."""
+def test_lib64_needs_its_loader_cache(root_of: Roots, bundle_of: Bundles) -> None:
+    """Without ld.so.cache no dynamically linked program starts."""
     root = root_of("lib64")
     (root / "etc/ld.so.cache").unlink()
     (ran,) = run(bundle_of(root, ["/probe", *questions(runs=[["/dlprobe"]])])).view.runs
@@ -50,15 +50,15 @@ def test_lib64_depends_on_its_cache(root_of: Roots, bundle_of: Bundles) -> None:
 
 
 def test_distroless_has_no_loader_configuration(root_of: Roots) -> None:
-    """The distroless image has neither ldconfig nor its settings nor its cache."""
+    """It has no ldconfig, no ld.so.conf, no ld.so.cache and no shell."""
     root = root_of("distroless")
     names = {p.name for p in root.rglob("*")}
     assert not names & {"ldconfig", "ld.so.conf", "ld.so.conf.d", "ld.so.cache", "sh", "bash"}
 
 
 @pytest.mark.parametrize("kind", ["distroless", "musl"])
-def test_ldconfig_can_be_brought_along(kind: str, bundle_of: Bundles) -> None:
-    """If an image has no ldconfig, a bind-mounted one reports that there is no cache."""
+def test_mounted_ldconfig_runs_in_each_image(kind: str, bundle_of: Bundles) -> None:
+    """It reports that the image has no cache."""
     bundle = bundle_of(kind, ["/probe", *questions(runs=[["/ldconfig", "-p"]])])
     bundle.mount(roots.ldconfig(), "/ldconfig")
     (ran,) = run(bundle).view.runs
@@ -66,8 +66,8 @@ def test_ldconfig_can_be_brought_along(kind: str, bundle_of: Bundles) -> None:
     assert "ld.so.cache" in ran.output
 
 
-def test_copies_are_equal_and_apart(root_of: Roots) -> None:
-    """A copy lists like its original until it is written to; the original stays."""
+def test_copies_of_a_root_are_independent(root_of: Roots) -> None:
+    """A write to a copy does not change the original."""
     before = roots.listing(roots.musl())
     root = root_of("musl")
     assert roots.listing(root) == before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The low-level runtimes alone, as the harness drives them: what the other tests stand on."""
+"""The low-level runtimes without gpuhook: what the other tests rely on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ DENY = {"allow": False, "access": "rwm"}
 
 
 @EVERY
-def test_device_rules_decide(engine: str, cgroup: str, bundle_of: Bundles) -> None:
-    """A node with a rule may be opened, a node without one and a device without node may not."""
+def test_device_rules_restrict_access(engine: str, cgroup: str, bundle_of: Bundles) -> None:
+    """A node needs a rule to be opened; without a node and a rule there is no access."""
     bundle = bundle_of(
         "debian",
         ["/probe", *questions(tries=["195:7"])],
@@ -34,8 +34,10 @@ def test_device_rules_decide(engine: str, cgroup: str, bundle_of: Bundles) -> No
 
 
 @EVERY
-def test_view(engine: str, cgroup: str, tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> None:
-    """The probe tells env, mounts with their flags, links, contents and groups as they are."""
+def test_probe_prints_the_container(
+    engine: str, cgroup: str, tmp_path: Path, root_of: Roots, bundle_of: Bundles
+) -> None:
+    """The probe prints environment, mounts with options, links, contents and groups."""
     shown = tmp_path / "shown"
     shown.write_bytes(b"a\0\xff\n")
     root = root_of("distroless")
@@ -58,7 +60,7 @@ def test_view(engine: str, cgroup: str, tmp_path: Path, root_of: Roots, bundle_o
 
 
 @EVERY
-def test_life_of_a_container(engine: str, cgroup: str, bundle_of: Bundles) -> None:
+def test_lifecycle_commands(engine: str, cgroup: str, bundle_of: Bundles) -> None:
     """Create, start, exec, state, kill and delete work one after another."""
     script = "echo begun; exec sleep 60"
     bundle = bundle_of("debian", ["/bin/sh", "-c", script])
@@ -74,8 +76,8 @@ def test_life_of_a_container(engine: str, cgroup: str, bundle_of: Bundles) -> No
         assert container.call("state").rc != 0
 
 
-def test_a_failed_start_is_told(bundle_of: Bundles) -> None:
-    """A container that cannot start has its reason in the log and on standard error."""
+def test_failed_start_is_reported(bundle_of: Bundles) -> None:
+    """The reason is in the log and on standard error."""
     result = run(bundle_of("distroless", ["/bin/none"]))
     assert result.rc != 0
     assert "/bin/none" in result.stderr
@@ -83,7 +85,7 @@ def test_a_failed_start_is_told(bundle_of: Bundles) -> None:
 
 
 def test_launcher_adds_variables(tmp_path: Path, bundle_of: Bundles) -> None:
-    """A launcher stands for a command with its own arguments and variables."""
-    told = launcher(tmp_path / "told", ["/bin/sh", "-c", 'echo "$IT $0 $1"'], {"IT": "isn't"})
-    result = run(bundle_of("distroless"), [str(told)])
+    """The launcher runs a command with arguments and variables."""
+    program = launcher(tmp_path / "told", ["/bin/sh", "-c", 'echo "$IT $0 $1"'], {"IT": "isn't"})
+    result = run(bundle_of("distroless"), [str(program)])
     assert result.stdout.startswith("isn't --root ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook refresh` within what its unit leaves it: capabilities, directories, system calls."""
+"""`gpuhook refresh` under its systemd unit's restrictions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.contract.runtimes import run_command
 UNIT = CHECKOUT / "packaging/systemd/gpuhook-refresh.service"
 
 
-# ProtectSystem=strict, ReadWritePaths, ProtectKernelModules: nothing can be written to but what is
-# named after the first directory, in which the installation and its node are.
+# ProtectSystem=strict, ReadWritePaths, ProtectKernelModules: only the directories after the first
+# one are writable; the first one has the installation and its node.
 PROTECTED = """
 set -e
 mount --make-rprivate /
@@ -35,18 +35,18 @@ exec "$@"
 
 def setting(key: str) -> str:
     """Return the value of a key of the unit."""
-    found = re.search(rf"^{key}=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found, key
-    return found[1]
+    match = re.search(rf"^{key}=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert match, key
+    return match[1]
 
 
-def allowed() -> set[str]:
-    """Return the system calls of the unit's filter, as systemd knows them."""
-    told = ["systemd-analyze", "syscall-filter", "--no-pager"]
+def allowed_system_calls() -> set[str]:
+    """Return the system calls of the unit's filter, as systemd-analyze prints them."""
+    command = ["systemd-analyze", "syscall-filter", "--no-pager"]
     names: set[str] = set()
     pending = [setting("SystemCallFilter")]
     while pending:
-        text = subprocess.check_output([*told, pending.pop()], text=True)
+        text = subprocess.check_output([*command, pending.pop()], text=True)
         words = [line.strip() for line in text.split("\n")[1:] if line.startswith("    ")]
         words = [word for word in words if not word.startswith("#")]
         pending += [word for word in words if word.startswith("@")]
@@ -55,7 +55,7 @@ def allowed() -> set[str]:
 
 
 def confined(installation: Installation, trace: Path) -> list[str]:
-    """Return the command of the unit with the unit's capabilities, its system calls recorded."""
+    """Return the command of the unit with its capabilities, and with strace."""
     bounds = "-all," + ",".join(
         "+" + name.removeprefix("CAP_").lower() for name in setting("CapabilityBoundingSet").split()
     )
@@ -73,8 +73,8 @@ def confined(installation: Installation, trace: Path) -> list[str]:
     ]
 
 
-def test_refresh_as_the_unit_runs_it(apart: Installation, tmp_path: Path) -> None:
-    """It writes a stale spec again with no more than the unit leaves it."""
+def test_refresh_with_the_restrictions_of_its_unit(apart: Installation, tmp_path: Path) -> None:
+    """It generates a stale spec again, and uses only system calls of the unit's filter."""
     trace = tmp_path / "traces/trace"
     trace.parent.mkdir()
     before = apart.spec.read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def test_refresh_as_the_unit_runs_it(apart: Installation, tmp_path: Path) -> Non
     assert f"{apart.spec}: written" in done.stdout
     assert yaml.safe_load(apart.spec.read_text(encoding="utf-8")) == document
     lines = trace.read_text(encoding="utf-8", errors="replace").splitlines()
-    at = next(i for i, line in enumerate(lines) if "execve" in line and "gpuhook" in line)
-    called = {found[1] for line in lines[at:] if (found := re.match(r"\d+ +(\w+)\(", line))}
+    start = next(i for i, line in enumerate(lines) if "execve" in line and "gpuhook" in line)
+    called = {match[1] for line in lines[start:] if (match := re.match(r"\d+ +(\w+)\(", line))}
     assert len(called) > 20
-    assert called - allowed() == set()
+    assert called - allowed_system_calls() == set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers whose FUSE reads requests and never answers: no command waits for them."""
+"""Containers with a FUSE file system that never answers: no command waits for it."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_repair import reset
 from tests.waiting import eventually
 
-LONG = 150  # seconds that a command may take; its own limits are far below
+LONG = 150  # seconds that a command may take; its own limits are far lower
 LEFT = re.compile(r"left behind in an uninterruptible wait: process ([0-9, ]+)")
 HOME = "/home/fuse"
 
 
 @contextmanager
-def several(
+def containers_with_gpu(
     installation: Installation, place: Path, names: Sequence[str], attached: Sequence[str] = ()
 ) -> Iterator[list[Live]]:
-    """Give a running container with a GPU for each of these ids; `attached` get it later."""
+    """Yield a running container for each id; those in `attached` get their GPU by attach."""
     with ExitStack() as stack:
-        found = []
+        lives = []
         for name in names:
             (place / name).mkdir()
             made = sleeping(place / name, env=() if name in attached else asks("2"))
             live = stack.enter_context(wrapped(made, installation, container_id=name))
             if name in attached:
                 live.attach("2")
-            found.append(live)
-        yield found
+            lives.append(live)
+        yield lives
 
 
 def ids(count: int, like: str = "") -> list[str]:
-    """Return ids of containers, which share the lock of the container `like`, if that is given."""
-    found: list[str] = []
-    while len(found) < count:
+    """Return container ids; with `like`, ids that share that container's lock."""
+    names: list[str] = []
+    while len(names) < count:
         name = f"gpuhook-test-{uuid4().hex[:12]}"
         if not like or crc32(name.encode()) % 256 == crc32(like.encode()) % 256:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 @contextmanager
-def begun(live: Live, verb: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Give `gpuhook VERB CONTAINER WORDS` while it runs, in its own process group."""
+def running_command(live: Live, verb: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Yield `gpuhook VERB CONTAINER WORDS` while it runs, in its own process group."""
     command = subprocess.Popen(
         live.command(verb, *words),
         stdin=subprocess.DEVNULL,
@@ -75,30 +75,32 @@ def begun(live: Live, verb: str, *words: str) -> Iterator[subprocess.Popen[str]]
 
 
 def on_all(lives: Sequence[Live], verb: str, *words: str, via: Sequence[str] = ()) -> Result:
-    """Call `gpuhook VERB WORDS`, through `via`, on the containers of all these state roots."""
+    """Run `gpuhook VERB WORDS`, by the prefix `via`, on the containers of all these state roots."""
     installation = lives[0].installation
     roots = [word for live in lives for word in live.roots]
     command = [*via, str(installation.bindir / "gpuhook"), verb, *words, *roots]
     return run_command(command, lives[0].env)
 
 
-def of(live: Live, said: str) -> str:
-    """Return the error about a container."""
-    (found,) = [line for line in said.splitlines() if live.id in line and "hint: " not in line]
-    return found
+def error_of(live: Live, stderr: str) -> str:
+    """Return the error line of a container."""
+    (line_of_container,) = [
+        line for line in stderr.splitlines() if live.id in line and "hint: " not in line
+    ]
+    return line_of_container
 
 
-def left_behind(said: str) -> list[int]:
-    """Return the pids that a message names, which are in an uninterruptible wait."""
-    found = LEFT.search(said)
-    assert found, said
-    pids = [int(pid) for pid in found[1].split(",")]
-    assert all(map(waiting, pids)), said
+def left_behind(stderr: str) -> list[int]:
+    """Return the pids in a message; these processes are in an uninterruptible wait."""
+    match = LEFT.search(stderr)
+    assert match, stderr
+    pids = [int(pid) for pid in match[1].split(",")]
+    assert all(map(waiting, pids)), stderr
     return pids
 
 
-def assert_holds_nothing(pid: int) -> None:
-    """Assert that a process has no lock, no terminal, and no file that its caller could read."""
+def assert_no_resources(pid: int) -> None:
+    """Assert that a process has no lock, no terminal and no pipe of its caller."""
     open_files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
     assert not [name for name in open_files if "/locks/" in name or name.startswith("socket:")]
     standard = [os.readlink(f"/proc/{pid}/fd/{number}") for number in range(2)]
@@ -123,28 +125,31 @@ VERBS = [
 
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_a_named_container(apart: Installation, tmp_path: Path) -> None:
-    """Each command on it ends, names it and what is left behind, which holds nothing."""
+def test_commands_on_a_silent_container_end(apart: Installation, tmp_path: Path) -> None:
+    """The error names the container and the abandoned process, which has no resources."""
     names = ids(len(VERBS))
     names += ids(1, like=names[1])
-    with several(apart, tmp_path, names, attached=names[2:3]) as lives, ExitStack() as stack:
+    with (
+        containers_with_gpu(apart, tmp_path, names, attached=names[2:3]) as lives,
+        ExitStack() as stack,
+    ):
         *hostile, good = lives
         for live in hostile[:-1]:
             stack.enter_context(over_libraries(live))
         stack.enter_context(silent(tmp_path, str(hostile[-1].bundle.root)))
         commands = [
-            stack.enter_context(begun(live, verb, *words))
+            stack.enter_context(running_command(live, verb, *words))
             for live, (verb, words) in zip(hostile, VERBS, strict=True)
         ]
         pids = []
         for live, command in zip(hostile, commands, strict=True):
-            _, said = command.communicate(timeout=LONG)
-            assert command.returncode == 1, said
-            assert "GH1760" in said
-            assert live.id in said
-            pids += left_behind(said)
+            _, stderr = command.communicate(timeout=LONG)
+            assert command.returncode == 1, stderr
+            assert "GH1760" in stderr
+            assert live.id in stderr
+            pids += left_behind(stderr)
         for pid in pids:
-            assert_holds_nothing(pid)
+            assert_no_resources(pid)
         good.attach("3")
         assert good.gpuhook("explain").rc == 0
         assert hostile[0].gpuhook("explain").rc == 0
@@ -156,32 +161,32 @@ def test_a_named_container(apart: Installation, tmp_path: Path) -> None:
             gone(pid)
 
 
-def test_interrupted(node8: Installation, tmp_path: Path) -> None:
-    """SIGINT ends a command whose child hangs, also one that undoes what it has done."""
-    with several(node8, tmp_path, ids(2)) as lives, ExitStack() as stack:
+def test_sigint_ends_a_command_that_waits(node8: Installation, tmp_path: Path) -> None:
+    """Its child hangs; this includes a command that undoes its changes."""
+    with containers_with_gpu(node8, tmp_path, ids(2)) as lives, ExitStack() as stack:
         for live, (verb, words) in zip(lives, VERBS, strict=False):
-            there = stack.enter_context(over_libraries(live))
-            command = stack.enter_context(begun(live, verb, *words))
-            eventually(there.is_asked)
+            file_system = stack.enter_context(over_libraries(live))
+            command = stack.enter_context(running_command(live, verb, *words))
+            eventually(file_system.is_asked)
             command.send_signal(signal.SIGINT)
             command.communicate(timeout=30)
             assert command.returncode != 0
 
 
-def test_repair_all_does_not_go_in(node8: Installation, tmp_path: Path) -> None:
-    """The kernel says what is mounted: the container is named, and the others are repaired."""
-    with several(node8, tmp_path, ids(3)) as lives:
+def test_repair_all_skips_a_silent_mount(node8: Installation, tmp_path: Path) -> None:
+    """mountinfo shows the mount: the container is reported, and the others are repaired."""
+    with containers_with_gpu(node8, tmp_path, ids(3)) as lives:
         for live in lives:
             reset(live)
-        with over_libraries(lives[1]) as there:
+        with over_libraries(lives[1]) as file_system:
             done = on_all(lives, "repair", "--all")
             assert done.rc == 1
-            said = of(lives[1], done.stderr)
-            assert said.startswith("Error GH1762")
-            assert f" {LIBRARIES} " in said
+            error = error_of(lives[1], done.stderr)
+            assert error.startswith("Error GH1762")
+            assert f" {LIBRARIES} " in error
             doctor = on_all(lives, "doctor", *node8.node.options, "--checks", "containers")
             assert LIBRARIES in doctor.stdout
-            assert there.requests == []
+            assert file_system.requests == []
         for live in (lives[0], lives[2]):
             assert f"{live.id}: done" in done.stdout
             assert_nodes(live.view(), node8, CONTROL, 2)
@@ -189,10 +194,12 @@ def test_repair_all_does_not_go_in(node8: Installation, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_repair_all_where_a_link_leads_in(node8: Installation, tmp_path: Path) -> None:
-    """Who hides the mount behind a link keeps one child; the others are repaired all the same."""
+def test_repair_all_continues_after_a_link_to_a_silent_mount(
+    node8: Installation, tmp_path: Path
+) -> None:
+    """A link hides the mount: one child hangs, and the other containers are repaired."""
     names = ids(2)
-    with several(node8, tmp_path, [*names, *ids(1, like=names[0])]) as lives:
+    with containers_with_gpu(node8, tmp_path, [*names, *ids(1, like=names[0])]) as lives:
         for live in lives:
             reset(live)
         hostile = lives[1]
@@ -203,10 +210,10 @@ def test_repair_all_where_a_link_leads_in(node8: Installation, tmp_path: Path) -
             libraries.symlink_to(HOME)
             done = on_all(lives, "repair", "--all")
             assert done.rc == 1
-            said = of(hostile, done.stderr)
-            assert said.startswith("Error GH1760")
-            (pid,) = left_behind(said)
-            assert_holds_nothing(pid)
+            error = error_of(hostile, done.stderr)
+            assert error.startswith("Error GH1760")
+            (pid,) = left_behind(error)
+            assert_no_resources(pid)
             for live in (lives[0], lives[2]):
                 assert f"{live.id}: done" in done.stdout
                 assert_nodes(live.view(), node8, CONTROL, 2)

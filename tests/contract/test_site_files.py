@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a site adds, what it drops, and MPS's pipes, seen from inside a container."""
+"""Files that a site adds and drops, and MPS's pipes, seen from inside a container."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ drop:
 - "*/nvidia-debugdump"
 - "{LIBRARIES}/libnvidia-cfg.so.*"
 """
-ASKED = [
+PROBE_SITE = [
     "/probe",
     *questions(
         SITE,
@@ -45,7 +45,7 @@ ASKED = [
 
 @pytest.fixture(scope="module")
 def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Give gpuhook on a node whose site has extra files, and an MPS daemon."""
+    """Return gpuhook on a node whose site has extra files, and an MPS daemon."""
     place = tmp_path_factory.mktemp("site")
     node = make_node(place / "node", dump_file.load("t4"))
     root = Path(node.driver_root)
@@ -59,9 +59,9 @@ def site(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation
     return installation(place, node, bindir, "--files-dir", str(place / "files.d"))
 
 
-def test_for_the_capabilities_that_the_site_says(site: Installation, bundle_of: Bundles) -> None:
-    """An added library is loaded by name, dropped files and their links are not there."""
-    bundle = bundle_of("debian", ASKED, asks("0", "video,utility"))
+def test_site_files_for_their_capabilities(site: Installation, bundle_of: Bundles) -> None:
+    """The loader finds an added library; dropped files and their links do not exist."""
+    bundle = bundle_of("debian", PROBE_SITE, asks("0", "video,utility"))
     view = site.run(bundle).view
     kinds = {path: entry.kind for path, entry in view.paths.items()}
     assert kinds == {
@@ -79,9 +79,9 @@ def test_for_the_capabilities_that_the_site_says(site: Installation, bundle_of: 
     assert "rw" in view.mounts[MPS].options
 
 
-def test_for_no_other_capability(site: Installation, bundle_of: Bundles) -> None:
-    """Who requests utility alone gets neither the site's library nor MPS's pipes."""
-    bundle = bundle_of("debian", ASKED, asks("0", "utility"))
+def test_site_files_need_their_capability(site: Installation, bundle_of: Bundles) -> None:
+    """A container with `utility` only has neither the site's library nor MPS's pipes."""
+    bundle = bundle_of("debian", PROBE_SITE, asks("0", "utility"))
     view = site.run(bundle).view
     assert view.paths[SITE].kind == "missing"
     assert view.paths[f"{MPS}/control"].kind == "missing"
@@ -89,20 +89,22 @@ def test_for_no_other_capability(site: Installation, bundle_of: Bundles) -> None
     assert "error" in view.runs[0].found()["libsite.so.3"]
 
 
-def test_by_the_spec_alone(site: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """podman gives what the spec says, and our hook understands all that is said in it."""
+def test_site_files_by_podmans_cdi(site: Installation, tmp_path: Path, root_of: Roots) -> None:
+    """podman applies the spec, and the CDI hook accepts all entries."""
     specs = tmp_path / "cdi"
     specs.mkdir()
     site.generate("--files-dir", str(site.place / "files.d"), output=specs / "nvidia.yaml")
     options = ["--device", "nvidia.com/gpu=0"]
-    view = engines.podman(tmp_path / "podman", root_of("debian"), ASKED, options, cdi=specs).view
+    view = engines.podman(
+        tmp_path / "podman", root_of("debian"), PROBE_SITE, options, cdi=specs
+    ).view
     assert view.runs[0].found()["libsite.so.3"]["path"] == SITE
     assert view.paths["/usr/bin/nvidia-debugdump"].kind == "missing"
     assert view.paths[f"{MPS}/control"].kind == "fifo"
 
 
-def test_broken_rules_make_no_spec(site: Installation, tmp_path: Path) -> None:
-    """generate-cdi names file and line, and leaves what was written before as it is."""
+def test_invalid_site_rules_are_refused(site: Installation, tmp_path: Path) -> None:
+    """generate-cdi prints file and line, and does not change the existing spec."""
     (tmp_path / "wrong.yaml").write_text("drop:\n- nvidia-smi\n")
     words = [*site.node.options, "--files-dir", str(tmp_path), "--output", str(site.spec)]
     before = site.spec.read_bytes()

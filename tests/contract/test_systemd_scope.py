@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers in a systemd scope: the unit is changed, so that a daemon-reload keeps the device.
+"""Containers in a systemd scope: the unit gets the device, so that a daemon-reload keeps it.
 
-No systemd runs here: systemctl is a program that records what it is called with and keeps the
-property as systemd does, and the program that systemd attaches is one made as systemd makes it.
+No systemd runs here: `systemctl` is a program that records its calls and stores the property, and
+the unit's device program has the form of systemd's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ case "$2 $4" in
     done ;;
 esac
 """
-HELD = ["/dev/char/1:3 rwm", "char-pts rwm"]
+DEVICE_ALLOW = ["/dev/char/1:3 rwm", "char-pts rwm"]
 PATHS = "paths={allow('c 195:7 rw')[0]: '/dev/nvidia7'}"
 CHANGE = f"rules.change(allow('c 195:7 rw'), {PATHS})"
 DROP = f"rules.drop(allow('c 195:7 rw'), {PATHS})"
@@ -57,7 +57,7 @@ VERDICT = "rules.verdict('c', 195, 7, 'rw')[0]"
 
 
 class Unit:
-    """A scope with a process in it, and the systemctl that knows it."""
+    """A scope with a process in it, and its systemctl."""
 
     def __init__(self, place: Path, pid: int, name: str, around: Settled) -> None:
         self.place = place
@@ -65,8 +65,8 @@ class Unit:
         self.name = name
         self.around = around
 
-    def told(self, *expressions: str) -> list[object]:
-        """Return the answers to expressions."""
+    def evaluate(self, *expressions: str) -> list[object]:
+        """Return the results of expressions."""
         return asked(self.around, self.pid, *expressions)
 
     @property
@@ -77,12 +77,12 @@ class Unit:
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Iterator[Unit]:
-    """Give a scope, with a program as systemd attaches it."""
+    """Yield a scope with a device program like systemd's."""
     program = tmp_path / "bin" / "systemctl"
     program.parent.mkdir()
     program.write_text(SYSTEMCTL.format(place=tmp_path))
     program.chmod(0o755)
-    (tmp_path / "entries").write_text("".join(f"{entry}\n" for entry in HELD))
+    (tmp_path / "entries").write_text("".join(f"{entry}\n" for entry in DEVICE_ALLOW))
     inside = [
         f"mount --bind {program.parent} /usr/local/sbin",
         "mount -t tmpfs none /run",
@@ -101,10 +101,10 @@ def unit(tmp_path: Path) -> Iterator[Unit]:
     scope.rmdir()
 
 
-def of_systemd() -> bytes:
-    """Return a program that allows c 1:3 rwm and c 136:* r, made as systemd 252 makes it.
+def systemd_program() -> bytes:
+    """Return a program that allows c 1:3 rwm and c 136:* r, as systemd 252 makes it.
 
-    Source: src/core/bpf-devices.c; a rule that matches jumps to the one exit that allows.
+    Source: src/core/bpf-devices.c; a rule that matches jumps to the only exit that allows.
     """
     tests = [
         encoded(JNE_IMM, 2, off=3, imm=2) + encoded(JNE_IMM, 4, off=2, imm=1),
@@ -120,17 +120,17 @@ def of_systemd() -> bytes:
 
 
 def attach(scope: Path) -> None:
-    """Attach systemd's program."""
-    fd = bpf_syscall.prog_load(of_systemd(), "sd_devices")
+    """Attach the program to the scope."""
+    fd = bpf_syscall.prog_load(systemd_program(), "sd_devices")
     place = os.open(scope, os.O_RDONLY)
     bpf_syscall.prog_attach(place, fd, bpf_syscall.BPF_F_ALLOW_MULTI)
     os.close(place)
     os.close(fd)
 
 
-def test_programs_of_systemd() -> None:
-    """The program is decoded to the rules that it was made of."""
-    decoded = decode(of_systemd())
+def test_systemd_program_is_decoded() -> None:
+    """The result is the rules that the program was made from."""
+    decoded = decode(systemd_program())
     assert decoded is not None
     assert [(rule.allow, rule.line) for rule in decoded] == [
         (False, "a *:* rwm"),
@@ -139,43 +139,41 @@ def test_programs_of_systemd() -> None:
     ]
 
 
-def test_unit_is_told(unit: Unit) -> None:
-    """The unit gets the host's node once, and loses that entry alone when it is taken back."""
-    did, again, verdict, notes = unit.told(CHANGE, CHANGE, VERDICT, "rules.notes")
-    assert (did, again, verdict) == (True, False, True)
+def test_change_is_added_to_the_unit(unit: Unit) -> None:
+    """The unit gets one entry for the host's node; drop() removes only that entry."""
+    changed, again, verdict, notes = unit.evaluate(CHANGE, CHANGE, VERDICT, "rules.notes")
+    assert (changed, again, verdict) == (True, False, True)
     assert notes == [f"{unit.name}: added DeviceAllow /dev/nvidia7 rw"]
-    assert unit.entries == [*HELD, "/dev/nvidia7 rw"]
-    assert unit.told(DROP, VERDICT) == [True, False]
-    assert unit.entries == HELD
+    assert unit.entries == [*DEVICE_ALLOW, "/dev/nvidia7 rw"]
+    assert unit.evaluate(DROP, VERDICT) == [True, False]
+    assert unit.entries == DEVICE_ALLOW
     calls = (unit.place / "calls").read_text()
     called = f"--no-pager set-property --runtime -- {unit.name} DeviceAllow=/dev/nvidia7 rw\n"
     assert called in calls
 
 
-def test_unit_is_restored(unit: Unit) -> None:
-    """Going back to a snapshot gives the unit its entries back."""
-    unit.told("globals().update(mark=rules.snapshot())", CHANGE, "rules.restore(mark)")
-    assert unit.entries == HELD
+def test_restore_resets_the_unit(unit: Unit) -> None:
+    unit.evaluate("globals().update(mark=rules.snapshot())", CHANGE, "rules.restore(mark)")
+    assert unit.entries == DEVICE_ALLOW
 
 
-def test_another_unit_of_that_name(unit: Unit) -> None:
-    """A unit of the same name in another place is left alone."""
+def test_unit_of_another_cgroup_is_not_changed(unit: Unit) -> None:
+    """A unit of the same name has another cgroup."""
     (unit.place / "at").write_text(f"/user.slice/{unit.name}\n")
-    (_, verdict) = unit.told(CHANGE, VERDICT)
+    (_, verdict) = unit.evaluate(CHANGE, VERDICT)
     assert verdict is True
-    assert unit.entries == HELD
+    assert unit.entries == DEVICE_ALLOW
 
 
-def test_systemctl_fails(unit: Unit) -> None:
-    """If systemctl fails the device is allowed all the same, and a warning says how long."""
+def test_failed_systemctl_is_a_warning(unit: Unit) -> None:
+    """The device is allowed until the next daemon-reload, which the warning states."""
     (unit.place / "broken").touch()
-    did, verdict, notes = unit.told(CHANGE, VERDICT, "rules.notes")
-    assert (did, verdict) == (True, True)
+    changed, verdict, notes = unit.evaluate(CHANGE, VERDICT, "rules.notes")
+    assert (changed, verdict) == (True, True)
     assert "warning: /usr/local/sbin/systemctl" in str(notes)
     assert "daemon-reload" in str(notes)
 
 
-def test_a_unit_without_paths(unit: Unit) -> None:
-    """Rules without a host's node are not the unit's."""
-    unit.told("rules.change(allow('c 195:7 rw'))")
-    assert unit.entries == HELD
+def test_rule_without_a_node_is_not_added_to_the_unit(unit: Unit) -> None:
+    unit.evaluate("rules.change(allow('c 195:7 rw'))")
+    assert unit.entries == DEVICE_ALLOW

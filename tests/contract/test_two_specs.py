@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container with devices of two CDI specs has the libraries of both, by whatever way."""
+"""A container with devices of two CDI specs has the libraries of both, by each integration."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ OTHER = "nvidia.com/other"
 BOTH = f"0,{OTHER}=a"
 DIRECTORY = "/opt/other"
 SONAME = "libother.so.1"
-FOUND = {"libcuda.so.1": LIBRARIES, "libnvidia-ml.so.1": LIBRARIES, SONAME: DIRECTORY}
-ASKED = questions(runs=[["/dlprobe", *FOUND], ["/ldconfig", "-p"]])
+DIRECTORY_OF = {"libcuda.so.1": LIBRARIES, "libnvidia-ml.so.1": LIBRARIES, SONAME: DIRECTORY}
+QUESTIONS = questions(runs=[["/dlprobe", *DIRECTORY_OF], ["/ldconfig", "-p"]])
 
 
-def describe(made: Installation, version: str = "1.0") -> None:
+def write_spec(made: Installation, version: str = "1.0") -> None:
     """Write the spec of another device, with a library."""
     (driver,) = Path(made.node.driver_root).rglob("libcuda.so.*.*")
     library = made.place / f"{SONAME}.{version}"
@@ -54,8 +54,8 @@ def describe(made: Installation, version: str = "1.0") -> None:
 
 @pytest.fixture
 def two(apart: Installation) -> Installation:
-    """Return an installation on whose node there are two specs."""
-    describe(apart)
+    """Return an installation on a node with two specs."""
+    write_spec(apart)
     return apart
 
 
@@ -63,65 +63,69 @@ def assert_both(view: View) -> None:
     """Assert that the loader finds the libraries of both specs."""
     found = view.runs[0].found()
     assert {name: Path(facts["real"]).parent for name, facts in found.items()} == {
-        name: Path(place) for name, place in FOUND.items()
+        name: Path(place) for name, place in DIRECTORY_OF.items()
     }
-    # The driver's directory may be one that the loader looks into without a cache.
+    # The loader may search the driver's directory without a cache.
     entries = [line.split() for line in view.runs[1].output.splitlines() if " => " in line]
     cached = {(words[0], words[-1].removeprefix("/usr")) for words in entries}
-    for name, place in FOUND.items():
+    for name, place in DIRECTORY_OF.items():
         assert (name, f"{place}/{name}".removeprefix("/usr")) in cached
 
 
 @pytest.mark.parametrize("integration", ["runc", "crun", "runc-prestart", "podman-runtime"])
-def test_asked_for_together(
+def test_one_request_for_both_devices(
     integration: str, two: Installation, tmp_path: Path, root_of: Roots
 ) -> None:
-    """By one request, and started again nothing is another."""
+    """A second start does not change the root file system."""
     root = roots.with_ldconfig(root_of("debian"))
     listings = []
     for start in ("first", "second"):
         (tmp_path / start).mkdir()
         enter = Integrations(two, tmp_path / start)
-        assert_both(enter.through(integration, root, ["/probe", *ASKED], BOTH).view)
+        assert_both(enter.through(integration, root, ["/probe", *QUESTIONS], BOTH).view)
         listings.append(roots.listing(root))
     assert listings[0] == listings[1]
 
 
 def by_podman(two: Installation, place: Path, root: Path, *options: str, runtime: str = "") -> View:
-    """Return what a container of podman's sees that asks with `options`; `place` is a new one."""
+    """Return the view of a podman container that is started with `options`; `place` is created."""
     place.mkdir()
     enter = Integrations(two, place)
-    return enter.by_podman(root, ["/probe", *ASKED], options, runtime=runtime).view
+    return enter.by_podman(root, ["/probe", *QUESTIONS], options, runtime=runtime).view
 
 
-def test_hooks_of_an_engine(two: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """An engine that reads both specs calls both hooks, one after the other."""
+def test_podman_calls_the_hooks_of_both_specs(
+    two: Installation, tmp_path: Path, root_of: Roots
+) -> None:
+    """The hooks run one after the other; a new version replaces the library."""
     root = roots.with_ldconfig(root_of("debian"))
     options = ["--device", f"{KIND}=0", "--device", f"{OTHER}=a"]
     assert_both(by_podman(two, tmp_path / "first", root, *options, runtime="runc"))
     once = roots.listing(root)
     assert_both(by_podman(two, tmp_path / "again", root, *options, runtime="runc"))
     assert roots.listing(root) == once
-    describe(two, "2.0")
+    write_spec(two, "2.0")
     view = by_podman(two, tmp_path / "upgraded", root, *options, runtime="runc")
     assert_both(view)
     assert view.runs[0].found()[SONAME]["real"].endswith(".2.0")
 
 
-def test_an_engine_brings_one_of_them(two: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """The engine gives one by CDI, and an annotation asks the wrapper for the other."""
+def test_engine_and_wrapper_apply_one_spec_each(
+    two: Installation, tmp_path: Path, root_of: Roots
+) -> None:
+    """The engine applies one by CDI; an annotation requests the other from the wrapper."""
     root = roots.with_ldconfig(root_of("debian"))
     options = ["--device", f"{KIND}=0", "--annotation", f"cdi.k8s.io/a={OTHER}=a"]
     for start in ("first", "second"):
         assert_both(by_podman(two, tmp_path / start, root, *options))
 
 
-def test_a_volume_lies_over_one_of_them(
+def test_volume_over_the_directory_of_a_library(
     two: Installation, tmp_path: Path, root_of: Roots, bundle_of: Bundles
 ) -> None:
-    """What the wrapper cannot do before the mounts are there is a hook's, and so is the rest."""
+    """A hook does what the wrapper cannot do before the container's mounts exist."""
     root = roots.with_ldconfig(root_of("debian"))
-    made = bundle_of(root, ["/probe", *ASKED], asks(BOTH))
+    made = bundle_of(root, ["/probe", *QUESTIONS], asks(BOTH))
     (root / DIRECTORY[1:]).mkdir(parents=True)
     config: dict[str, Any] = made.config()
     scratch = {"destination": DIRECTORY, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid"]}
@@ -130,24 +134,26 @@ def test_a_volume_lies_over_one_of_them(
     assert_both(two.run(made).view)
 
 
-def test_without_one_of_them_again(two: Installation, tmp_path: Path, root_of: Roots) -> None:
-    """Started again without one of the devices, the container has its library no more."""
+def test_restart_without_one_of_the_devices(
+    two: Installation, tmp_path: Path, root_of: Roots
+) -> None:
+    """The library of the removed device is no longer in the loader cache."""
     root = roots.with_ldconfig(root_of("debian"))
     enter = Integrations(two, tmp_path)
-    assert_both(enter.through("runc", root, ["/probe", *ASKED], BOTH).view)
-    view = enter.through("runc", root, ["/probe", *ASKED], "0").view
+    assert_both(enter.through("runc", root, ["/probe", *QUESTIONS], BOTH).view)
+    view = enter.through("runc", root, ["/probe", *QUESTIONS], "0").view
     assert "libcuda.so.1 " in view.runs[1].output
     assert SONAME not in view.runs[1].output
 
 
-def test_attached_later(two: Installation, tmp_path: Path) -> None:
-    """A device of another spec leaves a running container the libraries that it was made with."""
+def test_attach_of_a_device_of_another_spec(two: Installation, tmp_path: Path) -> None:
+    """The running container keeps the libraries that it was created with."""
     made = sleeping(tmp_path, env=asks("0"))
     roots.with_ldconfig(made.root)
     with wrapped(made, two) as live:
         assert live.attach(f"{OTHER}=a")["steps"] != []
-        assert_both(live.view(ASKED))
+        assert_both(live.view(QUESTIONS))
         assert live.report("repair", "--dry-run")["steps"] == []
         live.attach("1")
-        assert_both(live.view(ASKED))
+        assert_both(live.view(QUESTIONS))
         assert live.report("repair", "--dry-run")["steps"] == []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uninstalling on a host whose containerd has its state directory at an unusual place.
+"""Uninstall on a host whose containerd has an unusual state directory.
 
-The host is a directory with containerd, runc and busybox. The tree has a launcher that passes all
-calls on to runc, as gpuhook-runtime does for a container that it has already created.
+The host is a directory with containerd, runc and busybox. The tree has a launcher that executes
+runc, as gpuhook-runtime does for a container that exists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHROOT = (
     'mount --bind "$0" "$0"; for d in dev sys; do mount --rbind /$d "$0/$d"; done;'
     ' mount -t proc proc "$0/proc"; exec /usr/sbin/chroot "$0" "$@"'
 )
-# Every process ends with the first one of its pid namespace.
+# All processes end with the first one of their pid namespace.
 UNSHARE = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
 RUNTIME = "/opt/gpuhook/bin/gpuhook-runtime"
@@ -39,13 +39,13 @@ USUAL = "/etc/containerd/config.toml"
 
 
 def config_of(state: str) -> str:
-    """Return containerd's configuration; `state` is its first line."""
+    """Return containerd's configuration; `state` is its second line."""
     return f'version = 2\n{state}\nroot = "/srv/root"\n[grpc]\naddress = "/srv/sock"\n'
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Yield the host's root directory."""
+    """Return the host's root directory."""
     made = tmp_path / "host"
     for name in ("etc/containerd", "dev", "proc", "sys", "run", "tmp", "srv", "rootfs/bin", "bin"):
         (made / name).mkdir(parents=True)
@@ -57,8 +57,8 @@ def host(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """Yield a runtime tree whose wrapper is runc."""
+def small_tree(tmp_path: Path) -> Path:
+    """Return a runtime tree whose wrapper is runc."""
     made = tmp_path / "tree"
     (made / "launchers/bin").mkdir(parents=True)
     for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart"):
@@ -95,7 +95,7 @@ def containerd(host: Path, *options: str) -> Iterator[None]:
 
 
 def gpuhook(command: str, host: Path, *words: str) -> click.testing.Result:
-    """Call the command; it must succeed."""
+    """Run the command, which must succeed."""
     words = (command, "--host-root", str(host), *words)
     done = click.testing.CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
@@ -118,15 +118,15 @@ def gpuhook(command: str, host: Path, *words: str) -> click.testing.Result:
     ],
     ids=["usual file", "imported file", "command line"],
 )
-def test_a_container_without_a_hook_can_be_stopped_after_uninstall(
-    host: Path, small: Path, files: dict[str, str], config: str, options: list[str]
+def test_container_can_be_stopped_after_uninstall(
+    host: Path, small_tree: Path, files: dict[str, str], config: str, options: list[str]
 ) -> None:
     """The shim calls gpuhook-runtime for exec, kill and delete, also after a second uninstall."""
     for path, text in files.items():
         (host / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         (host / path[1:]).write_text(text, encoding="utf-8")
     words = ["--config", config] if config else []
-    gpuhook("install", host, "--tree", str(small), "--engine", "containerd", *words)
+    gpuhook("install", host, "--tree", str(small_tree), "--engine", "containerd", *words)
     with containerd(host, *options):
         run = ["run", "--detach", "--null-io", "--runc-binary", RUNTIME, "--rootfs", "/rootfs"]
         started = ctr(host, *run, "c1", "/bin/sleep", "1000")

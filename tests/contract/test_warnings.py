@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings go to the engine's log, the journal and the ledger; the streams are the container's."""
+"""Warnings go to the engine's log, the journal and the ledger, never to the container's streams."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.contract.runtimes import (
 from tests.simulated import stub_limits
 from tests.waiting import eventually
 
-SPEAKS = ["/bin/sh", "-c", "echo out; echo err >&2"]
+WRITES = ["/bin/sh", "-c", "echo out; echo err >&2"]
 REFUSED = {"acceptEnvWhenUnprivileged": False}
 MOUNTS = {"acceptVolumeMounts": True}
 HOSTILE = "x\nPRIORITY=0\nMESSAGE=forged\n\x1b[2Jlevel=error\u2028\x85\x7f"
@@ -45,8 +45,10 @@ FIELDS = {"MESSAGE", "PRIORITY", "SYSLOG_FACILITY", "SYSLOG_IDENTIFIER", "GPUHOO
 
 @contextmanager
 def journal() -> Iterator[tuple[Path, socket.socket]]:
-    """Give a directory that takes the place of /run/systemd, and the journal's socket in it."""
-    with TemporaryDirectory(prefix="gpuhook-", dir="/tmp") as place:  # sockets have short names
+    """Yield a directory to mount over /run/systemd, and the journal's socket in it."""
+    with TemporaryDirectory(
+        prefix="gpuhook-", dir="/tmp"
+    ) as place:  # the paths of sockets are short
         (Path(place) / "journal").mkdir()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound:
             bound.bind(f"{place}/journal/socket")
@@ -54,23 +56,23 @@ def journal() -> Iterator[tuple[Path, socket.socket]]:
             yield Path(place), bound
 
 
-def read(bound: socket.socket) -> list[dict[str, str]]:
-    """Return the messages that wait in a journal's socket, as its native protocol has them."""
-    found: list[dict[str, str]] = []
+def read_messages(bound: socket.socket) -> list[dict[str, str]]:
+    """Return the messages in a journal's socket, parsed by its native protocol."""
+    messages: list[dict[str, str]] = []
     while True:
         try:
             raw = bound.recv(1 << 16).decode("utf-8")
         except BlockingIOError:
-            return found
+            return messages
         lines = raw.split("\n")
         assert lines.pop() == ""
         fields = dict(line.split("=", 1) for line in lines)
         assert len(fields) == len(lines), raw
-        found.append(fields)
+        messages.append(fields)
 
 
 def inside(place: Path, installation: Installation, command: list[str]) -> list[str]:
-    """Return a command that sees `place` as /run/systemd and the installation's state directory."""
+    """Return a command that has `place` at /run/systemd and the state directory at /run/gpuhook."""
     installation.state.mkdir(exist_ok=True)
     script = (
         "mkdir -p /run/systemd /run/gpuhook"
@@ -81,24 +83,23 @@ def inside(place: Path, installation: Installation, command: list[str]) -> list[
 
 
 def codes(warnings: list[dict[str, str]]) -> list[str]:
-    """Return the codes of warnings."""
     return [one["code"] for one in warnings]
 
 
-def document(installation: Installation, *words: str) -> dict[str, Any]:
-    """Return what `gpuhook` prints as JSON, checked by its schema."""
+def gpuhook_json(installation: Installation, *words: str) -> dict[str, Any]:
+    """Return the JSON output of `gpuhook`, checked by its schema."""
     return installation.gpuhook(*words, "-o", "json").document(words[0])
 
 
 def streams(container: Container) -> tuple[str, str]:
-    """Start a container that was created, and return what its streams have when it has ended."""
+    """Start a created container, and return its streams after it has ended."""
     assert container.call("start").rc == 0
     eventually(lambda: container.state["status"] == "stopped")
     return container.output, container.errors
 
 
-def silent(engine: str, bundle: Bundle) -> tuple[str, str]:
-    """Return the streams of the same container under the runtime alone."""
+def streams_without_gpuhook(engine: str, bundle: Bundle) -> tuple[str, str]:
+    """Return the streams of the same container with the low-level runtime alone."""
     with lifecycle(bundle, [engine], engine) as container:
         assert container.create().rc == 0
         return streams(container)
@@ -106,13 +107,13 @@ def silent(engine: str, bundle: Bundle) -> tuple[str, str]:
 
 @ENGINES
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_the_streams_are_the_containers(
+def test_create_writes_nothing_to_the_streams(
     engine: str, log_format: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """`create` with the container's streams: they have what they have without gpuhook."""
+    """The container's streams are the same as without gpuhook."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
-    made = bundle_of("musl", SPEAKS, asks("0"))
-    expected = silent(engine, made)
+    made = bundle_of("musl", WRITES, asks("0"))
+    expected = streams_without_gpuhook(engine, made)
     assert expected == ("out\n", "err\n")
     (made.path / "log").unlink(missing_ok=True)
     with journal() as (place, bound):
@@ -121,12 +122,12 @@ def test_the_streams_are_the_containers(
             created = container.create()
             assert created.rc == 0, created
             assert streams(container) == expected
-            (told,) = read(bound)
-    assert told.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
-    assert (told["GPUHOOK_CODE"], told["PRIORITY"]) == ("GH1007", "4")
-    assert told["SYSLOG_IDENTIFIER"] == "gpuhook-runtime"
-    assert told["GPUHOOK_CONTAINER"] == container.id
-    assert told["MESSAGE"].startswith(f"container {container.id}: GH1007: ignored the request")
+            (message,) = read_messages(bound)
+    assert message.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
+    assert (message["GPUHOOK_CODE"], message["PRIORITY"]) == ("GH1007", "4")
+    assert message["SYSLOG_IDENTIFIER"] == "gpuhook-runtime"
+    assert message["GPUHOOK_CONTAINER"] == container.id
+    assert message["MESSAGE"].startswith(f"container {container.id}: GH1007: ignored the request")
     if log_format == "json":
         levels = [json.loads(line)["level"] for line in created.log.splitlines()]
         assert levels == ["warning", "info"]
@@ -135,18 +136,18 @@ def test_the_streams_are_the_containers(
 
 
 @BOTH
-def test_the_ledger_explain_and_ps(
+def test_warning_in_ledger_explain_and_ps(
     engine: str, cgroup: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """A container that started without a GPU: its entry has warnings, and it is no holder."""
+    """The container started without a GPU: its entry has the warning, and it holds no GPU."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = bundle_of("musl", WAIT, asks("0"))
     with wrapped(made, mine, engine, cgroup) as live:
-        kept = mine.entry()
-        assert codes(kept["warnings"]) == ["GH1007"]
-        assert kept["route"] == ""
+        recorded = mine.entry()
+        assert codes(recorded["warnings"]) == ["GH1007"]
+        assert recorded["route"] == ""
         ps = ("ps", "--no-nvml", "--recorded")
-        listed = document(mine, *ps)
+        listed = gpuhook_json(mine, *ps)
         assert listed["containers"] == []
         (without,) = listed["without_gpu"]
         assert (without["id"], codes(without["warnings"])) == (live.id, ["GH1007"])
@@ -157,52 +158,54 @@ def test_the_ledger_explain_and_ps(
         assert wide[0].endswith("WARNINGS")
         assert wide[1].startswith(live.id)
         assert wide[1].endswith("GH1007")
-        told = document(mine, "explain", live.id, *live.roots)["containers"][0]
-        assert codes(told["start_warnings"]) == ["GH1007"]
+        explained = gpuhook_json(mine, "explain", live.id, *live.roots)["containers"][0]
+        assert codes(explained["start_warnings"]) == ["GH1007"]
         text = mine.gpuhook("explain", live.id, *live.roots).stdout
         assert "Warnings at its start\n  GH1007: ignored the request" in text
-        assert text.count("GH1007: ") == 2  # in the answer, and among the warnings
-        # What changes a running container keeps what was reported when it started.
+        assert text.count("GH1007: ") == 2  # as the reason, and in the list of warnings
+        # Attach, repair and detach keep the warnings of the start.
         live.attach("1")
         assert mine.entry()["route"] == "attach"
-        (note,) = document(mine, "explain", live.id, *live.roots)["containers"][0]["notes"]
+        (note,) = gpuhook_json(mine, "explain", live.id, *live.roots)["containers"][0]["notes"]
         assert f"{mine.device(1)}, which the answer does not include" in note
         assert codes(mine.entry()["warnings"]) == ["GH1007"]
-        (held,) = document(mine, *ps)["containers"]
-        assert (held["gpus"], codes(held["warnings"])) == ([mine.gpu(1).uuid], ["GH1007"])
+        (holder,) = gpuhook_json(mine, *ps)["containers"]
+        assert (holder["gpus"], codes(holder["warnings"])) == ([mine.gpu(1).uuid], ["GH1007"])
         assert live.gpuhook("repair").rc == 0
         live.detach("1")
         assert codes(mine.entry()["warnings"]) == ["GH1007"]
 
 
-def test_a_holder_with_a_warning(node8: Installation, tmp_path: Path, bundle_of: Bundles) -> None:
-    """Of a container with a GPU, `ps` shows the codes of its warnings in a column."""
+def test_ps_shows_the_codes_of_warnings(
+    node8: Installation, tmp_path: Path, bundle_of: Bundles
+) -> None:
+    """The container has a GPU and a warning."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = bundle_of("musl", WAIT, asks("0"))
-    devnull(made, "bad")
+    add_invalid_mount(made, "bad")
     with mine.lifecycle(made) as container:
         assert container.create().rc == 0
         assert codes(mine.entry()["warnings"]) == ["GH1028"]
-        (held,) = document(mine, "ps", "--no-nvml", "--recorded")["containers"]
-        assert codes(held["warnings"]) == ["GH1028"]
+        (holder,) = gpuhook_json(mine, "ps", "--no-nvml", "--recorded")["containers"]
+        assert codes(holder["warnings"]) == ["GH1028"]
         head, row = mine.gpuhook("ps", "--no-nvml", "--recorded").stdout.splitlines()
         assert head.endswith("WARNINGS")
         assert row.endswith("GH1028")
 
 
-def devnull(made: Bundle, name: str) -> None:
+def add_invalid_mount(made: Bundle, name: str) -> None:
     """Add a mount of /dev/null at a path that names no CDI device: GH1028."""
     made.mount(Path("/dev/null"), f"/var/run/nvidia-container-devices/cdi/{name}")
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
-def test_hostile_text(
+def test_control_characters_in_a_warning(
     log_format: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """A path with control characters forges no line, no field and nothing on a terminal."""
+    """They forge no line in the log, no field in the journal and nothing on a terminal."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = bundle_of("musl", WAIT)
-    devnull(made, HOSTILE)
+    add_invalid_mount(made, HOSTILE)
     with journal() as (place, bound):
         log = made.path / "log"
         words = ["--root", str(made.path / "state"), "--log", str(log), "--log-format", log_format]
@@ -211,25 +214,25 @@ def test_hostile_text(
             inside(place, mine, [mine.runtime, *words]), {**os.environ, **mine.on("/bin/true")}
         )
         assert (done.rc, done.stdout, done.stderr) == (0, "", "")
-        (told,) = read(bound)
-    assert told.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
-    assert (told["PRIORITY"], told["GPUHOOK_CODE"]) == ("4", "GH1028")
-    assert told["MESSAGE"].isprintable()
+        (message,) = read_messages(bound)
+    assert message.keys() == {*FIELDS, "GPUHOOK_CONTAINER"}
+    assert (message["PRIORITY"], message["GPUHOOK_CODE"]) == ("4", "GH1028")
+    assert message["MESSAGE"].isprintable()
     lines = log.read_text(encoding="utf-8").splitlines()
     assert len(lines) == (2 if log_format == "json" else 1)
     assert all(line.isprintable() for line in lines)
-    (kept,) = mine.entry()["warnings"]
-    assert kept["message"].isprintable()
+    (recorded,) = mine.entry()["warnings"]
+    assert recorded["message"].isprintable()
 
 
-def test_a_journal_that_does_not_read(
+def test_full_journal_loses_messages(
     node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """If the socket's queue is full, messages are lost; the number of warnings is bounded."""
+    """The create does not wait, and the number of warnings is limited."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = bundle_of("musl", WAIT)
     for number in range(300):
-        devnull(made, f"bad{number}")
+        add_invalid_mount(made, f"bad{number}")
     with journal() as (place, bound):
         words = ["--root", str(made.path / "state"), "--log", str(made.path / "log")]
         words += ["create", "--bundle", str(made.path), "many"]
@@ -238,17 +241,19 @@ def test_a_journal_that_does_not_read(
                 inside(place, mine, [mine.runtime, *words]), {**os.environ, **mine.on("/bin/true")}
             )
             assert (done.rc, done.stderr) == (0, "")
-        assert 0 < len(read(bound)) <= 64
+        assert 0 < len(read_messages(bound)) <= 64
     assert len((made.path / "log").read_text(encoding="utf-8").splitlines()) == 64
     assert len(mine.entry()["warnings"]) == 16
 
 
-def test_containerd(containerd: Containerd, node8: Installation, tmp_path: Path) -> None:
-    """`ctr run`: the streams are the container's, and the runtime's error is the one reported."""
+def test_warnings_with_containerd(
+    containerd: Containerd, node8: Installation, tmp_path: Path
+) -> None:
+    """`ctr run` prints the container's streams, and the low-level runtime's error."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     runtime = mine.launcher(tmp_path / "gpuhook-runtime")
     root = roots.copy("musl", tmp_path / "root")
-    done = containerd.run(root, SPEAKS, runtime, env=asks("0"))
+    done = containerd.run(root, WRITES, runtime, env=asks("0"))
     assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
     missing = containerd.run(root, ["/missing"], runtime, env=asks("0"))
     assert missing.rc != 0
@@ -256,12 +261,12 @@ def test_containerd(containerd: Containerd, node8: Installation, tmp_path: Path)
     assert "GH1007" not in missing.stderr
 
 
-def test_cri(node8: Installation, tmp_path: Path) -> None:
-    """Over the CRI: the log that `kubectl logs` prints has what the container wrote."""
+def test_warnings_with_the_cri(node8: Installation, tmp_path: Path) -> None:
+    """The log that `kubectl logs` prints has only the container's output."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     with cri_of(mine, tmp_path) as containerd, containerd.pod("quiet") as pod:
         variables = dict([asks("0")[0].split("=")])
-        speaks = containerd.container(pod, SPEAKS, Allocation(), variables)
+        speaks = containerd.container(pod, WRITES, Allocation(), variables)
         done = containerd.ended(speaks)
         assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
         waits = containerd.container(pod, WAIT, Allocation(), variables, name="waits")
@@ -271,10 +276,10 @@ def test_cri(node8: Installation, tmp_path: Path) -> None:
 
 @ENGINES
 @pytest.mark.parametrize("name", ["gpuhook-runtime", "runc"])
-def test_podman(engine: str, name: str, node8: Installation, tmp_path: Path) -> None:
-    """Podman: the streams are the container's, and a warning hides no error of the runtime.
+def test_warnings_with_podman(engine: str, name: str, node8: Installation, tmp_path: Path) -> None:
+    """podman prints the container's streams, and the low-level runtime's error.
 
-    It passes --log to a runtime whose name it knows.
+    podman passes --log to a runtime whose name it knows.
     """
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     root = roots.copy("musl", tmp_path / "root")
@@ -286,7 +291,7 @@ def test_podman(engine: str, name: str, node8: Installation, tmp_path: Path) -> 
         place = tmp_path / f"podman-{uuid4().hex[:8]}"
         return engines.podman(place, root, args, options, runtime, engine, env=env)
 
-    done = called(SPEAKS)
+    done = called(WRITES)
     assert (done.rc, done.stdout, done.stderr) == (0, "out\n", "err\n")
     missing = called(["/missing"])
     assert missing.rc != 0
@@ -295,7 +300,7 @@ def test_podman(engine: str, name: str, node8: Installation, tmp_path: Path) -> 
     logs = tmp_path / "logs"
     script = f'case "$*" in *"create "*) echo "$*" >> {logs}; echo broken >&2; exit 1 ;; esac'
     broken = launcher(tmp_path / "broken", ["/bin/sh", "-c", script, "sh"])
-    failed = called(SPEAKS, str(broken))
+    failed = called(WRITES, str(broken))
     assert failed.rc != 0
     assert "broken" in failed.stderr
     assert "GH1007" not in failed.stderr
@@ -303,14 +308,14 @@ def test_podman(engine: str, name: str, node8: Installation, tmp_path: Path) -> 
 
 
 def hooked(place: Path, installation: Installation, env: list[str]) -> Bundle:
-    """Return a bundle with our prestart hook."""
+    """Return a bundle with gpuhook's prestart hook."""
     root = roots.copy("musl", place / "root")
-    return bundles.bundle(place / "bundle", root, SPEAKS, env, hooks=prestart(installation))
+    return bundles.bundle(place / "bundle", root, WRITES, env, hooks=prestart(installation))
 
 
 @ENGINES
-def test_hooks(engine: str, node8: Installation, tmp_path: Path) -> None:
-    """A hook's warning: hook.log, the journal and the ledger, and no stream."""
+def test_warning_of_a_hook(engine: str, node8: Installation, tmp_path: Path) -> None:
+    """It goes to hook.log, the journal and the ledger, not to the streams."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = hooked(tmp_path, mine, asks("0"))
     made.write(
@@ -322,30 +327,30 @@ def test_hooks(engine: str, node8: Installation, tmp_path: Path) -> None:
     ):
         assert container.create().rc == 0
         assert streams(container) == ("out\n", "err\n")
-        (told,) = read(bound)
-    assert (told["GPUHOOK_CODE"], told["SYSLOG_IDENTIFIER"]) == ("GH1007", "gpuhook-hook")
-    assert told["GPUHOOK_CONTAINER"] == container.id
+        (message,) = read_messages(bound)
+    assert (message["GPUHOOK_CODE"], message["SYSLOG_IDENTIFIER"]) == ("GH1007", "gpuhook-hook")
+    assert message["GPUHOOK_CONTAINER"] == container.id
     if engine == "crun":
         assert (tmp_path / "hook.stderr").read_text(encoding="utf-8") == ""
     (line,) = (mine.state / "hook.log").read_text(encoding="utf-8").splitlines()
     assert " level=warning " in line
-    kept = mine.entry()
-    assert (kept["id"], codes(kept["warnings"])) == (container.id, ["GH1007"])
+    recorded = mine.entry()
+    assert (recorded["id"], codes(recorded["warnings"])) == (container.id, ["GH1007"])
 
 
-def test_a_hook_that_fails_after_a_warning(node8: Installation, tmp_path: Path) -> None:
-    """runc prints the standard error of a hook that fails: the error comes first."""
+def test_error_of_a_hook_precedes_its_warning(node8: Installation, tmp_path: Path) -> None:
+    """runc prints the standard error of a hook that fails."""
     mine = node8.apart(tmp_path / "node", request=MOUNTS)
     made = hooked(tmp_path, mine, asks("77"))
-    devnull(made, "bad")
+    add_invalid_mount(made, "bad")
     done = run(made, ["runc"])
     assert done.rc != 0
     assert "stderr: gpuhook-hook: error GH1102" in done.stderr
     assert "GH1028" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
 
-def test_a_dry_run_prints_its_warnings(node8: Installation, tmp_path: Path) -> None:
-    """A person calls a dry run: the warning is on the terminal, and nothing is kept."""
+def test_dry_run_prints_its_warnings(node8: Installation, tmp_path: Path) -> None:
+    """A dry run writes neither the ledger nor hook.log."""
     mine = node8.apart(tmp_path / "node", request=REFUSED)
     made = hooked(tmp_path, mine, asks("0"))
     state = {"id": "dry", "pid": os.getpid(), "status": "creating", "bundle": str(made.path)}
@@ -361,16 +366,16 @@ def test_a_dry_run_prints_its_warnings(node8: Installation, tmp_path: Path) -> N
 
 
 @ENGINES
-def test_the_hook_adds_to_the_wrappers_entry(
+def test_hook_adds_its_warning_to_the_wrappers_entry(
     engine: str, mine: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """A container of the wrapper whose hook warns: the entry has both, and the streams nothing."""
+    """The ledger's entry has the warnings of both."""
     mine.settings["request"] = MOUNTS
     mine.configure()
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
-    made = bundle_of("musl", SPEAKS, asks("2"))
+    made = bundle_of("musl", WRITES, asks("2"))
     grant(mine, made, 2, 4096, 4096)
-    devnull(made, "bad")
+    add_invalid_mount(made, "bad")
     with lifecycle(made, mine.secluded(), engine, "v2", mine.on(engine)) as container:
         assert container.create().rc == 0
         assert codes(mine.entry()["warnings"]) == ["GH1028", "GH1647"]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the plugin's process to a container of a node's engine, with nothing in between made up.
+"""From the device plugin to a container of a real engine, with a simulated kubelet between them.
 
-Register, ListAndWatch, GetPreferredAllocation and Allocate over the kubelet's sockets; then a pod
-and its container over the CRI, with exactly what Allocate answered.
+Register, ListAndWatch, GetPreferredAllocation and Allocate use the kubelet's sockets; a pod and its
+container are made over the CRI with exactly the answer of Allocate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
 
 @dataclass(frozen=True)
 class Way:
-    """How a container comes to its GPU: the plugin's variables, and the pod's runtimeClass."""
+    """A way to pass the GPU: the plugin's variables, and the pod's runtimeClass."""
 
     env: dict[str, str]
     handler: str = "nvidia"
@@ -49,15 +49,15 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Node:
-    """A node with gpuhook on it, a kubelet without a plugin yet, and an engine."""
+    """A node with gpuhook, an engine, and a kubelet without a plugin."""
 
     installation: Installation
     kubelet: Kubelet
     engine: Cri
 
     @contextmanager
-    def offering(self, place: Path, text: str, way: Way) -> Iterator[None]:
-        """Run the plugin; its paths are the host's, as it is no container here."""
+    def plugin_running(self, place: Path, text: str, way: Way) -> Iterator[None]:
+        """Run the plugin with the host's paths, since it runs in no container here."""
         env = {
             "NVIDIA_DRIVER_ROOT": self.installation.node.driver_root,
             "GPUHOOK_CDI_DIRECTORY": str(self.installation.specs),
@@ -67,18 +67,18 @@ class Node:
         with plugin(place, self.installation.node, self.kubelet, text, env):
             yield
 
-    def seen(self, pod: Pod, allocated: Allocated, *asked: str) -> View:
-        """Return what the pod's container sees; then it is restarted, and goes on running.
+    def view_of(self, pod: Pod, allocated: Allocated, *args: str) -> View:
+        """Return the view of the pod's container; then restart it, and let it run.
 
-        The kubelet gives a restarted container the answer that it has.
+        The kubelet uses the same answer for a restarted container.
         """
-        given = read(allocated.response)
-        view = self.engine.view(pod, given, *asked)
-        self.engine.container(pod, ["/bin/sleep", "600"], given, name="again")
+        allocation = read(allocated.response)
+        view = self.engine.view(pod, allocation, *args)
+        self.engine.container(pod, ["/bin/sleep", "600"], allocation, name="again")
         return view
 
-    def held(self) -> dict[str, tuple[list[str], list[str]]]:
-        """Return the GPUs and replicas of each pod, as `gpuhook ps` prints."""
+    def holders(self) -> dict[str, tuple[list[str], list[str]]]:
+        """Return the GPUs and replicas of each pod, as `gpuhook ps` prints them."""
         return {
             f"{one['namespace']}/{one['pod']}": (one["gpus"], one["replicas"])
             for one in self.installation.holders()
@@ -87,60 +87,60 @@ class Node:
 
 @contextmanager
 def node_of(made: Installation, place: Path) -> Iterator[Node]:
-    """Give a node whose handler `nvidia` is gpuhook-runtime."""
+    """Yield a node whose handler `nvidia` is gpuhook-runtime."""
     with Kubelet(place / "kubelet") as kubelet, cri_of(made, place) as engine:
         yield Node(made, kubelet, engine)
 
 
 @pytest.fixture(scope="module")
 def node(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """Give a node with eight GPUs."""
+    """Yield a node with eight GPUs."""
     place = tmp_path_factory.mktemp("chain")
     made = node8.apart(place / "gpuhook", request={"acceptVolumeMounts": True})
-    with node_of(made, place) as found:
-        yield found
+    with node_of(made, place) as made_node:
+        yield made_node
 
 
 @pytest.fixture(scope="module")
 def mig(node8: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """Give a node with MIG instances."""
+    """Yield a node with MIG instances."""
     place = tmp_path_factory.mktemp("mig-chain")
     made = installation(place, "a100-mig", node8.bindir)
-    with node_of(made, place) as found:
-        yield found
+    with node_of(made, place) as made_node:
+        yield made_node
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_two_pods_on_one_gpu(name: str, node: Node, tmp_path: Path) -> None:
-    """Each sees the one GPU that both share; the output says which replica each has."""
+def test_two_pods_share_a_gpu(name: str, node: Node, tmp_path: Path) -> None:
+    """Both containers have only that GPU, and `ps` prints the replica of each."""
     way = WAYS[name]
     packed = Way({**way.env, "SHARED_DEVICES_ALLOCATION_POLICY": "packed"}, way.handler)
     with ExitStack() as stack:
-        stack.enter_context(node.offering(tmp_path / "plugin", TIME_SLICING, packed))
+        stack.enter_context(node.plugin_running(tmp_path / "plugin", TIME_SLICING, packed))
         node.kubelet.wait_for_devices(GPU, 32)
-        got = {name: node.kubelet.allocate(GPU, 1) for name in ("gpu-test-1", "gpu-test-2")}
-        (uuid,) = {unit.partition("::")[0] for one in got.values() for unit in one.ids}
+        allocations = {name: node.kubelet.allocate(GPU, 1) for name in ("gpu-test-1", "gpu-test-2")}
+        (uuid,) = {unit.partition("::")[0] for one in allocations.values() for unit in one.ids}
         gpu = next(gpu for gpu in node.installation.node.node.gpus if gpu.uuid == uuid)
         every = [node.installation.number(index) for index in range(8)]
-        for pod_name, allocated in got.items():
+        for pod_name, allocated in allocations.items():
             pod = stack.enter_context(node.engine.pod(pod_name, way.handler))
-            view = node.seen(pod, allocated, *questions(tries=every))
+            view = node.view_of(pod, allocated, *questions(tries=every))
             assert set(view.gpus()) == {*way.control, f"/dev/nvidia{gpu.minor}"}
             assert all(entry.allowed for entry in view.gpus().values())
             refused = {number for number, error in view.tries.items() if error == "EPERM"}
             assert refused == {*every} - {node.installation.number(gpu.index)}
             assert any("libcuda.so" in target for target in view.mounts)
             assert view.values("GPUHOOK_REPLICAS") == list(allocated.ids)
-        told = {f"default/{name}": ([uuid], list(one.ids)) for name, one in got.items()}
-        assert node.held() == (told if way.handler == "nvidia" else {})
-    for allocated in got.values():
+        expected = {f"default/{name}": ([uuid], list(one.ids)) for name, one in allocations.items()}
+        assert node.holders() == (expected if way.handler == "nvidia" else {})
+    for allocated in allocations.values():
         node.kubelet.release(allocated)
-    assert node.held() == {}
+    assert node.holders() == {}
 
 
 @pytest.mark.parametrize("name", ["envvar", "cdi-annotations", "host-files"])
-def test_a_pod_has_its_mig_instance(name: str, mig: Node, tmp_path: Path) -> None:
-    """It has the capability nodes of its instance, and not those of its neighbour."""
+def test_pod_has_its_mig_instance(name: str, mig: Node, tmp_path: Path) -> None:
+    """The container has the capability nodes of its instance, and of no other."""
     way = WAYS[name]
     caps = {
         str(one.uuid): (one.gpu_instance_minor, one.compute_instance_minor)
@@ -148,23 +148,26 @@ def test_a_pod_has_its_mig_instance(name: str, mig: Node, tmp_path: Path) -> Non
         for one in gpu.instances
     }
     every = {f"{test_mig.CAPS}:{minor}" for minors in caps.values() for minor in minors}
-    with mig.offering(tmp_path / "plugin", MIXED, way), mig.engine.pod("slice", way.handler) as pod:
+    with (
+        mig.plugin_running(tmp_path / "plugin", MIXED, way),
+        mig.engine.pod("slice", way.handler) as pod,
+    ):
         mig.kubelet.wait_for(lambda: mig.kubelet.allocatable(SLICE) > 1, "instances")
         allocated = mig.kubelet.allocate(SLICE, 1)
         (uuid,) = allocated.ids
-        view = mig.seen(pod, allocated, *questions(tries=sorted(every)))
+        view = mig.view_of(pod, allocated, *questions(tries=sorted(every)))
         own = {f"{test_mig.CAP}{minor}" for minor in caps[uuid]}
         assert {path for path in view.gpus() if "-cap" in path} == own
         opened = {number for number, error in view.tries.items() if error != "EPERM"}
         assert opened == {f"{test_mig.CAPS}:{minor}" for minor in caps[uuid]}
-        assert mig.held() == ({"default/slice": ([uuid], [])} if way.handler == "nvidia" else {})
+        assert mig.holders() == ({"default/slice": ([uuid], [])} if way.handler == "nvidia" else {})
     mig.kubelet.release(allocated)
 
 
-def test_a_user_cannot_annotate_himself_a_gpu(node: Node, tmp_path: Path) -> None:
-    """The engine hands on what the kubelet says of a container, not what a pod says of itself."""
+def test_pod_annotation_grants_no_gpu(node: Node, tmp_path: Path) -> None:
+    """The engine passes on the kubelet's annotations of a container, not those of a pod."""
     way = WAYS["cdi-annotations"]
-    with node.offering(tmp_path / "plugin", TIME_SLICING, way):
+    with node.plugin_running(tmp_path / "plugin", TIME_SLICING, way):
         node.kubelet.wait_for_devices(GPU, 32)
         allocated = node.kubelet.allocate(GPU, 1)
         node.kubelet.release(allocated)
@@ -172,5 +175,5 @@ def test_a_user_cannot_annotate_himself_a_gpu(node: Node, tmp_path: Path) -> Non
         assert own
         with node.engine.pod("greedy", annotations=own) as pod:
             nothing = Allocated(GPU, (), type(allocated.response)())
-            assert node.seen(pod, nothing).gpus() == {}
-            assert node.held() == {}
+            assert node.view_of(pod, nothing).gpus() == {}
+            assert node.holders() == {}
