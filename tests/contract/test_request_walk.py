@@ -13,7 +13,7 @@ from tests.contract.installation import Installation, asks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tests.contract.conftest import Roots
+    from tests.contract.roots import Roots
 
 # Prints the chain of functions for each call into a module that is already on the call stack below
 # another module. The wrapper ends with _exit().
