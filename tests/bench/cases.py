@@ -18,7 +18,7 @@ from tests.bench.stage import fresh, gpu_bundle
 from tests.contract.bundles import Bundle
 from tests.contract.engines import ULIMITS
 from tests.contract.installation import Installation
-from tests.contract.runtimes import settled
+from tests.contract.runtimes import runtime_environment
 
 PYTHON = "/usr/bin/python3"
 TRUE_PROGRAM = "/bin/true"
@@ -122,7 +122,7 @@ def of_memory(ready: Installation) -> list[Case]:
 
     Where the machine has v1, both are called through a mount namespace with v2.
     """
-    around, low = settled("runc", "v2").prefix, _program("runc")
+    around, low = runtime_environment("runc", "v2").prefix, _program("runc")
     bare = gpu_bundle(ready, "memory-none", value="0")
     held = gpu_bundle(ready, "memory-limit", value="0")
     config = held.config()

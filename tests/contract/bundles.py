@@ -69,18 +69,18 @@ def bundle(
     if annotations:
         config["annotations"] = dict(annotations)
     made = Bundle(path, root)
-    made.write(overlaid(config, oci))
+    made.write(merged_objects(config, oci))
     return made
 
 
-def overlaid(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merged_objects(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return `under` with the values of `over`, objects merged key by key; None removes a key."""
     result = dict(under)
     for key, value in over.items():
         if value is None:
             result.pop(key, None)
         elif isinstance(value, dict) and isinstance(result.get(key), dict):
-            result[key] = overlaid(result[key], value)
+            result[key] = merged_objects(result[key], value)
         else:
             result[key] = value
     return result

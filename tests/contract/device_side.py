@@ -5,7 +5,7 @@
 
 evaluates each expression in turn and prints the results as one JSON array. Expressions can use the
 container's `rules`; `described`, which lists them; `allow` and `deny`, which make rules from lines
-such as "c 195:0 rw"; and `beside`, which attaches a second program to a cgroup.
+such as "c 195:0 rw"; and `attach_program`, which attaches a second program to a cgroup.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.bpf import bpf_syscall
 from gpuhook.kernel.bpf.device_filter import Rule, program
-from tests.contract.runtimes import SECONDS, Container, Settled
+from tests.contract.runtimes import SECONDS, Container, RuntimeEnvironment
 
 CHECKOUT = Path(__file__).parents[2]
 
 
-def told(container: Container, *expressions: str) -> list[Any]:
+def evaluate(container: Container, *expressions: str) -> list[Any]:
     """Return the results of expressions about a created container."""
     pid = container.pid
-    return asked(container.around, pid, *expressions)
+    return evaluate_for_pid(container.around, pid, *expressions)
 
 
-def asked(around: Settled, pid: int, *expressions: str) -> list[Any]:
+def evaluate_for_pid(around: RuntimeEnvironment, pid: int, *expressions: str) -> list[Any]:
     """Return the results of expressions about the process `pid`."""
     if not around.prefix:  # the runtime's mount namespace is our own
         return list(json.loads(_answers(pid, expressions)))
@@ -60,7 +60,7 @@ def deny(*lines: str) -> list[Rule]:
     return [Rule.of_line(line, allow=False) for line in lines]
 
 
-def beside(
+def attach_program(
     cgroup: str, rules: Sequence[Rule] = (), flags: int = bpf_syscall.BPF_F_ALLOW_MULTI
 ) -> int:
     """Attach a second program to a cgroup, as systemd does at a daemon-reload; return its id."""
@@ -102,7 +102,7 @@ def _answers(pid: int, expressions: Sequence[str]) -> str:
         "rules": DeviceRules.parse(cgroup_file),
         "allow": allow,
         "deny": deny,
-        "beside": beside,
+        "attach_program": attach_program,
         "described": described,
     }
     return json.dumps([_answer(word, names) for word in expressions], default=repr)

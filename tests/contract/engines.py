@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
-from tests.contract.runtimes import SECONDS, Result, launcher, run_command, settled
+from tests.contract.runtimes import SECONDS, Result, launcher, run_command, runtime_environment
 from tests.waiting import eventually
 
 CDI_DIRECTORIES = ("/etc/cdi", "/run/cdi")
@@ -79,7 +79,7 @@ def containerd(
 
     `engine` is the low-level runtime of its containers; `env` is the environment of runtimes.
     """
-    around = settled(engine)
+    around = runtime_environment(engine)
     config = place / "config.toml"
     place.mkdir(parents=True, exist_ok=True)
     config.write_text(_containerd_config(place), encoding="utf-8")
@@ -138,7 +138,7 @@ def podman(
     shown["/run/gpuhook"] = state or place / "no-state"
     if hooks is not None:
         shown[HOOKS_DIRECTORY] = hooks
-    around = settled(engine, inside=[_shown(*each) for each in shown.items()])
+    around = runtime_environment(engine, inside=[_shown(*each) for each in shown.items()])
     # Podman takes no run root of more than 50 characters.
     with TemporaryDirectory(
         prefix="gpuhook-", dir="/tmp", ignore_cleanup_errors=True

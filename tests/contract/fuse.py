@@ -77,7 +77,7 @@ def waiting(pid: int) -> bool:
         return False
 
 
-def gone(pid: int) -> None:
+def wait_for_end(pid: int) -> None:
     """Wait until a process has ended."""
     eventually(lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid))
 

@@ -84,7 +84,7 @@ class Installation:
         document["hook"]["env"] += [f"{name}={value}" for name, value in self.env.items()]
         return document
 
-    def secluded(self, program: str = "", dev: Path | None = None) -> list[str]:
+    def command_with_state(self, program: str = "", dev: Path | None = None) -> list[str]:
         """Return `program` (gpuhook-runtime) with this installation's state at /run/gpuhook.
 
         A hook has no variable of the wrapper: a mount namespace shows it this state directory.
@@ -209,9 +209,9 @@ class Installation:
         """Run a bundle by gpuhook-runtime and return its result."""
         return run(bundle, [self.runtime], engine, cgroup, self.on(engine))
 
-    def run_secluded(self, bundle: Bundle, engine: str = "runc") -> Result:
-        """Run a bundle by the command of secluded()."""
-        return run(bundle, self.secluded(), engine, env=self.on(engine))
+    def run_with_state(self, bundle: Bundle, engine: str = "runc") -> Result:
+        """Run a bundle by the command of command_with_state()."""
+        return run(bundle, self.command_with_state(), engine, env=self.on(engine))
 
     def lifecycle(
         self,
@@ -226,7 +226,7 @@ class Installation:
         env = self.on(engine)
         return lifecycle(bundle, [self.runtime], engine, cgroup, env, container_id)
 
-    def run_hooked(self, bundle: Bundle) -> Result:
+    def run_by_hook(self, bundle: Bundle) -> Result:
         """Run a bundle by plain runc, which calls the prestart hook."""
         bundle.write({**bundle.config(), "hooks": {"prestart": [self.hooks["hook"]]}})
         return run(bundle)

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.contract import engines, runtimes
-from tests.contract.bundles import CGROUP, PATH, bundle, overlaid
+from tests.contract.bundles import CGROUP, PATH, bundle, merged_objects
 from tests.contract.engines import Containerd
 from tests.contract.installation import KIND, Installation, asks
 from tests.contract.runtimes import Result
@@ -100,7 +100,7 @@ class Integrations:
         process = {"args": list(args), "env": [PATH, *env]}
         own = {"process": process, "root": {"path": str(root)}}
         place = {"linux": {"cgroupsPath": f"/{CGROUP}/{uuid4().hex[:12]}"}}
-        return daemon.run_spec(overlaid(overlaid(spec, own), place))
+        return daemon.run_spec(merged_objects(merged_objects(spec, own), place))
 
     def by_containerd(self, root: Path, args: Sequence[str], env: Sequence[str]) -> Result:
         """Run a container by containerd, which calls gpuhook-runtime."""
@@ -158,7 +158,7 @@ class Integrations:
         )
 
 
-def told(integration: str, value: str) -> str:
+def visible_devices(integration: str, value: str) -> str:
     """Return NVIDIA_VISIBLE_DEVICES in a container that requested `value`.
 
     The prestart hook runs too late to change the environment.

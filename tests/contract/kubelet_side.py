@@ -17,7 +17,7 @@ from tests.contract import bundles
 from tests.contract.bundles import Bundle
 
 
-def read(response: api.ContainerAllocateResponse) -> Allocation:
+def allocation_of(response: api.ContainerAllocateResponse) -> Allocation:
     """Return the allocation in the answer to Allocate for one container."""
     return Allocation(
         envs=dict(response.envs),
@@ -33,7 +33,7 @@ def read(response: api.ContainerAllocateResponse) -> Allocation:
     )
 
 
-def hand(given: Allocation, bundle: Bundle) -> None:
+def apply_allocation(given: Allocation, bundle: Bundle) -> None:
     """Apply `given` to config.json as an engine does, except its CDI names.
 
     A variable replaces that of the image; nodes have the numbers of the host's nodes, and a device

@@ -40,7 +40,7 @@ def grant(
     return made
 
 
-def given_by_engine(installation: Installation, made: Bundle, *names: str) -> Bundle:
+def apply_cdi_spec(installation: Installation, made: Bundle, *names: str) -> Bundle:
     """Apply the node's CDI spec to config.json as an engine does."""
     document: Any = load(str(installation.spec))
     devices = {device["name"]: device["containerEdits"] for device in document["devices"]}
@@ -50,7 +50,7 @@ def given_by_engine(installation: Installation, made: Bundle, *names: str) -> Bu
     return made
 
 
-def held(installation: Installation, pid: int) -> dict[str, tuple[int, int]]:
+def enforced_limits(installation: Installation, pid: int) -> dict[str, tuple[int, int]]:
     """Return the limits that the driver enforces for a process's cgroup: hard and soft MiB by
     UUID.
     """

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
-from tests.contract.device_side import told
+from tests.contract.device_side import evaluate
 from tests.contract.installation import Installation
 from tests.contract.runtimes import Container, Result, lifecycle, run_command
 from tests.contract.views import View
@@ -120,7 +120,7 @@ class Live:
 
     def rules(self) -> list[str]:
         """Return the device rules: v1's list, or v2's programs as bytes."""
-        (programs, lines) = told(self.container, PROGRAMS, "described(rules)")
+        (programs, lines) = evaluate(self.container, PROGRAMS, "described(rules)")
         return list(programs) or sorted(lines)
 
     def nodes(self) -> dict[str, tuple[object, ...]]:
@@ -142,7 +142,7 @@ class Live:
 
     def seen(self) -> Seen:
         """Return the state of the container that a GPU changes."""
-        version, lines = told(self.container, "rules.version", "described(rules)")
+        version, lines = evaluate(self.container, "rules.version", "described(rules)")
         return Seen(
             roots.listing(self.bundle.root),
             self.nodes(),
@@ -164,8 +164,8 @@ def devices(directory: Path) -> dict[str, tuple[object, ...]]:
     return files
 
 
-class Said:
-    """The output of a container that runs opening()."""
+class OpenResults:
+    """The output of a container that runs open_repeatedly()."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -224,7 +224,7 @@ def prestart(
     return {stage: [{**own, "env": [f"{name}={value}" for name, value in env.items()]}]}
 
 
-def openable(installation: Installation, place: Path, index: int = 2) -> Installation:
+def with_openable_gpu(installation: Installation, place: Path, index: int = 2) -> Installation:
     """Return an installation on a node where the GPU of this index can be opened."""
     mine = installation.apart(place)
     node = place / "openable"
@@ -237,7 +237,7 @@ def openable(installation: Installation, place: Path, index: int = 2) -> Install
     return mine
 
 
-def opening(path: str) -> list[str]:
+def open_repeatedly(path: str) -> list[str]:
     """Return a command that opens `path` repeatedly, and prints its pid and "yes" or "no"."""
     script = (
         f'while :; do if true <{path}; then echo "$$ yes"; else echo "$$ no"; fi; sleep 0.05; done'

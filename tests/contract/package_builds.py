@@ -31,7 +31,7 @@ def built(version: str = "") -> Path:
     def build(place: Path) -> None:
         checkout = CHECKOUT
         if version:
-            checkout = copied(place / "checkout")
+            checkout = copy_sources(place / "checkout")
             module = checkout / "gpuhook/__init__.py"
             text = re.sub(r'"[^"]+"$', f'"{version}"', module.read_text(), flags=re.MULTILINE)
             module.write_text(text)
@@ -58,7 +58,7 @@ def make(
     assert done.returncode == 0, done.stderr
 
 
-def copied(place: Path) -> Path:
+def copy_sources(place: Path) -> Path:
     """Copy the sources of the packages to `place`, and return that."""
     place.mkdir(parents=True)
     for part in PARTS:

@@ -31,7 +31,7 @@ from tests.contract.views import View, view
 CGROUPS = Path("/sys/fs/cgroup")
 SECONDS = 60
 
-# Parameters of tests: the runtimes, and the pairs of runtime and cgroup of settled().
+# Parameters of tests: the runtimes, and the pairs of runtime and cgroup of runtime_environment().
 PAIRS = [("runc", "host"), ("runc", "v2"), ("crun", "host"), ("crun", "v2")]
 ENGINES = pytest.mark.parametrize("engine", ["runc", "crun"])
 EVERY = pytest.mark.parametrize(("engine", "cgroup"), PAIRS)
@@ -76,14 +76,16 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Settled:
+class RuntimeEnvironment:
     """The environment of a runtime: a prefix of its command line, and variables."""
 
     prefix: tuple[str, ...]
     env: dict[str, str]
 
 
-def settled(engine: str = "runc", cgroup: str = "host", inside: Sequence[str] = ()) -> Settled:
+def runtime_environment(
+    engine: str = "runc", cgroup: str = "host", inside: Sequence[str] = ()
+) -> RuntimeEnvironment:
     """Return the environment of `engine` (runc, crun) on `cgroup` (host, v2) of this machine.
 
     `inside` are further shell commands for the private mount namespace, before the runtime starts.
@@ -99,9 +101,9 @@ def settled(engine: str = "runc", cgroup: str = "host", inside: Sequence[str] = 
     if engine == "crun" and wanted == "v2":
         env["LD_PRELOAD"] = str(memlock())
     if not steps:
-        return Settled((), env)
+        return RuntimeEnvironment((), env)
     script = " && ".join([*steps, 'exec "$@"'])
-    return Settled(("unshare", "--mount", "sh", "-c", script, "sh"), env)
+    return RuntimeEnvironment(("unshare", "--mount", "sh", "-c", script, "sh"), env)
 
 
 def launcher(path: Path, command: Sequence[str], env: Mapping[str, str] | None = None) -> Path:
@@ -134,7 +136,7 @@ class Container:
     id: str
     bundle: Path
     command: list[str]
-    around: Settled
+    around: RuntimeEnvironment
     env: Mapping[str, str] | None
 
     def run(self) -> Result:
@@ -226,7 +228,9 @@ def container(
     directory = bundle.path if isinstance(bundle, Bundle) else bundle
     options = ["--root", str(directory / "state"), "--log", str(directory / "log")]
     name = container_id or f"gpuhook-test-{uuid4().hex[:12]}"
-    return Container(name, directory, [*runtime, *options], settled(engine, cgroup), env)
+    return Container(
+        name, directory, [*runtime, *options], runtime_environment(engine, cgroup), env
+    )
 
 
 def run(

@@ -22,7 +22,7 @@ from tests.contract import engines
 from tests.contract.bundles import Bundles
 from tests.contract.cri import cri_of
 from tests.contract.installation import ALL_CONTROL, CONTROL, DRIVER_LIBRARIES, Installation
-from tests.contract.kubelet_side import hand, podman_options
+from tests.contract.kubelet_side import apply_allocation, podman_options
 from tests.contract.roots import Roots
 from tests.contract.runtimes import ENGINES, run
 from tests.contract.views import View, questions
@@ -144,7 +144,7 @@ def test_wrapper_assigns_the_allocated_gpu(
         [plugin.replica(2, 1)], strategy, device_id_strategy=id_strategy
     )
     bundle = bundle_of(kind, probe_command(installation), ["NVIDIA_VISIBLE_DEVICES=all"])
-    hand(allocation, bundle)
+    apply_allocation(allocation, bundle)
     view = installation.run(bundle).view
     assert_gpu(view, installation, 2)
     assert_driver(view, installation)
@@ -162,7 +162,7 @@ def test_ps_lists_the_replica_of_each_container(
             ids = [plugin.replica(5, number)]
             allocation = plugin.allocate_replicas(ids, strategy, device_id_strategy=id_strategy)
             bundle = bundle_of("distroless")
-            hand(allocation, bundle)
+            apply_allocation(allocation, bundle)
             made = installation.lifecycle(bundle)
             created = stack.enter_context(made).create()
             assert created.rc == 0, created
@@ -178,7 +178,7 @@ def test_all_strategies_assign_two_gpus(plugin: PluginNode, bundle_of: Bundles) 
     strategies = ("envvar", "cdi-annotations")
     allocation = plugin.allocate_replicas(ids, *strategies, pass_device_specs=True)
     bundle = bundle_of("debian", probe_command(installation))
-    hand(allocation, bundle)
+    apply_allocation(allocation, bundle)
     with installation.lifecycle(bundle) as container:
         assert container.create().rc == 0
         (holder,) = installation.holders()
@@ -207,7 +207,7 @@ def test_empty_allocation_assigns_no_gpu(plugin: PluginNode, bundle_of: Bundles)
     """The answer to an empty allocation overrides an image's NVIDIA_VISIBLE_DEVICES=all."""
     installation = plugin.installation
     bundle = bundle_of("distroless", ["/probe"], ["NVIDIA_VISIBLE_DEVICES=all"])
-    hand(plugin.allocate_replicas([], "envvar"), bundle)
+    apply_allocation(plugin.allocate_replicas([], "envvar"), bundle)
     assert installation.run(bundle).view.gpus() == {}
 
 
@@ -272,7 +272,7 @@ def test_host_files_work_without_gpuhook(
     )
     env = ["NVIDIA_VISIBLE_DEVICES=all", "LD_LIBRARY_PATH=/opt/other"]
     bundle = bundle_of(kind, probe_command(installation, *DRIVER_LIBRARIES, "libcuda.so"), env)
-    hand(allocation, bundle)
+    apply_allocation(allocation, bundle)
     view = run(bundle, [engine], engine).view
     assert_gpu(view, installation, 2, ALL_CONTROL)
     assert_driver(view, installation, LIB64)
@@ -291,7 +291,7 @@ def test_device_specs_work_without_gpuhook(plugin: PluginNode, bundle_of: Bundle
     allocation = plugin.allocate_replicas(ids, "envvar", pass_device_specs=True)
     assert len(allocation.devices) == len(ALL_CONTROL) + 1
     bundle = bundle_of("distroless", probe_command(installation))
-    hand(allocation, bundle)
+    apply_allocation(allocation, bundle)
     assert_gpu(run(bundle).view, installation, 7, ALL_CONTROL)
 
 

@@ -27,7 +27,7 @@ from tests.contract.views import questions
 LOADER = "etc/ld.so.cache"
 
 
-def asked(installation: Installation, *runs: list[str]) -> list[str]:
+def gpu_questions(installation: Installation, *runs: list[str]) -> list[str]:
     """Return the questions for the probe: every GPU of the node, and commands to run."""
     return questions(*LINKS, tries=[installation.number(i) for i in range(8)], runs=runs)
 
@@ -75,7 +75,7 @@ def test_attach_and_detach_restore_the_container(
         report = live.attach("2")
         assert report["steps"] == planned["steps"]
         assert report["skipped"] == planned["skipped"] == []
-        view = live.view(asked(node8, LOOKED_UP, CACHE))
+        view = live.view(gpu_questions(node8, LOOKED_UP, CACHE))
         assert_given(view, node8, 2)
 
         attached = live.seen()
@@ -95,7 +95,7 @@ def test_attach_and_detach_restore_the_container(
         assert view.tries == {node8.number(2): "EPERM"}
         assert live.detach("2")["steps"] == []
         assert live.attach("2")["steps"] == report["steps"]
-        assert_nodes(live.view(asked(node8)), node8, CONTROL, 2)
+        assert_nodes(live.view(gpu_questions(node8)), node8, CONTROL, 2)
 
 
 @BOTH
@@ -110,14 +110,14 @@ def test_second_gpu_adds_its_node_alone(
         live.attach("2")
         second = live.attach("3")
         assert len(second["steps"]) == 2, second  # the node and its rule
-        assert_nodes(live.view(asked(node8)), node8, CONTROL, 2, 3)
+        assert_nodes(live.view(gpu_questions(node8)), node8, CONTROL, 2, 3)
 
         live.detach("2")
-        view = live.view(asked(node8, LOOKED_UP))
+        view = live.view(gpu_questions(node8, LOOKED_UP))
         assert_nodes(view, node8, CONTROL, 3)
         assert_found(view.runs[0], str(node8.node.node.driver.version))
         live.detach("3")
-        view = live.view(asked(node8))
+        view = live.view(gpu_questions(node8))
         assert view.gpus() == {}
         assert set(view.tries.values()) == {"EPERM"}
         assert live.seen().mounts == before.mounts
@@ -136,7 +136,7 @@ def test_attach_in_each_kind_of_image(kind: str, node8: Installation, tmp_path: 
     files = roots.listing(made.root)
     with started(made, node8) as live:
         live.attach("2")
-        view = live.view(asked(node8, LOOKED_UP))
+        view = live.view(gpu_questions(node8, LOOKED_UP))
         assert_nodes(view, node8, CONTROL, 2)
         assert_found(view.runs[0], str(node8.node.node.driver.version))
         live.detach("2")
@@ -230,7 +230,7 @@ def test_attach_and_detach_in_a_paused_container(
         assert live.container.call("pause").rc == 0
         live.attach("2")
         assert live.container.call("resume").rc == 0
-        assert_nodes(live.view(asked(node8)), node8, CONTROL, 2)
+        assert_nodes(live.view(gpu_questions(node8)), node8, CONTROL, 2)
         assert live.container.call("pause").rc == 0
         live.detach("2")
         assert live.container.call("resume").rc == 0

@@ -52,7 +52,7 @@ def container_view(
         enter = Integrations(installation, place)
         return enter.through(integration, root, args, "2", env=env).view
     made = bundle(place / "bundle", root, args, [*asks("2"), *env])
-    return installation.run_secluded(made, integration).view
+    return installation.run_with_state(made, integration).view
 
 
 def first_cached_paths(root: Path) -> dict[str, str]:
@@ -100,7 +100,7 @@ def test_second_start_with_ldconfig_changes_nothing(
     made = bundle_of(root, ["/probe"], asks("1"))
     listings = []
     for _ in range(2):
-        assert apart.run_secluded(made).rc == 0
+        assert apart.run_with_state(made).rc == 0
         listings.append(roots.listing(root))
     assert listings[0] == listings[1]
 
@@ -121,7 +121,7 @@ def test_ldconfig_follows_no_link_out_of_the_image(
     lines = ["/opt/absolute", "/opt/relative", "/opt/magic", f"/proc/1/root{outside}"]
     (root / "etc/ld.so.conf").write_text("".join(f"{line}\n" for line in lines))
     made = bundle_of(root, ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
-    view = apart.run_secluded(made).view
+    view = apart.run_with_state(made).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))
     assert "libsecret.so.1" not in (root / "etc/ld.so.cache").read_bytes().decode("latin-1")
 
@@ -131,7 +131,7 @@ def test_ldconfig_in_other_images(kind: str, apart: Installation, bundle_of: Bun
     """An image needs no ldconfig; an image with musl gets the file that musl reads."""
     apart.generate("--ldconfig-path", LDCONFIG)
     made = bundle_of(kind, ["/probe", *questions(runs=[LOOKED_UP])], asks("1"))
-    view = apart.run_secluded(made).view
+    view = apart.run_with_state(made).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))
 
 
@@ -141,7 +141,7 @@ def test_dynamic_ldconfig_is_refused(apart: Installation, bundle_of: Bundles) ->
     text = apart.spec.read_text()
     apart.spec.write_text(text.replace(f"- {LDCONFIG}", "- /bin/true"))
     made = bundle_of("debian", ["/probe"], asks("1"))
-    result = apart.run_secluded(made)
+    result = apart.run_with_state(made)
     assert result.rc != 0
     assert "GH1517: cannot run the host's ldconfig /bin/true" in result.stderr
 
@@ -222,7 +222,7 @@ def test_chmod_hook_is_disabled_by_default(apart: Installation, bundle_of: Bundl
             {"path": "/bin/chmod", "args": ["chmod", "0700", f"{made.root}/dev/dri"]}
         ]
         made.write(config)
-        modes.append(apart.run_secluded(made).view.paths["/dev/dri"].mode)
+        modes.append(apart.run_with_state(made).view.paths["/dev/dri"].mode)
     assert [mode & 0o777 for mode in modes] == [0o700, 0o755]
 
 
@@ -284,5 +284,5 @@ def test_ldconfig_works_in_a_user_namespace(
     let_through(apart.state / "any")
     command = ["/probe", *questions("/etc/ld.so.cache", runs=[LOOKED_UP])]
     made = mapped(bundle_of("debian", command, asks("2")))
-    view = apart.run_secluded(made, engine).view
+    view = apart.run_with_state(made, engine).view
     assert_found(view.runs[0], str(apart.node.node.driver.version))

@@ -12,7 +12,15 @@ import pytest
 from gpuhook.loader import ld_cache_entries
 from tests.contract import roots
 from tests.contract.installation import CONTROL, LIBRARIES, MAJOR, Installation, asks
-from tests.contract.live import Live, Said, openable, opening, sleeping, started, wrapped
+from tests.contract.live import (
+    Live,
+    OpenResults,
+    open_repeatedly,
+    sleeping,
+    started,
+    with_openable_gpu,
+    wrapped,
+)
 from tests.contract.runtimes import BOTH
 from tests.contract.test_attach import assert_as_before
 from tests.contract.test_integrations import assert_nodes
@@ -76,7 +84,7 @@ def test_detach_of_an_open_device_needs_force(
     engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
     """A device that a process has open remains; with --force the next open fails."""
-    mine = openable(node8, tmp_path / "node")
+    mine = with_openable_gpu(node8, tmp_path / "node")
     device = mine.device(2)
     made = sleeping(tmp_path, env=asks("2"), args=["/bin/sh", "-c", HOLD.format(device)])
     with wrapped(made, mine, engine, cgroup) as live:
@@ -101,10 +109,10 @@ def test_open_follows_attach_and_detach(
     engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
     """A process that opens a device repeatedly succeeds between attach and detach only."""
-    mine = openable(node8, tmp_path / "node")
-    made = sleeping(tmp_path, args=opening(mine.device(2)))
+    mine = with_openable_gpu(node8, tmp_path / "node")
+    made = sleeping(tmp_path, args=open_repeatedly(mine.device(2)))
     with started(made, mine, engine, cgroup) as live:
-        answers = Said(live)
+        answers = OpenResults(live)
         answers.becomes("no")
         live.attach("2")
         answers.becomes("yes")

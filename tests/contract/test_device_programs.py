@@ -22,7 +22,7 @@ from gpuhook.kernel.bpf.device_filter import Rule
 from gpuhook.kernel.bpf.instructions import CALL, EXIT, MOV64_IMM, encoded
 from gpuhook.kernel.cgroup import DeviceCgroup
 from tests.contract.bundles import CGROUP
-from tests.contract.device_side import allow, beside, deny, described
+from tests.contract.device_side import allow, attach_program, deny, described
 from tests.contract.runtimes import CGROUPS
 from tests.refusal import refused
 
@@ -96,7 +96,7 @@ def sysctl(path: Path, value: str) -> Iterator[None]:
 )
 def test_program_is_replaced_with_its_attach_flags(flags: int, cgroup: Path, gpu: Path) -> None:
     """The only program of a cgroup is replaced with the flags that it was attached with."""
-    beside(str(cgroup), flags=flags)
+    attach_program(str(cgroup), flags=flags)
     assert open_result(cgroup, gpu) == "EPERM"
     rules = rules_of(cgroup)
     [before] = rules.programs()
@@ -113,8 +113,8 @@ def test_program_is_replaced_with_its_attach_flags(flags: int, cgroup: Path, gpu
 
 def test_programs_of_cgroup_and_scope_are_changed(cgroup: Path, gpu: Path) -> None:
     """The process's cgroup and the scope above it belong to the container: both programs change."""
-    beside(str(cgroup))
-    beside(str(cgroup.parent))
+    attach_program(str(cgroup))
+    attach_program(str(cgroup.parent))
     rules = rules_of(cgroup)
     assert rules.change(allow(GPU))
     assert open_result(cgroup, gpu) == "ENXIO"
@@ -125,8 +125,8 @@ def test_programs_of_cgroup_and_scope_are_changed(cgroup: Path, gpu: Path) -> No
 def test_denial_of_an_ancestor_cgroup_is_an_error(cgroup: Path, gpu: Path) -> None:
     """If a cgroup above the container denies a device, an error names it, and nothing changes."""
     above = cgroup.parent.parent
-    beside(str(cgroup))
-    beside(str(above))
+    attach_program(str(cgroup))
+    attach_program(str(above))
     rules = rules_of(cgroup)
     before = described(rules)
     with pytest.raises(GpuhookError, match=above.name) as raised:
@@ -152,7 +152,7 @@ def test_deny_attaches_a_program_if_none_exists(cgroup: Path, gpu: Path) -> None
 
 def test_deny_attaches_a_program_below_an_ancestors_program(cgroup: Path, gpu: Path) -> None:
     """A device that a cgroup above allows is denied by the container's own program."""
-    beside(str(cgroup.parent.parent), allow(GPU))
+    attach_program(str(cgroup.parent.parent), allow(GPU))
     rules = rules_of(cgroup)
     assert open_result(cgroup, gpu) == "ENXIO"
     assert rules.change([], deny(GPU))
@@ -165,14 +165,14 @@ def test_deny_attaches_a_program_below_an_ancestors_program(cgroup: Path, gpu: P
 
 def test_program_replaced_by_another_process_is_read_again(cgroup: Path, gpu: Path) -> None:
     """If another process replaces the program during a change, the new program is changed."""
-    first = beside(str(cgroup), flags=0)
+    first = attach_program(str(cgroup), flags=0)
     place = DeviceCgroup("v2", str(cgroup), str(cgroup), str(V2))
     wanted = with_rules(allow(GPU), [])
     attached: list[int] = []
 
     def attach_another(ours: list[Rule], rest: bytes) -> list[Rule]:
         if not attached:
-            attached.append(beside(str(cgroup), allow("c 195:9 rw"), flags=0))
+            attached.append(attach_program(str(cgroup), allow("c 195:9 rw"), flags=0))
         return wanted(ours, rest)
 
     DevicePrograms(place, None)._change(attach_another, denies=False)
@@ -187,7 +187,7 @@ def test_program_replaced_by_another_process_is_read_again(cgroup: Path, gpu: Pa
 def test_program_with_hidden_constants_is_changed_and_restored(cgroup: Path, gpu: Path) -> None:
     """If the kernel hides constants of programs, they are changed and restored nevertheless."""
     with sysctl(HARDEN, "2"):
-        beside(str(cgroup))
+        attach_program(str(cgroup))
         rules = rules_of(cgroup)
         [before] = rules.programs()
         assert before.seen != before.code
@@ -205,7 +205,7 @@ def test_program_with_hidden_constants_is_changed_and_restored(cgroup: Path, gpu
 def test_hidden_program_is_built_from_config_json(cgroup: Path, gpu: Path) -> None:
     """If the kernel hides a program, it is built from the rules of config.json, or refused."""
     with sysctl(HARDEN, "2"), sysctl(POINTERS, "2"):
-        beside(str(cgroup))
+        attach_program(str(cgroup))
         rules = rules_of(cgroup)
         assert rules.programs()[0].rules is None
         assert "cannot be evaluated" in rules.verdict("c", 195, 1, "rw")[1]
@@ -240,7 +240,7 @@ def test_program_with_kernel_calls_is_refused(cgroup: Path) -> None:
 
 def test_failed_change_restores_earlier_programs(cgroup: Path) -> None:
     """If a later program cannot be changed, the earlier ones are restored with their ids."""
-    beside(str(cgroup))
+    attach_program(str(cgroup))
     calls = encoded(CALL, imm=5) + encoded(MOV64_IMM, 0) + encoded(EXIT)
     fd = bpf_syscall.prog_load(calls, "calls")
     place = os.open(cgroup.parent, os.O_RDONLY)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contract.bundles import Bundle, Bundles, rule
-from tests.contract.device_side import told
+from tests.contract.device_side import evaluate
 from tests.contract.runtimes import ENGINES, EVERY, Container, lifecycle
 from tests.contract.views import view
 
@@ -66,7 +66,7 @@ def test_verdicts_agree_with_open(
     with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
         inside = open_results(container, *ASKED)
         asks = [f"rules.verdict('c', {numbers.replace(':', ', ')}, 'rw')" for numbers in ASKED]
-        verdicts = dict(zip(ASKED, told(container, *asks), strict=True))
+        verdicts = dict(zip(ASKED, evaluate(container, *asks), strict=True))
     assert {name: allowed for name, (allowed, _) in verdicts.items()} == {
         name: result != "EPERM" for name, result in inside.items()
     }
@@ -82,7 +82,7 @@ def test_runtimes_program_is_decoded_to_its_rules(
 ) -> None:
     """The runtime's program is decoded to the rules of config.json and the runtime's defaults."""
     with running_container(sleeping_bundle(RULES), engine, "v2") as container:
-        [lines] = told(container, "[[r.allow, r.line] for r in rules.programs()[0].rules]")
+        [lines] = evaluate(container, "[[r.allow, r.line] for r in rules.programs()[0].rules]")
     assert lines[0] == [False, "a *:* rwm"]
     for line in ("c 195:0 rw", "c 195:1 r", "c 510:* rwm", "c *:* m", "c 1:3 rwm", "c 136:* rwm"):
         assert [True, line] in lines
@@ -94,8 +94,8 @@ def test_allowed_device_is_dropped_again(
 ) -> None:
     """A device is allowed and dropped while the container runs; a second change has no effect."""
     with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
-        before = told(container, "[p.seen.hex() for p in rules.programs()]", DESCRIBED)
-        first, again = told(container, CHANGE, CHANGE)
+        before = evaluate(container, "[p.seen.hex() for p in rules.programs()]", DESCRIBED)
+        first, again = evaluate(container, CHANGE, CHANGE)
         assert (first, again) == (True, False)
         assert open_results(container, "195:7", "195:255", "195:8", "195:0") == {
             "195:7": "ENXIO",
@@ -103,9 +103,9 @@ def test_allowed_device_is_dropped_again(
             "195:8": "EPERM",
             "195:0": "ENXIO",
         }
-        assert told(container, DROP)[0]
+        assert evaluate(container, DROP)[0]
         assert open_results(container, "195:7", "195:0") == {"195:7": "EPERM", "195:0": "ENXIO"}
-        after = told(container, "[p.seen.hex() for p in rules.programs()]", DESCRIBED)
+        after = evaluate(container, "[p.seen.hex() for p in rules.programs()]", DESCRIBED)
     assert after[0] == before[0]
     if not before[0]:  # cgroup v1; on v2 the description has the programs' numbers
         assert after[1] == before[1]
@@ -117,10 +117,10 @@ def test_device_of_config_json_is_denied_and_allowed(
 ) -> None:
     """A device of config.json is denied, then allowed again, which leaves no rule of gpuhook."""
     with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
-        denied, again = told(container, *["rules.change([], deny('c 195:0 rw'))"] * 2)
+        denied, again = evaluate(container, *["rules.change([], deny('c 195:0 rw'))"] * 2)
         assert (denied, again) == (True, False)
         assert open_results(container, "195:0", "510:0") == {"195:0": "EPERM", "510:0": "ENXIO"}
-        allowed, ours = told(
+        allowed, ours = evaluate(
             container, "rules.change(allow('c 195:0 rw'))", "[p.ours for p in rules.programs()]"
         )
         assert allowed
@@ -134,7 +134,7 @@ def test_restore_brings_back_the_snapshot(
 ) -> None:
     """restore() undoes the changes since a snapshot, with the same programs by id."""
     with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
-        before, _, changed, _, after = told(
+        before, _, changed, _, after = evaluate(
             container,
             DESCRIBED,
             "globals().update(mark=rules.snapshot())",
@@ -153,18 +153,18 @@ def test_second_program_is_changed_too(
 ) -> None:
     """A second program, which systemd adds at a daemon-reload, denies; both are changed."""
     with running_container(sleeping_bundle(RULES), engine, "v2") as container:
-        told(container, CHANGE)
-        identity, (allowed, reason) = told(
-            container, "beside(rules.path)", "rules.verdict('c', 195, 7, 'rw')"
+        evaluate(container, CHANGE)
+        identity, (allowed, reason) = evaluate(
+            container, "attach_program(rules.path)", "rules.verdict('c', 195, 7, 'rw')"
         )
         assert not allowed
         assert f"program {identity} (beside)" in reason
         assert open_results(container, "195:7") == {"195:7": "EPERM"}
-        changed, blocks = told(container, CHANGE, "[len(p.ours) for p in rules.programs()]")
+        changed, blocks = evaluate(container, CHANGE, "[len(p.ours) for p in rules.programs()]")
         assert changed
         assert blocks == [2, 2]
         assert open_results(container, "195:7", "195:0") == {"195:7": "ENXIO", "195:0": "EPERM"}
-        assert told(container, DROP) == [True]
+        assert evaluate(container, DROP) == [True]
         assert open_results(container, "195:7") == {"195:7": "EPERM"}
 
 
@@ -175,10 +175,10 @@ def test_device_is_denied_if_all_are_allowed(
     """In a container that may use each device, one is denied and allowed again."""
     everything = [{"allow": True, "access": "rwm"}]
     with running_container(sleeping_bundle(everything), engine, cgroup) as container:
-        assert told(container, CHANGE) == [False]
-        assert told(container, "rules.change([], deny('c 195:0 rw'))")[0]
+        assert evaluate(container, CHANGE) == [False]
+        assert evaluate(container, "rules.change([], deny('c 195:0 rw'))")[0]
         assert open_results(container, "195:0", "195:1") == {"195:0": "EPERM", "195:1": "ENXIO"}
-        told(container, "rules.drop(deny('c 195:0 rw'))")
+        evaluate(container, "rules.drop(deny('c 195:0 rw'))")
         assert open_results(container, "195:0") == {"195:0": "ENXIO"}
 
 
@@ -187,7 +187,7 @@ def test_v1_cannot_deny_one_device_of_a_class(
 ) -> None:
     """On cgroup v1 one device of an allowed class cannot be denied: nothing is written."""
     with running_container(sleeping_bundle(RULES), "runc", "host") as container:
-        version, before, failed, after = told(
+        version, before, failed, after = evaluate(
             container,
             "rules.version",
             DESCRIBED,
@@ -208,7 +208,7 @@ def test_missing_cgroup_is_an_error(
     """A removed cgroup causes an error that names it."""
     with running_container(sleeping_bundle(RULES), engine, cgroup) as container:
         pid = container.pid
-        [verdict, change] = told(
+        [verdict, change] = evaluate(
             container,
             # The rules are read before the container ends, and used after it.
             f"(lambda r: (__import__('os').kill({pid}, 9), __import__('time').sleep(1),"

@@ -38,7 +38,7 @@ def results(live: Live, *words: str, checks: str = "containers") -> dict[str, An
     return document
 
 
-def of(live: Live, document: dict[str, Any], *statuses: str) -> list[dict[str, Any]]:
+def results_of(live: Live, document: dict[str, Any], *statuses: str) -> list[dict[str, Any]]:
     """Return the results about the container with one of the statuses."""
     return [
         one
@@ -54,9 +54,9 @@ def test_lost_access_is_reported_with_a_command_that_fixes_it(
     """The command that doctor prints restores access to the GPU."""
     made = sleeping(tmp_path, env=asks("2"))
     with wrapped(made, apart, engine, cgroup) as live:
-        assert of(live, results(live), "failed", "warning") == []
+        assert results_of(live, results(live), "failed", "warning") == []
         reset(live)
-        (one,) = of(live, results(live), "failed")
+        (one,) = results_of(live, results(live), "failed")
         assert one["id"] == "containers.access"
         assert "Failed to initialize NVML: Unknown Error" in one["meaning"]
         assert shlex.split(one["command"]) == ["gpuhook", "repair", live.id]
@@ -64,7 +64,7 @@ def test_lost_access_is_reported_with_a_command_that_fixes_it(
         assert shown.rc == 1
         assert f"fix:     gpuhook repair {live.id}" in shown.stdout
         assert live.gpuhook("repair").rc == 0
-        assert of(live, results(live), "failed", "warning") == []
+        assert results_of(live, results(live), "failed", "warning") == []
 
 
 def test_lost_access_is_reported_without_a_spec(apart: Installation, tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ def test_lost_access_is_reported_without_a_spec(apart: Installation, tmp_path: P
     with started(made, apart) as live:
         forgotten(live)
         apart.spec.unlink()
-        assert of(live, results(live), "failed", "warning") == []
+        assert results_of(live, results(live), "failed", "warning") == []
         denied(live, apart.device(2), "/dev/nvidiactl")
-        (one,) = of(live, results(live), "failed")
+        (one,) = results_of(live, results(live), "failed")
         assert one["id"] == "containers.access"
         assert "/dev/nvidiactl" in one["said"]
         assert "repair" not in one["command"]
@@ -86,7 +86,7 @@ def test_unfulfilled_request_is_a_warning(apart: Installation, tmp_path: Path) -
     made = sleeping(tmp_path, env=asks("all"))
     with started(made, apart) as live:
         document = results(live)
-        (one,) = of(live, document, "failed", "warning")
+        (one,) = results_of(live, document, "failed", "warning")
         assert (one["id"], one["status"]) == ("containers.request", "warning")
 
 

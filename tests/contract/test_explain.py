@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
-from tests.contract.limiting import given_by_engine
+from tests.contract.limiting import apply_cdi_spec
 from tests.contract.live import WAIT, sleeping, wrapped
 from tests.contract.runtimes import lifecycle
 
@@ -117,7 +117,7 @@ def test_container_with_edits_of_its_engine_is_explained(
     """If the engine applied a CDI spec, explain lists what the container has."""
     uuid = str(apart.gpu(2).uuid)
     made = sleeping(tmp_path, env=[f"GPUHOOK_REPLICAS={uuid}::3"])
-    config = given_by_engine(apart, made, uuid).config()
+    config = apply_cdi_spec(apart, made, uuid).config()
     if not hooks:
         del config["hooks"]
     made.write(config)

@@ -62,7 +62,7 @@ def probe_command() -> list[str]:
 
 def run_by(route: str, own: Installation, made: Bundle) -> Result:
     """Run a bundle by gpuhook-runtime, or by plain runc with the prestart hook."""
-    return own.run(made) if route == "wrapper" else own.run_hooked(made)
+    return own.run(made) if route == "wrapper" else own.run_by_hook(made)
 
 
 def assert_extra(view: View, paths: Sequence[str]) -> None:

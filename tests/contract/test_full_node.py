@@ -78,7 +78,7 @@ def run_by(tmp_path: Path, root_of: Roots, bundle_of: Bundles) -> Through:
             integrations = Integrations(own, next(places))
             return integrations.by_podman(root, args, words, runtime="runc")
         made = bundle_of(root, args, [*asks(",".join(names), "all"), *env], **oci)
-        return own.run(made) if route == "wrapper" else own.run_hooked(made)
+        return own.run(made) if route == "wrapper" else own.run_by_hook(made)
 
     return run_container
 

@@ -82,7 +82,7 @@ class Cluster:
         self.pods.pods = [*self.pods.pods, pod("default", name, "main", GPU, allocation.ids)]
 
         def prepare(bundle: bundles.Bundle, identity: str) -> None:
-            kubelet_side.hand(kubelet_side.read(allocation.response), bundle)
+            kubelet_side.apply_allocation(kubelet_side.allocation_of(allocation.response), bundle)
             if recorded is not None:
                 by, limit = recorded
                 record(identity, name, {"device": self.uuid, "hard": limit * MIB, "by": by})

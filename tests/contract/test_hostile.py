@@ -64,7 +64,7 @@ def run_container(
     """Run a container with a GPU on this root file system, by gpuhook-runtime or podman."""
     if route in ("runc", "crun"):
         made = bundle(place / "hostile", root, args or ["/probe"], asks("0"))
-        return installation.run_secluded(made, route)
+        return installation.run_with_state(made, route)
     return run_by_podman(installation, route, place, root, *args)
 
 
@@ -175,7 +175,7 @@ def test_links_at_dev_and_proc_have_the_runtimes_effect(
     run(bundle(tmp_path / "plain", root, ["/probe"]), [engine], engine)
     link(root, path, str(canary.path))
     made = bundle(tmp_path / "hostile", root, ["/probe"], asks("0"))
-    node8.run_secluded(made, engine)
+    node8.run_with_state(made, engine)
     assert set(os.listdir(canary.path)) == set(os.listdir(reference))
     canary.assert_not_copied_to(root)
 
@@ -233,7 +233,7 @@ def test_code_of_the_images_environment_is_not_run(
     env = [*env, *([f"PYTHONHOME={root}"] if home else [])]
     if route in ("runc", "crun"):
         made = with_tmpfs_over_loader_configuration(bundle_of(root, ["/probe"], [*env, *asks("0")]))
-        result = node8.run_secluded(made, route)
+        result = node8.run_with_state(made, route)
         assert "apply" in made.config()["hooks"]["createContainer"][0]["args"]
     else:
         options = [word for entry in env for word in ("--env", entry)]
@@ -262,7 +262,7 @@ def test_hook_has_the_specs_environment_only(
         made = with_tmpfs_over_loader_configuration(
             bundle(tmp_path / "b", root, ["/probe"], asks("0"))
         )
-        assert apart.run_secluded(made, route).rc == 0
+        assert apart.run_with_state(made, route).rc == 0
     else:
         assert run_container(apart, route, tmp_path, root).rc == 0
     names = {
@@ -294,7 +294,7 @@ def test_host_directories_over_driver_paths_are_unchanged(
         if route in ("runc", "crun"):
             made = bundle(tmp_path / "b", root, ["/probe"], asks("0"))
             made.mount(source, target, "rbind", "rw", "rprivate")
-            result = node8.run_secluded(made, route)
+            result = node8.run_with_state(made, route)
         else:
             options = ["--volume", f"{source}:{target}"]
             result = run_by_podman(node8, route, tmp_path, root, options=options)

@@ -78,7 +78,7 @@ def bind_mount(source: Path) -> dict[str, Any]:
 
 def run_container(installation: Installation, engine: str, made: Bundle) -> Result:
     """Run a container by gpuhook-runtime, with the state directory for its hook."""
-    return installation.run_secluded(made, engine)
+    return installation.run_with_state(made, engine)
 
 
 def assert_not_written(volume: Path, before: dict[str, tuple[object, ...]]) -> None:

@@ -98,7 +98,7 @@ def test_each_integration_assigns_one_gpu(
     assert_nodes(view, node8, control, 2)
     node = view.gpus()[node8.device(2)]
     assert (node.major, node.minor, node.mode) == (MAJOR, node8.gpu(2).minor, 0o666)
-    assert view.values("NVIDIA_VISIBLE_DEVICES") == [integrations.told(integration, "2")]
+    assert view.values("NVIDIA_VISIBLE_DEVICES") == [integrations.visible_devices(integration, "2")]
     assert view.values("KEPT") == ["a=b"]
     looked_up, cached = view.runs
     assert_found(looked_up, str(node8.node.node.driver.version))

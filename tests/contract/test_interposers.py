@@ -15,7 +15,7 @@ from gpuhook.device_plugin.offer import resources
 from tests.contract import compiled
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation
-from tests.contract.kubelet_side import hand
+from tests.contract.kubelet_side import apply_allocation
 from tests.contract.views import questions
 
 CONFIGURATION = """\
@@ -55,7 +55,7 @@ def test_configured_interposer_is_loaded_before_the_driver(
 
     runs = [["/dlprobe", "libcuda.so.1", "libnvidia-ml.so.1"]]
     bundle = bundle_of("debian", ["/probe", *questions(runs=runs)])
-    hand(allocation, bundle)
+    apply_allocation(allocation, bundle)
     view = apart.run(bundle).view
     libraries = view.runs[0].found()
     assert "error" in libraries["libcuda.so.1"]

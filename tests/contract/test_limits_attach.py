@@ -11,7 +11,7 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle
 from tests.contract.installation import Installation
-from tests.contract.limiting import LIMIT, entry, grant, held, uuid
+from tests.contract.limiting import LIMIT, enforced_limits, entry, grant, uuid
 from tests.contract.live import Live, sleeping, started
 from tests.contract.runtimes import ENGINES
 from tests.simulated import stub_limits
@@ -41,25 +41,25 @@ def test_attach_sets_the_granted_limit_and_detach_clears_it(
     with started(made, mine, engine, "v2") as live:
         words = ["--device", first, "--device", second]
         planned = live.report("attach", *words, "--dry-run")
-        assert held(mine, live.pid) == {}
+        assert enforced_limits(mine, live.pid) == {}
         done = live.report("attach", *words)
         assert done["steps"] == planned["steps"]
         assert (
             f"memory limit of {first}: 3000Mi (1Gi of it guaranteed), was no limit"
             in (done["steps"][0])
         )
-        assert held(mine, live.pid) == {first: (3000, 1024), second: (3000, 0)}
+        assert enforced_limits(mine, live.pid) == {first: (3000, 1024), second: (3000, 0)}
         assert records(live) == {first: (3000, "driver"), second: (3000, "driver")}
         assert live.attach(first, second)["steps"] == []
         assert live.report("repair")["steps"] == []
         detached = live.detach(first)
         assert detached["steps"][-1].startswith(f"memory limit of {first}: no limit, was 3000Mi")
-        assert held(mine, live.pid) == {second: (3000, 0)}
+        assert enforced_limits(mine, live.pid) == {second: (3000, 0)}
         assert records(live) == {second: (3000, "driver")}
         live.attach(first)
-        assert held(mine, live.pid)[first] == (3000, 1024)
+        assert enforced_limits(mine, live.pid)[first] == (3000, 1024)
         live.detach(first, second)
-        assert (held(mine, live.pid), records(live)) == ({}, {})
+        assert (enforced_limits(mine, live.pid), records(live)) == ({}, {})
 
 
 def test_limit_options_replace_the_limit(mine: Installation, tmp_path: Path) -> None:
@@ -68,16 +68,16 @@ def test_limit_options_replace_the_limit(mine: Installation, tmp_path: Path) -> 
     with started(sleeping(tmp_path), mine, "runc", "v2") as live:
         words = ["--device", f"{gpu}::1", "--memory-limit", "4Gi", "--memory-request", "1Gi"]
         live.report("attach", *words)
-        assert held(mine, live.pid) == {gpu: (4096, 1024)}
+        assert enforced_limits(mine, live.pid) == {gpu: (4096, 1024)}
         (one,) = [one for one in mine.holders() if one["id"] == live.id]
         assert (one["replicas"], one["memory"][0]["by"]) == ([f"{gpu}::1"], "driver")
         assert live.report("attach", *words)["steps"] == []
         (step,) = live.report("attach", "--device", f"{gpu}::1", "--memory-limit", "2Gi")["steps"]
         assert step == f"memory limit of {gpu}: 2Gi, was 4Gi (1Gi of it guaranteed)"
         assert live.attach(f"{gpu}::1")["steps"] == []
-        assert held(mine, live.pid) == {gpu: (2048, 0)}
+        assert enforced_limits(mine, live.pid) == {gpu: (2048, 0)}
         live.detach(f"{gpu}::1")
-        assert held(mine, live.pid) == {}
+        assert enforced_limits(mine, live.pid) == {}
         too_much = ["--device", gpu, "--memory-limit", "900Gi"]
         live.refused("GH1782", "attach", *too_much)
         for wrong in (["--memory-request", "1Gi"], ["--memory-limit", "4096"]):
@@ -99,7 +99,7 @@ def test_on_failure_policy_of_an_attach(policy: str, mine: Installation, tmp_pat
             assert live.seen().rules == before.rules
             assert list(mine.entries()) == []
         done = live.report("attach", "--device", "3")  # another one, which the driver takes
-        assert held(mine, live.pid) == {uuid(mine, 3): (3000, 0)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 3): (3000, 0)}
         if policy == "start":
             done = live.attach(gpu)
             (note,) = [note for note in done["notes"] if "onFailure" in note]
@@ -107,7 +107,7 @@ def test_on_failure_policy_of_an_attach(policy: str, mine: Installation, tmp_pat
             assert records(live)[gpu] == (3000, "")
             stub_limits.mend(mine.node, gpu)
             live.report("repair")
-            assert held(mine, live.pid)[gpu] == (3000, 0)
+            assert enforced_limits(mine, live.pid)[gpu] == (3000, 0)
             assert records(live)[gpu] == (3000, "driver")
 
 
@@ -136,7 +136,7 @@ def test_detach_succeeds_if_the_limit_cannot_be_cleared(mine: Installation, tmp_
         assert by == ""
         stub_limits.mend(mine.node, gpu)
         live.report("repair")
-        assert (held(mine, live.pid), records(live)) == ({}, {})
+        assert (enforced_limits(mine, live.pid), records(live)) == ({}, {})
 
 
 def test_attach_with_a_limit_on_cgroup_v1_is_refused(mine: Installation, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.contract.installation import CONTROL, PYTHON, Installation, asks
 from tests.contract.live import Live, sleeping, started, wrapped
 from tests.contract.runtimes import BOTH, ENGINES, lifecycle, run_command
 from tests.contract.test_attach import assert_as_before
-from tests.contract.test_doctor import of, results
+from tests.contract.test_doctor import results, results_of
 from tests.contract.test_integrations import assert_nodes
 from tests.contract.test_live_hostile import BUSYBOX, with_busybox
 from tests.contract.test_live_trust import USER, owned_by_user
@@ -97,7 +97,7 @@ def test_volume_as_root_is_refused(
         assert_refused(live)
         done = live.gpuhook("repair", name="--all")
         assert live.id not in done.stdout + done.stderr  # it was granted nothing
-        assert of(live, results(live), "failed", "warning") == []
+        assert results_of(live, results(live), "failed", "warning") == []
 
 
 @BOTH
@@ -120,7 +120,7 @@ def test_repair_all_reports_and_continues(
         assert f"Error GH1747: {live.id}:" in done.stderr
         assert f"{sound.id}: done" in done.stdout
         assert live.id not in done.stdout
-        (finding,) = of(live, results(live), "failed", "warning")
+        (finding,) = results_of(live, results(live), "failed", "warning")
         assert finding["id"] == "containers.state"
         assert str(live.pid) in finding["said"]
 
@@ -326,4 +326,4 @@ def test_user_namespace_without_map_is_refused(
         for verb in ("attach", "detach"):
             live.refused("GH1748", verb, "--device", "2")
         live.refused("GH1748", "inspect")
-        assert of(live, results(live), "failed", "warning") == []
+        assert results_of(live, results(live), "failed", "warning") == []

@@ -16,7 +16,7 @@ import pytest
 from tests.contract import roots
 from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.live import Live, prestart, sleeping, started
-from tests.contract.runtimes import ENGINES, Settled, lifecycle, run
+from tests.contract.runtimes import ENGINES, RuntimeEnvironment, lifecycle, run
 from tests.contract.test_hostile import Canary, canary, link
 from tests.waiting import eventually
 
@@ -298,7 +298,7 @@ def test_mounts_do_not_propagate_to_the_host(
             else:
                 assert created.rc == 0, created
                 assert container.call("start").rc == 0
-            container.around = Settled(tuple(prefix), {})
+            container.around = RuntimeEnvironment(tuple(prefix), {})
             if integration == "attach":
                 live = Live(container, made, node8)
                 assert assert_sound(live, "attach") or what != "root"

@@ -11,8 +11,16 @@ from pathlib import Path
 from tests.contract import engines, roots
 from tests.contract.installation import ALL_CONTROL, CONTROL, KIND, LIBRARIES, Installation
 from tests.contract.live import sleeping, started
-from tests.contract.runtimes import BOTH, ENGINES, EVERY, SECONDS, Result, run_command, settled
-from tests.contract.test_attach import asked, assert_as_before
+from tests.contract.runtimes import (
+    BOTH,
+    ENGINES,
+    EVERY,
+    SECONDS,
+    Result,
+    run_command,
+    runtime_environment,
+)
+from tests.contract.test_attach import assert_as_before, gpu_questions
 from tests.contract.test_integrations import LINKS, LOOKED_UP, assert_found, assert_nodes
 from tests.contract.test_user_namespace import MAPPED, let_through, mapped
 from tests.contract.views import questions
@@ -30,7 +38,7 @@ def test_attach_to_a_read_only_root(
     with started(made, node8, engine, cgroup) as live:
         before = live.seen()
         live.attach("2")
-        view = live.view(asked(node8, LOOKED_UP))
+        view = live.view(gpu_questions(node8, LOOKED_UP))
         assert_nodes(view, node8, CONTROL, 2)
         assert_found(view.runs[0], str(node8.node.node.driver.version))
         assert "ro" in view.mounts["/"].options
@@ -146,7 +154,7 @@ def remove_device(pid: int, installation: Installation) -> None:
 
 def gpuhook(installation: Installation, engine: str, *words: str) -> Result:
     """Run the command line where the engine's cgroups are."""
-    around = settled(engine)
+    around = runtime_environment(engine)
     command = [*around.prefix, str(installation.bindir / "gpuhook"), *words]
     env = {**os.environ, **installation.env}
     return run_command(command, env)

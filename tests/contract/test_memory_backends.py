@@ -20,7 +20,7 @@ import pytest
 from gpuhook.request.memory_request import MIB
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks
-from tests.contract.limiting import LIMIT, entry, grant, held, uuid
+from tests.contract.limiting import LIMIT, enforced_limits, entry, grant, uuid
 from tests.contract.live import WAIT, Live, wrapped
 from tests.contract.runtimes import ENGINES
 from tests.simulated import stub_limits
@@ -83,7 +83,7 @@ def limits(live: Live, verb: str, *words: str) -> dict[str, Any]:
 def test_dmem_omits_the_guarantee(engine: str, mine: Installation, granted_bundle: Bundle) -> None:
     """By default no guarantee is set; the ledger records the granted one and the reason."""
     with wrapped(granted_bundle, mine, engine, "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         (record,) = entry(mine)["memory"]
         assert (record["by"], record["soft"]) == ("driver", 0)
         assert record["granted"] == {"hard": 4096 * MIB, "soft": 1024 * MIB, "asked": False}
@@ -99,7 +99,7 @@ def test_dmem_omits_the_guarantee(engine: str, mine: Installation, granted_bundl
 def test_driver_accounting_sets_the_guarantee(other: Installation, granted_bundle: Bundle) -> None:
     """With the driver's own accounting the guarantee is set, and ends with the container."""
     with wrapped(granted_bundle, other, "runc", "v2") as live:
-        assert held(other, live.pid) == {uuid(other, 2): (4096, 1024)}
+        assert enforced_limits(other, live.pid) == {uuid(other, 2): (4096, 1024)}
         (record,) = entry(other)["memory"]
         assert "guarantee" not in record
         assert limits(live, "set", "--limit", "3Gi", "--request", "2Gi")["notes"] == []
@@ -115,7 +115,7 @@ def test_guarantee_always_outlives_the_container(
     before = reserved_above(mine, granted_bundle)
     for is_cleared in (True, False):
         with wrapped(granted_bundle, mine, "runc", "v2") as live:
-            assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
+            assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
             assert reserved_above(mine, granted_bundle) == before + 1024
             if is_cleared:
                 limits(live, "clear", "--all")
@@ -128,10 +128,10 @@ def test_guarantee_never_is_not_set(other: Installation, granted_bundle: Bundle)
     other.settings["limits"] = {"guarantee": "never"}
     other.configure()
     with wrapped(granted_bundle, other, "runc", "v2") as live:
-        assert held(other, live.pid) == {uuid(other, 2): (4096, 0)}
+        assert enforced_limits(other, live.pid) == {uuid(other, 2): (4096, 0)}
         assert entry(other)["memory"][0]["guarantee"] == "limits.guarantee: never"
         limits(live, "clear")
-        assert held(other, live.pid) == {uuid(other, 2): (4096, 0)}
+        assert enforced_limits(other, live.pid) == {uuid(other, 2): (4096, 0)}
 
 
 def test_requested_guarantee_is_set_with_a_warning(
@@ -143,7 +143,7 @@ def test_requested_guarantee_is_set_with_a_warning(
         (note,) = limits(live, "set", "--limit", "3Gi", "--request", "2Gi")["notes"]
         assert "remain reserved in the cgroups above" in note
         assert f"gpuhook limits clear {live.id}" in note
-        assert held(mine, live.pid) == {uuid(mine, 2): (3072, 2048)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (3072, 2048)}
         assert reserved_above(mine, granted_bundle) == before + 2048
         assert "guarantee" not in entry(mine)["memory"][0]
         assert limits(live, "set", "--limit", "4Gi", "--request", "0")["notes"] == []
@@ -151,7 +151,7 @@ def test_requested_guarantee_is_set_with_a_warning(
         limits(live, "set", "--limit", "4Gi", "--request", "2Gi")
         notes = " ".join(limits(live, "clear")["notes"])
         assert "its granted guarantee of 1Gi is left out" in notes
-        assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         assert entry(mine)["memory"][0]["guarantee"]
     assert reserved_above(mine, granted_bundle) == before
 
@@ -164,7 +164,7 @@ def test_repair_omits_the_guarantee(mine: Installation, granted_bundle: Bundle) 
         stub_limits.mend(mine.node, uuid(mine, 2))
         stub_limits.use_dmem(mine.node, uuid(mine, 2), everywhere=True)
         assert live.report("repair")["steps"] != []
-        assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         (record,) = entry(mine)["memory"]
         assert record["by"] == "driver"
         assert record["guarantee"]
@@ -179,7 +179,7 @@ def test_limit_is_set_on_scope_and_inner_cgroup(mine: Installation, granted_bund
     with wrapped(granted_bundle, mine, "runc", "v2") as live:
         (record,) = entry(mine)["memory"]
         assert record["cgroups"] == [own, str(Path(own).parent)]
-        assert held(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         (gpu,) = limits(live, "show")["gpus"]
         assert (gpu["agrees"], gpu["cgroups"]) == (True, record["cgroups"])
 

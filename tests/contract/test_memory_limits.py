@@ -13,7 +13,16 @@ from gpuhook.request.memory_request import MIB
 from tests.contract import bundles
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks
-from tests.contract.limiting import LIMIT, REQUEST, entry, grant, held, hooks, uuid, variables
+from tests.contract.limiting import (
+    LIMIT,
+    REQUEST,
+    enforced_limits,
+    entry,
+    grant,
+    hooks,
+    uuid,
+    variables,
+)
 from tests.contract.live import WAIT, wrapped
 from tests.contract.roots import Roots
 from tests.contract.runtimes import ENGINES
@@ -34,7 +43,7 @@ def test_grant_is_enforced_by_the_driver(
         config["linux"]["namespaces"].append({"type": "cgroup"})
         made.write(config)
     with wrapped(made, mine, engine, "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
         (record,) = entry(mine)["memory"]
         (cgroup,) = record.pop("cgroups")
         printed = live.inside("/bin/sh", "-c", f"echo ${LIMIT} ${REQUEST}").stdout
@@ -60,7 +69,9 @@ def test_variable_limits_each_requested_gpu(
     devices = devices.replace("UUID", uuid(mine, 0)).replace("PCI", str(mine.gpu(5).pci_bus_id))
     made = bundle_of("debian", WAIT, [*asks(devices), f"{LIMIT}=2048"])
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, index): (2048, 0) for index in indexes}
+        assert enforced_limits(mine, live.pid) == {
+            uuid(mine, index): (2048, 0) for index in indexes
+        }
         assert [one["asked"] for one in entry(mine)["memory"]] == [True] * len(indexes)
 
 
@@ -68,7 +79,9 @@ def test_request_without_a_limit(mine: Installation, bundle_of: Bundles) -> None
     """The memory is guaranteed, and the use of memory is not limited."""
     made = bundle_of("debian", WAIT, [*asks("1"), f"{REQUEST}=2048"])
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 1): (stub_limits.NO_LIMIT // MIB, 2048)}
+        assert enforced_limits(mine, live.pid) == {
+            uuid(mine, 1): (stub_limits.NO_LIMIT // MIB, 2048)
+        }
     assert LIMIT not in variables(made)
 
 
@@ -88,7 +101,7 @@ def test_variables_lower_the_grant_only(
     """A variable above the grant does not apply; the container reads the applied values."""
     made = grant(mine, bundle_of("debian", WAIT, [*asks("2"), *env]), 2, 8192, 4096)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (hard, soft)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (hard, soft)}
     assert variables(made)[LIMIT] == str(hard)
     assert variables(made)[REQUEST] == str(soft)
 
@@ -98,7 +111,7 @@ def test_grant_for_another_gpu_limits_nothing(mine: Installation, bundle_of: Bun
     made = bundle_of("debian", WAIT, asks("2"))
     grant(mine, made, 3, 8192, 4096)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {}
+        assert enforced_limits(mine, live.pid) == {}
         assert "memory" not in entry(mine)
     assert hooks(made) == []
 
@@ -111,7 +124,7 @@ def test_mount_of_a_second_grant_does_not_raise_the_limit(
     made = grant(mine, bundle_of("debian", WAIT, asks("2")), 2, 1024, 512)
     grant(mine, made, 2, 80000, 80000, source=source)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
 
 
 def test_mount_at_the_path_of_the_grant_applies(mine: Installation, bundle_of: Bundles) -> None:
@@ -119,14 +132,14 @@ def test_mount_at_the_path_of_the_grant_applies(mine: Installation, bundle_of: B
     made = bundle_of("debian", WAIT, asks("2"))
     grant(mine, made, 2, 1024, 512, source="/dev/zero")
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
 
 
 def test_variables_are_not_set_for_one_of_two_gpus(mine: Installation, bundle_of: Bundles) -> None:
     """The variables describe all GPUs of a container; here only one of them has a limit."""
     made = grant(mine, bundle_of("debian", WAIT, asks("1,2")), 2, 1024, 512)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
     assert not {LIMIT, REQUEST} & variables(made).keys()
 
 
@@ -161,7 +174,7 @@ def test_restart_limits_the_new_cgroup(mine: Installation, bundle_of: Bundles) -
     made = grant(mine, bundle_of("debian", WAIT, env), 2, 8192, 4096)
     for _ in range(2):
         with wrapped(made, mine, "runc", "v2") as live:
-            assert held(mine, live.pid) == {uuid(mine, 2): (2000, 2000)}
+            assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (2000, 2000)}
             cgroup = Path(entry(mine)["memory"][0]["cgroups"][0])
             inside = [*live.container.around.prefix, "test", "-d", str(cgroup)]
             assert subprocess.run(inside, check=False).returncode == 0
@@ -173,7 +186,7 @@ def test_restart_limits_the_new_cgroup(mine: Installation, bundle_of: Bundles) -
     config["linux"]["cgroupsPath"] += "-again"
     made.write(config)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {}
+        assert enforced_limits(mine, live.pid) == {}
         assert "memory" not in entry(mine)
     assert hooks(made) == []
 
@@ -188,7 +201,7 @@ def test_restart_reads_the_variables_of_the_engine(mine: Installation, bundle_of
     config["mounts"] = [m for m in config["mounts"] if "gpuhook" not in m["destination"]]
     made.write(config)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (9000, 0)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (9000, 0)}
     assert variables(made)[LIMIT] == "9000"
     assert REQUEST not in variables(made)
 
@@ -199,7 +212,7 @@ def test_limit_in_a_user_namespace(engine: str, mine: Installation, bundle_of: B
     let_through(Path(mine.node.driver_root) / "any")
     made = mapped(bundle_of("debian", WAIT, [*asks("2"), f"{LIMIT}=1024"]))
     with wrapped(made, mine, engine, "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
 
 
 def test_limit_of_a_privileged_container(mine: Installation, bundle_of: Bundles) -> None:
@@ -215,7 +228,9 @@ def test_limit_of_a_privileged_container(mine: Installation, bundle_of: Bundles)
     config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
     made.write(config)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, index): (1024, 0) for index in (2, 3, 4)}
+        assert enforced_limits(mine, live.pid) == {
+            uuid(mine, index): (1024, 0) for index in (2, 3, 4)
+        }
 
 
 def test_memory_hints_for_frameworks(mine: Installation, bundle_of: Bundles) -> None:
@@ -236,7 +251,7 @@ def test_limit_without_an_inventory(mine: Installation, bundle_of: Bundles) -> N
     (mine.state / "node.json").unlink()
     made = grant(mine, bundle_of("debian", WAIT, asks(uuid(mine, 2))), 2, 1024, 1024)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
 
 
 def test_hook_has_no_variable_of_the_image(mine: Installation, bundle_of: Bundles) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.bundles import Bundles
 from tests.contract.installation import Installation, asks, installation
-from tests.contract.limiting import LIMIT, entry, grant, held, hooks, uuid
+from tests.contract.limiting import LIMIT, enforced_limits, entry, grant, hooks, uuid
 from tests.contract.live import WAIT, wrapped
 from tests.contract.runtimes import ENGINES, run
 from tests.simulated import build, stub_limits
@@ -141,7 +141,7 @@ def test_limit_in_a_shared_cgroup_is_refused(mine: Installation, bundle_of: Bund
         result = mine.run(second, "runc", "v2")
         assert result.rc != 0
         assert "GH1314" in (mine.state / "hook.log").read_text(encoding="utf-8")
-        assert held(mine, live.pid) == {}
+        assert enforced_limits(mine, live.pid) == {}
 
 
 def test_container_without_a_cgroup_is_refused(mine: Installation, bundle_of: Bundles) -> None:
@@ -166,7 +166,9 @@ def test_limit_for_a_gpu_without_known_uuid(mine: Installation, bundle_of: Bundl
     assert "GH1024" in result.warned
     made = grant(mine, bundle_of(made.root, WAIT, asks("2")), 2, 1024, 1024)
     with wrapped(made, mine, "runc", "v2") as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}, "the grant names the GPU"
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}, (
+            "the grant names the GPU"
+        )
 
 
 def test_invalid_limit_variable_is_refused(mine: Installation, bundle_of: Bundles) -> None:

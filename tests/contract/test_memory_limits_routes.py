@@ -15,10 +15,10 @@ from tests.contract.installation import Installation, asks
 from tests.contract.limiting import (
     LIMIT,
     REQUEST,
+    apply_cdi_spec,
+    enforced_limits,
     entry,
-    given_by_engine,
     grant,
-    held,
     hooks,
     uuid,
     variables,
@@ -47,12 +47,12 @@ def test_cdi_hook_sets_the_limit(
     engine: str, has_namespace: bool, mine: Installation, bundle_of: Bundles
 ) -> None:
     """The hook runs in the container's namespaces and cgroup."""
-    made = given_by_engine(mine, bundle_of("debian", WAIT), "2")
+    made = apply_cdi_spec(mine, bundle_of("debian", WAIT), "2")
     grant(mine, made, 2, 4096, 1024)
     if has_namespace:
         with_cgroup_namespace(made)
-    with started(made, mine, engine, "v2", *mine.secluded(engine)) as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
+    with started(made, mine, engine, "v2", *mine.command_with_state(engine)) as live:
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
         recorded = entry(mine)
     assert recorded["route"] == "cdi"
     (record,) = recorded["memory"]
@@ -67,9 +67,9 @@ def test_cdi_hook_applies_the_on_failure_policy(
 ) -> None:
     """The driver refuses the limit: only a requested one stops the container."""
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
-    made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
+    made = apply_cdi_spec(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
     grant(mine, made, 2, 4096, 1024, is_asked=is_asked)
-    result = run(made, mine.secluded(engine), engine, "v2")
+    result = run(made, mine.command_with_state(engine), engine, "v2")
     assert result.stdout == ("" if is_asked else "runs\n")
     assert "GH1251" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
@@ -82,8 +82,8 @@ def test_cdi_hook_in_a_user_namespace_is_refused(
     let_through(Path(mine.node.driver_root) / "any")
     let_through(mine.bindir / "any")
     base = bundle_of("debian", ["/bin/echo", "runs"], [f"{LIMIT}=1024"])
-    made = mapped(given_by_engine(mine, base, "2"))
-    result = run(made, mine.secluded(engine, tmp_path / "dev"), engine, "v2")
+    made = mapped(apply_cdi_spec(mine, base, "2"))
+    result = run(made, mine.command_with_state(engine, tmp_path / "dev"), engine, "v2")
     assert result.rc != 0
     if (
         engine == "runc"
@@ -96,15 +96,15 @@ def test_cdi_hook_in_a_shared_cgroup_is_refused(
     engine: str, mine: Installation, bundle_of: Bundles
 ) -> None:
     """Another container runs in the cgroup of the hook's container."""
-    made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"], [f"{LIMIT}=1024"]), "2")
+    made = apply_cdi_spec(mine, bundle_of("debian", ["/bin/echo", "runs"], [f"{LIMIT}=1024"]), "2")
     neighbour = bundle_of(made.root, WAIT)
     config = made.config()
     config["linux"]["cgroupsPath"] = neighbour.config()["linux"]["cgroupsPath"]
     made.write(config)
     with started(neighbour, mine, "runc", "v2", "runc") as live:
-        result = run(made, mine.secluded(engine), engine, "v2")
+        result = run(made, mine.command_with_state(engine), engine, "v2")
         if engine == "runc":  # crun kills all processes in the cgroup of a container that failed
-            assert held(mine, live.pid) == {}
+            assert enforced_limits(mine, live.pid) == {}
     assert result.stdout == ""
     assert "GH1314" in (mine.state / "hook.log").read_text(encoding="utf-8")
 
@@ -123,7 +123,7 @@ def test_prestart_hook_sets_the_limit(
     if has_namespace:
         with_cgroup_namespace(made)
     with started(made, mine, engine, "v2", engine) as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (3000, 1024)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (3000, 1024)}
         recorded = entry(mine)
     assert recorded["route"] == "prestart"
     (record,) = recorded["memory"]
@@ -156,7 +156,7 @@ def test_limit_of_a_container_without_a_request(
     made.write(config)
     runtime = "runc" if route == "prestart" else mine.runtime
     with started(made, mine, "runc", "v2", runtime) as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 512)}
         recorded = entry(mine)
     assert [one["by"] for one in recorded["memory"]] == ["driver"]
     assert recorded["nodes"] == [mine.device(2)]
@@ -197,11 +197,11 @@ def test_wrapper_sets_the_limit_after_cdi(
     engine: str, mine: Installation, bundle_of: Bundles
 ) -> None:
     """If CDI and the wrapper are used, only the wrapper's hook sets the limit."""
-    made = given_by_engine(mine, bundle_of("debian", WAIT, [f"{LIMIT}=9999"]), "2")
+    made = apply_cdi_spec(mine, bundle_of("debian", WAIT, [f"{LIMIT}=9999"]), "2")
     grant(mine, made, 2, 4096, 1024)
     for _ in range(2):
-        with started(made, mine, engine, "v2", *mine.secluded()) as live:
-            assert held(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
+        with started(made, mine, engine, "v2", *mine.command_with_state()) as live:
+            assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 1024)}
             recorded = entry(mine)
         assert recorded["route"] == "cdi+wrapper"
         assert [one["by"] for one in recorded["memory"]] == ["driver"]
@@ -211,8 +211,8 @@ def test_wrapper_sets_the_limit_after_cdi(
     config = made.config()
     config["mounts"] = [m for m in config["mounts"] if "gpuhook" not in m["destination"]]
     made.write(config)
-    with started(made, mine, engine, "v2", *mine.secluded()) as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (9999, 0)}
+    with started(made, mine, engine, "v2", *mine.command_with_state()) as live:
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (9999, 0)}
 
 
 @ENGINES
@@ -223,34 +223,34 @@ def test_wrapper_sets_the_limit_in_a_user_namespace(
     let_through(Path(mine.node.driver_root) / "any")
     let_through(mine.bindir / "any")
     base = bundle_of("debian", WAIT, [f"{LIMIT}=1024"])
-    made = mapped(given_by_engine(mine, base, "2"))
-    command = mine.secluded(dev=tmp_path / "dev")
+    made = mapped(apply_cdi_spec(mine, base, "2"))
+    command = mine.command_with_state(dev=tmp_path / "dev")
     with started(made, mine, engine, "v2", *command) as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 0)}
 
 
 def test_wrapper_recognizes_a_grant_without_cdi_hooks(
     mine: Installation, bundle_of: Bundles
 ) -> None:
     """Only the plugin's grant in config.json refers to gpuhook."""
-    made = given_by_engine(mine, bundle_of("debian", WAIT), "2")
+    made = apply_cdi_spec(mine, bundle_of("debian", WAIT), "2")
     config = made.config()
     del config["hooks"]
     config["process"]["env"] = [e for e in config["process"]["env"] if "NVIDIA" not in e]
     made.write(config)
     grant(mine, made, 2, 1024, 1024)
     for _ in range(2):
-        with started(made, mine, "runc", "v2", *mine.secluded()) as live:
-            assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
+        with started(made, mine, "runc", "v2", *mine.command_with_state()) as live:
+            assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
             assert entry(mine)["memory"][0]["by"] == "driver"
         assert len(hooks(made)) == 1
 
 
 def test_wrapper_keeps_config_json_without_a_limit(mine: Installation, bundle_of: Bundles) -> None:
     """A container that got its GPU by CDI and has no limit keeps every byte."""
-    made = given_by_engine(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
+    made = apply_cdi_spec(mine, bundle_of("debian", ["/bin/echo", "runs"]), "2")
     raw = made.file.read_bytes()
-    result = run(made, mine.secluded(), "runc", "v2", mine.on("runc"))
+    result = run(made, mine.command_with_state(), "runc", "v2", mine.on("runc"))
     assert result.stdout == "runs\n"
     assert made.file.read_bytes() == raw
 
@@ -271,7 +271,7 @@ def test_rootless_container_with_a_limit_is_refused(
     config["mounts"] = [m for m in config["mounts"] if m["destination"] not in dropped]
     config["linux"]["namespaces"] = [{"type": name} for name in ("pid", "ipc", "uts", "mount")]
     made.write(config)
-    around = mine.secluded("unshare", tmp_path / "dev")
+    around = mine.command_with_state("unshare", tmp_path / "dev")
     around += ["--user", "--map-root-user", "--mount"]
     options = {"runc": ["--rootless=true"], "crun": ["--cgroup-manager=disabled"]}[engine]
     command = [*around, mine.runtime, *options]
@@ -297,7 +297,7 @@ def test_forged_record_does_not_remove_the_limit(
     made = bundle_of("debian", WAIT, [*asks("2"), limit], annotations, **hooks_of)
     runtime = engine if route == "prestart" else mine.runtime
     with started(made, mine, engine, "v2", runtime) as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1000, 0)}
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1000, 0)}
         assert entry(mine)["route"] == route
     assert limit in made.config()["process"]["env"]
 
@@ -309,9 +309,9 @@ def test_forged_mark_of_the_wrapper_does_not_disable_the_hook(
     base = bundle_of(
         "debian", WAIT, ["GPUHOOK_HOOK=limit"], annotations={"io.gpuhook.record": "{}"}
     )
-    made = grant(mine, given_by_engine(mine, base, "2"), 2, 1024, 1024)
-    with started(made, mine, "runc", "v2", *mine.secluded("runc")) as live:
-        assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
+    made = grant(mine, apply_cdi_spec(mine, base, "2"), 2, 1024, 1024)
+    with started(made, mine, "runc", "v2", *mine.command_with_state("runc")) as live:
+        assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
 
 
 def test_library_of_a_volume_is_not_loaded_on_the_host(
@@ -320,7 +320,7 @@ def test_library_of_a_volume_is_not_loaded_on_the_host(
     """A pod's volume has the name of the driver's library."""
     evil = tmp_path / "evil.so"
     evil.write_text("not a library", encoding="utf-8")
-    made = given_by_engine(mine, bundle_of("debian", WAIT), "2")
+    made = apply_cdi_spec(mine, bundle_of("debian", WAIT), "2")
     grant(mine, made, 2, 1024, 1024)
     config = made.config()
     for mount in config["mounts"]:
@@ -328,8 +328,8 @@ def test_library_of_a_volume_is_not_loaded_on_the_host(
             mount["source"] = str(evil)
     made.write(config)
     for runtime in ("runc", mine.runtime):
-        with started(made, mine, "runc", "v2", *mine.secluded(runtime)) as live:
-            assert held(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
+        with started(made, mine, "runc", "v2", *mine.command_with_state(runtime)) as live:
+            assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (1024, 1024)}
         assert str(evil) not in str(hooks(made))
 
 
@@ -347,14 +347,14 @@ def test_limit_is_set_on_the_scope_only(mine: Installation, bundle_of: Bundles) 
         name = config["linux"]["cgroupsPath"]
         scope = "/sys/fs/cgroup" + name.rpartition("/")[0]
         assert record["cgroups"] == [scope]
-        assert held(mine, live.pid) == {}
+        assert enforced_limits(mine, live.pid) == {}
         (limit,) = [one for one in stub_limits.recorded(mine.node) if one.path == scope]
         assert limit.hard == 1024 * MIB
         shown = json.loads(live.gpuhook("limits", live.id, "-o", "json", name="show").stdout)
         (gpu,) = shown["containers"][0]["gpus"]
         assert (gpu["agrees"], gpu["driver"]["limit"]) == (True, 1024 * MIB)
         live.gpuhook("limits", live.id, "--limit", "2Gi", name="set")
-        assert held(mine, live.pid) == {}
+        assert enforced_limits(mine, live.pid) == {}
         (limit,) = [one for one in stub_limits.recorded(mine.node) if one.path == scope]
         assert limit.hard == 2048 * MIB
 

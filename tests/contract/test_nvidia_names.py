@@ -160,7 +160,7 @@ def test_three_specs_share_the_loader_cache(
         view = integrations.by_podman(root, command, devices, "/usr/bin/runc", "runc").view
     else:
         made = bundle_of(root, command, asks(",".join(kinds)))
-        view = apart.run_secluded(made).view
+        view = apart.run_with_state(made).view
     (ran,) = view.runs
     ours = LIBRARIES.removeprefix("/usr")  # the path in the image's ldconfig output
     for directory in (ours, "/opt/one", "/opt/two"):

@@ -17,7 +17,7 @@ from tests.contract import roots
 from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import sleeping, started
 from tests.contract.roots import with_ldconfig
-from tests.contract.test_attach import asked, assert_as_before
+from tests.contract.test_attach import assert_as_before, gpu_questions
 from tests.contract.test_integrations import assert_nodes
 from tests.simulated import older_kernel
 from tests.simulated.older_kernel import OPENAT2
@@ -30,13 +30,13 @@ def test_container_without_openat2(
     via = [sys.executable, older_kernel.__file__, str(OPENAT2), str(error)]
     made = sleeping(tmp_path, env=asks("1"))
     with_ldconfig(made.root)
-    with started(made, node8, engine, "host", *via, *node8.secluded()) as live:
+    with started(made, node8, engine, "host", *via, *node8.command_with_state()) as live:
         files = roots.listing(made.root)
         assert "Seccomp_filters:\t1" in Path(f"/proc/{live.pid}/status").read_text()
-        assert_nodes(live.view(asked(node8)), node8, CONTROL, 1)
+        assert_nodes(live.view(gpu_questions(node8)), node8, CONTROL, 1)
         assert (made.root / "usr/lib/x86_64-linux-gnu/libcuda.so.1").is_symlink()
         for verb, given in (("attach", (1, 2)), ("detach", (1,))):
             done = live.gpuhook(verb, "--device", "2", via=via)
             assert done.rc == 0, done
-            assert_nodes(live.view(asked(node8)), node8, CONTROL, *given)
+            assert_nodes(live.view(gpu_questions(node8)), node8, CONTROL, *given)
         assert_as_before(made.root, files)

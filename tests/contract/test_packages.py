@@ -72,7 +72,7 @@ def field(name: str, wanted: str) -> str:
 @pytest.mark.thorough
 def test_builds_are_reproducible(tmp_path: Path) -> None:
     """Another directory, time zone, language, user and umask: the same bytes."""
-    checkout = package_builds.copied(tmp_path / "elsewhere")
+    checkout = package_builds.copy_sources(tmp_path / "elsewhere")
     for path in checkout.rglob("*"):
         if path.is_file() and not path.is_symlink():
             path.chmod(0o600)

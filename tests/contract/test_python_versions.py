@@ -21,7 +21,7 @@ from tests.contract.installation import (
     installation,
 )
 from tests.contract.integrations import Integrations
-from tests.contract.limiting import entry, grant, held, uuid
+from tests.contract.limiting import enforced_limits, entry, grant, uuid
 from tests.contract.live import WAIT, wrapped
 from tests.contract.roots import Roots
 from tests.contract.views import questions
@@ -119,4 +119,4 @@ def test_memory_limit_on_each_python(
             assert record["trouble"].startswith("GH1202: ")
             assert version == "3.9"
         else:
-            assert held(made, live.pid) == {uuid(made, 2): (4096, 1024)}
+            assert enforced_limits(made, live.pid) == {uuid(made, 2): (4096, 1024)}

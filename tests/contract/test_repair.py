@@ -14,17 +14,17 @@ import pytest
 from gpuhook.kernel.mounts import MNT_DETACH, umount2
 from gpuhook.kernel.namespaces import in_mount_namespace
 from tests.contract.bundles import CGROUP
-from tests.contract.device_side import told
+from tests.contract.device_side import evaluate
 from tests.contract.installation import LIBRARIES, Installation, asks
 from tests.contract.live import (
     WAIT,
     Live,
-    Said,
-    openable,
-    opening,
+    OpenResults,
+    open_repeatedly,
     prestart,
     sleeping,
     started,
+    with_openable_gpu,
     wrapped,
 )
 from tests.contract.runtimes import BOTH, ENGINES, PAIRS
@@ -37,11 +37,14 @@ def reset(live: Live) -> None:
 
     v1: each rule is denied; v2: a second program, which must allow as well, is attached.
     """
-    (version,) = told(live.container, "rules.version")
+    (version,) = evaluate(live.container, "rules.version")
     if version == "v2":
-        told(live.container, "beside(rules.path, allow('c *:* m', 'c 1:* rwm', 'c 136:* rwm'))")
+        evaluate(
+            live.container,
+            "attach_program(rules.path, allow('c *:* m', 'c 1:* rwm', 'c 136:* rwm'))",
+        )
         return
-    (path,) = told(live.container, "rules.path")
+    (path,) = evaluate(live.container, "rules.path")
     for line in Path(path, "devices.list").read_text(encoding="utf-8").splitlines():
         if line.startswith(("c 195:", "c 10:229", "c 509:", "c 510:", "c 5")):
             Path(path, "devices.deny").write_text(line, encoding="utf-8")
@@ -74,10 +77,10 @@ def test_repair_after_a_daemon_reload(
     route: str, engine: str, cgroup: str, node8: Installation, tmp_path: Path
 ) -> None:
     """A process that opens its GPU fails after the reload, and succeeds after the repair."""
-    mine = openable(node8, tmp_path / "node")
-    args = opening(mine.device(2))
+    mine = with_openable_gpu(node8, tmp_path / "node")
+    args = open_repeatedly(mine.device(2))
     with with_gpu(route, mine, tmp_path, args, engine, cgroup) as live:
-        output = Said(live)
+        output = OpenResults(live)
         output.becomes("yes")
         assert live.report("repair")["steps"] == []
         before = live.seen()
@@ -151,11 +154,11 @@ def test_repair_after_the_engines_program_returns(
     engine: str, node8: Installation, tmp_path: Path
 ) -> None:
     """A process attached the engine's device program again, without gpuhook's rules."""
-    mine = openable(node8, tmp_path / "node")
-    with with_gpu("attach", mine, tmp_path, opening(mine.device(2)), engine, "v2") as live:
-        output = Said(live)
+    mine = with_openable_gpu(node8, tmp_path / "node")
+    with with_gpu("attach", mine, tmp_path, open_repeatedly(mine.device(2)), engine, "v2") as live:
+        output = OpenResults(live)
         output.becomes("yes")
-        told(live.container, "rules.drop(rules.programs()[0].ours)")
+        evaluate(live.container, "rules.drop(rules.programs()[0].ours)")
         output.becomes("no")
         assert live.report("repair")["steps"] != []
         output.becomes("yes")
@@ -167,7 +170,7 @@ def test_repair_of_the_scopes_program(node8: Installation, tmp_path: Path) -> No
     made = sleeping(tmp_path, env=asks("2"), linux={"cgroupsPath": f"{scope}/container"})
     tries = questions(tries=[node8.number(2)])
     with wrapped(made, node8, "crun", "v2") as live:
-        told(live.container, f"beside('/sys/fs/cgroup{scope}')")
+        evaluate(live.container, f"attach_program('/sys/fs/cgroup{scope}')")
         assert set(live.view(tries).tries.values()) == {"EPERM"}
         assert live.report("repair")["steps"] != []
         assert set(live.view(tries).tries.values()) == {"ENXIO"}

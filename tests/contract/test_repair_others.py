@@ -9,7 +9,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from tests.contract.device_side import told
+from tests.contract.device_side import evaluate
 from tests.contract.installation import Installation, asks
 from tests.contract.live import Live, prestart, sleeping, started
 from tests.contract.runtimes import BOTH
@@ -26,7 +26,7 @@ def denied(live: Live, *nodes: str) -> None:
     for path in nodes:
         number = Path(f"/proc/{live.pid}/root{path}").stat().st_rdev
         line = f"c {os.major(number)}:{os.minor(number)} rw"
-        told(live.container, f"rules.drop(allow('{line}'))")
+        evaluate(live.container, f"rules.drop(allow('{line}'))")
 
 
 @BOTH

@@ -15,7 +15,7 @@ from tests.contract import integrations
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.installation import Installation, asks, installation
 from tests.contract.integrations import Integrations
-from tests.contract.limiting import given_by_engine
+from tests.contract.limiting import apply_cdi_spec
 from tests.contract.live import sleeping, started
 from tests.contract.roots import Roots
 from tests.contract.runtimes import BOTH, ENGINES, run
@@ -268,8 +268,8 @@ def test_forged_record_does_not_disable_requirements(
         [f"NVIDIA_REQUIRE_X={UNSATISFIED}"],
         annotations={"io.gpuhook.record": "{}"},
     )
-    made = given_by_engine(two, base, "0")
-    done = run(made, two.secluded(engine), engine)
+    made = apply_cdi_spec(two, base, "0")
+    done = run(made, two.command_with_state(engine), engine)
     assert done.rc != 0, done
     assert "GH1043" in (two.state / "hook.log").read_text(encoding="utf-8")
 
@@ -300,6 +300,6 @@ def test_hook_does_not_repeat_the_wrappers_check(
     volume = tmp_path / "etc"
     volume.mkdir()
     made.mount(volume, "/etc", "rbind", "rw")
-    done = waiving.run_secluded(made, engine)
+    done = waiving.run_with_state(made, engine)
     assert "--gpus" in json.dumps(made.config()["hooks"]["createContainer"])
     assert two.device(0) in done.view.gpus()

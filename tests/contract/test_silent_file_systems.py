@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.contract.fuse import Silent, gone, silent, waiting
+from tests.contract.fuse import Silent, silent, wait_for_end, waiting
 from tests.contract.installation import CONTROL, LIBRARIES, Installation, asks
 from tests.contract.live import Live, sleeping, wrapped
 from tests.contract.runtimes import Result, run_command
@@ -158,7 +158,7 @@ def test_commands_on_a_silent_container_end(apart: Installation, tmp_path: Path)
             assert on_all(lives, verb).rc == 0
         stack.close()  # the daemons end
         for pid in pids:
-            gone(pid)
+            wait_for_end(pid)
 
 
 def test_sigint_ends_a_command_that_waits(node8: Installation, tmp_path: Path) -> None:
@@ -218,4 +218,4 @@ def test_repair_all_continues_after_a_link_to_a_silent_mount(
                 assert f"{live.id}: done" in done.stdout
                 assert_nodes(live.view(), node8, CONTROL, 2)
                 live.attach("3")
-        gone(pid)
+        wait_for_end(pid)

@@ -31,8 +31,8 @@ from gpuhook.kernel.bpf.instructions import (
     encoded,
 )
 from tests.contract.bundles import CGROUP
-from tests.contract.device_side import asked
-from tests.contract.runtimes import Settled, settled
+from tests.contract.device_side import evaluate_for_pid
+from tests.contract.runtimes import RuntimeEnvironment, runtime_environment
 from tests.contract.test_device_programs import V2
 
 SYSTEMCTL = """#!/bin/sh
@@ -59,7 +59,7 @@ VERDICT = "rules.verdict('c', 195, 7, 'rw')[0]"
 class Unit:
     """A scope with a process in it, and its systemctl."""
 
-    def __init__(self, place: Path, pid: int, name: str, around: Settled) -> None:
+    def __init__(self, place: Path, pid: int, name: str, around: RuntimeEnvironment) -> None:
         self.place = place
         self.pid = pid
         self.name = name
@@ -67,7 +67,7 @@ class Unit:
 
     def evaluate(self, *expressions: str) -> list[object]:
         """Return the results of expressions."""
-        return asked(self.around, self.pid, *expressions)
+        return evaluate_for_pid(self.around, self.pid, *expressions)
 
     @property
     def entries(self) -> list[str]:
@@ -95,7 +95,7 @@ def unit(tmp_path: Path) -> Iterator[Unit]:
     process = subprocess.Popen(["sleep", "100"])
     (scope / "cgroup.procs").write_text(str(process.pid))
     attach(scope)
-    yield Unit(tmp_path, process.pid, name, settled("runc", "v2", inside))
+    yield Unit(tmp_path, process.pid, name, runtime_environment("runc", "v2", inside))
     process.kill()
     process.wait()
     scope.rmdir()

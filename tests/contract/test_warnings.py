@@ -376,7 +376,7 @@ def test_hook_adds_its_warning_to_the_wrappers_entry(
     made = bundle_of("musl", WRITES, asks("2"))
     grant(mine, made, 2, 4096, 4096)
     add_invalid_mount(made, "bad")
-    with lifecycle(made, mine.secluded(), engine, "v2", mine.on(engine)) as container:
+    with lifecycle(made, mine.command_with_state(), engine, "v2", mine.on(engine)) as container:
         assert container.create().rc == 0
         assert codes(mine.entry()["warnings"]) == ["GH1028", "GH1647"]
         assert streams(container) == ("out\n", "err\n")

@@ -17,7 +17,7 @@ import pytest
 from tests.contract import test_mig
 from tests.contract.cri import Cri, Pod, cri_of
 from tests.contract.installation import ALL_CONTROL, CONTROL, Installation, installation
-from tests.contract.kubelet_side import read
+from tests.contract.kubelet_side import allocation_of
 from tests.contract.views import View, questions
 from tests.kubelet.kubelet import Allocated, Kubelet
 from tests.kubelet.process import TIME_SLICING, plugin
@@ -72,7 +72,7 @@ class Node:
 
         The kubelet uses the same answer for a restarted container.
         """
-        allocation = read(allocated.response)
+        allocation = allocation_of(allocated.response)
         view = self.engine.view(pod, allocation, *args)
         self.engine.container(pod, ["/bin/sleep", "600"], allocation, name="again")
         return view

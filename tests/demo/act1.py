@@ -15,7 +15,7 @@ from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.engines import containerd
 from tests.contract.installation import CONTROL, DRIVER_LIBRARIES, Installation, asks
-from tests.contract.integrations import Integrations, told
+from tests.contract.integrations import Integrations, visible_devices
 from tests.contract.runtimes import Result
 from tests.contract.views import View, questions
 from tests.demo.page import CROSS, TICK, Page
@@ -114,7 +114,7 @@ def _guarded(view: View) -> bool:
 
 
 def _void(integration: str, view: View) -> bool:
-    return view.values("NVIDIA_VISIBLE_DEVICES") == [told(integration, "0")]
+    return view.values("NVIDIA_VISIBLE_DEVICES") == [visible_devices(integration, "0")]
 
 
 def cost(integrations: Integrations, integration: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.contract.cri import Container, Cri, cri_of
 from tests.contract.installation import Installation
-from tests.contract.kubelet_side import read
+from tests.contract.kubelet_side import allocation_of
 from tests.demo.page import Page
 from tests.kubelet import config_map
 from tests.kubelet.config_map import ConfigMap
@@ -157,7 +157,7 @@ def placed(stack: ExitStack, node: Node, name: str, allocated: Allocated) -> Con
     sandbox = stack.enter_context(node.engine.pod(name))
     told = pod("default", name, NAME, GPU, allocated.ids)
     node.holders.pods = [*node.holders.pods, told]
-    return node.engine.container(sandbox, PROGRAM, read(allocated.response), name=NAME)
+    return node.engine.container(sandbox, PROGRAM, allocation_of(allocated.response), name=NAME)
 
 
 def uuids(got: dict[str, Allocated]) -> list[str]:

@@ -15,7 +15,7 @@ from tests.contract.bundles import CGROUP as CGROUPS
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation
 from tests.contract.live import Live
-from tests.contract.runtimes import lifecycle, run_command, settled
+from tests.contract.runtimes import lifecycle, run_command, runtime_environment
 from tests.demo.act2 import Rows, soon
 from tests.demo.page import Page
 from tests.kubelet.kubelet import Kubelet
@@ -117,7 +117,7 @@ def offering(node: Node) -> Iterator[PluginProcess]:
         "POD_RESOURCES_SOCKET": str(node.holders.socket),
         "GPUHOOK_STATE_DIR": str(node.installation.state),
     }
-    prefix = settled(ENGINE, CGROUP).prefix
+    prefix = runtime_environment(ENGINE, CGROUP).prefix
     place, simulated = node.place / "plugin", node.installation.node
     with plugin(place, simulated, node.kubelet, CONFIG, env=env, prefix=prefix) as running:
         node.kubelet.wait_for_devices(GPU, 4)
@@ -144,7 +144,7 @@ def placed(node: Node, name: str, *words: str) -> Iterator[Live]:
     )
     made.mount(node.memory.probe, "/gpu-probe")
     made.mount(node.memory.socket, "/gpu.sock")
-    kubelet_side.hand(kubelet_side.read(given.response), made)
+    kubelet_side.apply_allocation(kubelet_side.allocation_of(given.response), made)
     node.holders.pods = [*node.holders.pods, pod("demo", name, NAME, GPU, given.ids)]
     runtime, env = [node.installation.runtime], node.installation.on(ENGINE)
     with lifecycle(made, runtime, ENGINE, CGROUP, env, container_id=identity) as container:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.device_side import told
+from tests.contract.device_side import evaluate
 from tests.contract.installation import Installation, asks
 from tests.contract.live import prestart, sleeping, started, wrapped
 from tests.gpu.test_real_gpu import real
@@ -33,7 +33,7 @@ def test_a_reload_and_a_repair(real: Installation, tmp_path: Path) -> None:
     made = sleeping(tmp_path, env=asks(uuid))
     with wrapped(made, real) as live:
         assert UUID.findall(live.inside(*LIST).stdout) == [uuid]
-        told(live.container, f"rules.change([], deny('c 195:255 rw', 'c {real.number(0)} rw'))")
+        evaluate(live.container, f"rules.change([], deny('c 195:255 rw', 'c {real.number(0)} rw'))")
         done = live.inside(*LIST)
         assert "Failed to initialize NVML: Unknown Error" in done.stdout + done.stderr
         assert live.report("repair")["steps"] != []

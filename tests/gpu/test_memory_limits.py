@@ -67,7 +67,9 @@ def allocating(
     env = [*asks(str(installation.gpu(0).uuid)), f"NVIDIA_GPU_MEMORY_LIMIT={limit}"]
     env += [f"NVIDIA_GPU_MEMORY_REQUEST={request}"] if request else []
     made = bundle(place / "bundle", root, ["/memory_probe", *words], env)
-    with lifecycle(made, installation.secluded(), env=installation.on("runc")) as container:
+    with lifecycle(
+        made, installation.command_with_state(), env=installation.on("runc")
+    ) as container:
         container.start()
         yield container
 

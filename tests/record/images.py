@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from tests.contract.bundles import overlaid
+from tests.contract.bundles import merged_objects
 from tests.simulated import elf_maker
 
 BUNDLE, ROOT = "/mnt/case/bundle", "/mnt/case/rootfs"
@@ -42,7 +42,7 @@ def config(env: list[str], **oci: Any) -> dict[str, Any]:
             "namespaces": [{"type": "pid"}, {"type": "mount"}],
         },
     }
-    return overlaid(document, oci)
+    return merged_objects(document, oci)
 
 
 def text(env: list[str], **oci: Any) -> str:
