@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real container engines with state of their own: containerd (by ctr) and podman."""
+"""Real container engines with separate state: containerd (by ctr) and podman."""
 
 from __future__ import annotations
 
