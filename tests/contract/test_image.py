@@ -337,7 +337,7 @@ def test_the_operator_finds_its_plugin(
     log = unpacked / "tmp/plugin.log"
     eventually(lambda: "no GPU" in log.read_text() or "driver" in log.read_text())
     code = (
-        "import sys; sys.path[:0] = ['/opt/gpuhook/lib/gpuhook']; "
+        "import sys; sys.path[:0] = ['/opt/gpuhook/lib/gpuhook', '/opt/gpuhook/lib/packages']; "
         "from gpuhook.device_plugin.config_manager import manager_process; "
         "print(manager_process.processes('nvidia-device-plugin'))"
     )
