@@ -290,7 +290,7 @@ def _allow(linux: dict[str, Any], device: dict[str, Any], access: str) -> None:
 def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
     """Add mounts after those of the spec, each in place of the one of the same destination.
 
-    A mount below another one comes after it: it would be hidden.
+    A mount comes before those below it, which it would hide, and after those above it.
     """
     if not added:
         return
@@ -310,14 +310,25 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
     placed = [(place, mount) for place, mount in placed if place not in entries]
     parents = _parents([*(place for place, _ in placed), *entries])
     for destination, entry in entries.items():
-        at = len(placed)
-        if destination in parents:
-            below = (
-                i for i, (place, _) in enumerate(placed) if place.startswith(destination + "/")
-            )
-            at = next(below, at)
-        placed.insert(at, (destination, entry))
+        places = [place for place, _ in placed] if destination in parents else []
+        placed.insert(_position(destination, places, len(placed)), (destination, entry))
     mounts[:] = [mount for _, mount in placed]
+
+
+def _position(destination: str, places: list[str], end: int) -> int:
+    """Return where to insert a mount: before the first of `places` below it, else at `end`.
+
+    Places that a later mount above `destination` hides do not count: that mount would hide the new
+    one, too.
+    """
+    at = end
+    for index in reversed(range(len(places))):
+        place = places[index]
+        if place and f"{destination}/".startswith(f"{place.rstrip('/')}/"):
+            break
+        if place.startswith(f"{destination}/"):
+            at = index
+    return at
 
 
 def _parents(destinations: list[str]) -> set[str]:
