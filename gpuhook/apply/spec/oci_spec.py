@@ -306,13 +306,11 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
             if not ID_MAPPED.isdisjoint(options):
                 _map_ids(spec, entry)
         entries[normpath(destination)] = entry
-    placed = [(_destination(mount) or "", mount) for mount in mounts]
-    placed = [(place, mount) for place, mount in placed if place not in entries]
-    parents = _parents([*(place for place, _ in placed), *entries])
+    mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
+    above = _parents([_destination(mount) or "" for mount in mounts] + list(entries))
     for destination, entry in entries.items():
-        places = [place for place, _ in placed] if destination in parents else []
-        placed.insert(_position(destination, places, len(placed)), (destination, entry))
-    mounts[:] = [mount for _, mount in placed]
+        places = [_destination(mount) or "" for mount in mounts] if destination in above else []
+        mounts.insert(_position(destination, places, len(mounts)), entry)
 
 
 def _position(destination: str, places: list[str], end: int) -> int:
@@ -332,13 +330,10 @@ def _position(destination: str, places: list[str], end: int) -> int:
 
 
 def _parents(destinations: list[str]) -> set[str]:
-    """Return every directory above one of the destinations."""
-    found: set[str] = set()
-    for directory in {place.rpartition("/")[0] for place in destinations}:
-        while directory and directory not in found:
-            found.add(directory)
-            directory = directory.rpartition("/")[0]
-    return found
+    """Return the destinations that have another one of them below."""
+    ordered = sorted(destination + "/" for destination in destinations)
+    pairs = zip(ordered, ordered[1:])  # if anything is below a destination, the next one is
+    return {above[:-1] for above, below in pairs if below.startswith(above)}
 
 
 def _map_ids(spec: dict[str, Any], entry: dict[str, Any]) -> None:
