@@ -309,22 +309,22 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
     mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
     above = _parents([_destination(mount) or "" for mount in mounts] + list(entries))
     for destination, entry in entries.items():
-        places = [_destination(mount) or "" for mount in mounts] if destination in above else []
-        mounts.insert(_position(destination, places, len(mounts)), entry)
+        at = _position(destination, mounts) if destination in above else len(mounts)
+        mounts.insert(at, entry)
 
 
-def _position(destination: str, places: list[str], end: int) -> int:
-    """Return where to insert a mount: before the first of `places` below it, else at `end`.
+def _position(destination: str, mounts: list[Any]) -> int:
+    """Return where to insert a mount: before the first one below it, else at the end.
 
-    Places that a later mount above `destination` hides do not count: that mount would hide the new
+    Mounts that a later mount above `destination` hides do not count: that mount would hide the new
     one, too.
     """
-    at = end
-    for index in reversed(range(len(places))):
-        place = places[index]
+    at = len(mounts)
+    for index in reversed(range(len(mounts))):
+        place = _destination(mounts[index])
         if place and f"{destination}/".startswith(f"{place.rstrip('/')}/"):
             break
-        if place.startswith(f"{destination}/"):
+        if place and place.startswith(f"{destination}/"):
             at = index
     return at
 
