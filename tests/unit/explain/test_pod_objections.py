@@ -20,6 +20,18 @@ REFUSALS = [
         "nvidia.com/gpu: 1 under limits; requests are optional",
     ),
     (
+        "requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}",
+        "unequal",
+        f'{RESOURCES}.requests: Invalid value: "1": must be equal to nvidia.com/gpu limit of 2',
+        "nvidia.com/gpu: 2 in both, or only under limits",
+    ),
+    (
+        "nvidia.com/gpu: 2",
+        "resources-field",
+        f'strict decoding error: unknown field "{RESOURCES}.nvidia.com/gpu"',
+        "limits: {nvidia.com/gpu: 2}, below resources",
+    ),
+    (
         "limits: {nvidia.com/gpu: 1500m}",
         "fraction",
         f'{RESOURCES}.limits[nvidia.com/gpu]: Invalid value: "1500m": must be an integer',
@@ -74,8 +86,6 @@ def test_amounts_that_the_server_refuses(written: str, name: str, said: str, ins
         # Only the API server reports these.
         "limit: {cpu: 1}",
         "limits: {cpu: -1, memory: one, disk: 3, example.com/nic: 0.5}",
-        "nvidia.com/gpu: 2",
-        "limits: {nvidia.com/gpu: 2}, requests: {nvidia.com/gpu: 1}",
     ],
 )
 def test_no_objection_to_these_amounts(written: str) -> None:
@@ -119,6 +129,14 @@ def test_the_paths_are_those_of_the_object() -> None:
     """)
     path = "spec.jobTemplate.spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]"
     assert found.objections[0].said.startswith(path)
+
+
+def test_a_number_in_a_variable_of_gpus_has_the_error_of_the_decoder() -> None:
+    (objection,) = container("env: [{name: NVIDIA_DRIVER_CAPABILITIES, value: 0}]").objections
+    assert objection.said == (
+        "json: cannot unmarshal number into Go struct field EnvVar.env.value of type string"
+    )
+    assert objection.instead == 'NVIDIA_DRIVER_CAPABILITIES: value: "0"'
 
 
 def test_only_what_concerns_gpus_is_objected_to() -> None:
