@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small API server of the tests' own, over real HTTPS, with the answers that a test puts in."""
+"""A small HTTPS API server for tests, with answers that a test sets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = Callable[["Asked"], None]
 
 
 def certificate(directory: Path, name: str = "ca") -> tuple[Path, Path]:
-    """Make a key and a certificate for 127.0.0.1 that is its own CA; returns their paths."""
+    """Make a key and a self-signed certificate for 127.0.0.1, and return their paths."""
     key, made = directory / f"{name}.key", directory / f"{name}.crt"
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make a certificate with")
@@ -35,7 +35,7 @@ def certificate(directory: Path, name: str = "ca") -> tuple[Path, Path]:
 
 
 class Asked(BaseHTTPRequestHandler):
-    """One request; `reply` and the rest answer it."""
+    """One request, with methods that answer it."""
 
     protocol_version = "HTTP/1.1"
     server: BaseServer
@@ -67,7 +67,7 @@ class Asked(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def begin(self) -> None:
-        """Begin a stream of lines, as a watch has it."""
+        """Begin a stream of lines, as in a watch."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -94,7 +94,7 @@ class Server(ThreadingHTTPServer):
 
 @dataclass
 class ApiStandIn:
-    """The server: `answers` are given one after the other, then `otherwise` for ever."""
+    """The server: it returns `answers` one after the other, then always `otherwise`."""
 
     access: ApiAccess
     otherwise: Answer

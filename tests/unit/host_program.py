@@ -16,7 +16,7 @@ from pathlib import Path
 def running(
     root: Path, name: str, arguments: Sequence[str], directory: str = "/w", user: int = 0
 ) -> Iterator[None]:
-    """Run a program of this name and with these arguments. It waits, and does nothing else."""
+    """Run a program with this name and these arguments. It waits, and does nothing else."""
     shutil.copy2("/usr/bin/busybox", root / name)
     (root / directory[1:]).mkdir(parents=True, exist_ok=True)
     (root / "wait").write_text("echo up; read x", encoding="utf-8")

@@ -26,7 +26,7 @@ def read(text: str) -> tuple[PodRequest, ...]:
 
 
 def container(text: str) -> PodRequest:
-    """Return the only container of a pod, which is written as `text`, in YAML's flow style."""
+    """Return the only container of a pod, written as `text` in YAML's flow style."""
     (found,) = read(POD.format(text))
     return found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables of options without an explicit one: their names are those of click's parameters."""
+"""Variables of options without an explicit one: click derives them from the parameters' names."""
 
 import click
 import pytest
