@@ -86,7 +86,7 @@ def lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def cases() -> Iterator[tuple[str, str, bool]]:
-    """Yield page, line, and whether it is an example in whole, each line once."""
+    """Yield page, line, and whether it is a complete example, each line once."""
     seen = set()
     for page in PAGES:
         for line, is_example in lines((ROOT / page).read_text(encoding="utf-8")):
@@ -96,7 +96,7 @@ def cases() -> Iterator[tuple[str, str, bool]]:
 
 
 def trouble(arguments: list[str], *, is_example: bool) -> str:
-    """Return what the command line objects to in `arguments`, "" for nothing."""
+    """Return the error of the command line for `arguments`, "" for none."""
     arguments = [word for word in arguments if word not in EVERYWHERE]
     context = click.Context(main, info_name="gpuhook")
     command: click.Command = main
@@ -143,7 +143,7 @@ CASES = list(cases())
 
 
 @pytest.mark.parametrize(("page", "line", "is_example"), CASES)
-def test_the_command_line_takes_it(page: str, line: str, is_example: bool) -> None:
+def test_documented_commands_are_accepted(page: str, line: str, is_example: bool) -> None:
     for arguments in calls(line):
         assert trouble(arguments, is_example=is_example) == "", (page, line)
 
@@ -169,11 +169,11 @@ def test_both_languages_have_commands() -> None:
         "gpuhook inspect one two three",
     ],
 )
-def test_what_is_wrong_is_found(line: str) -> None:
+def test_invalid_command_is_detected(line: str) -> None:
     assert any(trouble(arguments, is_example=True) for arguments in calls(line))
 
 
-def test_a_line_is_cut_at_pipes_and_redirections() -> None:
+def test_lines_are_cut_at_pipes_and_redirections() -> None:
     assert list(calls("gpuhook config default > /etc/x.yaml  # every key")) == [
         ["config", "default"]
     ]
