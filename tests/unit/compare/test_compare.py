@@ -305,8 +305,8 @@ def test_application_profile_requires_egl(
     expected = ExpectedInjection(edits={"env": ["A=1"]}, todo=[job])
     (found,) = env_items.effects(_container(dict.fromkeys(files, b"{}")), by, expected)
     assert (found.kind, found.verdict, found.is_known) == (compare_item.PROFILE, verdict, is_known)
-    empty_node = ExpectedInjection(edits={"env": ["A=1"]})
-    assert list(env_items.effects(_container({}), by, empty_node)) == []
+    no_jobs = ExpectedInjection(edits={"env": ["A=1"]})
+    assert list(env_items.effects(_container({}), by, no_jobs)) == []
 
 
 @pytest.fixture
