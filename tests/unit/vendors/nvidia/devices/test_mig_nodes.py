@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The capability nodes of MIG instances: found, missing, wrong, made."""
+"""The capability nodes of MIG instances: found, missing, wrong and created."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def asked(made: SimulatedNode, *, create: bool = False, require: bool = True) ->
 
 
 def found(made: SimulatedNode, *, create: bool = False) -> InstancesFound:
-    """Search for what NVML knows nothing of: the minors."""
+    """Search for facts that NVML does not report: the minors."""
     gpus = tuple(
         replace(
             gpu,
@@ -68,8 +68,8 @@ def proc(made: SimulatedNode, name: str) -> Path:
     return Path(made.host_root, "proc/driver", name)
 
 
-def test_a_node_with_mig_tells_all(made: SimulatedNode) -> None:
-    """Instances have the minors of their own GPU, by its minor and not by its index."""
+def test_instances_have_the_minors_of_their_gpu(made: SimulatedNode) -> None:
+    """By the GPU's minor, not by its index."""
     node = asked(made)
     assert node.gpus == made.node.gpus
     assert set(node.device_nodes) == set(made.node.device_nodes)
@@ -77,10 +77,10 @@ def test_a_node_with_mig_tells_all(made: SimulatedNode) -> None:
     assert (third.gpu_instance_minor, third.compute_instance_minor) == (300, 302)
 
 
-def test_an_instance_that_comes_while_the_node_is_asked(
+def test_instance_created_during_the_search_is_not_recorded(
     made: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Instances that NVML lacks are not in the fingerprint: the next comparison finds it stale."""
+    """Instances that NVML lacks are not in the fingerprint: the next comparison is stale."""
     answers = nvml_inventory.Nvml.gpus
 
     def late(library: nvml_inventory.Nvml) -> tuple[Gpu, ...]:
@@ -94,8 +94,8 @@ def test_an_instance_that_comes_while_the_node_is_asked(
     assert host_fingerprint.fingerprint(made.host_root, libcuda) != node.fingerprint
 
 
-def test_a_shared_node_is_there_once(made: SimulatedNode) -> None:
-    """Two compute instances of one GPU instance have its node in common."""
+def test_shared_node_is_listed_once(made: SimulatedNode) -> None:
+    """Two compute instances of one GPU instance share its node."""
     paths = [node.path for node in found(made).nodes]
     assert paths.count("/dev/nvidia-caps/nvidia-cap300") == 1
     assert len(paths) == 7 * 2 + 7
@@ -108,13 +108,13 @@ def test_minors_by_the_capabilities_tree(made: SimulatedNode) -> None:
 
 
 def test_minors_without_the_capabilities_tree(made: SimulatedNode) -> None:
-    """With mig-minors nothing else is needed to find the nodes."""
+    """With mig-minors no other file is needed to find the nodes."""
     proc(made, "nvidia/capabilities").rename(proc(made, "elsewhere"))
     assert found(made).gpus == made.node.gpus
 
 
-def test_a_capability_that_nobody_knows(made: SimulatedNode) -> None:
-    """An instance whose capability the kernel doesn't have is in trouble, and no other."""
+def test_unknown_capability_is_the_trouble_of_its_instance(made: SimulatedNode) -> None:
+    """Other instances are not affected."""
     proc(made, "nvidia-caps/mig-minors").unlink()
     proc(made, "nvidia/capabilities/gpu2/mig/gi3/ci1/access").unlink()
     ((name, trouble),) = troubles(found(made)).items()
@@ -122,8 +122,8 @@ def test_a_capability_that_nobody_knows(made: SimulatedNode) -> None:
     assert trouble.startswith("gpu2/gi3/ci1/access is neither in /proc/driver/nvidia-caps/mig-min")
 
 
-def test_a_missing_node(made: SimulatedNode) -> None:
-    """A missing node is its instance's trouble, which names it and what makes it."""
+def test_missing_node_is_the_trouble_of_its_instance(made: SimulatedNode) -> None:
+    """The text has the node and the command that makes it."""
     cap(made, 76).unlink()
     node = asked(made)
     ((name, trouble),) = troubles(node).items()
@@ -137,14 +137,14 @@ def test_a_missing_node(made: SimulatedNode) -> None:
     assert not cap(made, 76).exists()
 
 
-def test_a_missing_node_of_two_instances(made: SimulatedNode) -> None:
-    """The node of a GPU instance is missed by each of its compute instances."""
+def test_missing_node_of_two_instances(made: SimulatedNode) -> None:
+    """The node of a GPU instance is required by each of its compute instances."""
     cap(made, 300).unlink()
     assert set(troubles(found(made))) == {"1:1", "1:2"}
 
 
-def test_no_nodes_at_all(made: SimulatedNode) -> None:
-    """Without nodes, each instance has a trouble that names both of its nodes."""
+def test_missing_nodes_are_both_named(made: SimulatedNode) -> None:
+    """Without nodes, each instance has a trouble with both of its nodes."""
     for path in cap(made, 1).parent.iterdir():
         path.unlink()
     cap(made, 1).parent.rmdir()
@@ -155,8 +155,8 @@ def test_no_nodes_at_all(made: SimulatedNode) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o600])
-def test_missing_nodes_are_made(made: SimulatedNode, mode: int) -> None:
-    """What is missing is made, the directory too, with the driver's mode whatever the umask."""
+def test_missing_nodes_are_created(made: SimulatedNode, mode: int) -> None:
+    """With their directory, and the driver's mode whatever the umask is."""
     for path in cap(made, 1).parent.iterdir():
         path.unlink()
     cap(made, 1).parent.rmdir()
@@ -178,31 +178,31 @@ def test_missing_nodes_are_made(made: SimulatedNode, mode: int) -> None:
     assert not [name for name in names if name.startswith(".")]
 
 
-def test_a_mode_that_the_driver_does_not_say(made: SimulatedNode) -> None:
-    """Without the capability's file a node is made that everybody may open."""
+def test_unknown_mode_is_open_to_all(made: SimulatedNode) -> None:
+    """Without the capability's file, a node is created that every user may open."""
     proc(made, "nvidia/capabilities").rename(proc(made, "elsewhere"))
     cap(made, 66).unlink()
     assert troubles(found(made, create=True)) == {}
     assert stat.S_IMODE(cap(made, 66).stat().st_mode) == 0o666
 
 
-def test_what_is_there_stays(made: SimulatedNode) -> None:
-    """Existing nodes keep their mode."""
+def test_existing_nodes_are_kept(made: SimulatedNode) -> None:
+    """They keep their mode."""
     cap(made, 66).chmod(0o640)
     before = cap(made, 66).stat()
     asked(made, create=True)
     assert cap(made, 66).stat() == before
 
 
-def test_somebody_else_was_faster(made: SimulatedNode) -> None:
-    """A node that another process makes meanwhile remains, and no temporary name does."""
+def test_node_created_by_another_process_is_kept(made: SimulatedNode) -> None:
+    """No temporary file remains."""
     mig_nodes.make(str(cap(made, 66)), 1, 3, 0o666)
     assert cap(made, 66).stat().st_rdev == os.makedev(506, 66)
     assert not list(cap(made, 66).parent.glob(".*"))
 
 
-def test_somebody_died_on_the_way(made: SimulatedNode) -> None:
-    """The temporary name of a killed process is no hindrance, and goes: a pod's pid is mostly 1."""
+def test_temporary_file_of_a_killed_process_is_removed(made: SimulatedNode) -> None:
+    """A pod's pid is mostly 1, so that the name is used again."""
     cap(made, 66).unlink()
     left = cap(made, 66).with_name(files.temporary_name("nvidia-cap66"))
     left.touch()
@@ -211,8 +211,8 @@ def test_somebody_died_on_the_way(made: SimulatedNode) -> None:
     assert not list(cap(made, 66).parent.glob(".*"))
 
 
-def test_a_node_that_cannot_be_made(made: SimulatedNode) -> None:
-    """If a node cannot be made, its instance has the reason, and the others are usable."""
+def test_node_that_cannot_be_created(made: SimulatedNode) -> None:
+    """Its instance has the reason, and the others are usable."""
     cap(made, 66).unlink()
     directory = cap(made, 66).parent
     directory.rename(directory.with_name("elsewhere"))
@@ -227,8 +227,8 @@ def test_a_node_that_cannot_be_made(made: SimulatedNode) -> None:
 
 
 @pytest.mark.parametrize("number", [(506, 5), (505, 66), None])
-def test_a_wrong_node(made: SimulatedNode, number: tuple[int, int] | None) -> None:
-    """A node of another number, or a file of its name, is refused and never replaced."""
+def test_wrong_node_is_not_replaced(made: SimulatedNode, number: tuple[int, int] | None) -> None:
+    """A node with another number, or a file with its name, is refused."""
     cap(made, 66).unlink()
     if number is None:
         cap(made, 66).touch()
@@ -241,8 +241,8 @@ def test_a_wrong_node(made: SimulatedNode, number: tuple[int, int] | None) -> No
     assert cap(made, 66).stat() == before
 
 
-def test_no_major(made: SimulatedNode) -> None:
-    """Without nvidia-caps in /proc/devices no node can be trusted, and none is made."""
+def test_missing_major_refuses_all_nodes(made: SimulatedNode) -> None:
+    """Without nvidia-caps in /proc/devices no node is valid, and none is created."""
     file = Path(made.host_root, "proc/devices")
     file.write_text(file.read_text("utf-8").replace("nvidia-caps", "other"), encoding="utf-8")
     cap(made, 66).unlink()
@@ -252,8 +252,8 @@ def test_no_major(made: SimulatedNode) -> None:
     assert not cap(made, 66).exists()
 
 
-def test_a_node_without_mig_is_left_alone(tmp_path: Path) -> None:
-    """Without GPUs with instances, nothing is read or made."""
+def test_node_without_mig_is_not_changed(tmp_path: Path) -> None:
+    """Without GPUs with instances, nothing is read or created."""
     made = make_node(tmp_path, "h100x8")
     gpus = made.node.gpus
     assert mig_nodes.find("/nowhere", "/nowhere", {}, gpus, create=True).gpus is gpus

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How near GPUs are to each other, on a small real libnvidia-ml.so.1."""
+"""The topology of GPUs, with a small real libnvidia-ml.so.1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asked(node: SimulatedNode) -> Topology:
         return topology.links(answering.gpus())
 
 
-def test_a_switch_links_all_pairs(tmp_path: Path) -> None:
+def test_nvswitch_links_all_pairs(tmp_path: Path) -> None:
     """Links to NVSwitches connect all GPUs on them, in addition to PCIe."""
     node = made(tmp_path, "h100x8")
     found = asked(node)
@@ -38,8 +38,8 @@ def test_a_switch_links_all_pairs(tmp_path: Path) -> None:
     assert str(found.pair(first, second)) == "18 NVLinks, through different CPUs"
 
 
-def test_direct_links_count_for_their_pair(tmp_path: Path) -> None:
-    """Links from GPU to GPU are of that pair only; a lost GPU has none."""
+def test_direct_links_apply_to_their_pair(tmp_path: Path) -> None:
+    """A link from GPU to GPU is of that pair only; a lost GPU has none."""
     node = made(tmp_path, "lost-gpu")
     one, two, lost, four = uuids(node)
     found = asked(node)
@@ -71,8 +71,8 @@ def test_each_level_has_its_score(tmp_path: Path, level: int, score: int, words:
     assert (pair.score, str(pair)) == (score, words)
 
 
-def test_a_gpu_that_is_lost_before_its_links(tmp_path: Path) -> None:
-    """A GPU that was there when the node was asked and then fell off the bus loses its pairs."""
+def test_gpu_that_is_lost_before_its_links_are_read(tmp_path: Path) -> None:
+    """A GPU that falls off the bus after the node was read loses its pairs."""
     node = made(tmp_path, "h100x8")
     gone = uuids(node)[3]
     with nvml_inventory.opened(node.nvml_library) as answering:
@@ -83,8 +83,8 @@ def test_a_gpu_that_is_lost_before_its_links(tmp_path: Path) -> None:
         assert (found.score(one, other) == 0) is (gone in (one, other))
 
 
-def test_inactive_links_do_not_count(tmp_path: Path) -> None:
-    """Of 18 links, those that are down are left out, and the weaker side decides."""
+def test_inactive_links_are_ignored(tmp_path: Path) -> None:
+    """Of 18 links, those that are down are left out, and the smaller number applies."""
     node = made(tmp_path, "h100x8")
     one, two = uuids(node)[:2]
     stub_events.say(node, one, "nvlink down - 6", "nvlink switch 00000000:05:00.0 4")
@@ -94,7 +94,7 @@ def test_inactive_links_do_not_count(tmp_path: Path) -> None:
     assert found.pair(one, uuids(node)[5]).nvlinks == 4
 
 
-def test_links_to_different_switches_join_nothing(tmp_path: Path) -> None:
+def test_links_to_different_switches_connect_nothing(tmp_path: Path) -> None:
     """Two GPUs on two switches have no NVLink with each other."""
     node = made(tmp_path, "lost-gpu")
     one, two = uuids(node)[:2]
@@ -112,8 +112,8 @@ def test_switches_without_addresses_are_one(tmp_path: Path) -> None:
     assert asked(node).pair(one, two) == Pair(40, 12)
 
 
-def test_gpus_without_any_answer(tmp_path: Path) -> None:
-    """A library from before these questions leaves an empty topology."""
+def test_old_library_has_an_empty_topology(tmp_path: Path) -> None:
+    """A library without the calls."""
     node = made(tmp_path, "h100x8")
     library = Path(node.nvml_library)
     library.unlink()
@@ -121,6 +121,6 @@ def test_gpus_without_any_answer(tmp_path: Path) -> None:
     assert asked(node) == Topology()
 
 
-def test_an_empty_topology_knows_no_pair() -> None:
-    """A node from an inventory has no topology: each score is 0."""
+def test_empty_topology_has_scores_of_0() -> None:
+    """As for a node from an inventory."""
     assert Topology().score("GPU-1", "GPU-2") == 0
