@@ -44,7 +44,7 @@ class Asked(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         try:
             super().handle_one_request()
-        except (OSError, ValueError):  # the client went away
+        except (OSError, ValueError):  # the client closed the connection
             self.close_connection = True
 
     def _take(self) -> None:
@@ -89,7 +89,7 @@ class Server(ThreadingHTTPServer):
     stand_in: ApiStandIn
 
     def handle_error(self, request: object, client_address: object) -> None:
-        return  # a client that does not trust us
+        return  # the client does not trust the certificate
 
 
 @dataclass
@@ -115,7 +115,7 @@ def serving(directory: Path, *, secret: str = "ca", trusted: str = "ca") -> Iter
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pairs[secret][1], pairs[secret][0])
     server = Server(("127.0.0.1", 0), Asked)
-    # The handshake is the handler thread's: a client that stalls does not stop the others.
+    # The handler thread does the handshake: a stalled client does not block the others.
     server.socket = context.wrap_socket(
         server.socket, server_side=True, do_handshake_on_connect=False
     )

@@ -62,7 +62,7 @@ def shared(*replicas: int) -> Resource:
 
 
 def mig(*parts: int, replicas: int = 1) -> Resource:
-    """Return a resource of MIG instances: as many on each GPU as the numbers say."""
+    """Return a resource of MIG instances: the number on each GPU is given."""
     devices = [device(gpu, part=part) for gpu, count in enumerate(parts) for part in range(count)]
     units = [
         Unit(found.uuid, found)

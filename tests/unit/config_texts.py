@@ -11,7 +11,7 @@ from gpuhook.device_plugin.config.configuration import Configuration
 HERE = "plugin.yaml"
 ENTRY = "sharing.timeSlicing.resources[0]"
 WITH_MPS_ROOT = "flags: {mpsRoot: /mps}\n"
-UNITS = "sharing: {{memoryUnits: {{resources: [{{name: gpu, {}}}]}}}}\n"  # its keys to be put in
+UNITS = "sharing: {{memoryUnits: {{resources: [{{name: gpu, {}}}]}}}}\n"  # the test adds its keys
 
 
 def parsed(text: str, *, strict: bool = False) -> ConfigReading:

@@ -26,7 +26,7 @@ Tree = dict[str, tuple[int, int, int, bytes]]
 
 
 def made(place: Path) -> Path:
-    """Make a host whose daemon.json has an unusual mode and owner; returns its root."""
+    """Make a host whose daemon.json has an unusual mode and owner, and return its root."""
     (place / "etc/docker").mkdir(parents=True)
     (place / "var/lib").mkdir(parents=True)
     (place / "tmp").mkdir()

@@ -21,7 +21,7 @@ def running(
     (root / directory[1:]).mkdir(parents=True, exist_ok=True)
     (root / "wait").write_text("echo up; read x", encoding="utf-8")
     process = subprocess.Popen(
-        ["sh", "/wait", *arguments],  # busybox goes by the first word
+        ["sh", "/wait", *arguments],  # busybox selects the applet by the first word
         executable=f"/{name}",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes and configurations for the tests of what a node offers."""
+"""Nodes and configurations for the tests of offered resources."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from gpuhook.explain.pods.pod_requests import PodRequest
 
 HERE = "pod.yaml"
 GPU = "nvidia.com/gpu"
-# One container with what a test is about, at line 6.
+# A pod with one container, at line 6; the test adds fields.
 POD = """\
 apiVersion: v1
 kind: Pod

@@ -83,7 +83,7 @@ def test_malformed_records_are_removed(content: object) -> None:
 
 
 class Counted(str):
-    """A text that counts how often it is compared."""
+    """A text that counts its comparisons."""
 
     __slots__ = ()
     compared = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listing CDI specs: what is listed, and that listing writes no file."""
+"""Listing CDI specs: the result, and that listing writes no file."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _findings(*arguments: str) -> list[str]:
     ]
 
 
-def test_a_device_is_shown_as_a_spec(dirs: tuple[Path, Path]) -> None:
+def test_device_is_shown_as_a_spec(dirs: tuple[Path, Path]) -> None:
     """One device with the common edits is a valid spec that names its file."""
     path = _write(dirs[0] / "a.json", _edits(env=["B=1"]))
     done = gpuhook("show", "nvidia.com/gpu=1")
@@ -242,7 +242,7 @@ def test_validate_reports_what_the_host_lacks(
 def test_validate_reports_files_that_others_can_write(
     dirs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Who can write a hook, a directory above it, or a spec, becomes root."""
+    """A user who can write a hook, a directory above it, or a spec, can become root."""
     home = tmp_path / "home"
     home.mkdir()
     hook = home / "hook"
@@ -394,5 +394,5 @@ def test_hint_for_other_vendors_names_the_vendor_not_generate_cdi(
     assert "its vendor" in hint
     assert "generate-cdi" not in hint
     assert "gpuhook refresh" in gpuhook(command, "nvidia.com/gpu=0").stderr
-    path = _write(dirs[1] / "nvidia.json", _edits())  # another program's
+    path = _write(dirs[1] / "nvidia.json", _edits())  # a spec of another program
     assert f"generate-cdi --output {path}" in gpuhook(command, "nvidia.com/gpu=7").stderr

@@ -120,7 +120,7 @@ def test_enabling_wins_over_disabling_all_hooks() -> None:
         ("disable-multiple-csv-devices", "multiple_csv_devices", False),
     ],
 )
-def test_a_flag_changes_one_choice(flag: str, field: str, value: bool) -> None:
+def test_feature_flag_changes_one_choice(flag: str, field: str, value: bool) -> None:
     """Each feature flag is one field of the choices; the others do not change."""
 
     def chosen(*flags: str) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def test_toolkit_hook_path_is_ignored_with_a_note() -> None:
         assert "nvidia-cdi-hook" not in given.stdout
 
 
-def test_none_leaves_out_the_device_all() -> None:
+def test_device_id_none_leaves_out_the_device_all() -> None:
     """--device-id none: every GPU, and no device `all`."""
     assert generated("--device-id", "none") == generated("--no-all-device")
     assert generated("--device-id", "none,0") == generated("--device-id", "0", "--no-all-device")

@@ -13,7 +13,7 @@ from gpuhook.cli.generate import generate_argv
 from gpuhook.cli.generate.generate_cdi import generate_cdi
 
 OPTIONS = [one for one in generate_cdi.params if isinstance(one, click.Option)]
-# Of options that do not take just any text.
+# Values of options that do not accept any text.
 SAMPLES = {
     "host_root": ["/tmp"],
     "capabilities": ["utility,compute"],
@@ -21,7 +21,7 @@ SAMPLES = {
     "device_name_strategy": ["uuid", "type-index"],
     "disable_hook": ["all", "chmod"],
     "enable_hook": ["chmod", "create-symlinks"],
-    "files_dir": ["/etc"],  # one that is there
+    "files_dir": ["/etc"],  # an existing directory
     "feature_flag": ["disable-ipc-discoverer", "enable-coherent-annotations"],
 }
 
@@ -86,7 +86,7 @@ def test_environment_is_recorded_as_options(monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
-def test_paths_are_absolute(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_paths_are_absolute(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second call may have another working directory."""
     monkeypatch.chdir(tmp_path)
     found = generate_argv.recorded_argv(context_of(["--driver-root", "some/../driver"]))

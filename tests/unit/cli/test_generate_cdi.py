@@ -83,7 +83,7 @@ def test_spec_has_only_allowed_capabilities(
     settings.write_text("request: {driverCapabilities: [utility]}")
     assert "nvidia-smi" in files()
     assert not [name for name in files() if name.startswith("libcuda")]
-    # By libcuda a spec is known to be of this driver, given to containers or not.
+    # libcuda identifies the driver of a spec, also if containers do not get it.
     arguments = json.loads(call(*words).stdout)["containerEdits"]["hooks"][0]["args"]
     assert "libcuda.so." in arguments[arguments.index("--libcuda") + 1]
     assert "--cuda-compat" not in arguments
@@ -230,7 +230,7 @@ def test_every_option_has_its_variable() -> None:
     shown = "".join(call("generate-cdi", "--help").stdout.split())
     for option in generate_cdi.params:
         if getattr(option, "hidden", False):
-            continue  # another name of one that is shown
+            continue  # another name of an option that is shown
         name = option.opts[0].lstrip("-").replace("-", "_").upper()
         assert f"envvar:GPUHOOK_GENERATE_CDI_{name}" in shown or f"envvar:GPUHOOK_{name}" in shown
 

@@ -172,9 +172,9 @@ def _started(
 
 
 def test_repeated_run_rereads_its_configuration_at_sighup(seed: str, tmp_path: Path) -> None:
-    """SIGHUP reads the configuration again, a broken one changes nothing, the end removes the file.
+    """SIGHUP rereads the configuration, a broken one has no effect, and the exit removes the file.
 
-    The configuration is only read at SIGHUP; the interval is for what the node itself shows.
+    The configuration is read only at SIGHUP; at each interval the facts of the node are read.
     """
     path = tmp_path / "features.d" / "gfd"
     log = tmp_path / "log"

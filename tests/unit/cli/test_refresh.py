@@ -105,7 +105,7 @@ def test_refresh_keeps_the_options_of_each_spec(here: Here) -> None:
     assert here.states() == {"nvidia.yaml": "written", "some.json": "written"}
     assert here.names() == ["gpu1", "gpu3"]
     assert here.spec.read_text() != before[0]
-    assert other.read_text() == before[1]  # it has no hook, so nothing of the boot
+    assert other.read_text() == before[1]  # without a hook it has no boot id
     assert here.states() == {"nvidia.yaml": "unchanged", "some.json": "unchanged"}
 
 

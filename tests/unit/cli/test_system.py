@@ -34,7 +34,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call(node: SimulatedNode, *arguments: str) -> Result:
     options = node.options
-    if "load-kernel-modules" in arguments:  # which has nothing to do with /dev
+    if "load-kernel-modules" in arguments:  # which has no option --dev-root
         options = [one for one in options if not one.startswith("--dev-root")]
     return CliRunner().invoke(main, ["system", *arguments, *options], prog_name="gpuhook")
 
@@ -223,13 +223,13 @@ def test_nodes_and_links_in_one_call(tmp_path: Path) -> None:
     assert links(node)["195:255"] == "../nvidiactl"
 
 
-def test_a_wrong_link_is_refused_or_replaced(tmp_path: Path) -> None:
+def test_wrong_link_is_refused_or_replaced(tmp_path: Path) -> None:
     node = make_node(tmp_path, "t4")
     char = Path(node.dev_root, "dev/char")
     shutil.rmtree(char, ignore_errors=True)
     char.mkdir()
     (char / "195:0").symlink_to("../nvidiactl")
-    (char / "195:255").symlink_to("/dev/nvidiactl")  # another way to the same: kept
+    (char / "195:255").symlink_to("/dev/nvidiactl")  # another path to the same node: kept
     failed = call(node, "create-dev-char-symlinks")
     assert failed.exit_code == 1
     assert "it is a link to ../nvidiactl, and should lead to ../nvidia0" in failed.stderr

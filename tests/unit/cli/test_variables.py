@@ -16,7 +16,7 @@ DRY_RUNS = {
 
 
 @pytest.mark.parametrize(("words", "variable"), DRY_RUNS.items())
-def test_a_variable_makes_a_dry_run(
+def test_variable_enables_a_dry_run(
     words: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, "1")

@@ -18,7 +18,7 @@ from gpuhook.config import toolkit_import
 from gpuhook.doctor.facts import toolkit_settings
 from gpuhook.node import settings_file
 
-# As `nvidia-ctk config default` of 1.20 prints it.
+# The output of `nvidia-ctk config default` 1.20.
 DEFAULT = """\
 #accept-nvidia-visible-devices-as-volume-mounts = false
 #accept-nvidia-visible-devices-envvar-when-unprivileged = true

@@ -471,7 +471,7 @@ def test_warnings_are_added_once(root: str) -> None:
     entered(root, "here", bundle="/b", route="wrapper", warnings=ledger_warnings.records([first]))
     ledger_changes.add_warnings("here", "/other", [second])
     assert ledger_warnings.read(ledger.living()[0]) == ledger_warnings.records([first])
-    for bundle in ("/b", "/"):  # crun 1.8 does not always name it
+    for bundle in ("/b", "/"):  # crun 1.8 does not always report it
         ledger_changes.add_warnings("here", bundle, [first, second])
         (entry,) = ledger.living()
         assert ledger_warnings.read(entry) == ledger_warnings.records([first, second])

@@ -21,7 +21,7 @@ from gpuhook.errors import GpuhookError
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """Give a process that only waits."""
     process = subprocess.Popen(["sleep", "60"], env={"NAME": "a value", "ODD": "\udcff"})
-    # Popen returns while the kernel is still making the new program's memory.
+    # Popen returns before the kernel has set up the memory of the new program.
     while not Path(f"/proc/{process.pid}/environ").read_bytes():
         time.sleep(0.001)
     yield process

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[2]
 PAGE = (TESTS.parent / "docs" / "compatibility.md").read_text("utf-8")
 ROW = re.compile(r"^\| (\d+b?)(?: to (\d+))? \|(.*)\|$", re.MULTILINE)
 TEST = re.compile(r"`([a-z0-9_/]+\.py)?::(test_\w+)`")
-# What there is not, and what no test can drive.
+# Features that gpuhook lacks, and those that no test can cover.
 UNDRIVEN = {"88", "90", "95", "96"}
 
 

@@ -19,7 +19,7 @@ from gpuhook.errors.catalogue import explanations, retired_codes
 from gpuhook.node import settings_file
 
 ROOT = Path(__file__).parents[3]
-# The pages with configurations and objects as they are written for gpuhook itself.
+# The pages with configurations and objects for gpuhook itself.
 PAGES = (
     "README.md",
     "README.ko.md",

@@ -32,7 +32,7 @@ spec:
     image: nvidia/samples:vectoradd-cuda10.2
     resources: {limits: {nvidia.com/gpu: 2}}
 """
-# What is of gpuhook alone: its variables say so.
+# The prefix of variables that only gpuhook has.
 OWN = "GPUHOOK_"
 
 

@@ -129,7 +129,7 @@ def test_quiet_shows_only_failures_and_warnings(doctor: Callable[..., Result]) -
     assert shown.stderr == ""
 
 
-def test_the_root_cause_is_printed_once(doctor: Callable[..., Result]) -> None:
+def test_root_cause_is_printed_once(doctor: Callable[..., Result]) -> None:
     shown = doctor(offline=True).stdout
     assert shown.count("FAILED   devices.there") == 1
     assert shown.count("fix:     touch /dev/there") == 1
@@ -183,7 +183,7 @@ def test_selected_checks_include_their_causes(doctor: Callable[..., Result]) -> 
     assert doctor("--checks", " , ", offline=True).exit_code == 2
 
 
-def test_an_unknown_check_is_named(doctor: Callable[..., Result]) -> None:
+def test_unknown_check_is_named(doctor: Callable[..., Result]) -> None:
     told = doctor("--checks", "driver.filez")
     assert told.exit_code == 2
     assert "unknown check driver.filez" in told.output

@@ -100,7 +100,7 @@ def test_ids_are_unique_and_needed_checks_exist() -> None:
 def test_docker_without_a_gpu_runtime_fails(trial: Trial) -> None:
     trial.programs("dockerd")
     assert trial.failed() == ["docker.runtime"]
-    trial.write("/etc/cdi/nvidia.yaml", SPEC)  # of version 28 and later, by CDI
+    trial.write("/etc/cdi/nvidia.yaml", SPEC)  # Docker 28 and later inject CDI devices
     trial.version("dockerd", "27.5.1")
     assert trial.failed() == ["docker.runtime"]
     trial.version("dockerd", "28.3.0")

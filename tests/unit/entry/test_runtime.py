@@ -38,7 +38,7 @@ class Place:
         self.env = {
             "PATH": f"{path}/bin:/usr/bin:/bin",
             "GPUHOOK_STATE_DIR": str(path / "state"),
-            "GPUHOOK_HOST_ROOT": str(path),  # no driver is loaded there
+            "GPUHOOK_HOST_ROOT": str(path),  # without a loaded driver
             "GPUHOOK_CONFIG": str(self.config),
         }
         for name in ("runc", "crun"):
@@ -78,7 +78,9 @@ class Place:
         text = (CHECKOUT / "packaging/gpuhook-runtime.sh").read_text()
         launcher = self.path / "launcher"
         launcher.write_text(text.replace("@PYTHON@", python).replace("@LIB@", library))
-        low = {"GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"}  # not the one on record here
+        low = {
+            "GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"
+        }  # another runtime than the recorded one
         return self._run([*shell, str(launcher), *words], {**low, **env})
 
     def _run(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -285,7 +287,7 @@ def test_missing_runtime_is_a_fault(place: Place) -> None:
     assert f"{place.path}/bin" in done.stderr
 
 
-def test_finding_a_runtime(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_of_the_runtime(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one that is a program and is not gpuhook applies; names are searched in PATH."""
     monkeypatch.setenv("PATH", f"{place.path}/bin::relative")
     monkeypatch.delenv("GPUHOOK_LOW_LEVEL_RUNTIME", raising=False)

@@ -18,7 +18,7 @@ from gpuhook.errors.catalogue import explanations
 PACKAGE = Path(gpuhook.__file__).parent
 TEXTS = {code: (one.message, one.hint) for code, one in explanations().items()}
 
-# What launchers, which are no Python, say by themselves: the text by its code.
+# Messages of the launchers, which are shell scripts: the text by its code.
 LAUNCHERS = {
     code: said
     for path in PACKAGE.with_name("packaging").glob("*.sh")

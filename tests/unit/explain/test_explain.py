@@ -22,7 +22,7 @@ VALIDATOR = jsonschema.Draft202012Validator(
     json.loads((SCHEMAS / "explain.json").read_text(encoding="utf-8"))
 )
 QUOTED = re.compile(r'[^"]*("([^"\\]|\\.)*"[^"]*)*')
-GPU = "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"  # of the profile t4
+GPU = "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"  # the GPU of profile t4
 
 
 @pytest.fixture(autouse=True)
@@ -477,7 +477,7 @@ def test_directory_without_a_bundle_is_a_fault(tmp_path: Path) -> None:
     done = run(str(tmp_path))
     assert done.exit_code == 1
     assert "GH1915" in done.stderr
-    assert "--bundle" not in done.stderr  # an option of the runtime's
+    assert "--bundle" not in done.stderr  # an option of the runtime
 
 
 def test_usage_errors() -> None:
@@ -513,7 +513,7 @@ def test_pod_gets_what_the_device_plugin_allocates(tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(POD, encoding="utf-8")
     good, bad, many = containers_of_pod(path)
-    assert {one["result"] for one in (good, bad, many)} == {"not-created"}  # as a whole
+    assert {one["result"] for one in (good, bad, many)} == {"not-created"}  # the whole pod
     assert [one["because_of"] for one in (good, bad, many)] == [["bad"], [], ["bad"]]
     assert good["sources"][0]["names"] == [
         device["uuid"] for device in good["pod"]["allocation"]["resources"][0]["devices"]

@@ -11,7 +11,7 @@ from gpuhook.host.quantity import quantity
 from tests.unit.pod_texts import GPU, HERE, container, ids, read
 
 RESOURCES = "spec.containers[0].resources"
-# What is written of the resources, the id, the words, and what to write instead.
+# The resources, the objection's id, its message, and the correct form.
 REFUSALS = [
     (
         "requests: {nvidia.com/gpu: 1}",

@@ -198,7 +198,7 @@ def test_pod_without_indentation_is_not_a_pod() -> None:
     assert "indentation" in raised.value.hint
 
 
-# The pods of the articles that gpuhook's users start from.
+# Pods in widely used tutorials.
 SEEDS = """
 apiVersion: v1
 kind: Pod

@@ -22,11 +22,11 @@ from gpuhook.host.warm.terminal_log import TerminalLog
 FAULT = fault("GH1302", node='/dev/"nvidia0"\n\x1b', reason="gone")
 
 
-def test_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_text_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A line in runc's format; only a fault is printed, with the warnings before it."""
     log = EngineLog("gpuhook-runtime", str(tmp_path / "log"))
     log.warning(FAULT)
-    log.warning(FAULT)  # once is enough
+    log.warning(FAULT)  # repeated warnings are logged once
     assert capfd.readouterr() == ("", "")
     log.failure(FAULT)
     second, first = (tmp_path / "log").read_text().splitlines()
@@ -42,7 +42,7 @@ def test_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert lines[2].startswith("gpuhook-runtime: warning GH1302: ")
 
 
-def test_json(tmp_path: Path) -> None:
+def test_json_log(tmp_path: Path) -> None:
     """A JSON log has one object per line, with level, msg and time."""
     log = EngineLog("gpuhook-runtime", str(tmp_path / "log"), "json")
     log.failure(FAULT)

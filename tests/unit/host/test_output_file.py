@@ -138,7 +138,7 @@ def test_names_of_standard_output_are_not_replaced(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="leads to an open file"):
             output_file.write(str(tmp_path / "stdout"), b"new", 0o644)
     assert (tmp_path / "stdout").is_symlink()
-    with pytest.raises(OSError, match="leads to an open file"):  # one of no process, too
+    with pytest.raises(OSError, match="leads to an open file"):  # also if no process has it open
         output_file.require_place(str(_dangling(tmp_path)))
 
 

@@ -26,7 +26,7 @@ from gpuhook.node import settings_file
 
 SCHEMA = settings_file.schema()["properties"]
 KEYS = {attribute: path for path, attribute in settings.KEYS.items()}
-# Section and key of a variable, a text for it and the value that comes of that.
+# Section and key of a variable, a text for it, and the resulting value.
 TEXTS: dict[str, tuple[str, Any]] = {
     "GPUHOOK_CDI_ANNOTATION_PREFIXES": ("a.example/, b.example/", ["a.example/", "b.example/"]),
     "GPUHOOK_CDI_DEFAULT_KIND": ("example.com/gpu", "example.com/gpu"),
@@ -118,7 +118,7 @@ def test_environment_takes_precedence_over_the_file(
     file.write_text("request: {onRefusal: fail, onMissingDriver: refuse}\n")
     assert gpuhook("compile", str(file)).exit_code == 0
     monkeypatch.setenv("GPUHOOK_REQUEST_ON_REFUSAL", "ignore")
-    monkeypatch.setenv("GPUHOOK_REQUEST_ON_MISSING_DRIVER", "")  # as good as none
+    monkeypatch.setenv("GPUHOOK_REQUEST_ON_MISSING_DRIVER", "")  # like an unset variable
     monkeypatch.setenv("GPUHOOK_REQUEST_ON_REFUSALS", "fail")  # not a variable of gpuhook
     for found in (settings.load(never), settings_file.of_node()):
         assert (found.on_refusal, found.on_missing_driver) == ("ignore", "refuse")
@@ -188,7 +188,7 @@ def test_any_text_is_a_valid_value_or_a_fault(name: str, text: str) -> None:
 def test_variable_with_wrong_underscores_is_reported(
     file: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Commands named as a section have variables, too: only similar names are reported."""
+    """Variables of commands may begin like a section: only similar names are reported."""
     file.write_text("{}")
     monkeypatch.setenv("GPUHOOK_CDI_ONSTALE", "refuse")
     monkeypatch.setenv("GPUHOOK_LIMITS_SHOW_OUTPUT", "json")

@@ -21,7 +21,7 @@ from gpuhook.host.worker import ENDED, LATE, UNSTARTED, NoAnswerError, Worker, c
 from gpuhook.host.worker_pool import each
 
 CHECKOUT = Path(__file__).parents[3]
-# A child that undoes its work when it is interrupted, which takes its time.
+# A child that needs time to undo its work when it is interrupted.
 UNDOING = """
 import sys, time
 from pathlib import Path

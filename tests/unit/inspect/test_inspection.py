@@ -22,7 +22,7 @@ def test_file_in_place_of_a_node_directory(directory: str, live: Live, tmp_path:
         place.rmdir()
     place.parent.mkdir(parents=True, exist_ok=True)
     place.touch()
-    assert live.root.names("/dev/none") == []  # it is open from now on
+    assert live.root.names("/dev/none") == []  # opens the directory
     before = os.listdir("/proc/self/fd")
     assert inspection.inspect_container(live, Found("x"), {}, {})["nodes"] == []
     assert os.listdir("/proc/self/fd") == before

@@ -22,7 +22,7 @@ from tests.contract.roots import listing
 from tests.simulated.node import make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
-# A call of each command that has the option. HOST and OUT are replaced.
+# A call of each command with the option. HOST and OUT are replaced by paths.
 CALLS = {
     "compare": ["--all", "--driver-root=HOST", "-o", "json"],
     "configure containerd": ["--config=/etc/containerd/config.toml", "--runtime-path=/bin/r"],
@@ -140,7 +140,7 @@ def test_option_and_variable_have_the_same_effect(call: str, host_calls: HostCal
     by_variable = host_calls.call(words, {state.HOST_ROOT_ENV: str(host_calls.host)})
     option = [*words, f"--host-root={host_calls.host}"]
     by_option = host_calls.call(option, {})
-    for _ in range(5):  # containers of other tests come and go
+    for _ in range(5):  # containers of other tests may start and end
         if by_option == by_variable:
             break
         by_variable = host_calls.call(words, {state.HOST_ROOT_ENV: str(host_calls.host)})

@@ -26,7 +26,7 @@ from gpuhook.install import (
 )
 from gpuhook.install.installation import InstallPlace
 
-REQUIRE_RUNNING = installation._require_running  # the tests replace it
+REQUIRE_RUNNING = installation._require_running  # replaced by a fixture
 BUNDLE = "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/config.json"
 Trees = Callable[[str], runtime_tree.RuntimeTree]
 

@@ -198,7 +198,9 @@ def test_refused_installations(host: Path, small: Path, tmp_path: Path) -> None:
     said = refused(host, "--tree", str(tmp_path), "--engine", "docker")
     assert "GH2101" in said
     assert "it has no tree.json" in said
-    assert "GH2101" in refused(host, "--engine", "docker")  # this checkout is no tree
+    assert "GH2101" in refused(
+        host, "--engine", "docker"
+    )  # this checkout is not an installable tree
     assert "needs --stay" in refused(host, "--undo-on-exit")
     assert not (host / "opt").exists()
 
@@ -233,8 +235,8 @@ def test_staying_pod_ends_at_sigterm(
 ) -> None:
     """It exits with 0, and with --undo-on-exit undoes the installation."""
     with staying_pod(host, small, *options) as process:
-        process.send_signal(signal.SIGTERM)  # however far it is: it does this to its end first
-        process.send_signal(signal.SIGTERM)  # and a second one breaks nothing off
+        process.send_signal(signal.SIGTERM)  # at any step: the installation is finished first
+        process.send_signal(signal.SIGTERM)  # a second signal does not interrupt it
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     config = host / "etc/docker/daemon.json"
@@ -336,7 +338,9 @@ def test_kept_tree_is_not_reported_as_removed(host: Path, small: Path) -> None:
     assert "/opt/gpuhook: 1.0-aaaaaaaaaaaa: removed" not in done.stdout
     assert "/none (/etc/docker/daemon.json): No such file or directory\n" in done.stderr
     assert "run `gpuhook uninstall` again when the cause is fixed, or with --force" in done.stderr
-    assert called("uninstall", host)["kept"] == ["1.0-aaaaaaaaaaaa"]  # also once it is undone
+    assert called("uninstall", host)["kept"] == [
+        "1.0-aaaaaaaaaaaa"
+    ]  # also after its configuration is undone
     assert (host / "opt/gpuhook/bin/gpuhook-runtime").exists()
     (host / "none").mkdir()
     assert called("uninstall", host)["kept"] == []

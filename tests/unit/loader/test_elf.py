@@ -75,7 +75,7 @@ def test_note_by_section(library: Path) -> None:
     fd = os.open(library, os.O_RDONLY)
     try:
         assert elf.note(fd, FORWARD) == JSON
-        os.fstat(fd)  # still open: the caller's descriptor stays the caller's
+        os.fstat(fd)  # still open: the caller closes its own descriptor
     finally:
         os.close(fd)
 
@@ -139,7 +139,7 @@ def test_damaged_files_raise_no_exception(library: Path, tmp_path: Path) -> None
         data = bytearray(good[: random_bytes.randrange(len(good))] if turn % 3 == 0 else good)
         for _ in range(random_bytes.randrange(1, 6)):
             if data:
-                # Most reads are of the headers.
+                # Most changes are in the headers, which most reads are of.
                 limit = min(len(data), random_bytes.choice([64, 1024, len(data)]))
                 data[random_bytes.randrange(limit)] = random_bytes.choice([0, 1, 127, 128, 255])
         made.write_bytes(data)

@@ -233,7 +233,7 @@ def test_damaged_cache_is_a_fault_or_readable(form: str, tree: Path) -> None:
     assert seen == {"GH1600", "merged"}
 
 
-def test_flags(tree: Path) -> None:
+def test_flags_of_entries(tree: Path) -> None:
     """Flags are those that the real ldconfig writes for this machine; others are named."""
     machine = os.uname().machine
     assert {e.flags for e in ld_cache_entries.parse(written(tree))} == {ld_cache.flags_for(machine)}

@@ -98,7 +98,7 @@ def test_running_containers_are_drawn(place: Path, monkeypatch: pytest.MonkeyPat
     assert "ml/train-0" in shown
     assert "700 MiB of 40 GiB 0%" in shown
     assert "part" in shown
-    assert "train-0" in without  # what only its device node tells
+    assert "train-0" in without  # found by its device node alone
 
 
 @AS_ROOT

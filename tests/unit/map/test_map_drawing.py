@@ -186,7 +186,7 @@ texts = st.text(max_size=30) | st.just(HOSTILE)
 
 @st.composite
 def pictures(draw: st.DrawFn) -> Picture:
-    """Return a hypothesis strategy's picture."""
+    """Draw any picture."""
     states = st.sampled_from(sorted(map_model.WORDS))
     sizes = st.none() | st.integers(0, 200 * GIB)
     percents = st.none() | st.integers(0, 100)

@@ -68,7 +68,7 @@ def test_reason_without_support(
             "dmem",
             False,
         ),
-        # In a container the topmost cgroup that is seen is another one, which passes nothing on.
+        # In a container the topmost visible cgroup is another one, which enables no controller.
         ({"cgroup.controllers": "cpu dmem", "cgroup.subtree_control": ""}, "dmem", True),
     ],
 )

@@ -74,6 +74,6 @@ def test_unknown_framework_gets_no_hint() -> None:
     ],
 )
 @pytest.mark.parametrize("value", ["expandable_segments:True", ""])
-def test_value_of_the_user_is_left_alone(name: str, variable: str, value: str) -> None:
+def test_value_of_the_user_is_kept(name: str, variable: str, value: str) -> None:
     assert missing((name,), GIB, T4, {variable: value}) == {}
     assert missing((name,), GIB, T4, {"PATH": "/bin"}) == variables((name,), GIB, T4)

@@ -64,7 +64,7 @@ def reserved(node: SimulatedNode) -> dict[str, int]:
     [
         (OURS, "cpu dmem", True, DMEM),
         (THEIRS + OURS, "cpu dmem", False, DMEM),
-        (THEIRS, "cpu dmem", True, MISC),  # the driver uses its own account, RmMemacctMode=1
+        (THEIRS, "cpu dmem", True, MISC),  # the driver uses its own accounting, RmMemacctMode=1
         ("", "cpu dmem", True, MISC),
         (None, "cpu dmem", False, DMEM),  # a cgroup namespace shows no regions
         (None, "cpu", True, DMEM),

@@ -161,7 +161,7 @@ class TestApply:
         whole = node.node.gpus[0].memory_bytes
         assert whole is not None
         grant = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB)
-        # The stub refuses a guarantee above what the card has, whatever the limit.
+        # The stub refuses a guarantee above the card's memory, whatever the limit is.
         narrowed = MemoryLimit(gpu(node), NO_LIMIT, whole + MIB, is_asked=True)
         told: list[GpuhookError] = []
         (record,) = cgroup_limits.apply([narrowed], node.nvml_library, own, told, grants=[grant])

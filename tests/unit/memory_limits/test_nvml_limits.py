@@ -76,7 +76,7 @@ def test_one_kind_of_limit_alone(node: SimulatedNode, cgroup: str) -> None:
         assert driver.set(gpu(node), cgroup, GIB, 0) == DriverLimit(GIB, 0, 0)
 
 
-def test_clear(node: SimulatedNode, cgroup: str) -> None:
+def test_cleared_limit_reads_as_none(node: SimulatedNode, cgroup: str) -> None:
     """A cleared limit reads as none, clearing twice succeeds, and other cgroups keep theirs."""
     other = Path(cgroup).with_name("other")
     other.mkdir()
@@ -168,9 +168,9 @@ def test_invalid_cgroup_has_its_reason(node: SimulatedNode, cgroup: str, tmp_pat
 def test_refusals_of_the_driver_are_explained(
     node: SimulatedNode, cgroup: str, error: int, words: str
 ) -> None:
-    """Each error of the driver is a sentence with the GPU, the cgroup, the reason, and a way out.
+    """Each error of the driver has a message with the GPU, the cgroup and the reason, and a hint.
 
-    So is each when reading, and what was set before stays as it was.
+    Errors on reading have one, too, and the earlier limit is kept.
     """
     stub_limits.fail_setting(node, gpu(node), error)
     fault = refused(node, cgroup)
@@ -181,7 +181,7 @@ def test_refusals_of_the_driver_are_explained(
     assert stub_limits.recorded(node) == []
     stub_limits.mend(node, gpu(node))
     if error in (3, 6):
-        return  # reading: nothing is known
+        return  # on reading, these errors mean an unknown limit
     stub_limits.fail_reading(node, gpu(node), error)
     fault = refused(node, cgroup)
     assert (fault.code, words in fault.message) == ("GH1254", True)
@@ -241,8 +241,8 @@ def test_library_newer_than_the_kernel_module(node: SimulatedNode, cgroup: str, 
     assert refused(node, cgroup).code == "GH1250"
 
 
-def test_mig(tmp_path: Path, cgroup: str) -> None:
-    """A MIG device is refused before the driver is asked; its GPU is refused by the driver.
+def test_mig_device_is_refused(tmp_path: Path, cgroup: str) -> None:
+    """gpuhook refuses a MIG device without a call of the driver; the driver refuses its GPU.
 
     Which says no more than that it does not support it, as of a cgroup without limits.
     """
@@ -311,7 +311,7 @@ def test_file_that_is_no_library_is_a_fault(tmp_path: Path) -> None:
 AS_NOBODY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-import gpuhook.errors.messages  # before Python's own files are out of reach
+import gpuhook.errors.messages  # before Python's own files become inaccessible
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 with NvmlDriver(sys.argv[2]) as driver:
     os.setgroups([])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's files: where they are, what is registered, pods with a device plugin."""
+"""The kubelet's files: their directory, registered devices, pods with a device plugin."""
 
 from __future__ import annotations
 

@@ -350,7 +350,7 @@ def test_environment_does_not_affect_python(prefix: Path, tmp_path: Path) -> Non
     assert called(prefix, {}, tmp_path / "b", **evil)[0] == 0
 
 
-def test_destdir(tmp_path: Path) -> None:
+def test_destdir_is_a_prefix_of_written_paths(tmp_path: Path) -> None:
     """Files are written below the directory, and contain the paths of their later use."""
     done = install(
         *("--prefix", "/opt/gpuhook", "--destdir", str(tmp_path)),

@@ -34,7 +34,7 @@ from tests.kubelet.process import OPERATOR, TIME_SLICING
 ROOT = Path(__file__).parents[3]
 PLACE = ROOT / "packaging/kubernetes"
 CLUSTER_WIDE = {"Namespace", "RuntimeClass", "ClusterRole", "ClusterRoleBinding"}
-# What the plugin's own container is given by its runtime: these are no variables of the plugin.
+# Variables for the runtime of the plugin's container, which are no options of the plugin.
 OF_THE_RUNTIME = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
 OPTION_NAME = re.compile(r"--[a-z][a-z-]+")
 
@@ -109,7 +109,7 @@ def test_every_variable_is_known(container: dict[str, Any]) -> None:
 
 
 def test_variables_of_the_operator_are_set(container: dict[str, Any]) -> None:
-    """All of values.yaml count as they stand there; the plugin itself needs NVML and nothing else.
+    """They have the values of values.yaml; the plugin itself only needs NVML.
 
     The strategy is not among them, as it would win over the ConfigMap's; the default is the same.
     """
@@ -162,7 +162,7 @@ def test_used_paths_are_mounted(container: dict[str, Any]) -> None:
         flags.plugin.container_driver_root,
         chosen.source.directory,
     }
-    asked = "/var/run/nvidia-container-devices/all"  # for the runtime: the plugin does not look
+    asked = "/var/run/nvidia-container-devices/all"  # for the runtime: the plugin does not read it
     mounts = {one["mountPath"]: one.get("readOnly", False) for one in container["volumeMounts"]}
     assert mounts.pop(asked) is False
     assert mounts == {**dict.fromkeys(written, False), **dict.fromkeys(read, True)}
@@ -209,7 +209,7 @@ def test_pods_and_plugin_use_the_runtime_class(
         assert table in (ROOT / path).read_text(encoding="utf-8")
 
 
-def test_the_daemon_set_selects_its_own_pods(objects: dict[str, Any]) -> None:
+def test_daemon_set_selects_its_own_pods(objects: dict[str, Any]) -> None:
     spec = objects["DaemonSet"]["spec"]
     assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
 
@@ -221,7 +221,7 @@ def test_namespace_admits_the_pod(objects: dict[str, Any], pod: dict[str, Any]) 
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
-def test_the_image_has_the_command(container: dict[str, Any]) -> None:
+def test_image_has_the_command(container: dict[str, Any]) -> None:
     """The image has the plugin's imports, and its entry point is the command line."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     (entry,) = re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)

@@ -56,7 +56,7 @@ def test_wrong_unit_has_a_warning(units: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MOST_EXPOSED)
-def test_units_are_confined(name: str, units: Path) -> None:
+def test_units_are_restricted(name: str, units: Path) -> None:
     """The exposure level is small by systemd's own measure."""
     words = ["security", "--offline=true", "--no-pager", f"--threshold={MOST_EXPOSED[name]}"]
     done = analyze(units, *words, str(units / name))
@@ -114,7 +114,7 @@ def test_modules_are_loaded_on_nodes_with_a_gpu_and_driver(
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     is_wanted = has_driver and node in ("GPU", "one for a machine, one for us")
-    # 1 to 254 of an ExecCondition is a unit that is skipped (systemd.service(5)).
+    # An ExecCondition with status 1 to 254 skips the unit (systemd.service(5)).
     assert done.returncode == (0 if is_wanted else 1)
 
 
@@ -195,10 +195,10 @@ DRIVER = {"SUBSYSTEM": "module", "KERNEL": "nvidia"}
         ({**GPU, "ACTION": "add", "SUBSYSTEM": "drm"}, False),
     ],
 )
-def test_udev_rules(event: dict[str, str], *, is_refreshed: bool) -> None:
-    """A driver and a GPU that come and go are reported to systemd, other devices are not.
+def test_udev_rules_report_driver_and_gpus(event: dict[str, str], *, is_refreshed: bool) -> None:
+    """Added and removed drivers and GPUs are reported to systemd, other devices are not.
 
-    A service that was turned off stays so: the way back is `systemctl disable`.
+    The rules do not enable a service that `systemctl disable` has disabled.
     """
     unit = "gpuhook-refresh.service"
     start = f"! systemctl --quiet is-enabled {unit} || exec systemctl --no-block start {unit}"

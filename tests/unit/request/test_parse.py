@@ -21,7 +21,7 @@ def spec(value: str | None = None, **more: Any) -> dict[str, Any]:
     return {"process": {"env": env}, **more}
 
 
-def asked(config: dict[str, Any]) -> list[tuple[str, list[str]]]:
+def requested(config: dict[str, Any]) -> list[tuple[str, list[str]]]:
     return [(s.kind, s.names) for s in parse.sources(config, VOCABULARY, PREFIXES)]
 
 
@@ -41,24 +41,26 @@ def asked(config: dict[str, Any]) -> list[tuple[str, list[str]]]:
 )
 def test_variable_is_a_comma_list(value: str, names: list[str]) -> None:
     """Trimmed, each name once, in order; `all` replaces the other names."""
-    assert asked(spec(value)) == [("env", names)]
+    assert requested(spec(value)) == [("env", names)]
 
 
 @pytest.mark.parametrize("value", [None, "", ",", "void", "0,void"])
 def test_empty_values_request_nothing(value: str | None) -> None:
     """Unset, empty and void."""
-    assert asked(spec(value)) == []
+    assert requested(spec(value)) == []
 
 
 def test_last_of_duplicate_variables_applies() -> None:
     """As in the container."""
     config = {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"]}}
-    assert asked(config) == []
+    assert requested(config) == []
 
 
 def test_entries_without_equals_are_ignored() -> None:
     """Such an entry is not a fault."""
-    assert asked({"process": {"env": ["NVIDIA_VISIBLE_DEVICES", 7, "NVIDIA_VISIBLE_DEVICES=1"]}})
+    assert requested(
+        {"process": {"env": ["NVIDIA_VISIBLE_DEVICES", 7, "NVIDIA_VISIBLE_DEVICES=1"]}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_entries_without_equals_are_ignored() -> None:
 )
 def test_absent_parts_request_nothing(config: dict[str, Any]) -> None:
     """A spec without process, env, mounts or annotations."""
-    assert asked(config) == []
+    assert requested(config) == []
 
 
 def test_annotations_precede_mounts_and_variables() -> None:
@@ -87,7 +89,7 @@ def test_annotations_precede_mounts_and_variables() -> None:
             {"destination": "/var/run/nvidia-container-devices/8", "source": "/tmp"},
         ],
     )
-    assert asked(config) == [
+    assert requested(config) == [
         ("annotations", ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]),
         ("mounts", ["GPU-7", "nvidia.com/gpu=5"]),
         ("env", ["all"]),
@@ -101,7 +103,7 @@ def test_annotations_precede_mounts_and_variables() -> None:
 def test_hostile_values_are_refused(value: str, code: str) -> None:
     """Control characters, endless names and endless lists, in one printable line."""
     with pytest.raises(GpuhookError) as caught:
-        asked(spec(value))
+        requested(spec(value))
     assert caught.value.code == code
     assert caught.value.message.isprintable()
     assert len(caught.value.message) < 600

@@ -81,7 +81,7 @@ def test_refused_request_adds_no_edits(node: PlainNode) -> None:
     assert [warning.code for warning in heard] == ["GH1028"]
 
 
-def test_a_plan_changes_nothing() -> None:
+def test_plan_changes_nothing() -> None:
     """The config.json does not change, and a second plan equals the first."""
     context = described("h100x8", chosen(on_unknown_capability="ignore"))
     spec = {

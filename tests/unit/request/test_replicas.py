@@ -91,7 +91,7 @@ def node(settings: Settings) -> NvidiaNode:
 def test_device_is_covered_by_all_of_its_nodes(
     node: NvidiaNode, nodes: list[str], names: set[str]
 ) -> None:
-    """The node's own specs and a device plugin's say which nodes those are, and no others."""
+    """The node's own specs and a device plugin's define these nodes."""
     assert node.covered(nodes) == names
 
 

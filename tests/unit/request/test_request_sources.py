@@ -17,7 +17,7 @@ from tests.plans import planned, this_context, this_node
 
 BELOW = "/var/run/nvidia-container-devices/"
 OLD_MIG = "MIG-GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913/7/0"
-# Settings, in short.
+# Abbreviations of variables and settings.
 MOUNTS = {"accept_volume_mounts": True}
 CLOSED = {"accept_env_when_unprivileged": False}
 BOTH = {**MOUNTS, **CLOSED}
@@ -28,7 +28,7 @@ V, R, C = "NVIDIA_VISIBLE_DEVICES=", "DOCKER_RESOURCE_GPU=", "CUDA_VERSION=8.0"
 N = "DOCKER_RESOURCE_NVIDIA-GPU="
 Q = "NVIDIA_REQUIRE_CUDA=cuda>=9.0"
 
-# What is asked, under which settings -> the kind and the names of the source that counts.
+# Requests and settings -> the kind and the names of the source that applies.
 #   env; mounts below the directory; annotation; privileged; settings
 CASES: list[tuple[list[str], list[str], str, bool, dict[str, Any], str | None, list[str]]] = [
     # the variable alone
@@ -46,13 +46,13 @@ CASES: list[tuple[list[str], list[str], str, bool, dict[str, Any], str | None, l
     ([V + OLD_MIG], [], "", False, {}, "env", [OLD_MIG]),
     ([V + "nvidia.com/gpu=0"], [], "", False, {}, "env", ["nvidia.com/gpu=0"]),
     ([V + "0", V + "1"], [], "", False, {}, "env", ["1"]),
-    # who may use it
+    # policy of the variable
     ([V + "all"], [], "", False, CLOSED, None, []),
     ([V + "0"], [], "", False, CLOSED, None, []),
     ([V + "0"], [], "", True, CLOSED, "env", ["0"]),
     ([V + "all"], [], "", True, CLOSED, "env", ["all"]),
     ([V + "void"], [], "", True, CLOSED, None, []),
-    # an image of old
+    # a legacy image
     ([C], [], "", False, {}, "image", ["all"]),
     ([C, V], [], "", False, {}, None, []),
     ([C, V + "void"], [], "", False, {}, None, []),

@@ -103,7 +103,7 @@ def test_memory_grant_applies_by_every_name(name: str, host: Host) -> None:
     assert limits == {FIRST: 4096 * MIB}
 
 
-def test_a_memory_grant_applies_to_a_range_as_to_its_devices(host: Host) -> None:
+def test_memory_grant_applies_to_each_device_of_a_range(host: Host) -> None:
     ranged, listed = (
         host.created(asks(name), mounts=(granted(FIRST, 4096), granted(SECOND, 2048)))
         for name in ("0-1", "0,1")

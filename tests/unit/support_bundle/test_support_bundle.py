@@ -111,7 +111,7 @@ def test_contents_are_in_a_directory_that_is_removed_with_the_tree(tmp_path: Pat
     assert not root.exists()
 
 
-def _made(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
+def _bundle_of_node(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
     (tmp_path / "node").mkdir()
     tree = _tree(tmp_path / "node")
     (tmp_path / "node/etc/os-release").write_text("ID=debian\nPASSWORD=x y\n", encoding="utf-8")
@@ -126,7 +126,7 @@ def _made(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
 
 
 def test_bundle_has_the_files_of_the_node_without_secrets(tmp_path: Path) -> None:
-    path, made = _made(tmp_path)
+    path, made = _bundle_of_node(tmp_path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     tree, readings = opened(str(path))
     assert tree.read("/etc/cdi/a.yaml") == b"cdiVersion: 0.6.0\n"
@@ -143,7 +143,7 @@ def test_bundle_has_the_files_of_the_node_without_secrets(tmp_path: Path) -> Non
 
 
 def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
-    _, made = _made(tmp_path)
+    _, made = _bundle_of_node(tmp_path)
     with pytest.raises(FileNotFoundError):
         bundle_archive.write(str(tmp_path / "none/bundle.tar.gz"), made.members, made.made)
 

@@ -27,7 +27,7 @@ version = 2
 """
 
 
-def _of(document: Any, name: str) -> Any:
+def _validated(document: Any, name: str) -> Any:
     schema = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(document, schema)
@@ -58,12 +58,12 @@ def test_file_is_private_and_removed_values_are_listed(node: Path, tmp_path: Pat
     path = tmp_path / "b.tar.gz"
     shown = _run("support-bundle", "--root", str(node), "--file", str(path), "-o", "json")
     assert shown.exit_code == 0, shown.output
-    report = _of(json.loads(shown.stdout), "support-bundle-report")
+    report = _validated(json.loads(shown.stdout), "support-bundle-report")
     assert report["bytes"] == path.stat().st_size
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     members = bundle_archive.read(str(path))
     assert list(members) == report["members"]
-    manifest = _of(json.loads(members["manifest.json"]), "support-bundle")
+    manifest = _validated(json.loads(members["manifest.json"]), "support-bundle")
     assert manifest["removed"] == report["removed"]
     places = {(one["where"], one["what"]) for one in report["removed"]}
     assert ("files/etc/containerd/config.toml", "registry") in places
@@ -81,7 +81,7 @@ def test_doctor_has_the_same_findings_for_bundle_and_node(node: Path, tmp_path: 
     here = _run("doctor", "--root", str(node), "-o", "json")
     there = _run("doctor", "--from", path, "-o", "json")
     assert there.exit_code == here.exit_code
-    found, again = json.loads(here.stdout), _of(json.loads(there.stdout), "doctor")
+    found, again = json.loads(here.stdout), _validated(json.loads(there.stdout), "doctor")
     assert again["root"] == path
     assert not again["live"]
     assert again["results"] == found["results"]
@@ -114,7 +114,7 @@ def test_dry_run_lists_files_and_keys_and_writes_nothing(
     assert (name, int(size) > 0) == ("files/etc/containerd/config.toml", True)
     assert keys == ["io.containerd.grpc.v1.cri,", "plugins,", "version", "registry"]
     assert "hunter2" not in shown.output
-    report = _of(json.loads(_run(*words, "-o", "json").stdout), "support-bundle-report")
+    report = _validated(json.loads(_run(*words, "-o", "json").stdout), "support-bundle-report")
     assert (report["file"], report["bytes"]) == (None, None)
     assert list(report["sizes"]) == report["members"]
     assert sorted(tmp_path.iterdir()) == before
@@ -188,7 +188,7 @@ def test_files_of_users_and_special_files_are_not_opened(node: Path, tmp_path: P
     assert not any(b"SHADOWED" in content for content in bundle_archive.read(str(path)).values())
     there = _run("doctor", "--root", str(node))
     assert "met something" not in there.output
-    # What users have is not in a bundle, so that it says nothing of their engines.
+    # Files of users are not in a bundle, so that checks of their engines differ.
     words = ("doctor", "--checks", "driver,devices,specs", "-o", "name")
     here = _run(*words, "--root", str(node))
     assert here.stdout

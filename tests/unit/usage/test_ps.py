@@ -40,7 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give the command an empty state directory."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr(state_roots, "PLACES", ())  # what else runs on this machine
+    monkeypatch.setattr(state_roots, "PLACES", ())  # hide the containers of this machine
     monkeypatch.setattr(kubelet_units, "ROOTS", ())
     return tmp_path
 
@@ -50,7 +50,7 @@ def ps(*arguments: str) -> Result:
 
 
 def container(place: Path, identity: str, **entry: Any) -> None:
-    """Enter a container whose runtime has its state."""
+    """Record a container in the ledger, with a runtime's state."""
     (place / "runc" / identity).mkdir(parents=True)
     ledger.record(str(place / "runc"), identity, {"pid": 0, "started": None, **entry})
 

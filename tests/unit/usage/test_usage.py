@@ -84,7 +84,7 @@ def rows(shown: Result) -> dict[str, list[str]]:
     return {one[0]: one for one in cells}
 
 
-def test_memory_and_processes_of_containers(node: SimulatedNode, running: Running) -> None:
+def test_memory_and_processes_by_container(node: SimulatedNode, running: Running) -> None:
     """A process belongs to the container whose mounts it sees; a process of the host to none."""
     gpu = uuid(node)
     train = running.start("train", ["/dev/nvidia0"], pod=("train-0", "ml", "main"))
@@ -307,7 +307,7 @@ def test_hanging_driver_is_a_warning(
 ) -> None:
     """The rest is listed."""
     running.start("one", ["/dev/nvidia0"])
-    os.mkfifo(place / "profile")  # no process writes to it
+    os.mkfifo(place / "profile")  # a FIFO without a writer blocks the driver
     monkeypatch.setenv("NVML_STUB_PROFILE", str(place / "profile"))
     monkeypatch.setattr(gpu_readings, "PATIENCE", 0.3)
     shown = ps(node)
@@ -330,7 +330,7 @@ def test_missing_driver(node: SimulatedNode, running: Running, place: Path) -> N
     command = ["ps", "--driver-root", str(place / "empty")]
     shown = CliRunner().invoke(main, command, prog_name="gpuhook")
     assert shown.exit_code == 0
-    assert "GH1200" not in shown.stderr  # a node without a driver has none to ask
+    assert "GH1200" not in shown.stderr  # without a driver there is nothing to read
 
 
 def test_pids_of_another_namespace_have_no_container(

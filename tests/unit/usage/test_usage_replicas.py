@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespace
 
 
 def checkpoint(place: Path, units: Sequence[str], *held: tuple[str, str, Any]) -> list[str]:
-    """Write a kubelet's checkpoint: all units, and those that a container of a pod's UID holds."""
+    """Write a kubelet's checkpoint: all units, and those of a pod's container (by UID)."""
     entries = [
         {
             "PodUID": uid,

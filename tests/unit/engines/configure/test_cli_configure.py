@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook configure` by its command line: what it prints, its spellings, its faults."""
+"""`gpuhook configure`: its output, the spellings of its options, and its faults."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_undo_removes_a_file_that_did_not_exist(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_a_second_run_writes_nothing(root: Path) -> None:
+def test_second_run_writes_nothing(root: Path) -> None:
     configure(root)
     before = {path: path.stat().st_ino for path in root.rglob("*") if path.is_file()}
     result = configure(root)

@@ -159,7 +159,7 @@ def test_removed_hook_that_a_package_restores_is_kept(
     assert os.listdir(theirs.parent) == [theirs.name]
 
 
-def test_undo_does_not_read_the_usual_file(tmp_path: Path) -> None:
+def test_undo_does_not_read_the_default_file(tmp_path: Path) -> None:
     """Undo needs no version of containerd, and the file can be anything."""
     (tmp_path / "var/lib").mkdir(parents=True)
     host, where = Host(str(tmp_path)), Where("containerd", config="/c.toml")

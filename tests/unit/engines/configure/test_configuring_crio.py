@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CRI-O's drop-in: what is in it, where it is put, and what is refused."""
+"""CRI-O's drop-in: its content, its path, and refused configurations."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NEW = f"""{{
 }}
 """
 THEIRS = '{"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}\n'
-RECENT = (28, 3, 0)  # it gives CDI devices by itself
+RECENT = (28, 3, 0)  # this version injects CDI devices by itself
 TABS = '{\n\t"debug": true\n}\n'
 
 CASES: dict[str, tuple[str | None, str, dict[str, Any]]] = {
@@ -156,7 +156,7 @@ CASES: dict[str, tuple[str | None, str, dict[str, Any]]] = {
         {"route": "cdi", "version": None},
     ),
 }
-# Of these, what was there before is only the backup's to know.
+# The original of these files is known only from the backup.
 REPLACED = {
     "null",
     "other default",

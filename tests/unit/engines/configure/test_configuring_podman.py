@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Podman's drop-in and hooks.d: what is written for root and for a user, and what is refused."""
+"""Podman's drop-in and hooks.d: the files for root and for a user, and refused configurations."""
 
 from __future__ import annotations
 

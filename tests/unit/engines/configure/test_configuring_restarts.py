@@ -106,7 +106,7 @@ def test_stopped_engine_needs_no_restart(root: Path) -> None:
     assert any("is not running" in note for note in result.notes)
 
 
-# A name of this process alone: others run these tests at the same time.
+# A unique name: other processes may run these tests at the same time.
 SIGNALLED = Service((), (f"dockerd-of-{os.getpid()}",), reloads=True)
 
 

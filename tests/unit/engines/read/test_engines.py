@@ -223,7 +223,7 @@ def test_crio_reads_drop_ins_in_order_of_names() -> None:
         )
     )
     assert found.configuration.default == "b"
-    assert set(found.configuration.runtimes) == {"a", "b", "crun"}  # its own one stays
+    assert set(found.configuration.runtimes) == {"a", "b", "crun"}  # CRI-O's default one is kept
     assert str(found.configuration.runtimes["b"].where) == f"{crio_config.DROP_INS}/10-c:3"
     assert found.has_selinux
 

@@ -185,7 +185,7 @@ def test_podman_containers(tmp_path: Path) -> None:
 
 COUNTING = "WITH RECURSIVE n(JSON) AS (SELECT '{}' UNION ALL SELECT JSON FROM n)"
 ENDLESS = (
-    # A view by the table's name, a generated column, another table.
+    # A view with the table's name, a generated column, another table.
     f"CREATE VIEW ContainerConfig AS {COUNTING} SELECT JSON FROM n",
     "CREATE TABLE ContainerConfig (ID TEXT, JSON TEXT AS (hex(zeroblob(99000000))) VIRTUAL)",
     "CREATE TABLE Other (ID TEXT, JSON TEXT)",

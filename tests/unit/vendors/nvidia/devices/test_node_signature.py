@@ -40,7 +40,7 @@ def test_new_instance_changes_the_signature(node: SimulatedNode, name: str) -> N
 def test_recreated_instance_changes_the_signature(node: SimulatedNode) -> None:
     before = _signature(node)
     instance = Path(node.host_root, CAPABILITIES, "gi1/ci0")
-    instance.with_name("other").mkdir()  # takes the next inode
+    instance.with_name("other").mkdir()  # uses the next inode number
     instance.rmdir()
     instance.with_name("other").rename(instance)
     assert _signature(node) != before

@@ -76,7 +76,7 @@ def code_of(root: Path, libraries: tuple[str, ...] = (), configs: tuple[str, ...
 
 
 @pytest.mark.parametrize("directory", [MULTIARCH, ARM, "/usr/lib64", "/usr/lib"])
-def test_flat_directory(directory: str, tmp_path: Path) -> None:
+def test_flat_directory_is_kept(directory: str, tmp_path: Path) -> None:
     """Libraries of a flat directory keep their path in the container, and have their SONAMEs."""
     found = driver_files.find(Roots(str(tree(tmp_path, directory))))
     assert found.version == V
@@ -100,7 +100,7 @@ def test_expected_links_are_always_added(tmp_path: Path) -> None:
     }
 
 
-def test_development_links_of_the_host(tmp_path: Path) -> None:
+def test_development_links_lead_to_the_driver(tmp_path: Path) -> None:
     """A libX.so of the host is added if it leads to the driver's file, and only then."""
     tree(tmp_path, "/usr/lib64")
     link(tmp_path, "/usr/lib64/libnvidia-ml.so", "libnvidia-ml.so.1")
@@ -116,7 +116,7 @@ def test_debian_alternatives_are_followed(tmp_path: Path) -> None:
     current = f"{MULTIARCH}/nvidia/current"
     tree(tmp_path, current)
     core = f"libnvidia-eglcore.so.{V}"
-    library(tmp_path / MULTIARCH[1:] / core, core)  # Debian has this one outside of current
+    library(tmp_path / MULTIARCH[1:] / core, core)  # in Debian this one is outside nvidia/current
     library(tmp_path / current[1:] / f"libvdpau_nvidia.so.{V}", "libvdpau_nvidia.so.1")
     for name in ("libcuda.so.1", f"libnvidia-ml.so.{V}"):
         link(tmp_path, f"{MULTIARCH}/{name}", f"/etc/alternatives/nvidia--{name}")
@@ -209,7 +209,7 @@ def test_files_other_than_libraries_are_found(tmp_path: Path) -> None:
     (tmp_path / "run/nvidia-fabricmanager/socket").write_text("no socket")
     with socket.socket(socket.AF_UNIX) as listening:
         back = Path.cwd()
-        os.chdir(tmp_path / "run/nvidia-persistenced")  # the path is too long for an address
+        os.chdir(tmp_path / "run/nvidia-persistenced")  # the path is too long for a socket address
         listening.bind("socket")
         os.chdir(back)
         found = driver_files.find(Roots(str(tmp_path), host=str(tmp_path)))

@@ -53,7 +53,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_nixos(tmp_path: Path) -> None:
+def test_nixos_layout(tmp_path: Path) -> None:
     """Libraries and data are below /run/opengl-driver, programs in a NixOS directory."""
     store = "nix/store/abc-graphics-drivers"
     tree(tmp_path, f"{store}/lib")
@@ -83,7 +83,7 @@ def test_nixos(tmp_path: Path) -> None:
     assert smi == f"{tmp_path}/nix/store/ghi-nvidia-x11/bin/nvidia-smi"
 
 
-def test_amazon_linux(tmp_path: Path) -> None:
+def test_amazon_linux_layout(tmp_path: Path) -> None:
     """AL2023: all files in /usr/lib64 and /usr/share, X.Org's module in its updates directory."""
     tree(tmp_path, "/usr/lib64")
     modules = tmp_path / "usr/lib/xorg/modules/updates/drivers"
@@ -104,7 +104,7 @@ def test_vulkan_directory_at_the_top_of_the_root(tmp_path: Path) -> None:
     assert set(others(tmp_path)) == {"/etc/vulkan/icd.d/nvidia_icd.json"}
 
 
-def test_xdg_data_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xdg_data_directories_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are searched after /etc and before the usual ones; a relative one is ignored."""
     tree(tmp_path, "/usr/lib64")
     name = "vulkan/icd.d/nvidia_icd.json"
@@ -164,7 +164,7 @@ def test_sockets_and_pipes_are_optional() -> None:
     assert gone == {MPS, "/run/nvidia-persistenced/socket"}
 
 
-def test_explicit_libraries(tmp_path: Path) -> None:
+def test_explicit_libraries_are_added_on_request(tmp_path: Path) -> None:
     """glvnd's libraries are added on request only, by their real names, with the host's links."""
     tree(tmp_path, "/usr/lib64", "libGL.so.1.7.0", "libOpenCL.so.1.0.0", "libEGLX.so.1")
     for link, target in (("libGL.so.1", "libGL.so.1.7.0"), ("libGL.so", "libGL.so.1")):
@@ -189,7 +189,7 @@ def test_sockets_in_both_run_directories(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     back = Path.cwd()
     with socket.socket(socket.AF_UNIX) as listening:
-        os.chdir(place)  # the path is too long for an address
+        os.chdir(place)  # the whole path is too long for a socket address
         listening.bind("socket")
         os.chdir(back)
         found = others(tmp_path)

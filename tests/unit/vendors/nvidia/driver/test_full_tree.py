@@ -70,7 +70,7 @@ _PROGRAMS = [
 ]  # fmt: skip
 _FIRMWARE = ("gsp_ga10x.bin", "gsp_tu10x.bin", "gsp_log_ga10x.bin")
 _MULTIARCH = "/usr/lib/x86_64-linux-gnu"
-PLACES = [  # of the libraries; of the X.Org driver; of its GLX module
+PLACES = [  # libraries; X.Org driver; its GLX module
     (_MULTIARCH, "/usr/lib/xorg/modules/drivers", "/usr/lib/xorg/modules/extensions"),
     ("/usr/lib64", "/usr/lib64/xorg/modules/drivers", "/usr/lib64/xorg/modules/extensions"),
     ("/usr/lib64", "/usr/lib64/nvidia/xorg", "/usr/lib64/nvidia/xorg"),

@@ -47,7 +47,7 @@ def rules(root: Path, text: str, name: str = "site.yaml") -> str:
     return str(directory)
 
 
-def found(root: Path, text: str) -> driver_files.DriverFileFacts:
+def files_with_rules(root: Path, text: str) -> driver_files.DriverFileFacts:
     """Return the driver's files according to these rules."""
     return driver_files.find(Roots(str(root), files_dir=rules(root, text)))
 
@@ -61,7 +61,7 @@ def test_without_rules_nothing_changes(root: Path) -> None:
     """No directory, an empty one, and files of comments or of another kind add nothing."""
     plain = driver_files.find(Roots(str(root), files_dir=str(root / "none")))
     rules(root, "not: yaml: at all", "README")
-    assert found(root, "# nothing yet\n") == plain
+    assert files_with_rules(root, "# nothing yet\n") == plain
 
 
 def test_added_files_have_their_kinds(root: Path) -> None:
@@ -81,7 +81,7 @@ add:
 - path: /opt/link.conf
 - path: /opt/site
 """
-    seen = by_path(found(root, text))
+    seen = by_path(files_with_rules(root, text))
     assert seen[f"{LIB}/libsite.so.3"] == DriverFile(
         "library", f"{root}{LIB}/libsite.so.3", f"{LIB}/libsite.so.3", "libsite.so.3",
         ("compute", "video"),
@@ -93,10 +93,12 @@ add:
 
 def test_dropped_files_take_their_links_along(root: Path) -> None:
     """A glob of host or container paths drops files; no link to a dropped file remains."""
-    seen = found(root, f'drop: ["{LIB}/libnvidia-gtk3.so.*", "{root}/*/libnvidia-ml.so.{V}"]')
+    seen = files_with_rules(
+        root, f'drop: ["{LIB}/libnvidia-gtk3.so.*", "{root}/*/libnvidia-ml.so.{V}"]'
+    )
     assert set(by_path(seen)) == {f"{LIB}/libcuda.so.{V}"}
     assert {link.path for link in seen.links} == {f"{LIB}/libcuda.so"}
-    assert {link.path for link in found(root, 'drop: ["*/libcuda.so"]').links} == {
+    assert {link.path for link in files_with_rules(root, 'drop: ["*/libcuda.so"]').links} == {
         f"{LIB}/libnvidia-ml.so"
     }
 
@@ -105,7 +107,7 @@ def test_added_file_replaces_the_drivers(root: Path) -> None:
     """The site's capabilities of the path apply."""
     elf_maker.write(root / "opt.so", "libnvidia-gtk3.so.1")
     place = f"{LIB}/libnvidia-gtk3.so.{V}"
-    seen = found(root, f"add: [{{path: /opt.so, containerPath: {place}}}]")
+    seen = files_with_rules(root, f"add: [{{path: /opt.so, containerPath: {place}}}]")
     assert [f.host_path for f in seen.files if f.container_path == place] == [f"{root}/opt.so"]
 
 
@@ -121,7 +123,7 @@ add:
 - {path: /narrow.so, containerPath: /usr/lib64/libnarrow.so.1}
 - path: /out
 """
-    seen = found(root, text)
+    seen = files_with_rules(root, text)
     file = root.parent / "files.d/site.yaml"
     narrow = "which containers find only in /usr/lib32 or a directory i386-linux-gnu; left out"
     assert seen.warnings == (
@@ -136,7 +138,7 @@ add:
 def test_added_32_bit_library_has_the_32_bit_directory(root: Path) -> None:
     """Unless the site sets a path."""
     elf_maker_32.write(root / "narrow.so", "libnarrow.so.1")
-    assert "/usr/lib32/narrow.so" in by_path(found(root, "add: [{path: /narrow.so}]"))
+    assert "/usr/lib32/narrow.so" in by_path(files_with_rules(root, "add: [{path: /narrow.so}]"))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_malformed_rules_are_faults_with_file_and_line(
 ) -> None:
     """No spec is written."""
     with pytest.raises(GpuhookError) as caught:
-        found(root, text)
+        files_with_rules(root, text)
     assert caught.value.code == code
     assert f"files.d/site.yaml, line {line}" in caught.value.message
     assert says in caught.value.message

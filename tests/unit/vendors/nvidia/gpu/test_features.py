@@ -58,12 +58,12 @@ def test_other_records_are_skipped() -> None:
     "space",
     [
         b"",
-        configuration(MSI, vendor(HOST))[:64],  # what a reader without privileges gets
+        configuration(MSI, vendor(HOST))[:64],  # the part for readers without privileges
         configuration(),
         configuration(MSI),
         configuration(vendor(HOST, signature=b"XX")),
         configuration(vendor(HOST), has_list=False),
-        b"\xff" * 256,  # a device that is gone
+        b"\xff" * 256,  # a removed device
     ],
 )
 def test_whole_gpu_is_not_a_vgpu(space: bytes) -> None:
@@ -87,7 +87,7 @@ def test_circular_chain_of_capabilities_ends() -> None:
     assert features.parsed_vgpu(bytes(space)) is None
 
 
-def test_facts_of_a_host(tmp_path: Path) -> None:
+def test_facts_are_read_below_the_host_root(tmp_path: Path) -> None:
     """All files are read below the host root, by the address in NVML's form."""
     assert features.vgpu(str(tmp_path), BUS) is None
     assert features.mode(str(tmp_path), BUS) is None

@@ -20,7 +20,7 @@ MASK = (
     "import sys; from gpuhook.vendors.nvidia.hot.rootfs import driver_params; "
     "print(driver_params.masked(sys.argv[1]))"
 )
-# A kernel that has the driver's parameters, for one process.
+# Mount the driver's parameters for one process, as on a kernel with the driver.
 KERNEL = (
     "mount -t tmpfs none /proc/driver && mkdir /proc/driver/nvidia"
     ' && printf %s "$1" >/proc/driver/nvidia/params && shift && exec "$@"'

@@ -66,7 +66,7 @@ def test_gpuhooks_hooks_are_recognized(hook: object, is_ours: bool) -> None:
     assert hook_args.is_ours(hook) is is_ours
 
 
-def test_the_environment_is_explicit() -> None:
+def test_hook_has_its_own_environment() -> None:
     """Without its own environment a hook would have the image's."""
     hook = hook_args.Jobs("/h").hook()
     assert hook["env"] == ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]

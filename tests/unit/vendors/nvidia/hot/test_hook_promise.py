@@ -9,8 +9,8 @@ from gpuhook import __version__
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
-# As release 0.1.0 writes them: each later release reads them, and means the same. Never change
-# these lines; a release that has more arguments adds its own lines.
+# The arguments of release 0.1.0: each later release reads them with the same meaning. Never
+# change these lines; a release with more arguments adds its own lines.
 FIRST = [
     *("--library", "/usr/lib/libcuda.so.550.54.15=libcuda.so.1"),
     *("--link", "libcuda.so.1::/usr/lib/libcuda.so"),

@@ -128,7 +128,7 @@ def test_empty_host_has_empty_parts(tmp_path: Path) -> None:
     assert told[1] == "driver: was 1.2, is none"
 
 
-def test_version_of_the_module(host: Path) -> None:
+def test_version_of_the_module_without_sysfs(host: Path) -> None:
     """Without sysfs it is that of the driver's own file in /proc."""
     os.unlink(host / "sys/module/nvidia/version")
     assert not host_fingerprint.driver_is_loaded(str(host))
@@ -138,7 +138,7 @@ def test_version_of_the_module(host: Path) -> None:
     assert host_fingerprint.driver_is_loaded(str(host))
 
 
-def test_wsl(tmp_path: Path) -> None:
+def test_wsl_fingerprint(tmp_path: Path) -> None:
     """Under WSL the driver is /dev/dxg, without a kernel module."""
     assert not host_fingerprint.driver_is_loaded(str(tmp_path))
     (tmp_path / "dev").mkdir()

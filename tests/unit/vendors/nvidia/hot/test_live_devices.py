@@ -161,7 +161,7 @@ def test_administration_of_mig(place: Path) -> None:
     }
     (place / "proc/driver/nvidia-caps/mig-minors").write_text("config 2\nmonitor x\n")
     assert paths(spot.device("config")) == [cap + "2"]
-    assert paths(spot.device("monitor")) == [cap + "2"]  # by its own file
+    assert paths(spot.device("monitor")) == [cap + "2"]  # the minor is in its own file
 
 
 def test_faults_of_mig_administration(place: Path) -> None:

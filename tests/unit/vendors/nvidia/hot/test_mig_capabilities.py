@@ -12,7 +12,7 @@ from gpuhook.vendors.nvidia.devices.mig_profile import Profile
 from gpuhook.vendors.nvidia.hot import mig_capabilities
 
 
-def test_mig_minors() -> None:
+def test_lines_of_mig_minors() -> None:
     """Every line of mig-minors is a capability and its minor; others are ignored."""
     text = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n\nodd\nodd x\na 1 2\n"
     text += "big 1048576\nbigger 99999999999999999999\n"
@@ -82,7 +82,7 @@ def test_other_names_have_no_profile(text: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "graphics"), [("+gfx", True), ("+me,gfx", True), ("+me", False), ("-gfx", False)]
 )
-def test_graphics(text: str, graphics: bool) -> None:
+def test_graphics_attribute_of_a_profile(text: str, graphics: bool) -> None:
     """An instance can draw if its profile has the attribute, and does not exclude it."""
     assert Profile(1, 1, 5, text).has_graphics is graphics
 

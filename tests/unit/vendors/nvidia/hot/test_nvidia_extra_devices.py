@@ -20,7 +20,7 @@ KIND = "nvidia.com/gpu"
 DRIVER = "/run/nvidia/driver"
 
 
-def found(settings: Settings, dev: str = "", driver: str = "") -> tuple[str, str, str]:
+def device_roots(settings: Settings, dev: str = "", driver: str = "") -> tuple[str, str, str]:
     """Return the roots if the spec of the GPUs has its nodes and files in these."""
     node: dict[str, Any] = {"path": "/dev/nvidiactl"}
     if dev:
@@ -45,21 +45,21 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_roots_are_those_of_the_gpus_spec() -> None:
     """The node's own roots, and those of a driver container with the host's or its own /dev."""
-    assert found(Settings()) == ("/", "/", "/")
-    assert found(Settings(), driver=DRIVER) == ("/", DRIVER, "/")
-    assert found(Settings(), dev=DRIVER, driver=DRIVER) == (DRIVER, DRIVER, "/")
+    assert device_roots(Settings()) == ("/", "/", "/")
+    assert device_roots(Settings(), driver=DRIVER) == ("/", DRIVER, "/")
+    assert device_roots(Settings(), dev=DRIVER, driver=DRIVER) == (DRIVER, DRIVER, "/")
 
 
 def test_settings_take_precedence(tmp_path: Path) -> None:
     """A dev root applies; a driver root is also the dev root if it has a nvidiactl."""
     settings = Settings()
     settings.driver_root = str(tmp_path)
-    assert found(settings, dev=DRIVER, driver=DRIVER) == (DRIVER, str(tmp_path), "/")
+    assert device_roots(settings, dev=DRIVER, driver=DRIVER) == (DRIVER, str(tmp_path), "/")
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidiactl").touch()
-    assert found(settings, dev=DRIVER) == (str(tmp_path), str(tmp_path), "/")
+    assert device_roots(settings, dev=DRIVER) == (str(tmp_path), str(tmp_path), "/")
     settings.dev_root = "/named"
-    assert found(settings, dev=DRIVER) == ("/named", str(tmp_path), "/")
+    assert device_roots(settings, dev=DRIVER) == ("/named", str(tmp_path), "/")
 
 
 def test_other_node_has_no_extra_devices() -> None:

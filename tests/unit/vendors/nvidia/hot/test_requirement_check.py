@@ -22,7 +22,7 @@ from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from tests.plans import this_context
 
-# Two GPUs of one sort, one of another, and one of which nothing is known.
+# Two equal GPUs, a different one, and one without known facts.
 JOB = ["--cuda-version", "12.2", "--driver-version", "535.183.01"]
 JOB += ["--gpus", "0-1=7.5,tesla", "--gpus", "2=8.6,geforce"]
 VARIABLE = "NVIDIA_REQUIRE_CUDA"
@@ -73,7 +73,7 @@ def test_unsatisfied_driver_requirement_names_its_terms(
         "GH1043",
         f"{VARIABLE} is not satisfied by {where}: {terms}",
     )
-    assert "another driver version" in error.hint  # older, where a term is an upper bound
+    assert "another driver version" in error.hint  # an older one, if a term is an upper bound
     assert "NVIDIA_DISABLE_REQUIRE=1" in error.hint
 
 
@@ -179,7 +179,7 @@ NODE: dict[str, Any] = {
 
 
 def on_host(place: Path, monkeypatch: pytest.MonkeyPatch, module: str, node: object) -> KnownGpu:
-    """Return what a host with this module and this node.json has noted."""
+    """Return the recorded facts of a host with this module and this node.json."""
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(place))
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(place))
     version = place / "sys/module/nvidia/version"

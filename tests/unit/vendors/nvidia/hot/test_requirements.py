@@ -10,7 +10,7 @@ from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, UNKNOWN, UNMET
 
 T4 = RequirementFacts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
 NONE = RequirementFacts("", cuda="12.2", driver="535.183.01")
-# What NVIDIA's CUDA 12.4 images say.
+# The value in NVIDIA's CUDA 12.4 images.
 CUDA_12_4 = (
     "cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471"
     " brand=nvidia,driver>=470,driver<471 brand=nvidiartx,driver>=470,driver<471"
@@ -84,7 +84,7 @@ def verdict(text: str, facts: RequirementFacts = T4) -> str:
         ("cuda>=13.0 ,", UNMET),
         (CUDA_12_4, MET),
         (CUDA_12_4.replace("535", "550").replace("536", "551"), UNMET),
-        # What is no term.
+        # Invalid terms.
         ("cuda", INVALID),
         ("cuda>=", INVALID),
         (">=12", INVALID),
@@ -107,7 +107,7 @@ def verdict(text: str, facts: RequirementFacts = T4) -> str:
         ("cuda>=13." + "1" * 116, UNMET),
         ("cuda>=13." + "1" * 118, INVALID),
         ("cuda<13." + "1" * 200, MET),
-        # No further than needed, from left to right.
+        # Terms are evaluated from left to right until the result is known.
         ("cuda>=12.0 gpu=1", MET),
         ("gpu=1 cuda>=12.0", INVALID),
         ("cuda>=13.0 gpu=1", INVALID),
@@ -220,7 +220,7 @@ def test_newer_cuda_minor_version_is_not_required(
     """An image runs with a driver of the same major version."""
     (one,) = requirements.required_terms({"CUDA_VERSION": version})
     assert requirements.of_requirement(one, RequirementFacts("", cuda=cuda)) == verdict
-    # A requirement that the image sets is one.
+    # A requirement of the image itself applies.
     (one,) = requirements.required_terms({"NVIDIA_REQUIRE_CUDA": one.text})
     expected = "unmet" if verdict == "newer" else verdict
     assert requirements.of_requirement(one, RequirementFacts("", cuda=cuda)) == expected

@@ -55,7 +55,7 @@ def done(
     return rootfs_jobs.do(str(bundle), whole, ours, list(todo), engine=list(engine), work=work)
 
 
-def found(bundle: Path) -> dict[str, str]:
+def cached_libraries(bundle: Path) -> dict[str, str]:
     """Return the path of each library in the loader's cache; a later ldconfig must agree."""
     entries = ld_cache_entries.parse((bundle / "root/etc/ld.so.cache").read_bytes())
     places = {entry.soname.decode(): entry.path.decode() for entry in entries}
@@ -149,7 +149,7 @@ def test_root_that_is_not_writable_from_outside(bundle: Path) -> None:
 def test_libraries_of_two_specs_are_found(bundle: Path) -> None:
     """A second start changes nothing."""
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
-    assert found(bundle) == BOTH
+    assert cached_libraries(bundle) == BOTH
     files = [bundle / "root/etc/ld.so.cache", bundle / f"root{ld_so_conf.FIRST}"]
     once = [file.read_bytes() for file in files]
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
@@ -160,7 +160,7 @@ def test_removed_spec_leaves_no_entries(bundle: Path) -> None:
     """A container that is started again without one of its two specs has none of its entries."""
     done(bundle, todo=[CUDA, OTHER])
     done(bundle, todo=[OTHER])
-    assert found(bundle) == {"libother.so.2": BOTH["libother.so.2"]}
+    assert cached_libraries(bundle) == {"libother.so.2": BOTH["libother.so.2"]}
 
 
 def test_jobs_are_all_done_by_the_hook_or_by_the_wrapper(bundle: Path) -> None:
@@ -185,7 +185,7 @@ def test_hook_of_an_engine_with_the_same_libraries(bundle: Path) -> None:
     whole = Jobs("/usr/bin/gpuhook-hook")
     whole.libraries = [*CUDA.libraries, *OTHER.libraries]
     assert done(bundle, engine=[whole]).hooks == []
-    assert found(bundle) == BOTH
+    assert cached_libraries(bundle) == BOTH
 
 
 @pytest.mark.parametrize("order", [[CUDA, OTHER], [OTHER, CUDA]])
@@ -200,4 +200,4 @@ def test_hooks_run_in_any_order(order: list[Jobs], bundle: Path) -> None:
             made, reasons = rootfs_plan.beside(root, one, [CUDA, OTHER])
             assert provide(root, made) == []
             assert reasons == []
-    assert found(bundle) == BOTH
+    assert cached_libraries(bundle) == BOTH

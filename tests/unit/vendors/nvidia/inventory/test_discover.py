@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 
 
-def asked(made: SimulatedNode, *, require: bool = True) -> Node:
+def discovered(made: SimulatedNode, *, require: bool = True) -> Node:
     where = discover.roots(made.driver_root, made.dev_root, made.host_root)
     return discover.node(where, require_nodes=require)
 
@@ -34,7 +34,7 @@ def asked(made: SimulatedNode, *, require: bool = True) -> Node:
 def test_facts_are_those_of_the_node(tmp_path: Path, layout: layouts.Layout, profile: str) -> None:
     """Driver, GPUs, device nodes, majors and fingerprint."""
     made = make_node(tmp_path, profile, layout=layout)
-    node = asked(made)
+    node = discovered(made)
     assert node.driver == made.node.driver
     assert node.gpus == made.node.gpus
     assert set(node.device_nodes) == set(made.node.device_nodes)
@@ -50,7 +50,7 @@ def test_facts_are_those_of_the_node(tmp_path: Path, layout: layouts.Layout, pro
 def test_shipped_profile_equals_the_flat_layout(tmp_path: Path) -> None:
     """The shipped profile has the files, links and directories that discovery finds."""
     made = make_node(tmp_path, "t4")
-    node = asked(made)
+    node = discovered(made)
     assert set(node.files) == set(made.node.files)
     assert set(node.links) == set(made.node.links)
     assert node.library_dirs == made.node.library_dirs
@@ -70,7 +70,7 @@ def test_old_nvml_without_minors(tmp_path: Path) -> None:
     library = Path(made.nvml_library)
     library.unlink()
     library.write_bytes(build.nvml_stub(old=True).read_bytes())
-    node = asked(made)
+    node = discovered(made)
     assert [gpu.minor for gpu in node.gpus] == [0, 1, 3, 2, 4, 5, 7, 6]
     assert node.driver.cuda is None
 
@@ -81,7 +81,7 @@ def test_nvml_of_another_driver_is_refused(tmp_path: Path) -> None:
     profile = Path(made.nvml_profile)
     profile.write_text(profile.read_text("utf-8").replace("580.95.05", "570.86.15"), "utf-8")
     with pytest.raises(GpuhookError) as caught:
-        asked(made)
+        discovered(made)
     assert "570.86.15" in caught.value.message
 
 
@@ -90,7 +90,7 @@ def test_missing_node_is_a_warning_for_inventory(tmp_path: Path) -> None:
     made = make_node(tmp_path, "t4")
     Path(made.dev_root, "dev/nvidia0").unlink()
     with pytest.raises(GpuhookError) as caught:
-        asked(made)
+        discovered(made)
     assert caught.value.code == "GH1210"
     shown = CliRunner().invoke(main, ["inventory", *made.options])
     assert shown.exit_code == 0, shown.stderr

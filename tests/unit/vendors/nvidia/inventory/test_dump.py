@@ -159,7 +159,9 @@ def test_duplicate_instances_are_refused(key: str, place: str) -> None:
     gpu, number = map(int, place.split("/instances/"))
     document["gpus"][gpu]["instances"][number][key] = document["gpus"][0]["instances"][1][key]
     if key == "index":
-        document["gpus"][1]["instances"][0]["index"] = 1  # of another GPU: this is allowed
+        document["gpus"][1]["instances"][0]["index"] = (
+            1  # an instance of another GPU: this is allowed
+        )
         document["gpus"][1]["instances"][1]["index"] = 7
     error = refused(document)
     assert error.code == "GH1502"

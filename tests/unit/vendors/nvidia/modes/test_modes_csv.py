@@ -122,7 +122,7 @@ def test_empty_file_has_a_warning(root: Path) -> None:
     assert f"{root / FILES}/l4t.csv has no entries" in describe(root).warnings
 
 
-def test_ignored_links(root: Path) -> None:
+def test_ignored_links_are_left_out(root: Path) -> None:
     link = f"{tegra_node.LIBRARIES}/libcuda.so"
     assert link in [path for _, path in job(describe(root)).links]
     found = describe(root, csv_ignore_patterns=("**/libcuda.so",))
@@ -148,7 +148,7 @@ def test_cuda_compat_directory_of_images(
     assert job(describe(root, csv_compat_root=option)).cuda_compat == directory
 
 
-def test_a_relative_directory_is_refused(root: Path) -> None:
+def test_relative_directory_is_refused(root: Path) -> None:
     assert "compat" in refused("GH1515", root, csv_compat_root="compat")
 
 
@@ -259,7 +259,7 @@ def test_unusable_discrete_gpu_is_left_out(
     )
 
 
-def test_groups_of_device_nodes_can_be_left_out(root: Path) -> None:
+def test_groups_of_device_nodes_are_optional(root: Path) -> None:
     os.chown(root / "dev/nvmap", 0, 44)
     (root / "dev/nvmap").chmod(0o660)
 

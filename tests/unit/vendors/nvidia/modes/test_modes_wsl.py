@@ -150,7 +150,7 @@ def test_single_gpus_cannot_be_selected(choices: Choices, root: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file"])
-def test_without_the_device(kind: str, root: Path) -> None:
+def test_missing_device_is_a_fault(kind: str, root: Path) -> None:
     path = root / "dev/dxg"
     path.unlink(missing_ok=True)
     if kind == "a file":
@@ -173,7 +173,7 @@ def test_without_hooks_libraries_keep_their_paths(root: Path) -> None:
 
 
 @needs_root
-def test_every_hook_disabled(root: Path) -> None:
+def test_all_hooks_disabled(root: Path) -> None:
     """There is a spec without a hook, with a warning."""
     found = described(root, Choices(disabled_hooks=frozenset(hook_names.NAMES)))
     assert "hooks" not in found.spec["containerEdits"]
@@ -181,7 +181,7 @@ def test_every_hook_disabled(root: Path) -> None:
 
 
 @needs_root
-def test_groups_of_the_device_can_be_left_out(root: Path) -> None:
+def test_groups_of_the_device_are_optional(root: Path) -> None:
     os.chown(root / "dev/dxg", 0, 44)
     (root / "dev/dxg").chmod(0o660)
     assert described(root).spec["devices"][0]["containerEdits"]["additionalGids"] == [44]

@@ -37,7 +37,7 @@ def test_other_machines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["dev/dxg", "usr/lib/wsl/lib/libdxcore.so"])
-def test_wsl(path: str, tmp_path: Path) -> None:
+def test_wsl_by_its_files(path: str, tmp_path: Path) -> None:
     write(tmp_path, path)
     write(tmp_path, "etc/nv_tegra_release", RELEASE)
     assert chosen(tmp_path) == mode_table.WSL

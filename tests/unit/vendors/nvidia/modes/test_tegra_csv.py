@@ -32,7 +32,7 @@ from tests.simulated import elf_maker
         ("dev, /dev/nvhost-*", Line("dev", "/dev/nvhost-*")),
     ],
 )
-def test_lines(text: str, line: Line) -> None:
+def test_lines_of_a_file(text: str, line: Line) -> None:
     assert csv_files.parse(text.encode(), "x.csv") == ([line], [])
 
 
@@ -120,7 +120,7 @@ def tree(root: Path, *links_and_files: str) -> DriverRoot:
         ("/out/*", []),
     ],
 )
-def test_patterns(pattern: str, found: list[str], tmp_path: Path) -> None:
+def test_patterns_match_in_one_directory(pattern: str, found: list[str], tmp_path: Path) -> None:
     """They match names in one directory; a link out of the root has no match."""
     root = tree(
         tmp_path,
@@ -188,7 +188,7 @@ def test_absolute_link_stays_inside_the_root(tmp_path: Path) -> None:
         ("*", False),
     ],
 )
-def test_ignored_links(pattern: str, is_ignored: bool) -> None:
+def test_patterns_of_ignored_links(pattern: str, is_ignored: bool) -> None:
     assert link_patterns.is_ignored("/usr/lib/liba.so", ("/other", pattern)) == is_ignored
 
 
@@ -233,7 +233,7 @@ def test_lines_become_mounts_and_links(tmp_path: Path) -> None:
         "/srv/samples": ("directory", None),
         "/srv/samples/one": ("config", None),
     }
-    # What is in a directory that is given whole needs no link.
+    # A file in a mounted directory needs no link.
     assert {link.path: link.target for link in found.links.values()} == {
         "/lib/libx.so": "libx.so.1",
         "/opt/y": "/lib/libx.so",

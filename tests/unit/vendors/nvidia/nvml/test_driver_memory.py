@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated driver's memory: real processes in real cgroups, and the NVML that tells of them.
+"""The simulated driver's memory: real processes in real cgroups, and the values of NVML.
 
-Other tests rely on this: granted and refused memory, and NVML's answers meanwhile.
+Other tests rely on this: allocated and refused memory, and NVML's values meanwhile.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from gpuhook.vendors.nvidia.nvml.nvml_events import (
 from tests.simulated import build, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
-SOON = 20_000  # milliseconds; what is there comes at once
+SOON = 20_000  # milliseconds; an existing event is returned at once
 FALLEN = "fallen off the bus or otherwise inaccessible"
 
 

@@ -22,7 +22,7 @@ A100 = dump_file.load("a100-mig")
 PROFILE = nvml_profile.text(A100)
 
 
-def asked(directory: Path, profile: str = PROFILE, **options: str) -> tuple[Gpu, ...]:
+def reported_gpus(directory: Path, profile: str = PROFILE, **options: str) -> tuple[Gpu, ...]:
     """Return the GPUs that a stub with `profile` reports."""
     library = directory / "libnvidia-ml.so.580.95.05"
     library.unlink(missing_ok=True)  # it may still be mapped
@@ -32,8 +32,8 @@ def asked(directory: Path, profile: str = PROFILE, **options: str) -> tuple[Gpu,
         return answering.gpus()
 
 
-def told(gpu: Gpu) -> list[MigInstance]:
-    """Return the instances of a GPU of the profile as far as NVML knows them."""
+def expected_instances(gpu: Gpu) -> list[MigInstance]:
+    """Return the instances of the profile's GPU with the facts that NVML has."""
     unknown = {"gpu_instance_minor": None, "compute_instance_minor": None}
     return [replace(one, **unknown) for one in gpu.instances]  # type: ignore[arg-type] # None is
 
@@ -55,8 +55,8 @@ def of_instance(gpu: int, index: int, line: str) -> str:
 
 def test_every_instance_has_all_its_facts(tmp_path: Path) -> None:
     """Every MIG device has its own index; missing indices are skipped."""
-    gpus = asked(tmp_path)
-    assert [list(gpu.instances) for gpu in gpus] == [told(gpu) for gpu in A100.gpus]
+    gpus = reported_gpus(tmp_path)
+    assert [list(gpu.instances) for gpu in gpus] == [expected_instances(gpu) for gpu in A100.gpus]
     assert [one.index for one in gpus[1].instances] == [0, 1, 2, 4]
     assert [gpu.mig_mode for gpu in gpus] == ["enabled", "enabled", "disabled"]
 
@@ -64,7 +64,7 @@ def test_every_instance_has_all_its_facts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-40GB", "A100 MIG", ""])
 def test_profile_without_a_name_of_the_device(tmp_path: Path, name: str) -> None:
     """Without NVML's name of a MIG device, its profile is composed of its attributes."""
-    gpus = asked(tmp_path, lines(but="name ", instead=f"name {name}"))
+    gpus = reported_gpus(tmp_path, lines(but="name ", instead=f"name {name}"))
     assert [[one.profile for one in gpu.instances] for gpu in gpus] == [
         ["1g.5gb"] * 7,
         ["3g.20gb", "1c.2g.10gb", "1c.2g.10gb", "1g.5gb+me"],
@@ -79,23 +79,23 @@ def test_profile_without_a_name_of_the_device(tmp_path: Path, name: str) -> None
 def test_profile_by_its_number(tmp_path: Path, profile: int, attributes: str) -> None:
     """If profiles have no names, their number implies the attributes."""
     text = lines(but="name ").replace("profile 0 19 MIG 1g.5gb", f"profile {profile} 19 ?")
-    (found, *_) = asked(tmp_path, text)
+    (found, *_) = reported_gpus(tmp_path, text)
     assert {one.profile for one in found.instances} == {f"1g.5gb{attributes}"}
     assert {one.has_graphics for one in found.instances} == {attributes == "+gfx"}
 
 
 def test_old_library_with_the_first_attributes(tmp_path: Path) -> None:
     """If the attributes have no slices, those in the device's name are used."""
-    gpu = asked(tmp_path, without="PROFILE_NAMES")[1]
-    assert list(gpu.instances) == told(A100.gpus[1])
-    gpu = asked(tmp_path, lines(but="name "), without="PROFILE_NAMES")[1]
+    gpu = reported_gpus(tmp_path, without="PROFILE_NAMES")[1]
+    assert list(gpu.instances) == expected_instances(A100.gpus[1])
+    gpu = reported_gpus(tmp_path, lines(but="name "), without="PROFILE_NAMES")[1]
     assert [(one.profile, one.gpu_slices) for one in gpu.instances] == [(None, None)] * 4
     assert [one.multiprocessors for one in gpu.instances] == [42, 14, 14, 14]
 
 
 def test_library_without_mig(tmp_path: Path) -> None:
     """A library with the mode and without MIG devices reports none, and all other facts."""
-    gpus = asked(tmp_path, without="MIG")
+    gpus = reported_gpus(tmp_path, without="MIG")
     assert [gpu.instances for gpu in gpus] == [(), (), ()]
     assert gpus[0].mig_mode == "enabled"
     assert gpus[0].lost is None
@@ -112,9 +112,9 @@ def test_library_without_mig(tmp_path: Path) -> None:
 )
 def test_failing_calls_leave_facts_unknown(tmp_path: Path, line: str, facts: set[str]) -> None:
     """Another call may have the fact; the other facts are not affected."""
-    gpus = asked(tmp_path, of_instance(0, 3, line))
+    gpus = reported_gpus(tmp_path, of_instance(0, 3, line))
     instance = gpus[0].instances[3]
-    known = told(A100.gpus[0])[3]
+    known = expected_instances(A100.gpus[0])[3]
     lacking = {n for n in known.__slots__ if getattr(instance, n) != getattr(known, n)}
     assert lacking == facts | ({"jpegs", "ofas"} if facts else set())
     assert all(getattr(instance, name) is None for name in lacking)
@@ -125,7 +125,7 @@ def test_instance_with_too_few_facts_has_no_profile(tmp_path: Path) -> None:
     """Without name and attributes, or name and profile."""
     for question in ("attributes", "profile"):
         text = of_instance(1, 4, f"fail name 3\nfail {question} 13")
-        instance = asked(tmp_path, text)[1].instances[3]
+        instance = reported_gpus(tmp_path, text)[1].instances[3]
         assert (instance.profile, instance.has_graphics) == (None, None)
         assert instance.memory_bytes == 4864 * 1024**2
 
@@ -133,14 +133,14 @@ def test_instance_with_too_few_facts_has_no_profile(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["fail instance 6", "fail instance 2", "fail ids 6"])
 def test_instance_that_is_removed_meanwhile(tmp_path: Path, line: str) -> None:
     """Its index is missing, and the others remain."""
-    gpus = asked(tmp_path, of_instance(0, 2, line))
+    gpus = reported_gpus(tmp_path, of_instance(0, 2, line))
     assert [one.index for one in gpus[0].instances] == [0, 1, 3, 4, 5, 6]
     assert len(gpus[1].instances) == 4
 
 
 def test_instance_without_a_uuid_has_a_legacy_one(tmp_path: Path) -> None:
     """If NVML has no UUID for a MIG device, it has that of old drivers."""
-    instance = asked(tmp_path, of_instance(1, 2, "fail uuid 3"))[1].instances[2]
+    instance = reported_gpus(tmp_path, of_instance(1, 2, "fail uuid 3"))[1].instances[2]
     assert instance.uuid == f"MIG-{A100.gpus[1].uuid}/3/1"
 
 
@@ -148,7 +148,7 @@ def test_instance_without_a_uuid_has_a_legacy_one(tmp_path: Path) -> None:
 def test_gpu_that_is_lost_among_its_instances(tmp_path: Path, answered: int) -> None:
     """It is lost, and the next GPU is not."""
     text = PROFILE.replace("gpu\n", f"gpu\nlost_after {answered}\n", 1)
-    first, second, _ = asked(tmp_path, text)
+    first, second, _ = reported_gpus(tmp_path, text)
     assert first.lost == "fallen off the bus or otherwise inaccessible"
     assert first.uuid == A100.gpus[0].uuid
     assert first.instances == ()

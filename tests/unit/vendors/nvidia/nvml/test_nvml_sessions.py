@@ -38,7 +38,7 @@ def test_upgrade_in_place_is_detected(tmp_path: Path) -> None:
     for old in (True, False, True, False):
         put(tmp_path, "driver 1.2\ncuda 12000\n", old=old)
         with nvml_inventory.opened(path) as answering:
-            found.append(answering.cuda_version())  # the old stub hasn't got the question
+            found.append(answering.cuda_version())  # the old stub lacks the call
     assert found == [None, "12.0", None, "12.0"]
 
 

@@ -23,7 +23,7 @@ from tests import depth
 
 COUNT = 100_000
 LIMIT = 2 << 30  # of address space: for JSON and YAML alike
-# In a separate process, whose memory is limited, with the test's deadline.
+# Run in a separate process with limited memory and the test's deadline.
 ALL_OF_IT = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
@@ -129,7 +129,7 @@ def _instance(gpu: int, number: int) -> MigInstance:
     )
 
 
-def test_sixteen_gpus_of_seven_instances(tmp_path: Path) -> None:
+def test_sixteen_gpus_with_seven_instances(tmp_path: Path) -> None:
     """Each instance has its three nodes and no other instance's."""
     strategies = ("index", "uuid", "type-index")
     found = describe(divided(16, 7), Choices(strategies=strategies)).spec

@@ -48,7 +48,7 @@ def changed(gpu: int, *changes: tuple[int, dict[str, Any]], **facts: Any) -> Nod
     return replace(A100, gpus=tuple(gpus))
 
 
-def test_an_instance_has_three_nodes() -> None:
+def test_instance_has_three_nodes() -> None:
     """An instance has its GPU's node and those of its two capabilities, by any of its names."""
     found = nodes(described(strategies=("index", "uuid", "type-index")))
     expected = ["/dev/nvidia0", f"{CAP}75", f"{CAP}76"]
@@ -58,7 +58,7 @@ def test_an_instance_has_three_nodes() -> None:
     assert found["2"] == found["gpu2"] == found[str(WHOLE.uuid)] == ["/dev/nvidia1"]
 
 
-def test_a_gpu_in_mig_mode_is_not_offered_whole() -> None:
+def test_gpu_in_mig_mode_is_not_offered_as_a_whole() -> None:
     """Only instances and undivided GPUs have names; missing indices are kept."""
     found = list(nodes(described(strategies=("index",))))
     first = [f"0:{index}" for index in range(7)]
@@ -136,7 +136,7 @@ def test_unknown_instance_is_refused(identifier: str) -> None:
     assert caught.value.code == "GH1511"
 
 
-def test_a_gpu_without_instances_is_left_out() -> None:
+def test_gpu_without_instances_is_left_out() -> None:
     """The GPU has a warning, and the others are offered."""
     found = described(changed(0, instances=()), strategies=("index",))
     assert list(nodes(found)) == ["1:0", "1:1", "1:2", "1:4", "2", "all"]
@@ -145,7 +145,7 @@ def test_a_gpu_without_instances_is_left_out() -> None:
     )
 
 
-def test_a_broken_instance_is_left_out() -> None:
+def test_broken_instance_is_left_out() -> None:
     """An instance with a trouble has a warning, and the others are offered."""
     found = described(changed(0, (3, {"trouble": "its node is missing"})), strategies=("index",))
     assert "0:3" not in nodes(found)

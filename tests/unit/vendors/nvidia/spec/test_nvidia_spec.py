@@ -57,7 +57,7 @@ def mounts(found: Described) -> dict[str, str]:
     return {m["containerPath"]: m["hostPath"] for m in found.spec["containerEdits"]["mounts"]}
 
 
-def test_devices_are_named_by_every_strategy(h100: Node) -> None:
+def test_devices_have_names_of_every_strategy(h100: Node) -> None:
     """Each strategy names every GPU, in the order of the strategies; `all` comes last."""
     found = described(h100, strategies=("type-index", "index", "uuid"))
     given = names(found)
@@ -67,7 +67,7 @@ def test_devices_are_named_by_every_strategy(h100: Node) -> None:
     assert given[24:] == ["all"]
 
 
-def test_a_gpu_has_the_node_of_its_minor(h100: Node) -> None:
+def test_gpu_has_the_node_of_its_minor(h100: Node) -> None:
     """The node follows the minor number, which may differ from the index."""
     found = described(h100)
     for gpu in h100.gpus:
@@ -98,7 +98,7 @@ def test_control_nodes_are_common_edits(t4: Node) -> None:
     assert paths == ["/dev/" + name for name in expected]
 
 
-def test_a_lost_gpu_is_left_out() -> None:
+def test_lost_gpu_is_left_out() -> None:
     """A lost GPU has no device, is not in `all`, and has a warning."""
     node = dump_file.load("lost-gpu")
     found = described(node)
@@ -260,7 +260,7 @@ def test_without_hooks_no_program_of_the_host_is_named(t4: Node) -> None:
     assert "gpuhook" not in str(described(t4, hooks="none").spec)
 
 
-def test_aliases_lead_to_the_names_of_the_spec(h100: Node) -> None:
+def test_aliases_lead_to_names_in_the_spec(h100: Node) -> None:
     """Every other name of a GPU, in lower case, leads to its UUID, or to the spec's name."""
     gpu = h100.gpus[3]
     bus = str(gpu.pci_bus_id).lower()
