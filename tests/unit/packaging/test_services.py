@@ -198,7 +198,7 @@ DRIVER = {"SUBSYSTEM": "module", "KERNEL": "nvidia"}
 def test_udev_rules_report_driver_and_gpus(event: dict[str, str], *, is_refreshed: bool) -> None:
     """Added and removed drivers and GPUs are reported to systemd, other devices are not.
 
-    The rules do not enable a service that `systemctl disable` has disabled.
+    The rules do not start a disabled service.
     """
     unit = "gpuhook-refresh.service"
     start = f"! systemctl --quiet is-enabled {unit} || exec systemctl --no-block start {unit}"
