@@ -28,13 +28,13 @@ def taken_over(patterns: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("pattern", ["cdi.k8s.io/*", "*/*", "cdi.*/*", "*.k8s.io/*"])
-def test_no_pattern_is_added_to_one_that_covers_it(pattern: str) -> None:
+def test_covered_pattern_is_not_added(pattern: str) -> None:
     assert taken_over([pattern]) == [pattern]
 
 
 @pytest.mark.parametrize(
     "pattern", ["*", "cdi.k8s.io/x", "cdi.k8s.io/x*", "example.com/*", "[c]*/*", "[", "", "*/*/*"]
 )
-def test_the_pattern_is_added_to_any_other(pattern: str) -> None:
+def test_pattern_is_added_to_others(pattern: str) -> None:
     """containerd's `*` stops at a "/" (path.Match of Go): `*` alone covers no CDI annotation."""
     assert taken_over([pattern]) == [pattern, "cdi.k8s.io/*"]
