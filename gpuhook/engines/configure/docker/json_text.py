@@ -126,7 +126,8 @@ def _inserted(text: str, above: Sequence[str], name: str, value: Any) -> str:
         return text[: start + 1] + new + text[_skipped(text, start + 1) :]
     last = found[-1]
     colon, gap = _colon(text, last), _gap(text, last.start)
-    new = f",{gap or (colon[1:] and ' ')}{key}{colon}{_dumped(text, value, gap)}"
+    space = gap if "\n" in gap else colon[1:] and " "
+    new = f",{space}{key}{colon}{_dumped(text, value, gap)}"
     return text[: last.end] + new + text[last.end :]
 
 

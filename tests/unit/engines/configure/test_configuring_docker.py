@@ -35,6 +35,12 @@ CASES: dict[str, tuple[str | None, str, dict[str, Any]]] = {
     "empty object of two lines": ("{\n}\n", NEW, {}),
     "one line": ('{"debug": true}\n', f'{{"debug": true, "runtimes": {{{OURS}}}}}\n', {}),
     "compact": ('{"debug":true}', f'{{"debug":true,"runtimes":{{{OURS}}}}}', {}),
+    "a space before members only": (
+        '{"debug":true, "ipv6":true}\n',
+        f'{{"debug":true, "ipv6":true,"runtimes":{{{OURS}}}}}\n',
+        {},
+    ),
+    "a space inside only": ('{ "a":1 }', f'{{ "a":1,"runtimes":{{{OURS}}} }}', {}),
     "two spaces": (
         '{\n  "debug": true,\n  "log-opts": {"max-size": "10m"}\n}\n',
         (
