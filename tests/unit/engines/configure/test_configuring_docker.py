@@ -41,6 +41,14 @@ CASES: dict[str, tuple[str | None, str, dict[str, Any]]] = {
         {},
     ),
     "a space inside only": ('{ "a":1 }', f'{{ "a":1,"runtimes":{{{OURS}}} }}', {}),
+    "a carriage return in another line": (
+        '{\r\n  "runtimes": {\n    "a": {}\n  }\n}\n',
+        (
+            '{\r\n  "runtimes": {\n    "a": {},\r\n    "nvidia": {\r\n'
+            f'      "path": "{RUNTIME}"\r\n    }}\n  }}\n}}\n'
+        ),
+        {},
+    ),
     "two spaces": (
         '{\n  "debug": true,\n  "log-opts": {"max-size": "10m"}\n}\n',
         (
