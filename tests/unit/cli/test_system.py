@@ -271,6 +271,18 @@ def test_modules_are_loaded_in_order(tmp_path: Path, modprobe: Path) -> None:
     assert modprobe.read_text() == f"-d {root} -- nvidia-uvm\n-d {root} -- nvidia-modeset\n"
 
 
+def test_module_that_another_one_loads_needs_no_step(tmp_path: Path, modprobe: Path) -> None:
+    """modprobe may load further modules of the list (softdep): these need no step."""
+    node = make_node(tmp_path / "node", "t4")
+    modules = Path(node.host_root, "sys/module")
+    shutil.rmtree(modules, ignore_errors=True)
+    program = tmp_path / "programs/modprobe"
+    program.write_text(f"{program.read_text()}mkdir -p {modules}/nvidia {modules}/nvidia_uvm\n")
+    done = steps(node, "load-kernel-modules")
+    assert [one["action"] for one in done] == ["load", "keep", "load"]
+    assert "nvidia-uvm" not in modprobe.read_text()
+
+
 def test_module_that_cannot_be_loaded_is_a_fault(tmp_path: Path, modprobe: Path) -> None:
     node = make_node(tmp_path / "node", "t4")
     failed = call(node, "load-kernel-modules", "--module", "nvidia-fs")

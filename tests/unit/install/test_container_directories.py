@@ -53,6 +53,9 @@ def directories_of(
          "/r/k8s.io/c/state.json"),
         ({"/lib/systemd/system/containerd.service": "ExecStart=/bin/containerd --state /s"}, {},
          f"/s/{TASK}"),
+        ({"/lib/systemd/system/containerd.service": "ExecStart=/bin/containerd --state /s",
+          "/etc/containerd/config.toml": f'version = 2\n[{CRI}]\nSystemdCgroup = true'}, {},
+         f"/s/{TASK}"),
         ({"/lib/systemd/system/containerd.service":
           "ExecStart=/bin/containerd --config /c.toml", "/c.toml": 'state = "/s"'}, {},
          f"/s/{TASK}"),

@@ -35,6 +35,20 @@ CASES: dict[str, tuple[str | None, str, dict[str, Any]]] = {
     "empty object of two lines": ("{\n}\n", NEW, {}),
     "one line": ('{"debug": true}\n', f'{{"debug": true, "runtimes": {{{OURS}}}}}\n', {}),
     "compact": ('{"debug":true}', f'{{"debug":true,"runtimes":{{{OURS}}}}}', {}),
+    "a space before members only": (
+        '{"debug":true, "ipv6":true}\n',
+        f'{{"debug":true, "ipv6":true,"runtimes":{{{OURS}}}}}\n',
+        {},
+    ),
+    "a space inside only": ('{ "a":1 }', f'{{ "a":1,"runtimes":{{{OURS}}} }}', {}),
+    "a carriage return in another line": (
+        '{\r\n  "runtimes": {\n    "a": {}\n  }\n}\n',
+        (
+            '{\r\n  "runtimes": {\n    "a": {},\r\n    "nvidia": {\r\n'
+            f'      "path": "{RUNTIME}"\r\n    }}\n  }}\n}}\n'
+        ),
+        {},
+    ),
     "two spaces": (
         '{\n  "debug": true,\n  "log-opts": {"max-size": "10m"}\n}\n',
         (

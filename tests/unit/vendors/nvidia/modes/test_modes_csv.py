@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc
 from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+from gpuhook.vendors.nvidia.warm import nvml_library
 from tests.simulated import tegra_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -197,6 +200,36 @@ def test_device_ids(
     (root / FILES / "cuda.csv").unlink()
     assert names(describe(root, Choices(device_ids=ids))) == expected
     assert "0 (GPU-0), 1 (GPU-1)" in refused("GH1511", root, Choices(device_ids=("2",)))
+
+
+def test_an_instance_is_no_device(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chip of a Thor has MIG; the spec describes it as a whole only."""
+    instance = MigInstance(index=0, uuid="MIG-0", profile="1g", gpu_instance=1, compute_instance=0)
+    divided = replace(THOR, mig_mode="enabled", instances=(instance,))
+    monkeypatch.setattr(soc, "ask", lambda _: Soc((divided,), "580.0", "13.0"))
+    for name in ("0:0", "mig-0"):
+        message = refused("GH1511", root, Choices(device_ids=(name,)))
+        assert "0 (GPU-0)" in message
+        assert "0:0" not in message.replace(name, "", 1)
+
+
+def test_a_driver_whose_gpus_cannot_be_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The versions that NVML has reported before apply."""
+
+    class Counting:
+        def driver_version(self) -> str:
+            return "581.1"
+
+        def cuda_version(self) -> str:
+            return "13.9"
+
+        def gpus(self) -> tuple[Gpu, ...]:
+            raise fault("GH1206", path="libnvidia-ml.so.1", reason="unknown")
+
+    monkeypatch.setattr(nvml_library, "find", lambda *_, **__: "libnvidia-ml.so.1")
+    monkeypatch.setattr(nvml_inventory, "opened", lambda *_: nullcontext(Counting()))
+    found = soc.ask(discover.roots(str(root), None, str(root)))
+    assert (found.driver, found.cuda, found.gpus) == ("581.1", "13.9", (Gpu(index=0),))
 
 
 def igx(root: Path, monkeypatch: pytest.MonkeyPatch, card: Gpu = CARD) -> None:
