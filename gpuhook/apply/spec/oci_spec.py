@@ -290,7 +290,7 @@ def _allow(linux: dict[str, Any], device: dict[str, Any], access: str) -> None:
 def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
     """Add mounts after those of the spec, each in place of the one of the same destination.
 
-    A mount below another one comes after it: it would be hidden.
+    A mount comes before those below it, which it would hide, and after those above it.
     """
     if not added:
         return
@@ -309,12 +309,24 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
     mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
     above = _parents([_destination(mount) or "" for mount in mounts] + list(entries))
     for destination, entry in entries.items():
-        at = len(mounts)
-        if destination in above:
-            inside = destination + "/"
-            below = (i for i, m in enumerate(mounts) if (_destination(m) or "").startswith(inside))
-            at = next(below, at)
+        at = _position(destination, mounts) if destination in above else len(mounts)
         mounts.insert(at, entry)
+
+
+def _position(destination: str, mounts: list[Any]) -> int:
+    """Return where to insert a mount: before the first one below it, else at the end.
+
+    Mounts that a later mount above `destination` hides do not count: that mount would hide the new
+    one, too.
+    """
+    at = len(mounts)
+    for index in reversed(range(len(mounts))):
+        place = _destination(mounts[index])
+        if place and f"{destination}/".startswith(f"{place.rstrip('/')}/"):
+            break
+        if place and place.startswith(f"{destination}/"):
+            at = index
+    return at
 
 
 def _parents(destinations: list[str]) -> set[str]:

@@ -200,13 +200,16 @@ def _drop_in(
     keyed = [*carried, *(Setting(("plugins", key, *one.path), one.value) for one in settings)]
     try:
         after = toml_edit.edited(path, content or b"", _combined(keyed))
-    except toml_document.UnreadableTomlError as error:
+    except (TypeError, toml_document.UnreadableTomlError) as error:
         raise fault("GH2027", where=path, said=str(error)) from error
     return () if after == before else (ConfigChange(path, before, after),)
 
 
 def _combined(settings: list[Setting]) -> list[Setting]:
-    """Return one setting with all the others in it, if the first one is the plugin's table."""
+    """Return one setting with all the others in it, if the first one is the plugin's table.
+
+    Raises TypeError if a parent of a setting is not a table.
+    """
     if not settings or len(settings[0].path) != 2:
         return settings
     first, *others = settings

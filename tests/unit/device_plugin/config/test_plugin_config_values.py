@@ -131,6 +131,7 @@ def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) ->
         (ChoiceList(("a", "b")), "a,c"),
         (Xids(), "all"),
         (Xids(), "0"),
+        (Xids(), "\u0667\u0669"),  # 79 in Arabic digits
         (Channels(), "1"),
         (Channels(), "x"),
         (Address(), "localhost:99999"),
