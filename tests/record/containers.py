@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process as a container's init: in a new mount namespace, with another root."""
+"""A process that plays a container's init: in a new mount namespace, with another root."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def start(root: str) -> int:
-    """Return the pid of a process whose root file system is `root`; it ends with this one."""
+    """Return the pid of a process whose root file system is `root`; it ends with this process."""
     ready, told = os.pipe()
     child = os.fork()
     if child == 0:
@@ -33,7 +33,7 @@ def start(root: str) -> int:
 
 
 def view(pid: int) -> str:
-    """Return the nodes and the mounts that a process has."""
+    """Return the nodes and the mounts in a process's namespace."""
     lines = []
     for path in sorted(Path(f"/proc/{pid}/root/dev").rglob("*")):
         status = path.lstat()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces nvidia-cuda-mps-control: -d starts a daemon, else standard input is commands.
+"""Replaces nvidia-cuda-mps-control: -d starts a daemon, else it reads commands.
 
 The daemon listens in CUDA_MPS_PIPE_DIRECTORY and writes its input to `<that>/told`. A file
 <log directory>/broken makes it refuse everything.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's container toolkit 1.20 on a simulated node: what it writes, and what it does.
+"""NVIDIA's container toolkit 1.20 on a simulated node: its files and its behaviour.
 
 `cdi_spec` is what `nvidia-ctk cdi generate` writes, `cdi_edited` a config.json as the runtime in
 its CDI and jit-cdi modes leaves it, `legacy_edited` as in its legacy mode, whose hook then gives
@@ -52,7 +52,7 @@ _BINARIES = {
 
 
 def programs(place: Path) -> Path:
-    """Put NVIDIA's hooks in `place`, and return it."""
+    """Write NVIDIA's hooks into `place`, and return `place`."""
     place.mkdir(parents=True, exist_ok=True)
     for name in (CDI_HOOK, LEGACY_HOOK, "nvidia-ctk"):
         path = place / name
@@ -96,7 +96,7 @@ def cdi_spec(node: SimulatedNode, hooks: Path, kind: str = "nvidia.com/gpu") -> 
 
 
 def write_cdi(node: SimulatedNode, path: Path, hooks: Path) -> Path:
-    """Write the spec as YAML to `path`, and return that."""
+    """Write the spec as YAML to `path`, and return `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(cdi_spec(node, hooks), sort_keys=False)
     path.write_text("---\n" + text, encoding="utf-8")
@@ -107,7 +107,7 @@ def write_cdi(node: SimulatedNode, path: Path, hooks: Path) -> Path:
 def cdi_edited(config: dict[str, Any], spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """Return a config.json with the edits of the devices `names` of a CDI spec.
 
-    As the CDI library applies them: variables are appended, what is there stays in front.
+    As the CDI library applies them: variables are appended after those that exist.
     """
     edited = copy.deepcopy(config)
     devices = {device["name"]: device["containerEdits"] for device in spec["devices"]}
@@ -120,9 +120,9 @@ def cdi_edited(config: dict[str, Any], spec: dict[str, Any], names: list[str]) -
 def legacy_edited(
     config: dict[str, Any], hooks: Path, node: SimulatedNode | None = None
 ) -> dict[str, Any]:
-    """Return a config.json as the runtime leaves it in its legacy mode: with its prestart hook.
+    """Return the config.json of the runtime's legacy mode: with its prestart hook.
 
-    With a `node`, for a container that requests graphics: the files for that are mounted too.
+    With a `node`, the container requests graphics: the files for that are mounted too.
     """
     edited = copy.deepcopy(config)
     if node is not None:
@@ -141,8 +141,8 @@ def legacy_plan(
 ) -> dict[str, Any]:
     """Return what libnvidia-container does for a container with the root file system `root`.
 
-    The hook does what the file PLAN of the bundle says, so that a test can plant a mistake.
-    `names` are those of devices in the spec.
+    The hook executes the file PLAN of the bundle, so that a test can add an error to it. `names`
+    are devices of the spec.
     """
     found = files(node)
     wanted = capabilities.split(",")
@@ -152,7 +152,7 @@ def legacy_plan(
     place = "/usr/lib/x86_64-linux-gnu" if is_debian else "/usr/lib64"
     mounts = []
     for path in nvidia_files.cached(node.driver_root):
-        # Of what the loader's cache leads to, what is called as the driver's own files are.
+        # The files in the loader's cache that have the names of the driver's files.
         name = os.path.basename(path)
         if name.endswith(f".so.{found.version}") and name[3:].partition(".so")[0] in libraries:
             mounts.append(
@@ -183,7 +183,7 @@ def legacy_plan(
 
 
 def write_plan(bundle: Path, plan: dict[str, Any]) -> None:
-    """Put the plan at the path that the legacy hook reads."""
+    """Write the plan to the path that the legacy hook reads."""
     (bundle / PLAN).write_text(json.dumps(plan), encoding="utf-8")
 
 

@@ -3,7 +3,7 @@
 
     python -m tests.simulated.older_kernel NUMBER ERRNO PROGRAM [ARGUMENT]...
 
-A seccomp filter, so that it costs nothing and holds for all that the program starts. Constants from
+A seccomp filter costs nothing, and applies to all children of the program. Constants are from
 linux/prctl.h, linux/seccomp.h and linux/filter.h.
 """
 
@@ -21,7 +21,7 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
 def refuse(number: int, error: int) -> None:
-    """Have this process, and those it starts, get `error` for a system call from now on."""
+    """Make a system call return `error` from now on, in this process and its children."""
     code = b"".join(
         struct.pack("=HBBI", *instruction)
         for instruction in (

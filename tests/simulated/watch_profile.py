@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the NVML stub says of an idle GPU and its links, beyond what an inventory has.
+"""What the NVML stub reports of an idle GPU and its links, in addition to the inventory.
 
 The lines are those of nvml_stub_watch.c.
 """
@@ -20,7 +20,7 @@ _FABRIC_COMPLETED = 3
 
 
 def lines(node: Node, gpu: Gpu) -> list[str]:
-    """Return the lines of `gpu`; none for a lost one, which answers nothing."""
+    """Return the lines of `gpu`; none for a lost one, which answers no question."""
     if gpu.lost is not None:
         return []
     said = []

@@ -95,7 +95,7 @@ def unit(active: str = "active", enabled: str = "enabled", result: str = "succes
 
 @part
 def add_manifests(case: FaultCase) -> None:
-    """Write the manifests of Vulkan and EGL that the driver has."""
+    """Write the driver's manifests of Vulkan and EGL."""
     manifests: dict[str, Any] = dict(_ICDS)
     for name in case.path(f"{_PLATFORMS}/x").parent.iterdir():
         platform = name.name.removesuffix(".json").rpartition("_")[2]
@@ -132,7 +132,7 @@ def own(case: FaultCase) -> Node:
 
 
 def toolkit_spec(case: FaultCase, *, version: str | None = None) -> dict[str, Any]:
-    """Return the spec that nvidia-ctk writes, in what checks look at.
+    """Return the spec that nvidia-ctk writes, as far as checks read it.
 
     Device nodes have their numbers, and hooks are NVIDIA's.
     """

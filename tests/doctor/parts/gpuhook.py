@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpuhook as packaging/install.py installs it below /usr, with a minimal package.
 
-The launchers are made of the templates that ship; the package is a few empty files.
+The launchers are made from the shipped templates; the package is a few empty files.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The help of every command and subcommand, and what shells complete."""
+"""The help of every command and subcommand, and shell completion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _command(name: str, box: Box) -> None:
 
 
 def _names(words: list[str], command: click.Command) -> list[list[str]]:
-    """Return the words of a command and of all below it that is not hidden."""
+    """Return the words of a command and of all its subcommands that are not hidden."""
     found = [words]
     if isinstance(command, click.Group):
         context = click.Context(command)
