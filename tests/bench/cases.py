@@ -124,14 +124,14 @@ def of_memory(ready: Installation) -> list[Case]:
     """
     around, low = settled("runc", "v2").prefix, _program("runc")
     bare = gpu_bundle(ready, "memory-none", value="0")
-    held = gpu_bundle(ready, "memory-limit", value="0")
-    config = held.config()
+    with_limit = gpu_bundle(ready, "memory-limit", value="0")
+    config = with_limit.config()
     config["process"]["env"].append("NVIDIA_GPU_MEMORY_LIMIT=4096")
-    held.write(config)
+    with_limit.write(config)
     runtime, env = [ready.runtime], ready.on(low)
     return [
         Case("create, cgroup v2", lambda: fresh(bare, runtime, low, around), env),
-        Case("create with a limit", lambda: fresh(held, runtime, low, around), env),
+        Case("create with a limit", lambda: fresh(with_limit, runtime, low, around), env),
     ]
 
 

@@ -95,9 +95,9 @@ class Crowd:
         yield "doctor", root, *node
         yield "doctor", "--list"
         yield "doctor", "--root", self.installation.node.host_root
-        kept = str(self.installation.place / "bundle.tar.gz")
-        yield "support-bundle", "--file", kept, root, *node
-        yield "doctor", "--from", kept
+        bundle = str(self.installation.place / "bundle.tar.gz")
+        yield "support-bundle", "--file", bundle, root, *node
+        yield "doctor", "--from", bundle
 
 
 def figures(place: Path) -> Iterator[Figure]:
@@ -112,8 +112,8 @@ def _shown(words: Sequence[str], made: Crowd) -> str:
     """Return a command line without the options that only this node needs."""
     hidden = ("--state-root=", "--nvml-library=", "--driver-root=", "--dev-root=", "--host-root=")
     names = {made.one: "CONTAINER", str(made.bundles / made.one): "BUNDLE"}
-    kept = [names.get(word, word) for word in words if not word.startswith(hidden)]
-    return " ".join(os.path.basename(word) if word.startswith("/") else word for word in kept)
+    shown = [names.get(word, word) for word in words if not word.startswith(hidden)]
+    return " ".join(os.path.basename(word) if word.startswith("/") else word for word in shown)
 
 
 def _milliseconds(installation: Installation, words: Sequence[str]) -> float:

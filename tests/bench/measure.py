@@ -54,10 +54,10 @@ def milliseconds(command: Sequence[str], env: Mapping[str, str]) -> float:
 
 def interleaved(cases: Sequence[Case], rounds: int) -> dict[str, float]:
     """Return the median milliseconds of each case over `rounds` rounds, one warm-up first."""
-    taken: dict[str, list[float]] = {case.name: [] for case in cases}
+    times: dict[str, list[float]] = {case.name: [] for case in cases}
     for number in range(rounds + 1):
         for case in cases:
             took = case.once()
             if number:
-                taken[case.name].append(took)
-    return {name: statistics.median(values) for name, values in taken.items()}
+                times[case.name].append(took)
+    return {name: statistics.median(values) for name, values in times.items()}

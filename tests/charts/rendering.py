@@ -60,14 +60,14 @@ def pod(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str,
 
 def container(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str, Any]:
     """Return the only container of a DaemonSet."""
-    (found,) = pod(objects, name)["containers"]
-    assert isinstance(found, dict)
-    return found
+    (inner,) = pod(objects, name)["containers"]
+    assert isinstance(inner, dict)
+    return inner
 
 
 def variables(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str, str]:
     """Return the variables of a container, with a placeholder for the value of a field."""
     env = container(objects, name).get("env", [])
-    found = {entry["name"]: entry.get("value", "from-a-field") for entry in env}
-    assert len(found) == len(env)
-    return found
+    values = {entry["name"]: entry.get("value", "from-a-field") for entry in env}
+    assert len(values) == len(env)
+    return values

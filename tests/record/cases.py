@@ -11,7 +11,7 @@ GROUPS = (create, documents, errors, help_texts, hooks, hosts)
 
 def every() -> list[Case]:
     """Return all cases in their order; names are unique."""
-    found = [case for group in GROUPS for case in group.cases()]
-    names = [case.path for case in found]
+    cases = [case for group in GROUPS for case in group.cases()]
+    names = [case.path for case in cases]
     assert len(names) == len(set(names)), sorted({n for n in names if names.count(n) > 1})
-    return found
+    return cases

@@ -17,8 +17,10 @@ def run(
     words: list[str], env: dict[str, str], stdin: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `gpuhook WORDS`."""
-    given, out, err = files = [Path(f"/mnt/tmp/record-{name}") for name in ("in", "out", "err")]
-    given.write_text(stdin, encoding="utf-8")
+    input_file, out, err = files = [
+        Path(f"/mnt/tmp/record-{name}") for name in ("in", "out", "err")
+    ]
+    input_file.write_text(stdin, encoding="utf-8")
     child = os.fork()
     if child == 0:
         _become(words, env, files)

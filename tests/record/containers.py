@@ -17,16 +17,16 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 def start(root: str) -> int:
     """Return the pid of a process whose root file system is `root`; it ends with this process."""
-    ready, told = os.pipe()
+    ready, done = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             _enter(root)
-            os.write(told, b"1")
+            os.write(done, b"1")
             signal.pause()
         finally:
             os._exit(1)
-    os.close(told)
+    os.close(done)
     assert os.read(ready, 1), "the container's process ended"
     os.close(ready)
     return child

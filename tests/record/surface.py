@@ -80,10 +80,10 @@ def install(destdir: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def _version() -> str:
     """Return a hash of all installed files."""
-    found = hashlib.sha256(sys.executable.encode())
+    digest = hashlib.sha256(sys.executable.encode())
     for directory in ("gpuhook", "packaging"):
         for path in sorted((CHECKOUT / directory).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
-                found.update(f"{path}\0{path.stat().st_mode}\0".encode())
-                found.update(path.read_bytes())
-    return found.hexdigest()
+                digest.update(f"{path}\0{path.stat().st_mode}\0".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()

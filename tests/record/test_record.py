@@ -18,14 +18,14 @@ _CHUNK = 12
 
 def _chunks() -> dict[str, list[Case]]:
     """Return the cases in chunks of one group and one scene: a worker makes a scene once."""
-    found: dict[str, list[Case]] = {}
+    chunks: dict[str, list[Case]] = {}
     by_scene: dict[tuple[str, str], list[Case]] = {}
     for case in cases.every():
         by_scene.setdefault((case.group, case.scene), []).append(case)
-    for (group, scene), held in by_scene.items():
-        for start in range(0, len(held), _CHUNK):
-            found[f"{group}-{scene}-{start // _CHUNK}"] = held[start : start + _CHUNK]
-    return found
+    for (group, scene), cases_of_scene in by_scene.items():
+        for start in range(0, len(cases_of_scene), _CHUNK):
+            chunks[f"{group}-{scene}-{start // _CHUNK}"] = cases_of_scene[start : start + _CHUNK]
+    return chunks
 
 
 CHUNKS = _chunks()

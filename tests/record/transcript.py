@@ -31,8 +31,8 @@ def difference(old: bytes, new: bytes) -> str:
     if old == new:
         return ""
     before, after = _lines(old), _lines(new)
-    found = difflib.unified_diff(before, after, n=1)
-    return "".join(line for line in found if not line.startswith(("--- ", "+++ ")))
+    lines = difflib.unified_diff(before, after, n=1)
+    return "".join(line for line in lines if not line.startswith(("--- ", "+++ ")))
 
 
 def is_text(data: bytes) -> bool:

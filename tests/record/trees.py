@@ -35,13 +35,13 @@ Tree = dict[str, Entry]
 
 def read(roots: list[str]) -> Tree:
     """Return the contents of these directories, by path."""
-    found: Tree = {}
+    tree: Tree = {}
     for root in roots:
         for directory, names, files in os.walk(root):
             for name in [*names, *files]:
                 path = f"{directory}/{name}"
-                found[path] = _entry(path)
-    return found
+                tree[path] = _entry(path)
+    return tree
 
 
 def _entry(path: str) -> Entry:

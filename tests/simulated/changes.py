@@ -45,8 +45,8 @@ def become(node: SimulatedNode, facts: Node) -> None:
 
 def without(facts: Node, indexes: Collection[int]) -> Node:
     """Return the facts without these GPUs; the others have new indices, as in NVML."""
-    left = [gpu for gpu in facts.gpus if gpu.index not in indexes]
-    gpus = tuple(replace(gpu, index=index) for index, gpu in enumerate(left))
+    remaining = [gpu for gpu in facts.gpus if gpu.index not in indexes]
+    gpus = tuple(replace(gpu, index=index) for index, gpu in enumerate(remaining))
     return replace(facts, gpus=gpus)
 
 

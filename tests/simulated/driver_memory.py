@@ -180,7 +180,7 @@ class DriverMemory:
             held = self._swept()
             if verb == "info":
                 of_process = cgroups.of_process(client.pid)
-                total, free = memory_accounts.told(self.node, held, uuid, of_process)
+                total, free = memory_accounts.reported_memory(self.node, held, uuid, of_process)
                 return f"total {total >> 20} MiB free {free >> 20} MiB\n"
             if verb == "free":
                 client.sizes[uuid] = max(0, client.sizes.get(uuid, 0) - size)
@@ -210,10 +210,10 @@ class DriverMemory:
 
     def _tell(self, held: list[Held]) -> None:
         lines = [f"{h.uuid} {h.pid} {h.size} {' '.join(map(str, h.cgroups))}\n" for h in held]
-        told = Path(self.node.nvml_profile).with_name("nvml-stub.held")
-        new = told.with_suffix(".held.new")
+        file = Path(self.node.nvml_profile).with_name("nvml-stub.held")
+        new = file.with_suffix(".held.new")
         new.write_text("".join(lines), encoding="ascii")
-        new.rename(told)
+        new.rename(file)
 
 
 @contextmanager

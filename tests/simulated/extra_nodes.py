@@ -49,9 +49,9 @@ def add(root: str | Path) -> None:
     devices = Path(f"{root}/proc/devices")
     lines = devices.read_text("utf-8").splitlines() if devices.exists() else []
     majors = {"nvidia-caps-imex-channels": IMEX_MAJOR, "nvidia-caps": CAPS_MAJOR}
-    kept = [line for line in lines[1:] if line.split()[1:] not in [[name] for name in majors]]
+    others = [line for line in lines[1:] if line.split()[1:] not in [[name] for name in majors]]
     own = [f"{major} {name}" for name, major in majors.items()]
-    devices.write_text("\n".join(["Character devices:", *own, *kept, ""]), encoding="utf-8")
+    devices.write_text("\n".join(["Character devices:", *own, *others, ""]), encoding="utf-8")
 
 
 def make(root: str | Path, path: str) -> None:

@@ -38,12 +38,12 @@ def with_drm(node: Node) -> Node:
 
 
 def _devices(gpu: Gpu) -> list[DeviceNode]:
-    found = []
+    nodes = []
     for path, name in drm.paths(gpu).items():
         group = VIDEO if name.startswith("card") else RENDER
         minor = int(name.removeprefix("card").removeprefix("renderD"))
-        found.append(DeviceNode(path, f"/dev/dri/{name}", MAJOR, minor, 0o660, 0, group))
-    return found
+        nodes.append(DeviceNode(path, f"/dev/dri/{name}", MAJOR, minor, 0o660, 0, group))
+    return nodes
 
 
 def with_32_bit(node: Node) -> Node:

@@ -133,13 +133,13 @@ class World(Processes):
         if not self.kubelet_answers:
             return Holdings(reason="no answer")
         holders = {}
-        left = {device: iter(range(40)) for device in TARGETS}
+        numbers = {device: iter(range(40)) for device in TARGETS}
         for one in self.containers.values():
             if not one.pod or one.kind == STRANGER:
                 continue
             for device, hard in one.limits.items():
                 for _ in range(hard // UNIT):
-                    holders[f"{device}::{next(left[device])}"] = Holder("ns", one.pod, "main")
+                    holders[f"{device}::{next(numbers[device])}"] = Holder("ns", one.pod, "main")
         return Holdings(holders)
 
     @contextmanager
@@ -204,9 +204,9 @@ class World(Processes):
         assert self.witnessed is not None
         self.witnessed(self.processes[pid], name)
         if name == "SIGKILL" or not process.is_stubborn:
-            gone = self.processes.pop(pid)
-            if gone.comes_back:
-                self.spawn(gone.container, gone.memory)
+            ended = self.processes.pop(pid)
+            if ended.comes_back:
+                self.spawn(ended.container, ended.memory)
         return True
 
 

@@ -49,7 +49,7 @@ def refusal(
     return None if rule(capacity, limits, of_device, size, cgroups) else "out of memory"
 
 
-def told(
+def reported_memory(
     node: SimulatedNode, held: Iterable[Held], uuid: str, cgroups: Sequence[int]
 ) -> tuple[int, int]:
     """Return the total and the free bytes that CUDA reports to a process of `cgroups`.
@@ -112,8 +112,8 @@ def capacity_of(node: SimulatedNode, uuid: str) -> int | None:
         own[key] = value
     if own.get("uuid") != uuid or own.get("lost_after") == "0" or "memory_bytes" not in own:
         return None
-    taken = (int(own.get(key, "0")) for key in ("reserved", "used"))
-    return int(own["memory_bytes"]) - sum(taken)
+    unavailable = (int(own.get(key, "0")) for key in ("reserved", "used"))
+    return int(own["memory_bytes"]) - sum(unavailable)
 
 
 def _used(held: Iterable[Held], limit: Kept) -> int:

@@ -40,8 +40,8 @@ def _serve(listening: socket.socket) -> None:
         client, _ = listening.accept()
         with client, client.makefile("rw", encoding="utf-8") as stream:
             command = stream.readline().strip()
-            with open(os.path.join(PIPE, "told"), "a", encoding="utf-8") as told:
-                told.write(command + "\n")
+            with open(os.path.join(PIPE, "told"), "a", encoding="utf-8") as log:
+                log.write(command + "\n")
             stream.write(_answer(state, command) + "\n")
             stream.flush()
         if command == "quit":

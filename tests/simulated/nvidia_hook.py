@@ -69,8 +69,8 @@ def update_ldcache(root: Path, folders: list[str]) -> None:
 def profile(root: Path) -> None:
     mask = 0
     for name in os.listdir(root / "dev"):
-        found = re.fullmatch(r"nvidia([0-9]+)", name)
-        mask |= 1 << int(found[1]) if found else 0
+        match = re.fullmatch(r"nvidia([0-9]+)", name)
+        mask |= 1 << int(match[1]) if match else 0
     place = root / PROFILE
     place.parent.mkdir(parents=True, exist_ok=True)
     setting = ["EGLVisibleDGPUDevices", mask]

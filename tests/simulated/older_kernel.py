@@ -31,8 +31,8 @@ def refuse(number: int, error: int) -> None:
             (_RETURN, 0, 0, _ALLOW),
         )
     )
-    held = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(held))  # struct sock_fprog
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))  # struct sock_fprog
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
     pointer = ctypes.create_string_buffer(program, len(program))

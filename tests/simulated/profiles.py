@@ -181,7 +181,7 @@ def lost_gpu() -> Node:
 
 
 def a100_mig() -> Node:
-    """Return an A100 machine: a GPU with seven equal MIG instances, one with four, one without MIG.
+    """Return an A100 machine with MIG: seven alike, four of several sizes, and one GPU without.
 
     The second GPU has no MIG device of index 3, and two in one GPU instance.
     """

@@ -69,11 +69,11 @@ def say(node: SimulatedNode, uuid: str, *lines: str) -> None:
 
 def unsay(node: SimulatedNode, uuid: str, *keys: str) -> None:
     """Remove the lines of the GPU or MIG instance that begin so: "used", "fail uuid"."""
-    if any(_key(line) in keys for line in said(node, uuid)):
+    if any(_key(line) in keys for line in lines_of(node, uuid)):
         _edit(node, uuid, lambda own: [line for line in own if _key(line) not in keys])
 
 
-def said(node: SimulatedNode, uuid: str) -> list[str]:
+def lines_of(node: SimulatedNode, uuid: str) -> list[str]:
     """Return the lines of the GPU or MIG instance in the profile."""
     return next((own for own in _sections(node) if f"uuid {uuid}" in own), [])
 

@@ -40,8 +40,8 @@ def recorded(node: SimulatedNode) -> list[Kept]:
 
 def known(node: SimulatedNode) -> list[Kept]:
     """Return recorded(), and the values of cgroups that no longer have a limit."""
-    found = [_read(path) for path in _directory(node).glob("*") if path.suffix != ".new"]
-    living = [limit for limit in found if limit is not None and _is_there(limit)]
+    limits = [_read(path) for path in _directory(node).glob("*") if path.suffix != ".new"]
+    living = [limit for limit in limits if limit is not None and _is_there(limit)]
     return sorted(living, key=lambda limit: (limit.path, limit.uuid))
 
 
@@ -55,7 +55,7 @@ def use_dmem(node: SimulatedNode, uuid: str, *, everywhere: bool = False) -> Non
 
 def is_dmem(node: SimulatedNode, uuid: str) -> bool:
     """Return whether use_dmem() applies."""
-    return any(line.startswith("backend dmem") for line in stub_events.said(node, uuid))
+    return any(line.startswith("backend dmem") for line in stub_events.lines_of(node, uuid))
 
 
 def fail_setting(node: SimulatedNode, uuid: str, error: int) -> None:

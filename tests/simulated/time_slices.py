@@ -27,7 +27,7 @@ class TimeSlices:
         """Set the time slice of a GPU, or "-" for none, as another program may do."""
         lines = [line.split() for line in self._beside("gpus").splitlines()]
         lines[index][1] = value.capitalize()
-        self._write("gpus", "".join(f"{uuid} {held}\n" for uuid, held in lines))
+        self._write("gpus", "".join(f"{uuid} {current}\n" for uuid, current in lines))
 
     def calls(self, word: str = "") -> list[str]:
         """Return the calls that have this word in their arguments or LD_PRELOAD."""

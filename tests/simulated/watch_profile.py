@@ -23,11 +23,11 @@ def lines(node: Node, gpu: Gpu) -> list[str]:
     """Return the lines of `gpu`; none for a lost one, which answers no question."""
     if gpu.lost is not None:
         return []
-    said = []
+    reported = []
     if int((node.driver.version or "0").partition(".")[0]) >= _FIRST_WITH_RECOVERY:
-        said.append("recovery 0")
-    said.append("levels " + " ".join(str(_level(gpu, other)) for other in node.gpus))
-    return said + _nvlinks(node, gpu)
+        reported.append("recovery 0")
+    reported.append("levels " + " ".join(str(_level(gpu, other)) for other in node.gpus))
+    return reported + _nvlinks(node, gpu)
 
 
 def _level(gpu: Gpu, other: Gpu) -> int:

@@ -146,7 +146,7 @@ def toolkit_spec(case: FaultCase, *, version: str | None = None) -> dict[str, An
             node |= {"major": number.major, "minor": number.minor}
     hook = "/usr/bin/nvidia-cdi-hook"
     case.write(hook, "#!/bin/sh\nexit 0\n", mode=0o755)
-    asked = [
+    commands = [
         ["update-ldcache", "--folder", "/usr/lib/x86_64-linux-gnu"],
         ["enable-cuda-compat", f"--host-driver-version={version or facts.driver.version}"],
         ["disable-device-node-modification"],
@@ -158,7 +158,7 @@ def toolkit_spec(case: FaultCase, *, version: str | None = None) -> dict[str, An
             "args": ["nvidia-cdi-hook", *words],
             "env": ["NVIDIA_CTK_DEBUG=false"],
         }
-        for words in asked
+        for words in commands
     ]
     return document
 

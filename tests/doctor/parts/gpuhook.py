@@ -86,7 +86,7 @@ def state(case: FaultCase) -> None:
 
 
 @part
-def asked(case: FaultCase) -> None:
+def add_readings(case: FaultCase) -> None:
     """Add the readings of a running node."""
     case.readings[node_readings.CONTAINERS] = {
         "looked_at": 2,

@@ -230,17 +230,17 @@ VARIABLES = {
 
 def cases() -> list[Case]:
     """Return all cases."""
-    found = [Case("errors", f"usage-{name}", "h100", partial(_usage, name)) for name in COMMANDS]
-    found += [
+    made = [Case("errors", f"usage-{name}", "h100", partial(_usage, name)) for name in COMMANDS]
+    made += [
         Case("errors", f"input-{name}", "h100", partial(_calls, calls, {}))
         for name, calls in CALLS.items()
     ]
     calls = ("ps --recorded", "config show", "cdi list", "limits show", "inventory --inventory t4")
-    found += [
+    made += [
         Case("errors", f"variable-{name}", "h100", partial(_calls, calls, env))
         for name, env in VARIABLES.items()
     ]
-    return found
+    return made
 
 
 def _usage(name: str, box: Box) -> None:

@@ -20,12 +20,12 @@ COMMANDS = (
 
 def cases() -> list[Case]:
     """Return a case for each command, and those of the programs."""
-    found = [Case("help", name, "empty", partial(_command, name)) for name in COMMANDS]
-    found.append(Case("help", "gpuhook", "empty", partial(_calls, [[], ["--help"]])))
-    found.append(Case("help", "version", "empty", partial(_calls, [["--version"]])))
-    found.append(Case("help", "narrow", "empty", _narrow))
-    found.append(Case("help", "hook", "empty", _hook))
-    return found
+    made = [Case("help", name, "empty", partial(_command, name)) for name in COMMANDS]
+    made.append(Case("help", "gpuhook", "empty", partial(_calls, [[], ["--help"]])))
+    made.append(Case("help", "version", "empty", partial(_calls, [["--version"]])))
+    made.append(Case("help", "narrow", "empty", _narrow))
+    made.append(Case("help", "hook", "empty", _hook))
+    return made
 
 
 def _command(name: str, box: Box) -> None:
