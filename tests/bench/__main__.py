@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench`: what a container start costs, as ratios, and what the device plugin costs."""
+"""`make bench`: the cost of a container start, as ratios, and the cost of the device plugin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.bench.stage import stage, unmount_below
 
 @dataclass(frozen=True)
 class Ratio:
-    """One line: the milliseconds of `what`, in units of those of `of`, and its budget."""
+    """One line: the time of `what` as a multiple of the time of `of`, and its budget."""
 
     what: str
     of: str
@@ -57,7 +57,7 @@ def main() -> None:
     is_all = not (options.plugin or options.commands)
     if not options.plugin and os.geteuid() != 0:
         parser.error("real runtimes need root")
-    # First: containers are measured in another mount namespace, in which this starts again.
+    # First: containers are measured in another mount namespace, in which this program starts again.
     if options.commands or (is_all and os.environ.get(_INSIDE) != "1"):
         _figures(commands.figures)
         print(flush=True)
@@ -79,7 +79,7 @@ def _figures(measure: Callable[[Path], Iterator[Figure]]) -> None:
 
 def _containers(rounds: int) -> None:
     if os.environ.get(_INSIDE) != "1":
-        # A mount namespace of our own: the simulated driver is laid over /proc there.
+        # A new mount namespace: the simulated driver is mounted over /proc there.
         os.environ[_INSIDE] = "1"
         os.execvp(
             "unshare", ["unshare", "--mount", sys.executable, "-m", "tests.bench", *sys.argv[1:]]
@@ -109,7 +109,7 @@ def _groups(place: Path, rounds: int) -> Iterator[tuple[list[Case], int]]:
 
 
 def report(took: dict[str, float]) -> str:
-    """Return the table of what was measured."""
+    """Return the table of the measured ratios."""
     rows = []
     for line in LINES:
         if line.what in took and line.of in took:

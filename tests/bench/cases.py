@@ -22,7 +22,7 @@ from tests.contract.runtimes import runtime_environment
 
 PYTHON = "/usr/bin/python3"
 TRUE_PROGRAM = "/bin/true"
-# As CUDA images have it, but that only the last alternative holds.
+# As in CUDA images, except that only the last alternative is satisfied.
 BRANDS = ("tesla", "unknown", "nvidiartx", "geforce", "geforcertx", "quadro", "quadrortx", "titan")
 REQUIRED = " ".join(
     ["cuda>=99.0"]
@@ -33,7 +33,7 @@ TENTH = {"linux": {"resources": {"cpu": {"quota": 10000, "period": 100000}}}}
 
 
 def interpreter(ready: Installation) -> list[Case]:
-    """Return what the wrapper itself costs: the low-level runtime is /bin/true."""
+    """Return the cost of the wrapper itself: the low-level runtime is /bin/true."""
     env = ready.on(TRUE_PROGRAM)
     made = gpu_bundle(ready, "alone")
     none = gpu_bundle(ready, "none", value="void")
@@ -101,7 +101,7 @@ def _scaled(ready: Installation, specs: Path, name: str, value: str) -> Case:
 
 
 def runc(ready: Installation) -> list[Case]:
-    """Return a whole create with runc, the parameters hook included, and with the prestart hook."""
+    """Return a create with runc and the parameters hook, and one with the prestart hook."""
     return [
         *_pair(ready, "runc", "bare runc create", "whole create, runc", {}),
         _hooked(ready, "prestart", "prestart hook, runc", "all"),
@@ -110,7 +110,7 @@ def runc(ready: Installation) -> list[Case]:
 
 
 def _hooked(ready: Installation, place: str, name: str, value: str) -> Case:
-    """Return a create by runc itself of a container that has our prestart hook."""
+    """Return a create by runc of a container with gpuhook's prestart hook."""
     hooks = {"prestart": [ready.hooks["hook"]]}
     made = gpu_bundle(ready, place, value=value, hooks=hooks)
     low = _program("runc")
@@ -118,20 +118,20 @@ def _hooked(ready: Installation, place: str, name: str, value: str) -> Case:
 
 
 def of_memory(ready: Installation) -> list[Case]:
-    """Return a create on cgroup v2 of a container with one GPU, without a limit and with one.
+    """Return a create on cgroup v2 of a container with one GPU, without and with a memory limit.
 
-    Where the machine has v1, both are called through a mount namespace with v2.
+    On a machine with v1, both run in a mount namespace with v2.
     """
     around, low = runtime_environment("runc", "v2").prefix, _program("runc")
     bare = gpu_bundle(ready, "memory-none", value="0")
-    held = gpu_bundle(ready, "memory-limit", value="0")
-    config = held.config()
+    with_limit = gpu_bundle(ready, "memory-limit", value="0")
+    config = with_limit.config()
     config["process"]["env"].append("NVIDIA_GPU_MEMORY_LIMIT=4096")
-    held.write(config)
+    with_limit.write(config)
     runtime, env = [ready.runtime], ready.on(low)
     return [
         Case("create, cgroup v2", lambda: fresh(bare, runtime, low, around), env),
-        Case("create with a limit", lambda: fresh(held, runtime, low, around), env),
+        Case("create with a limit", lambda: fresh(with_limit, runtime, low, around), env),
     ]
 
 
@@ -218,7 +218,7 @@ def _lived(made: Bundle, runtime: str) -> Iterator[Sequence[str]]:
 
 
 def podman(ready: Installation) -> list[Case]:
-    """Return podman without and with a device of our CDI spec, which it applies by itself."""
+    """Return podman without and with a device of gpuhook's CDI spec, which podman applies."""
     root = gpu_bundle(ready, "podman").root
     return [
         plain("podman, no device", _podman(ready, root, [])),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a person waits for each command, on a node with 16 GPUs and 200 running containers.
+"""The time of each command, on a node with 16 GPUs and 200 running containers.
 
-Two hundred real containers of runc, each with a GPU of gpuhook's, and the commands as they are
-installed. A figure is the median of a few calls, process start included.
+The containers are real containers of runc, each with a GPU from gpuhook; the commands are
+installed. A figure is the median of a few calls, including the start of the process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CALLS = 3
 
 @dataclass(frozen=True)
 class Crowd:
-    """The node, and the containers that run on it."""
+    """The node, and its running containers."""
 
     installation: Installation
     state_root: Path
@@ -50,7 +50,7 @@ class Crowd:
 
     @property
     def manifest(self) -> str:
-        """Return the path of a pod's manifest, which it writes."""
+        """Write a pod's manifest, and return its path."""
         path = self.installation.place / "pod.json"
         container = {
             "name": "main",
@@ -62,13 +62,13 @@ class Crowd:
         return str(path)
 
     def commands(self) -> Iterator[tuple[str, ...]]:
-        """Yield the command lines that people wait for."""
+        """Yield the command lines to measure."""
         root = f"--state-root={self.state_root}"
         node = self.installation.node.options
         library = f"--nvml-library={self.installation.node.nvml_library}"
         yield ("--version",)
         yield ("--help",)
-        yield ("refresh",)  # nothing has changed
+        yield ("refresh",)  # the node is unchanged
         yield "inventory", *node
         yield "generate-cdi", *node
         yield "cdi", "list"
@@ -95,13 +95,13 @@ class Crowd:
         yield "doctor", root, *node
         yield "doctor", "--list"
         yield "doctor", "--root", self.installation.node.host_root
-        kept = str(self.installation.place / "bundle.tar.gz")
-        yield "support-bundle", "--file", kept, root, *node
-        yield "doctor", "--from", kept
+        bundle = str(self.installation.place / "bundle.tar.gz")
+        yield "support-bundle", "--file", bundle, root, *node
+        yield "doctor", "--from", bundle
 
 
 def figures(place: Path) -> Iterator[Figure]:
-    """Measure all, with files below `place`."""
+    """Measure all commands, with files below `place`."""
     with crowd(place) as made:
         for words in made.commands():
             took = [_milliseconds(made.installation, words) for _ in range(_CALLS)]
@@ -109,25 +109,25 @@ def figures(place: Path) -> Iterator[Figure]:
 
 
 def _shown(words: Sequence[str], made: Crowd) -> str:
-    """Return a command line without what only this node needs."""
+    """Return a command line without the options that only this node needs."""
     hidden = ("--state-root=", "--nvml-library=", "--driver-root=", "--dev-root=", "--host-root=")
     names = {made.one: "CONTAINER", str(made.bundles / made.one): "BUNDLE"}
-    kept = [names.get(word, word) for word in words if not word.startswith(hidden)]
-    return " ".join(os.path.basename(word) if word.startswith("/") else word for word in kept)
+    shown = [names.get(word, word) for word in words if not word.startswith(hidden)]
+    return " ".join(os.path.basename(word) if word.startswith("/") else word for word in shown)
 
 
 def _milliseconds(installation: Installation, words: Sequence[str]) -> float:
     begun = time.perf_counter()
     done = installation.gpuhook(*words)
     took = (time.perf_counter() - begun) * 1000
-    if done.rc not in (0, 1) or "GH1491" in done.stderr:  # 1: something is wrong here
+    if done.rc not in (0, 1) or "GH1491" in done.stderr:  # 1: the command reports a finding
         raise RuntimeError(f"gpuhook {' '.join(words)}: {done.stderr}")
     return took
 
 
 @contextmanager
 def crowd(place: Path, containers: int = CONTAINERS) -> Iterator[Crowd]:
-    """Give a node with 16 GPUs on which so many containers run; they end with it."""
+    """Yield a node with 16 GPUs and so many running containers; they end with the context."""
     made = installation(place, doubled(dump_file.load("h100x8")))
     state_root, bundles = place / "runtime", place / "bundles"
     root = roots.copy("musl", place / "root")

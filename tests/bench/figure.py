@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One line: what was measured, in which unit, and the most that it may be, if any."""
+    """One line: what was measured, its unit, and its upper limit, if any."""
 
     what: str
     measured: float
@@ -17,7 +17,7 @@ class Figure:
 
     @property
     def met(self) -> str:
-        """Return "yes" or "NO", "" without a budget."""
+        """Return "yes" or "NO", "" without a limit."""
         return "" if self.budget is None else "yes" if self.measured <= self.budget else "NO"
 
     def row(self) -> tuple[str, str, str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of programs: cases take turns, so that a slow moment of the machine hits all alike."""
+"""Timing of programs: cases take turns, so that a slow moment of the machine affects all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 # Moving a process into a cgroup waits for an RCU grace period, some 15 ms, unless another one was
 # moved just before: back to back, a runtime that does nothing in between looks three times as fast
-# as the same one on a quiet node. So every run starts on a quiet machine.
+# as on a quiet node. So every run starts on a quiet machine.
 PAUSE = 0.1
 
 
@@ -27,14 +27,14 @@ class Case:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def once(self) -> float:
-        """Return how many milliseconds one run took; raises CalledProcessError if it failed."""
+        """Return the milliseconds of one run; raises CalledProcessError if it failed."""
         with self.around() as command:
             time.sleep(PAUSE)
             return milliseconds(command, self.env)
 
 
 def plain(name: str, command: Sequence[str], **env: str) -> Case:
-    """Return a case that needs nothing around it."""
+    """Return a case without preparation."""
     return Case(name, lambda: nullcontext(command), env)
 
 
@@ -54,10 +54,10 @@ def milliseconds(command: Sequence[str], env: Mapping[str, str]) -> float:
 
 def interleaved(cases: Sequence[Case], rounds: int) -> dict[str, float]:
     """Return the median milliseconds of each case over `rounds` rounds, one warm-up first."""
-    taken: dict[str, list[float]] = {case.name: [] for case in cases}
+    times: dict[str, list[float]] = {case.name: [] for case in cases}
     for number in range(rounds + 1):
         for case in cases:
             took = case.once()
             if number:
-                taken[case.name].append(took)
-    return {name: statistics.median(values) for name, values in taken.items()}
+                times[case.name].append(took)
+    return {name: statistics.median(values) for name, values in times.items()}

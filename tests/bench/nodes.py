@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are larger than those that ship."""
+"""Nodes that are larger than the shipped profiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def doubled(node: Node) -> Node:
-    """Return a node with twice the GPUs."""
+    """Return a node with twice as many GPUs."""
     count = len(node.gpus)
     more = tuple(
         replace(

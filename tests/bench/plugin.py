@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin's speed and size, measured from outside: a real process beside a kubelet.
+"""The device plugin's speed and size, measured from outside: a real process next to a kubelet.
 
-Times are those of a caller on the socket, with gRPC on both sides and the kubelet's stand-in on the
+Times are those of a caller on the socket, with gRPC on both sides, and the simulated kubelet on the
 same cores.
 """
 
@@ -26,12 +26,12 @@ from tests.simulated.node import make_node
 
 WHOLE = "version: v1\n"
 CDI = "cdi-annotations,cdi-cri"
-# The intervals of looking at the node: the default, and the shortest that anybody would want.
+# The plugin's check intervals: the default, and the shortest useful one.
 INTERVALS = ("10s", "1s")
 _CALLS, _WARM_UP = 1000, 50
 _STARTS, _RESTARTS = 9, 15
 _IDLE = 10.0  # seconds
-_SETTLED = 1.0  # seconds after which a start has nothing left to do
+_SETTLED = 1.0  # seconds after which a start is complete
 
 
 def figures(place: Path) -> Iterator[Figure]:
@@ -47,7 +47,7 @@ def figures(place: Path) -> Iterator[Figure]:
 
 
 def _started(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
-    """Start the plugin, then the kubelet, again and again."""
+    """Start the plugin, then the kubelet, repeatedly."""
     took, worked = [], []
     with plugin(place, make_node(place / "node", node), kubelet) as running:
         kubelet.wait_for_devices(GPU, 32)
@@ -67,7 +67,7 @@ def _started(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
 
 
 def _until_registered(kubelet: Kubelet, begin: Callable[[], None]) -> float:
-    """Return the milliseconds from the beginning of `begin` to the next registration."""
+    """Return the milliseconds from the start of `begin` to the next registration."""
     before = len(kubelet.registrations)
     begun = time.perf_counter()
     begin()
@@ -76,7 +76,7 @@ def _until_registered(kubelet: Kubelet, begin: Callable[[], None]) -> float:
 
 
 def _allocations(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
-    """Allocate replicas, and ask which to take; weigh the process on the way."""
+    """Measure Allocate and GetPreferredAllocation for replicas, and the process's memory."""
     text = TIME_SLICING.replace("replicas: 4", "replicas: 64")
     with plugin(place, make_node(place / "node", node), kubelet, text) as running:
         kubelet.wait_for_devices(GPU, 512)
@@ -95,7 +95,7 @@ def _allocations(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
 
 
 def _whole(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
-    """Do the same with 16 whole GPUs."""
+    """Measure the same with 16 whole GPUs."""
     with plugin(place, make_node(place / "node", node), kubelet, WHOLE) as running:
         kubelet.wait_for_devices(GPU, 16)
         endpoint = kubelet.endpoint(GPU)
@@ -109,7 +109,7 @@ def _whole(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
 
 
 def _with_specs(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
-    """Have CDI specs written as well."""
+    """Measure the same with CDI specs."""
     simulated = make_node(place / "node", node)
     with plugin(place, simulated, kubelet, env={"DEVICE_LIST_STRATEGY": CDI}) as running:
         kubelet.wait_for_devices(GPU, 32)
@@ -123,7 +123,7 @@ def _with_specs(place: Path, node: Node, kubelet: Kubelet) -> Iterator[Figure]:
 
 
 def _idle(place: Path, node: Node, kubelet: Kubelet, interval: str) -> Iterator[Figure]:
-    """Let it be."""
+    """Measure the CPU time of an idle plugin."""
     simulated = make_node(place / "node", node)
     env = {"GPUHOOK_HEALTH_POLL_INTERVAL": interval}
     with plugin(place, simulated, kubelet, env=env) as running:

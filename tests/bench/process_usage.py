@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What another process uses of the machine, as /proc has it."""
+"""The CPU time and memory of another process, from /proc."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def resident(pid: int) -> float:
 
 
 def cpu(pid: int) -> float:
-    """Return the milliseconds of CPU time so far, of all threads, to the scheduler's nanosecond.
+    """Return the CPU time so far in milliseconds, of all threads, with nanosecond resolution.
 
-    The ticks of /proc/PID/stat are of 10 ms, which is more than an idle process uses.
+    The ticks of /proc/PID/stat have 10 ms, which is more than an idle process uses.
     """
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6

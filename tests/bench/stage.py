@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks run on: a simulated node with eight GPUs, an installation, bundles."""
+"""The machine of the benchmarks: a simulated node with eight GPUs, an installation, bundles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOST_PROC = {
 
 
 def stage(place: Path) -> Installation:
-    """Return gpuhook installed on a simulated node with eight H100, its state in memory."""
+    """Return gpuhook installed on a simulated node with eight H100, with its state in memory."""
     in_memory(place / "state")
     made = installation(place)
     simulate_host(place, Path(made.node.host_root), made.specs)
@@ -33,7 +33,7 @@ def stage(place: Path) -> Installation:
 
 
 def in_memory(directory: Path) -> None:
-    """Make `directory` a tmpfs, as what it stands for on a node is: below /run."""
+    """Make `directory` a tmpfs, since it plays a directory below /run."""
     directory.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", directory], check=True)
 
@@ -42,7 +42,7 @@ def simulate_host(place: Path, host_root: Path, specs: Path) -> None:
     """Make this mount namespace look like the node: parameters in /proc, CDI specs in /run/cdi.
 
     The container then has the file that the parameters hook covers. The unified cgroup hierarchy
-    beside v1's goes: crun refuses that mixture.
+    next to v1 is unmounted: crun refuses that mixture.
     """
     driver = Path("/proc/driver")
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", driver], check=True)
@@ -81,10 +81,10 @@ def gpu_bundle(made: Installation, name: str, value: str = "all", **oci: Any) ->
 def fresh(
     made: Bundle, command: Sequence[str], low_level: str, around: Sequence[str] = ()
 ) -> Iterator[Sequence[str]]:
-    """Yield `command create` for a new container of the bundle as it was written.
+    """Yield `command create` for a new container of the bundle in its original form.
 
-    In the end the container is deleted with `low_level`, and config.json is what it was. `around`
-    is what both are called through.
+    Afterwards the container is deleted with `low_level`, and config.json is restored. `around` is a
+    prefix for both commands.
     """
     original = made.file.read_bytes()
     identity = f"gpuhook-bench-{uuid4().hex[:12]}"

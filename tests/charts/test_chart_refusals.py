@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that cannot be meant are refused, with words that say what to do."""
+"""Contradictory values are refused, with a hint."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ MAP = {"default": "version: v1\n"}
         ),
     ],
 )
-def test_a_template_refuses(values: dict[str, Any], words: str) -> None:
+def test_template_refuses(values: dict[str, Any], words: str) -> None:
     assert words in refused(values)
 
 
@@ -95,19 +95,19 @@ def test_a_template_refuses(values: dict[str, Any], words: str) -> None:
         ({"devicePlugin": {"env": [{"value": "x"}]}}, "name"),
     ],
 )
-def test_the_schema_refuses(values: dict[str, Any], key: str) -> None:
-    said = refused(values)
-    assert "don't meet the specifications of the schema" in said
-    assert key in said
+def test_schema_refuses(values: dict[str, Any], key: str) -> None:
+    error = refused(values)
+    assert "don't meet the specifications of the schema" in error
+    assert key in error
 
 
-def test_the_default_namespace_takes_a_word() -> None:
+def test_default_namespace_needs_a_value() -> None:
     assert "allowDefaultNamespace=true" in refused({}, namespace="default")
     assert rendered({"allowDefaultNamespace": True}, namespace="default")
     assert rendered({"namespaceOverride": "gpus"}, namespace="default")
 
 
-def test_what_is_refused_without_its_plugin_is_refused() -> None:
-    """An installer alone in the namespace `default` is in it, too."""
+def test_default_namespace_without_a_plugin_is_refused() -> None:
+    """The installer alone is refused in the namespace `default`, too."""
     values = {"devicePlugin": {"enabled": False}, "installer": {"enabled": True}}
     assert "allowDefaultNamespace" in refused(values, namespace="default")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example for clusters that leave NVIDIA's GPU operator, and the table of its keys."""
+"""The example values for clusters that leave NVIDIA's GPU operator, and the table of its keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLE = ROOT / "packaging/kubernetes/values-from-gpu-operator.yaml"
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 PAGE = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
 TABLE = PAGE.partition("| ClusterPolicy | value of gpuhook's chart |")[2].partition("\n\n")[0]
-# What people write themselves, as the chart's schema takes it.
+# Keys with free contents in the chart's schema.
 FREE = {"affinity", "env", "labels", "resources", "tolerations", "updateStrategy"}
 
 
@@ -44,7 +44,7 @@ def is_value_of_the_chart(path: str) -> bool:
 
 
 def named_values() -> set[str]:
-    """Return what the second column of the table names, up to a semicolon: remarks follow it."""
+    """Return the chart's values in the second column of the table; remarks follow a semicolon."""
     rows = [row.split(" | ")[1] for row in TABLE.splitlines() if row.startswith("| `")]
     return {
         name.partition(":")[0]
@@ -53,7 +53,7 @@ def named_values() -> set[str]:
     }
 
 
-def test_the_example_renders() -> None:
+def test_example_renders() -> None:
     objects = rendered(values())
     args = container(objects, "installer")["args"]
     assert args[args.index("--engine") + 1] == "containerd"
@@ -75,7 +75,7 @@ def test_the_example_renders() -> None:
     assert one(objects, "ServiceMonitor")
 
 
-def test_the_configurations_of_the_example_have_no_finding() -> None:
+def test_configurations_of_the_example_are_valid() -> None:
     objects = rendered(values())
     overrides = read_overrides({}, variables(objects)).overrides
     data = one(objects, "ConfigMap")["data"]
@@ -84,14 +84,14 @@ def test_the_configurations_of_the_example_have_no_finding() -> None:
         assert config_reader.read(text.encode(), name, overrides).findings == ()
 
 
-def test_the_table_names_values_of_the_chart() -> None:
+def test_table_has_values_of_the_chart_only() -> None:
     named = named_values()
     assert len(named) > 25
     assert [name for name in sorted(named) if not is_value_of_the_chart(name)] == []
 
 
-def test_the_table_has_every_value_of_the_example() -> None:
-    """Each one comes from a key of the operator's; `image` alone is new."""
+def test_table_has_each_value_of_the_example() -> None:
+    """Each one replaces a key of the operator, except `image`."""
     named = named_values()
     used = [path for path in paths(values()) if not path.startswith("image.")]
     assert len(used) > 25

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guide shows is what the chart takes and makes."""
+"""The examples of the guide agree with the chart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("values", VALUES, ids=range(len(VALUES)))
-def test_values_are_taken_and_their_configurations_are_faultless(values: dict[str, Any]) -> None:
+def test_values_of_the_guide_are_valid(values: dict[str, Any]) -> None:
     objects = rendered(values)
     overrides = read_overrides({}, variables(objects)).overrides
     texts = [t for o in objects if o["kind"] == "ConfigMap" for t in o["data"].values()]
@@ -38,7 +38,7 @@ def test_values_are_taken_and_their_configurations_are_faultless(values: dict[st
     assert texts or "metrics" in values or "features" in values
 
 
-def test_the_walk_through_is_whole() -> None:
+def test_walk_through_of_the_guide() -> None:
     first = VALUES[0]
     objects = rendered(first)
     assert one(objects, "RuntimeClass")["metadata"]["name"] == "nvidia"
@@ -68,7 +68,7 @@ def test_the_walk_through_is_whole() -> None:
         ("no handler on the nodes", SETS["no-handler"]),
     ],
 )
-def test_the_table_of_capabilities_is_the_charts(feature: str, values: dict[str, Any]) -> None:
+def test_table_of_capabilities(feature: str, values: dict[str, Any]) -> None:
     (row,) = [row for row in ROWS if row[0] == feature]
     context = container(rendered(values))["securityContext"]
     added = context.get("capabilities", {}).get("add", [])
@@ -76,7 +76,7 @@ def test_the_table_of_capabilities_is_the_charts(feature: str, values: dict[str,
     assert row[-1].strip("| ") == (made or "nothing")
 
 
-def test_values_of_the_table_are_there() -> None:
+def test_values_of_the_table_exist() -> None:
     """Each name in the first column of the table of values is a key of values.yaml."""
     known = yaml.safe_load((CHART / "values.yaml").read_text())
     table = PAGE.partition("## Values")[2].partition("## Several")[0]
@@ -95,8 +95,8 @@ def test_values_of_the_table_are_there() -> None:
 
 
 @pytest.mark.parametrize("profile", ["t4", "a100-mig"])
-def test_the_command_that_removes_labels_removes_ours_alone(profile: str) -> None:
-    """Its filters pass every label of gpuhook's on to kubectl, and none that others set."""
+def test_command_removes_labels_of_gpuhook_only(profile: str) -> None:
+    """Its filters pass each label of gpuhook to kubectl, and no other label."""
     (command,) = re.findall(r"\{\{end\}\}' \|\n(.*?) \| xargs", PAGE, re.DOTALL)
     words = ["labels", "--inventory", profile, "--mig-strategy", "mixed", "-o", "json"]
     done = click.testing.CliRunner().invoke(main, words)
@@ -107,8 +107,8 @@ def test_the_command_that_removes_labels_removes_ours_alone(profile: str) -> Non
         "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/device-plugin.config",
         "feature.node.kubernetes.io/pci-10de.present", "example.com/nvidia.com/gpu.count",
     ]  # fmt: skip
-    given = "".join(f"{name}\n" for name in (*others, *ours))
+    listing = "".join(f"{name}\n" for name in (*others, *ours))
     ran = subprocess.run(
-        command, input=given, shell=True, capture_output=True, text=True, check=True
+        command, input=listing, shell=True, capture_output=True, text=True, check=True
     )
     assert ran.stdout.split() == [f"{name}-" for name in ours]

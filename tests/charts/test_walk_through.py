@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From values to two pods on one T4: the rendered container's own words start the real plugin."""
+"""From values to two pods on one T4: the rendered container's arguments start the real plugin."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ GPU = "nvidia.com/gpu"
 
 
 @pytest.mark.parametrize("values", [OPERATORS, SETS["time-slicing"]], ids=["operator", "chart"])
-def test_two_pods_have_the_one_gpu(values: dict[str, Any], short_path: Path) -> None:
-    """The node offers four, both pods get the same GPU, an edit applies without a restart.
+def test_two_pods_share_the_gpu_of_a_rendered_plugin(
+    values: dict[str, Any], short_path: Path
+) -> None:
+    """The node offers four replicas, and an edit of the ConfigMap applies without a restart.
 
-    The labels go when the plugin ends.
+    The labels are removed when the plugin ends.
     """
     options = ("--set", "gfd.acceleratorLabel=true", "--set", "gfd.removeLabelsOnExit=true")
     objects = rendered(values, *options)
     (source,) = [v["configMap"]["name"] for v in pod(objects)["volumes"] if "configMap" in v]
-    found = one(objects, "ConfigMap")
-    assert found["metadata"]["name"] == source
+    config_map = one(objects, "ConfigMap")
+    assert config_map["metadata"]["name"] == source
     configs = ConfigMap(short_path / "configs")
-    configs.publish(**found["data"])
+    configs.publish(**config_map["data"])
     node = make_node(short_path / "node", "t4")
     features = short_path / "features"
     env = {
         **variables(objects),
-        # The paths of the container, in this test's places.
+        # The container's paths, below this test's directory.
         "CONFIG_FILE": "",
         "CONFIG_FILE_SRCDIR": str(configs.directory),
         "GPUHOOK_CDI_DIRECTORY": str(short_path / "cdi"),
@@ -56,10 +58,10 @@ def test_two_pods_have_the_one_gpu(values: dict[str, Any], short_path: Path) -> 
         assert [each.envs["GPUHOOK_REPLICAS"] for each in pods] == [f"{uuid}::0", f"{uuid}::1"]
         assert all(each.devices for each in pods)  # PASS_DEVICE_SPECS
         eventually(features.exists, "labels")
-        told = features.read_text()
-        assert "nvidia.com/gpu.replicas=4\n" in told
-        assert "\naccelerator=nvidia-tesla-t4\n" in f"\n{told}"
-        text = found["data"]["default"].replace("replicas: 4", "replicas: 8")
+        labels = features.read_text()
+        assert "nvidia.com/gpu.replicas=4\n" in labels
+        assert "\naccelerator=nvidia-tesla-t4\n" in f"\n{labels}"
+        text = config_map["data"]["default"].replace("replicas: 4", "replicas: 8")
         configs.publish(default=text)
         kubelet.wait_for_devices(GPU, 8)
         assert process.stop() == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of values that people give to the chart."""
+"""Sets of values for the chart, as users write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 from tests.kubelet.process import TIME_SLICING
 
-# The block of the GPU operator's values.yaml (v25.3.1) with our image in its three lines.
+# The block of the GPU operator's values.yaml (v25.3.1), with gpuhook's image in its three lines.
 OPERATORS: dict[str, Any] = yaml.safe_load(
     """
 devicePlugin:

@@ -35,8 +35,8 @@ def test_container_without_openat2(
         assert "Seccomp_filters:\t1" in Path(f"/proc/{live.pid}/status").read_text()
         assert_nodes(live.view(gpu_questions(node8)), node8, CONTROL, 1)
         assert (made.root / "usr/lib/x86_64-linux-gnu/libcuda.so.1").is_symlink()
-        for verb, given in (("attach", (1, 2)), ("detach", (1,))):
+        for verb, indexes in (("attach", (1, 2)), ("detach", (1,))):
             done = live.gpuhook(verb, "--device", "2", via=via)
             assert done.rc == 0, done
-            assert_nodes(live.view(gpu_questions(node8)), node8, CONTROL, *given)
+            assert_nodes(live.view(gpu_questions(node8)), node8, CONTROL, *indexes)
         assert_as_before(made.root, files)

@@ -45,7 +45,7 @@ def through(
     installation: Installation,
     place: Path,
     root: Path,
-    asked: list[str],
+    probe_args: list[str],
     *words: str,
 ) -> View:
     """Start a container by one integration, and return its view.
@@ -53,7 +53,7 @@ def through(
     The first of `words` is the requested device, the others are variables.
     """
     value, *env = words
-    args = ["/probe", *asked]
+    args = ["/probe", *probe_args]
     return Integrations(installation, place).through(integration, root, args, value, env).view
 
 
@@ -82,7 +82,7 @@ def start(tmp_path: Path, root_of: Roots) -> Start:
 def test_container_on_a_jetson(integration: str, orin: Installation, start: Start) -> None:
     """The container has exactly the nodes, libraries and links of the system's CSV files."""
     lib = tegra_node.LIBRARIES
-    asked = questions(
+    args = questions(
         f"{lib}/libcuda.so",
         f"{tegra_node.NVIDIA}/libcuda.so.1",
         "/etc/nv_tegra_release",
@@ -92,7 +92,7 @@ def test_container_on_a_jetson(integration: str, orin: Installation, start: Star
         tries=["505:3", "505:2", "10:121", "195:1", "505:9"],
         runs=[["/dlprobe", "libcuda.so.1", "libnvrm_gpu.so", "libnvidia-ptxjitcompiler.so.1"]],
     )
-    view = start(orin, integration, asked, "all")
+    view = start(orin, integration, args, "all")
     nodes = {path: (node.major, node.minor) for path, node in view.nodes.items() if "nv" in path}
     assert nodes == tegra_node.NODES
     assert {number for number, result in view.tries.items() if result == "EPERM"} == {
@@ -117,8 +117,8 @@ def test_jetpack_requirement_adds_all_files(
 ) -> None:
     """NVIDIA_REQUIRE_JETPACK=csv-mounts=all adds the entries of the other CSV files."""
     link = "/usr/local/cuda-12.6/lib64/libcudart.so.12"
-    asked = questions(CUDART, SAMPLES, link, runs=[["/dlprobe", "libcudart.so.12"]])
-    view = start(orin, integration, asked, "0", JETPACK)
+    args = questions(CUDART, SAMPLES, link, runs=[["/dlprobe", "libcudart.so.12"]])
+    view = start(orin, integration, args, "0", JETPACK)
     assert view.paths[CUDART].kind == view.paths[SAMPLES].kind == "file"
     assert view.paths[link].target == CUDART
     assert "path" in view.runs[0].found()["libcudart.so.12"]
@@ -182,8 +182,8 @@ def test_newer_cuda_compat_on_an_orin(
     note = elf_maker.Note(".note.cuda.fwd_compatibility", "NVIDIA Corporation", note_text)
     elf_maker.write(directory / "libcuda.so.1.1", "libcuda.so.1", note=note)
     (directory / "libcuda.so.1").symlink_to("libcuda.so.1.1")
-    asked = questions(runs=[["/dlprobe", "libcuda.so.1"]])
-    view = start(orin, "runc", asked, "all", root=root)
+    args = questions(runs=[["/dlprobe", "libcuda.so.1"]])
+    view = start(orin, "runc", args, "all", root=root)
     expected = COMPAT if first else tegra_node.NVIDIA
     assert view.runs[0].found()["libcuda.so.1"]["path"] == f"{expected}/libcuda.so.1"
 
@@ -217,7 +217,7 @@ def test_changed_driver_of_a_jetson_makes_the_spec_stale(
 def test_container_in_wsl(integration: str, wsl: Installation, start: Start) -> None:
     """The container has /dev/dxg and the driver store, and finds the front libraries."""
     names = ("libcuda.so.1", "libnvidia-ml.so.1", "libdxcore.so")
-    asked = questions(
+    args = questions(
         "/usr/bin/nvidia-smi",
         f"{STORE}/libcuda.so.1",
         f"{STORE}/libcuda.so.1.1",
@@ -226,7 +226,7 @@ def test_container_in_wsl(integration: str, wsl: Installation, start: Start) -> 
         tries=["10:125", "10:126"],
         runs=[["/dlprobe", *names]],
     )
-    view = start(wsl, integration, asked, "all")
+    view = start(wsl, integration, args, "all")
     assert [path for path in view.nodes if path == "/dev/dxg"] == ["/dev/dxg"]
     assert view.nodes["/dev/dxg"].allowed
     assert view.tries["10:126"] == "EPERM"
@@ -250,8 +250,8 @@ def test_wsl_spec_without_hooks(wsl: Installation, tmp_path: Path, start: Start)
     mine = replace(wsl, place=tmp_path)
     mine.specs.mkdir()
     mine.generate("--hooks", "none")
-    asked = questions(f"{STORE}/libcuda.so.1.1", runs=[["/dlprobe", "libcuda.so.1"]])
-    view = start(mine, "podman-cdi", asked, "all")
+    args = questions(f"{STORE}/libcuda.so.1.1", runs=[["/dlprobe", "libcuda.so.1"]])
+    view = start(mine, "podman-cdi", args, "all")
     assert view.paths[f"{STORE}/libcuda.so.1.1"].kind == "file"
     assert "path" in view.runs[0].found()["libcuda.so.1"]
 

@@ -25,9 +25,9 @@ def test_dlprobe_reports_found_and_missing_libraries(kind: str, bundle_of: Bundl
     name, real = LIBC[kind]
     args = questions(runs=[["/dlprobe", name, "libnothing.so.1"]])
     (ran,) = run(bundle_of(kind, ["/probe", *args])).view.runs
-    found = ran.found()
-    assert found[name]["real"] == real
-    assert "libnothing.so.1" in found["libnothing.so.1"]["error"]
+    answers = ran.found()
+    assert answers[name]["real"] == real
+    assert "libnothing.so.1" in answers["libnothing.so.1"]["error"]
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def two(apart: Installation) -> Installation:
 
 def assert_both(view: View) -> None:
     """Assert that the loader finds the libraries of both specs."""
-    found = view.runs[0].found()
-    assert {name: Path(facts["real"]).parent for name, facts in found.items()} == {
+    answers = view.runs[0].found()
+    assert {name: Path(facts["real"]).parent for name, facts in answers.items()} == {
         name: Path(place) for name, place in DIRECTORY_OF.items()
     }
     # The loader may search the driver's directory without a cache.

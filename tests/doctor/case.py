@@ -2,7 +2,7 @@
 """A simulated node for doctor: its file tree and its readings.
 
 `parts` put the files of a healthy node into the tree: engines, kubelet, gpuhook's own. A breakage
-then changes files or readings, and doctor has to name it.
+then changes files or readings, and doctor must report it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class FaultCase:
     """The node: `root` is its tree; `readings` are documents by name, which a test may change.
 
-    The inventory is read of the tree by its own NVML (the stub), unless `readings` has one.
+    The tree's NVML (the stub) provides the inventory, unless `readings` has one.
     """
 
     root: Path
@@ -61,10 +61,10 @@ class FaultCase:
         return examine(self.examined(), checks(), chosen)
 
     def examined(self) -> ExaminedNode:
-        """Return the node as checks get it."""
+        """Return the node in the form that checks read."""
         documents = copy.deepcopy(self.readings)
         for program in (documents.get(node_readings.PROGRAMS) or {}).values():
-            program.setdefault("trouble", "")  # a case says it only if there is one
+            program.setdefault("trouble", "")  # only if the case sets it
         collectors: dict[str, Callable[[], Any]] = {
             name: partial(documents.get, name) for name in documents
         }

@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], case.FaultCase]:
-    """Give a function that makes a healthy node of a profile once; tests must not change it."""
+    """Return a function that makes a healthy node of a profile once; tests must not change it."""
     made: dict[str, case.FaultCase] = {}
 
-    def of(profile: str) -> case.FaultCase:
+    def node_of(profile: str) -> case.FaultCase:
         if profile not in made:
             made[profile] = case.make(tmp_path_factory.mktemp(profile), profile)
         return made[profile]
 
-    return of
+    return node_of
 
 
 @pytest.fixture
 def fresh(
     healthy: Callable[[str], case.FaultCase], tmp_path: Path
 ) -> Callable[[str], case.FaultCase]:
-    """Give a function that copies the healthy node of a profile."""
+    """Return a function that copies the healthy node of a profile."""
 
-    def of(profile: str = "t4") -> case.FaultCase:
+    def copy_of(profile: str = "t4") -> case.FaultCase:
         place = tmp_path / profile
         place.mkdir()
         return case.copied(healthy(profile), place)
 
-    return of
+    return copy_of

@@ -40,7 +40,7 @@ LEFT_OUT = {
 }
 
 
-def _told(examination: Examination, but: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+def _findings(examination: Examination, but: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     return [
         (r.check.id, f.status, f.subject, f.message, f.meaning, f.command)
         for r in examination.results
@@ -50,47 +50,47 @@ def _told(examination: Examination, but: tuple[str, ...] = ()) -> list[tuple[str
 
 
 def _bundled(case: FaultCase, directory: Path) -> tuple[Examination, str]:
-    """Return doctor's results, and the path of the bundle of the same node."""
+    """Return the examination of a node, and the path of the support bundle of the same node."""
     node = bundle_contents.recording_node(case.examined())
-    found = examine(node, checks())
-    made = bundle_contents.collect(node, {}, {})
+    examination = examine(node, checks())
+    contents = bundle_contents.collect(node, {}, {})
     path = str(directory / "bundle.tar.gz")
-    bundle_archive.write(path, made.members, made.made)
-    return found, path
+    bundle_archive.write(path, contents.members, contents.made)
+    return examination, path
 
 
 @pytest.mark.parametrize("profile", ["t4", "h100x8", "a100-mig"])
-def test_a_healthy_node_is_healthy_in_its_bundle(
+def test_bundle_of_a_healthy_node(
     profile: str, healthy: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
-    found, path = _bundled(healthy(profile), tmp_path)
-    again = examine(support_bundle.bundle_node(path), checks())
-    assert _told(again) == _told(found)
-    assert again.is_well
+    on_node, path = _bundled(healthy(profile), tmp_path)
+    in_bundle = examine(support_bundle.bundle_node(path), checks())
+    assert _findings(in_bundle) == _findings(on_node)
+    assert in_bundle.is_well
 
 
 @pytest.mark.parametrize("broken", every(4, all_of_them()), ids=lambda broken: broken.name)
-def test_a_broken_node_is_as_broken_in_its_bundle(
+def test_bundle_of_a_broken_node(
     broken: Broken, fresh: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
     case = fresh(broken.profile)
     broken.do(case)
-    found, path = _bundled(case, tmp_path)
+    on_node, path = _bundled(case, tmp_path)
     but = LEFT_OUT.get(broken.name, ())
-    again = examine(support_bundle.bundle_node(path), checks())
-    assert _told(again, but) == _told(found, but)
-    failed = {one.check.id for one in again.of(FAILED)}
-    assert failed <= {one.check.id for one in found.of(FAILED)}
+    in_bundle = examine(support_bundle.bundle_node(path), checks())
+    assert _findings(in_bundle, but) == _findings(on_node, but)
+    failed = {one.check.id for one in in_bundle.of(FAILED)}
+    assert failed <= {one.check.id for one in on_node.of(FAILED)}
 
 
-def test_a_bundle_without_what_a_check_asks_for_fails_nothing(
+def test_bundle_without_recorded_facts_has_no_failure(
     healthy: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
     node = bundle_contents.recording_node(healthy("t4").examined())
-    made = bundle_contents.collect(node, {}, {})  # no doctor has looked
+    made = bundle_contents.collect(node, {}, {})  # no check has recorded facts
     path = str(tmp_path / "bundle.tar.gz")
     bundle_archive.write(path, made.members, made.made)
     again = examine(support_bundle.bundle_node(path), checks())
-    waiting = [r for r in again.results if "not recorded" in r.finding.message]
-    assert waiting
-    assert {r.finding.status for r in waiting} == {NOT_APPLICABLE}
+    unrecorded = [r for r in again.results if "not recorded" in r.finding.message]
+    assert unrecorded
+    assert {r.finding.status for r in unrecorded} == {NOT_APPLICABLE}

@@ -102,9 +102,9 @@ CASES = [
 
 
 def state(case: FaultCase, check: str) -> dict[str, str]:
-    """Return message -> command of the faults of a check."""
-    found = case.examine([check]).results
-    wrong = [one for one in found if one.check.id == check]
+    """Return the command of each message of the failures and warnings of a check."""
+    results = case.examine([check]).results
+    wrong = [one for one in results if one.check.id == check]
     return {
         one.finding.message: one.finding.command
         for one in wrong
@@ -113,8 +113,10 @@ def state(case: FaultCase, check: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("broken", CASES, ids=lambda broken: broken.name)
-def test_the_cure_mends(broken: Broken, fresh: Callable[[str], FaultCase]) -> None:
-    """Undo restores the broken node."""
+def test_configure_command_fixes_the_node(
+    broken: Broken, fresh: Callable[[str], FaultCase]
+) -> None:
+    """`configure undo` restores the broken node."""
     case = fresh(broken.profile)
     broken.do(case)
     before = state(case, broken.check)
@@ -129,13 +131,13 @@ def test_the_cure_mends(broken: Broken, fresh: Callable[[str], FaultCase]) -> No
     assert state(case, broken.check) == before
 
 
-def test_an_edit_of_another_key_is_no_fault(fresh: Callable[[str], FaultCase]) -> None:
+def test_edit_of_another_key_is_not_reported(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     configured.edited(case)
     assert state(case, "installation.configured") == {}
 
 
-def test_what_was_taken_out_comes_back(fresh: Callable[[str], FaultCase]) -> None:
+def test_command_restores_a_removed_runtime(fresh: Callable[[str], FaultCase]) -> None:
     """The command has the options that the engine was configured with."""
     case = fresh("t4")
     configured.configured(case, "--runtime-name", "gpus", "--set-as-default")
@@ -147,15 +149,17 @@ def test_what_was_taken_out_comes_back(fresh: Callable[[str], FaultCase]) -> Non
     assert state(case, "installation.configured") == {}
 
 
-def test_a_bundle_has_the_record_and_versions(fresh: Callable[[str], FaultCase]) -> None:
-    """The original files remain on the node: no command asked to restore them."""
+def test_bundle_contains_the_record_and_versions(fresh: Callable[[str], FaultCase]) -> None:
+    """The original files remain on the node: no command requests to restore them."""
     case = fresh("t4")
     configured.configured(case)
     made = bundle_contents.collect(bundle_contents.recording_node(case.examined()), {}, {})
-    kept = "/var/lib/gpuhook/configured/docker"
-    record = made.members[f"{CONTENTS}{kept}/record.json"]
+    directory = "/var/lib/gpuhook/configured/docker"
+    record = made.members[f"{CONTENTS}{directory}/record.json"]
     assert json.loads(record)["wanted"]["name"] == "nvidia"
-    assert [path for path in made.members if kept in path] == [f"{CONTENTS}{kept}/record.json"]
+    assert [path for path in made.members if directory in path] == [
+        f"{CONTENTS}{directory}/record.json"
+    ]
     assert b"__version__" in made.members[f"{CONTENTS}{LIBRARY}/gpuhook/__init__.py"]
 
 

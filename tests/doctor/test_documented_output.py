@@ -19,8 +19,8 @@ COMMAND = "$ gpuhook doctor --quiet\n"
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.ko.md"])
-def test_the_output_in_the_readme(page: str, tmp_path: Path) -> None:
-    """A node with NVIDIA's stack, and the driver's files newer than the kernel module."""
+def test_doctor_output_in_the_readme(page: str, tmp_path: Path) -> None:
+    """The driver's files are newer than the kernel module, on a node with NVIDIA's stack."""
     shown = (ROOT / page).read_text(encoding="utf-8").partition(COMMAND)[2].partition("```")[0]
     made = case.make(tmp_path, without=tests.doctor.parts.gpuhook.__name__)
     next(b for b in all_of_them() if b.name == "driver-upgraded-and-not-rebooted").do(made)

@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not is_root(), reason="files of root's need root")
 FIXED = {"wrapper not executable"}
 BROKEN = [one for one in installation.BROKEN if one.name in FIXED]
-OF_OURS = ["installation.launchers"]
+CHECKS = ["installation.launchers"]
 
 
-def wrong(found: Examination) -> list[str]:
-    return [one.check.id for status in (FAILED, WARNING) for one in found.of(status)]
+def failed_checks(examination: Examination) -> list[str]:
+    return [one.check.id for status in (FAILED, WARNING) for one in examination.of(status)]
 
 
-def test_all_of_them_are_there() -> None:
+def test_fixed_cases_exist() -> None:
     assert {one.name for one in BROKEN} == FIXED
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
-def test_a_fix_repairs_the_node(broken: Broken, fresh: Callable[[str], FaultCase]) -> None:
+def test_fix_repairs_the_node(broken: Broken, fresh: Callable[[str], FaultCase]) -> None:
     case = fresh(broken.profile)
     broken.do(case)
-    before = fix.fixable(case.examine(OF_OURS))
-    said: list[str] = []
-    found, done = fix.apply_fixes(lambda: case.examine(OF_OURS), said.append)
-    assert wrong(found) == []
+    before = fix.fixable(case.examine(CHECKS))
+    messages: list[str] = []
+    examination, done = fix.apply_fixes(lambda: case.examine(CHECKS), messages.append)
+    assert failed_checks(examination) == []
     assert [(one.is_done, one.after) for one in done] == [(True, "ok")] * len(before)
-    assert len(said) == len(before) > 0
+    assert len(messages) == len(before) > 0
     for _, again in before:
         again.apply()
-    assert wrong(case.examine(OF_OURS)) == []
+    assert failed_checks(case.examine(CHECKS)) == []

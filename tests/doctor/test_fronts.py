@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If gpuhook provides the names of NVIDIA's toolkit, doctor does not report a toolkit."""
+"""If gpuhook provides the programs of NVIDIA's toolkit, doctor does not report a toolkit."""
 
 from __future__ import annotations
 
@@ -26,30 +26,32 @@ def case(fresh: Callable[[str], FaultCase]) -> FaultCase:
     made.remove(f"{BIN}/nvidia-container-cli")
     for name in FRONTS:
         made.write(f"{BIN}/{name}", filled(name), 0o755)
-    programs(made).pop("nvidia-ctk")  # versions of fronts are not asked for
+    programs(made).pop("nvidia-ctk")  # doctor does not run gpuhook's programs for their version
     made.write(TOOLKIT, DEFAULTS.replace('mode = "auto"', 'mode = "wrong"'))
     return made
 
 
-def wrong(case: FaultCase) -> list[tuple[str, str]]:
-    found = case.examine()
-    return [(r.check.id, r.finding.subject) for r in (*found.of(FAILED), *found.of(WARNING))]
+def findings(case: FaultCase) -> list[tuple[str, str]]:
+    examination = case.examine()
+    return [
+        (r.check.id, r.finding.subject) for r in (*examination.of(FAILED), *examination.of(WARNING))
+    ]
 
 
-def test_all_is_well(case: FaultCase) -> None:
-    assert wrong(case) == []
+def test_no_finding(case: FaultCase) -> None:
+    assert findings(case) == []
 
 
-def test_settings_count_where_the_toolkit_is_nvidias(case: FaultCase) -> None:
+def test_toolkit_settings_apply_to_nvidias_runtime(case: FaultCase) -> None:
     case.write(f"{BIN}/nvidia-container-runtime", "\x7fELF", 0o755)
-    assert ("nvidia-toolkit.values", "nvidia-container-runtime.mode") in wrong(case)
+    assert ("nvidia-toolkit.values", "nvidia-container-runtime.mode") in findings(case)
 
 
-def test_a_front_of_another_version_is_told(case: FaultCase) -> None:
+def test_program_of_another_version_is_reported(case: FaultCase) -> None:
     library = "/usr/lib/gpuhook-old"
     for name in ("gpuhook_bundle.py", "gpuhook_os.py"):
         case.write(f"{library}/{name}", "")
     case.write(f"{library}/gpuhook/__init__.py", '__version__ = "0.0.1"\n')
     name = "nvidia-container-runtime"
     case.write(f"{BIN}/{name}", filled(name, LIB=library), 0o755)
-    assert [check for check, _ in wrong(case)] == ["installation.versions"]
+    assert [check for check, _ in findings(case)] == ["installation.versions"]

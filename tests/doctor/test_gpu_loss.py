@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings on GPUs that are missing from the PCI bus: names, containers, command."""
+"""Findings on GPUs that are missing from the PCI bus: the GPUs, their containers, the command."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ POD = {"pod": "train-0", "namespace": "ml", "container": "main"}
 NVIDIA = {"injected_by": ["nvidia-legacy"], "recorded": False}
 
 
-def first(examination: Examination) -> Finding:
-    """Return the only failure."""
+def only_failure(examination: Examination) -> Finding:
+    """Return the finding of the only failed check."""
     (failed,) = examination.of(FAILED)
     return failed.finding
 
@@ -51,7 +51,7 @@ def finding(examination: Examination, identity: str) -> Finding:
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])
-def test_every_gpu_is_named_with_its_address_and_its_containers(
+def test_all_gpus_missing_names_addresses_and_containers(
     is_loaded: bool, fresh: Callable[[str], FaultCase]
 ) -> None:
     case = fresh("h100x8")
@@ -60,17 +60,17 @@ def test_every_gpu_is_named_with_its_address_and_its_containers(
     gpu_loss.hold(case, 5, id="legacy", **NVIDIA)
     (gpu_loss.every if is_loaded else gpu_loss.every_unloaded)(case)
     examination = case.examine()
-    found = first(examination)
+    failure = only_failure(examination)
     for gpu in case.node.node.gpus:
-        assert f"{gpu.uuid} at {gpu_loss.bus_id(case, gpu.index)}" in found.message
+        assert f"{gpu.uuid} at {gpu_loss.bus_id(case, gpu.index)}" in failure.message
     uuid = case.node.node.gpus[2].uuid
-    assert f"{uuid} at {gpu_loss.bus_id(case, 2)} (used by ml/train-0/main)" in found.message
-    assert "(used by legacy)" in found.message
-    assert found.message.startswith("all 8 GPUs are missing from the PCI bus: ")
-    assert SPEC in found.message
-    assert "Xid 79" in found.meaning
-    assert "reboot" in found.command
-    assert f"rm {SPEC}" in found.command
+    assert f"{uuid} at {gpu_loss.bus_id(case, 2)} (used by ml/train-0/main)" in failure.message
+    assert "(used by legacy)" in failure.message
+    assert failure.message.startswith("all 8 GPUs are missing from the PCI bus: ")
+    assert SPEC in failure.message
+    assert "Xid 79" in failure.meaning
+    assert "reboot" in failure.command
+    assert f"rm {SPEC}" in failure.command
     text = "\n".join([*doctor_text.lines(examination), doctor_text.summary(examination)])
     assert text.startswith("Root cause: driver.gpu: all 8 GPUs are missing")
     for untrue in ("no NVIDIA GPU", "the driver that runs", "NVML answers for 0"):
@@ -79,7 +79,7 @@ def test_every_gpu_is_named_with_its_address_and_its_containers(
     assert finding(examination, "specs.devices").message.startswith("waits for driver.gpu")
 
 
-def test_one_of_eight_is_named_and_the_others_are_looked_at(
+def test_one_missing_gpu_and_another_fault(
     fresh: Callable[[str], FaultCase],
 ) -> None:
     case = fresh("h100x8")
@@ -89,30 +89,33 @@ def test_one_of_eight_is_named_and_the_others_are_looked_at(
     case.write("/sys/module/nvidia/version", "575.57.08\n")
     examination = case.examine()
     failed = {one.check.id: one.finding for one in examination.of(FAILED)}
-    assert set(failed) == {"driver.bus", "driver.version"}  # two faults, and no consequence
-    said = failed["driver.bus"].message
-    assert said.startswith("1 of 8 GPUs is missing from the PCI bus: ")
-    assert str(case.node.node.gpus[3].uuid) in said
-    assert gpu_loss.bus_id(case, 3) in said
-    assert "(used by ml/train-0/main)" in said
-    assert str(case.node.node.gpus[4].uuid) not in said
+    assert set(failed) == {
+        "driver.bus",
+        "driver.version",
+    }  # two faults, and none of their consequences
+    message = failed["driver.bus"].message
+    assert message.startswith("1 of 8 GPUs is missing from the PCI bus: ")
+    assert str(case.node.node.gpus[3].uuid) in message
+    assert gpu_loss.bus_id(case, 3) in message
+    assert "(used by ml/train-0/main)" in message
+    assert str(case.node.node.gpus[4].uuid) not in message
     assert "gpuhook refresh --force" in failed["driver.bus"].command
 
 
-def test_one_of_eight_where_sys_does_not_tell_of_gpus(fresh: Callable[[str], FaultCase]) -> None:
-    """A /sys without device classes: the other GPUs and their spec still exist."""
+def test_one_missing_gpu_without_device_classes(fresh: Callable[[str], FaultCase]) -> None:
+    """/sys has no device classes: the other GPUs and their spec still exist."""
     case = fresh("h100x8")
     gpu_loss.fall(case, 3)
     for file in case.path("/sys/bus/pci/devices").glob("*/class"):
         file.unlink()
     examination = case.examine()
-    said = finding(examination, "driver.gpu").message
-    assert said.startswith("1 of 8 GPUs is missing from the PCI bus: ")
+    message = finding(examination, "driver.gpu").message
+    assert message.startswith("1 of 8 GPUs is missing from the PCI bus: ")
     assert f"rm {SPEC}" not in finding(examination, "driver.gpu").command
 
 
-def test_after_a_boot_without_the_card_its_uuid_tells(fresh: Callable[[str], FaultCase]) -> None:
-    """After a boot, the other GPUs have new minors, and /run is empty."""
+def test_missing_gpu_after_a_boot_is_found_by_uuid(fresh: Callable[[str], FaultCase]) -> None:
+    """After a boot the other GPUs have new minors, and /run is empty."""
     case = fresh("h100x8")
     gpu_loss.fall(case, 3)
     for gpu in case.node.node.gpus[4:]:
@@ -124,11 +127,11 @@ def test_after_a_boot_without_the_card_its_uuid_tells(fresh: Callable[[str], Fau
         place.write_text(text.replace(minor, f"Device Minor: \t {(gpu.minor or 0) - 1}"), "utf-8")
     examination = case.examine(["driver.bus"])
     assert f"1 of 8 GPUs is missing from the PCI bus: {case.node.node.gpus[3].uuid}" in (
-        first(examination).message
+        only_failure(examination).message
     )
 
 
-def test_lost_gpus_are_one_fault_that_names_their_containers(
+def test_lost_gpus_are_one_failure(
     fresh: Callable[[str], FaultCase],
 ) -> None:
     case = fresh("h100x8")
@@ -138,25 +141,25 @@ def test_lost_gpus_are_one_fault_that_names_their_containers(
         text[index + 1] = "fail handle 15\n" + text[index + 1]
     profile.write_text("gpu\n".join(text), encoding="utf-8")
     gpu_loss.hold(case, 3, **POD)
-    found = first(case.examine())
+    failure = only_failure(case.examine())
     for index in (3, 5):
-        assert gpu_loss.bus_id(case, index) in found.message
-        assert str(case.node.node.gpus[index].uuid) in found.message
-    assert "(used by ml/train-0/main)" in found.message
+        assert gpu_loss.bus_id(case, index) in failure.message
+        assert str(case.node.node.gpus[index].uuid) in failure.message
+    assert "(used by ml/train-0/main)" in failure.message
 
 
-def test_a_gpu_that_nvml_does_not_have_is_one_fault_with_its_containers(
+def test_gpus_missing_from_nvml_are_one_failure(
     fresh: Callable[[str], FaultCase],
 ) -> None:
     case = fresh("h100x8")
     Path(case.node.nvml_profile).write_text("driver 580.95.05\n", encoding="utf-8")
     gpu_loss.hold(case, 3, **POD)
-    found = first(case.examine())
-    assert "the kernel module has 8 GPUs that NVML does not have" in found.message
-    assert "(used by ml/train-0/main)" in found.message
+    failure = only_failure(case.examine())
+    assert "the kernel module has 8 GPUs that NVML does not have" in failure.message
+    assert "(used by ml/train-0/main)" in failure.message
 
 
-def test_a_machine_that_never_had_a_gpu_is_well(fresh: Callable[[str], FaultCase]) -> None:
+def test_machine_without_a_gpu_has_no_failure(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     gpu_loss.every_unloaded(case)
     case.remove(SPEC)
@@ -166,7 +169,7 @@ def test_a_machine_that_never_had_a_gpu_is_well(fresh: Callable[[str], FaultCase
     assert doctor_text.summary(examination).endswith("; this machine has no NVIDIA GPU")
 
 
-def test_a_module_without_a_gpu_that_nothing_names_is_well(
+def test_module_without_a_gpu_has_no_failure(
     fresh: Callable[[str], FaultCase],
 ) -> None:
     case = fresh("t4")
@@ -175,18 +178,18 @@ def test_a_module_without_a_gpu_that_nothing_names_is_well(
     assert case.examine(["driver", "driver.gpu", "driver.bus"]).of(FAILED) == []
 
 
-def test_files_without_sys_tell_nothing_of_the_bus(fresh: Callable[[str], FaultCase]) -> None:
-    """The disk of a node that is not running has its spec, and no /sys and no /proc."""
+def test_disk_of_a_stopped_node_has_no_failure(fresh: Callable[[str], FaultCase]) -> None:
+    """The files of a node that does not run have the spec, but neither /sys nor /proc."""
     case = fresh("t4")
     for name in ("sys", "proc"):
         shutil.rmtree(case.root / name)
     node = ExaminedNode(DirectoryTree(str(case.root)), Readings({}))
-    found = examine(node, checks(), ["driver.gpu", "driver.bus"])
-    assert found.of(FAILED) == []
+    examination = examine(node, checks(), ["driver.gpu", "driver.bus"])
+    assert examination.of(FAILED) == []
 
 
 @pytest.mark.parametrize("spare", ["vfio-pci", ""])
-def test_a_gpu_that_another_driver_has_is_not_missing(
+def test_gpu_of_another_driver_is_not_missing(
     spare: str, fresh: Callable[[str], FaultCase]
 ) -> None:
     case = fresh("h100x8")
@@ -196,7 +199,7 @@ def test_a_gpu_that_another_driver_has_is_not_missing(
     assert case.examine(["driver.bus"]).of(FAILED) == []
 
 
-def test_a_card_that_was_replaced_is_the_specs_fault(fresh: Callable[[str], FaultCase]) -> None:
+def test_replaced_gpu_is_a_failure_of_the_spec(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     text = case.path(SPEC).read_text(encoding="utf-8")
     uuid = str(case.node.node.gpus[0].uuid)
@@ -208,9 +211,7 @@ def test_a_card_that_was_replaced_is_the_specs_fault(fresh: Callable[[str], Faul
 @pytest.mark.parametrize(
     "note", ["", "[]", '{"gpus": 3}', '{"gpus": [{"uuid": 7}]}', "\udcff" * 3, "[" * 100_000]
 )
-def test_notes_of_the_node_that_cannot_be_read_are_left_out(
-    note: str, fresh: Callable[[str], FaultCase]
-) -> None:
+def test_invalid_state_files_are_ignored(note: str, fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("h100x8")
     case.path("/run/gpuhook/node.json").write_bytes(note.encode("utf-8", "surrogateescape"))
     hostile = {"nodes": ["/dev/nvidia99999999999999999999", "/dev/nvidia\u0664", 7, "x"]}
@@ -219,29 +220,29 @@ def test_notes_of_the_node_that_cannot_be_read_are_left_out(
     case.write("/run/gpuhook/containers/00000000-x.json", json.dumps(entry))
     case.write("/run/runc/x/state.json", "{}")
     gpu_loss.every(case)
-    found = first(case.examine())
-    assert str(case.node.node.gpus[0].uuid) in found.message
-    assert " at " not in found.message
+    failure = only_failure(case.examine())
+    assert str(case.node.node.gpus[0].uuid) in failure.message
+    assert " at " not in failure.message
 
 
-def test_containers_of_the_ledger_are_named_too(fresh: Callable[[str], FaultCase]) -> None:
-    """Only the files of the node are known, and no container."""
+def test_containers_of_the_ledger_are_named(fresh: Callable[[str], FaultCase]) -> None:
+    """Only the node's files are known, not its running containers."""
     case = fresh("h100x8")
     entry = {"schema": "gpuhook/ledger/v1", "id": "one", "root": "/run/runc", "since": 1.0}
     path = f"/dev/nvidia{case.node.node.gpus[6].minor}"
-    told = {**entry, "nodes": ["/dev/nvidiactl", path], **POD}
-    case.write("/run/gpuhook/containers/00000000-one.json", json.dumps(told))
-    ended = {**told, "id": "ended", "pod": "ended-0"}
+    recorded = {**entry, "nodes": ["/dev/nvidiactl", path], **POD}
+    case.write("/run/gpuhook/containers/00000000-one.json", json.dumps(recorded))
+    ended = {**recorded, "id": "ended", "pod": "ended-0"}
     case.write("/run/gpuhook/containers/00000000-ended.json", json.dumps(ended))
     case.write("/run/runc/one/state.json", "{}")
     gpu_loss.every(case)
     del case.readings[node_readings.CONTAINERS]
-    said = first(case.examine()).message
-    assert f"{case.node.node.gpus[6].uuid} (used by ml/train-0/main)" in said
-    assert "ended-0" not in said
+    message = only_failure(case.examine()).message
+    assert f"{case.node.node.gpus[6].uuid} (used by ml/train-0/main)" in message
+    assert "ended-0" not in message
 
 
-def test_a_spec_that_names_its_driver_is_read_for_it(fresh: Callable[[str], FaultCase]) -> None:
+def test_spec_without_its_driver_is_reported(fresh: Callable[[str], FaultCase]) -> None:
     """The GPU is reserved for a virtual machine, and the driver is not installed."""
     case = fresh("t4")
     driver.bind(case, gpu_loss.bus_id(case, 0), "vfio-pci")
@@ -251,22 +252,22 @@ def test_a_spec_that_names_its_driver_is_read_for_it(fresh: Callable[[str], Faul
     for stem in ("libcuda", "libnvidia-ml"):
         for library in (case.root / "usr/lib/x86_64-linux-gnu").glob(f"{stem}.so*"):
             library.unlink()
-    said = finding(case.examine(), "specs.driver").message
-    assert said == f"{SPEC} names the driver version 580.95.05, and this node has no driver"
+    message = finding(case.examine(), "specs.driver").message
+    assert message == f"{SPEC} names the driver version 580.95.05, and this node has no driver"
 
 
-def test_the_check_of_containers_names_no_driver_where_none_is_loaded(
+def test_container_driver_check_without_a_module(
     fresh: Callable[[str], FaultCase],
 ) -> None:
     case = fresh("t4")
     gpu_loss.every_unloaded(case)
     case.remove(SPEC)
-    found = finding(case.examine(), "containers.driver")
-    assert found.status == NOT_APPLICABLE
-    assert "no NVIDIA kernel module" in found.message
+    result = finding(case.examine(), "containers.driver")
+    assert result.status == NOT_APPLICABLE
+    assert "no NVIDIA kernel module" in result.message
 
 
-def test_the_command_fails_on_the_files_of_such_a_node(fresh: Callable[[str], FaultCase]) -> None:
+def test_doctor_fails_on_the_files_of_such_a_node(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("h100x8")
     gpu_loss.every_unloaded(case)
     shown = CliRunner().invoke(main, ["doctor", "--quiet", "--root", str(case.root)])

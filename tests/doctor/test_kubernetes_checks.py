@@ -30,58 +30,58 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 CHECKS = [one.id for one in checks() if one.section == "kubernetes"]
 
 
-def _found(node: ExaminedNode) -> dict[str, Finding]:
+def _findings(node: ExaminedNode) -> dict[str, Finding]:
     """Return the worst finding of each check."""
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     for one in examine(node, checks(), CHECKS).results:
         if one.check.section == "kubernetes":
-            found.setdefault(one.check.id, one.finding)
-    return found
+            findings.setdefault(one.check.id, one.finding)
+    return findings
 
 
-def _kinds(node: ExaminedNode) -> set[str]:
-    return {finding.status for finding in _found(node).values()}
+def _statuses(node: ExaminedNode) -> set[str]:
+    return {finding.status for finding in _findings(node).values()}
 
 
-def test_a_machine_of_no_cluster_has_nothing_to_look_at(
+def test_machine_outside_a_cluster_is_not_applicable(
     fresh: Callable[[str], FaultCase],
 ) -> None:
     case = fresh("t4")
     shutil.rmtree(case.path("/var/lib/kubelet"))
     broken._without(case, "kubelet")
     del parts.units(case)["kubelet.service"]
-    assert _kinds(case.examined()) == {NOT_APPLICABLE}
+    assert _statuses(case.examined()) == {NOT_APPLICABLE}
 
 
-def test_what_a_cluster_has_left_behind_is_no_fault(fresh: Callable[[str], FaultCase]) -> None:
+def test_leftovers_of_a_cluster_are_not_applicable(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     broken._no_plugin(case)
     broken._without(case, "kubelet")
     del parts.units(case)["kubelet.service"]
     case.remove(f"{parts.PLUGINS}/kubelet.sock")
     case.remove(f"{parts.KUBELET}/config.yaml")
-    found = _found(case.examined())
-    assert found["kubelet.running"].status == NOT_APPLICABLE
+    findings = _findings(case.examined())
+    assert findings["kubelet.running"].status == NOT_APPLICABLE
 
 
-def test_files_alone_fail_nothing(healthy: Callable[[str], FaultCase]) -> None:
+def test_files_only_have_no_failure(healthy: Callable[[str], FaultCase]) -> None:
     case = healthy("t4")
     node = ExaminedNode(DirectoryTree(str(case.root)), Readings({}))
-    found = _found(node)
-    assert FAILED not in {finding.status for finding in found.values()}
-    assert found["plugin.registration"].status == OK
+    findings = _findings(node)
+    assert FAILED not in {finding.status for finding in findings.values()}
+    assert findings["plugin.registration"].status == OK
 
 
-def test_files_without_sockets_fail_nothing(fresh: Callable[[str], FaultCase]) -> None:
-    """An archive of a node's files has no sockets in it."""
+def test_files_without_sockets_have_no_failure(fresh: Callable[[str], FaultCase]) -> None:
+    """An archive of a node's files has no sockets."""
     case = fresh("t4")
     for path in case.path(f"{parts.PLUGINS}/x").parent.glob("*.sock"):
         path.unlink()
     case.remove("/var/lib/kubelet/pod-resources/kubelet.sock")
-    assert FAILED not in _kinds(ExaminedNode(DirectoryTree(str(case.root)), Readings({})))
+    assert FAILED not in _statuses(ExaminedNode(DirectoryTree(str(case.root)), Readings({})))
 
 
-def test_a_driver_that_does_not_answer_is_no_fault_of_the_plugin(
+def test_plugin_check_without_an_inventory_is_not_applicable(
     fresh: Callable[[str], FaultCase],
 ) -> None:
     case = fresh("t4")
@@ -92,23 +92,23 @@ def test_a_driver_that_does_not_answer_is_no_fault_of_the_plugin(
 
     documents = case.readings
     collectors = {name: (lambda name=name: documents[name]) for name in documents}
-    taken = Readings({**collectors, node_readings.INVENTORY: no_driver})
-    found = _found(ExaminedNode(DirectoryTree(str(case.root)), taken))
-    assert found["plugin.running"].status == NOT_APPLICABLE
-    assert "GH1905" in found["plugin.running"].message
+    readings = Readings({**collectors, node_readings.INVENTORY: no_driver})
+    findings = _findings(ExaminedNode(DirectoryTree(str(case.root)), readings))
+    assert findings["plugin.running"].status == NOT_APPLICABLE
+    assert "GH1905" in findings["plugin.running"].message
 
 
-def test_a_driver_of_dynamic_resources_needs_no_plugin(fresh: Callable[[str], FaultCase]) -> None:
+def test_dra_driver_needs_no_plugin(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     broken._no_plugin(case)
     case.path("/var/lib/kubelet/plugins/gpu.nvidia.com/dra.sock")
-    assert _found(case.examined())["plugin.running"].status == NOT_APPLICABLE
+    assert _findings(case.examined())["plugin.running"].status == NOT_APPLICABLE
 
 
-def test_the_last_words_of_a_plugin_are_told(fresh: Callable[[str], FaultCase]) -> None:
+def test_error_of_a_plugins_log_is_in_the_finding(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     broken._plugin_without_driver(case)
-    finding = _found(case.examined())["plugin.running"]
+    finding = _findings(case.examined())["plugin.running"]
     assert "ERROR_LIBRARY_NOT_FOUND" in finding.message
     assert finding.command.startswith(
         "kubectl describe pod -n nvidia-device-plugin nvdp-nvidia-device-plugin-x7k2p && kubectl "
@@ -116,41 +116,41 @@ def test_the_last_words_of_a_plugin_are_told(fresh: Callable[[str], FaultCase]) 
     )
 
 
-def test_a_class_that_no_pod_needs_is_a_warning(fresh: Callable[[str], FaultCase]) -> None:
+def test_missing_class_that_no_pod_needs_is_a_warning(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     broken._no_runtime_class(case)
     text = case.path(parts.CONFIG).read_text(encoding="utf-8")
     plugin = "flags:\n  plugin:\n    deviceListStrategy: [cdi-cri]\n"
     case.write(parts.CONFIG, text.replace("flags:\n", plugin))
-    assert _found(case.examined())["runtime-class.exists"].status == WARNING
+    assert _findings(case.examined())["runtime-class.exists"].status == WARNING
 
 
-def test_k3s_says_its_classes_in_a_file(fresh: Callable[[str], FaultCase]) -> None:
+def test_runtime_class_in_a_manifest_of_k3s(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     broken._no_runtime_class(case)
     del case.readings[node_readings.API]
-    assert _found(case.examined())["runtime-class.exists"].status == NOT_APPLICABLE
+    assert _findings(case.examined())["runtime-class.exists"].status == NOT_APPLICABLE
     manifest = (
         "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata:\n  name: nvidia\n"
         "handler: nvidia\n---\n- odd\n---\nkind: RuntimeClass\nmetadata: odd\n"
     )
     case.write(parts.K3S_MANIFEST, manifest)
-    assert _found(case.examined())["runtime-class.exists"].status == OK
+    assert _findings(case.examined())["runtime-class.exists"].status == OK
 
 
-def test_the_label_of_the_node_chooses_the_configuration(fresh: Callable[[str], FaultCase]) -> None:
+def test_node_label_selects_the_plugins_configuration(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     case.write(parts.CONFIG.replace("/default", "/strange"), "version: v9\nflags: {}\n")
-    assert _found(case.examined())["plugin.config"].status == WARNING
+    assert _findings(case.examined())["plugin.config"].status == WARNING
     case.readings[node_readings.API]["node"]["labels"]["nvidia.com/device-plugin.config"] = (
         "strange"
     )
-    finding = _found(case.examined())["plugin.config"]
+    finding = _findings(case.examined())["plugin.config"]
     assert finding.status == FAILED
     assert "daemonset nvdp-nvidia-device-plugin" in finding.command
 
 
-def test_a_plugin_that_runs_in_no_pod_names_its_file(fresh: Callable[[str], FaultCase]) -> None:
+def test_configuration_file_of_a_plugin_without_a_pod(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     shutil.rmtree(case.path("/var/lib/kubelet/pods"))
     case.write("/etc/nvidia-plugin.yaml", "version: v9\n")
@@ -159,16 +159,16 @@ def test_a_plugin_that_runs_in_no_pod_names_its_file(fresh: Callable[[str], Faul
         "--config-file",
         "/etc/nvidia-plugin.yaml",
     ]
-    finding = _found(case.examined())["plugin.config"]
+    finding = _findings(case.examined())["plugin.config"]
     assert finding.status == FAILED
     assert finding.command.endswith("sudoedit /etc/nvidia-plugin.yaml")
 
 
 @pytest.mark.parametrize("name", [node_readings.API, node_readings.PROCESSES, node_readings.UNITS])
 @pytest.mark.parametrize("odd", [[], {}, "text", 7, [1, {}], {"node": [], "runtimeClasses": "x"}])
-def test_readings_of_another_shape_are_no_crash(
+def test_invalid_readings_do_not_crash(
     fresh: Callable[[str], FaultCase], name: str, odd: object
 ) -> None:
     case = fresh("t4")
     case.readings[name] = odd
-    assert _found(case.examined())
+    assert _findings(case.examined())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 PROFILES = ("t4", "h100x8", "a100-mig")
-# Checks that neither fail nor warn: they report what a node has, and either answer is right.
+# Checks that neither fail nor warn: they report what a node has, and each answer is right.
 NEVER_WRONG = {
     "specs.compat32": "a node without 32-bit libraries runs all programs of CUDA",
     "host.cgroups": "containers get their GPUs under either version of control groups",
@@ -27,15 +27,17 @@ NEVER_WRONG = {
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_healthy_node_has_no_failure(profile: str, healthy: Callable[[str], FaultCase]) -> None:
+def test_healthy_node_has_no_finding(profile: str, healthy: Callable[[str], FaultCase]) -> None:
     examination = healthy(profile).examine()
-    told = [(r.check.id, r.finding.subject, r.finding.message) for r in examination.of(FAILED)]
-    told += [(r.check.id, r.finding.subject, r.finding.message) for r in examination.of(WARNING)]
-    assert told == []
+    findings = [(r.check.id, r.finding.subject, r.finding.message) for r in examination.of(FAILED)]
+    findings += [
+        (r.check.id, r.finding.subject, r.finding.message) for r in examination.of(WARNING)
+    ]
+    assert findings == []
 
 
 @pytest.mark.parametrize("check", [one.id for one in checks()])
-def test_a_check_has_a_broken_node(check: str) -> None:
+def test_each_check_has_a_broken_node(check: str) -> None:
     """A check that reports no broken node is not tested."""
     nodes = [broken.name for broken in all_of_them() if broken.check == check]
     assert bool(nodes) != (check in NEVER_WRONG), nodes
@@ -46,7 +48,7 @@ def test_checks_without_a_broken_node_exist() -> None:
 
 
 @pytest.mark.parametrize("broken", all_of_them(), ids=lambda broken: broken.name)
-def test_the_right_cause_is_named_and_nothing_else(
+def test_broken_node_fails_the_expected_check_only(
     broken: Broken, fresh: Callable[[str], FaultCase]
 ) -> None:
     case = fresh(broken.profile)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people lose days to, on a node that has NVIDIA's stack and nothing of gpuhook's.
+"""Frequent problems of users, on a node with NVIDIA's stack and without gpuhook.
 
-The list is that of the toolkit's own issue tracker: each line is a complaint that comes again and
-again, the state of a node behind it, and the check that has to name it before any other.
+The list is from the toolkit's issue tracker: each line has a complaint that recurs, the state of a
+node that causes it, and the check that must report it first.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def _as(name: str) -> Callable[[FaultCase], None]:
     return BROKEN[name].do
 
 
-def _of(number: int, complaint: str, name: str) -> Pain:
+def _pain(number: int, complaint: str, name: str) -> Pain:
     broken = BROKEN[name]
     return Pain(number, complaint, broken.check, broken.do, broken.profile)
 
 
 def _lost(case: FaultCase) -> None:
-    """Remove the device rules of a container of NVIDIA's legacy hook."""
+    """Remove the device rules of a container that NVIDIA's legacy hook made."""
     denied = {
         "code": "GH1744",
         "message": "the device cgroup of trainer denies /dev/nvidiactl",
@@ -74,41 +74,42 @@ PAINS = [
     Pain(1, "Failed to initialize NVML: Unknown Error after daemon-reload", "containers.access",
          _lost),
     Pain(2, "the spec names libraries of the driver before", "specs.driver", _upgraded_spec),
-    _of(3, "MIG was changed, the spec was not", "mig-changed"),
-    _of(4, "unresolvable CDI devices", "two-specs-in-conflict"),
-    _of(5, "nvidia-cdi-refresh fails at boot", "refresh-unit-failed"),
-    _of(6, "libnvidia-ml.so.1: cannot open shared object file", "no-libnvidia-ml"),
-    _of(7, "could not select device driver with capabilities [[gpu]]", "docker-gpus-without-hook"),
-    _of(9, "Driver/library version mismatch", "driver-upgraded-and-not-rebooted"),
-    _of(10, "libcuda.so.1 is not found", "libcuda-without-its-link"),
-    _of(11, "no runtime for nvidia is configured", "drop-in-not-imported"),
-    _of(12, "containers take half a minute to start", "persistence-daemon-stopped"),
-    _of(13, "permission denied under SELinux", "selinux-keeps-devices"),
-    _of(15, "a MIG instance without its capability nodes", "no-node-of-a-mig-device"),
-    _of(16, "every pod sees all GPUs", "images-take-all-gpus"),
-    _of(17, "invoking the NVIDIA Container Runtime Hook directly", "docker-gpus-in-mode-cdi"),
-    _of(18, "no Vulkan or EGL in the container", "egl-without-its-library"),
-    _of(20, "the driver is not where the toolkit looks", "toolkit-root-not-there"),
-    _of(21, "nvidia-uvm is missing after boot", "no-uvm"),
-    _of(22, "no container sees the GPU, and nothing says why", "module-not-loaded"),
-    _of(23, "podman calls a good spec unresolvable", "spec-too-new-for-podman"),
-    _of(24, "time slices that memory does not suffice for", "time-slices-too-small"),
+    _pain(3, "MIG was changed, the spec was not", "mig-changed"),
+    _pain(4, "unresolvable CDI devices", "two-specs-in-conflict"),
+    _pain(5, "nvidia-cdi-refresh fails at boot", "refresh-unit-failed"),
+    _pain(6, "libnvidia-ml.so.1: cannot open shared object file", "no-libnvidia-ml"),
+    _pain(7, "could not select device driver with capabilities [[gpu]]",
+          "docker-gpus-without-hook"),
+    _pain(9, "Driver/library version mismatch", "driver-upgraded-and-not-rebooted"),
+    _pain(10, "libcuda.so.1 is not found", "libcuda-without-its-link"),
+    _pain(11, "no runtime for nvidia is configured", "drop-in-not-imported"),
+    _pain(12, "containers take half a minute to start", "persistence-daemon-stopped"),
+    _pain(13, "permission denied under SELinux", "selinux-keeps-devices"),
+    _pain(15, "a MIG instance without its capability nodes", "no-node-of-a-mig-device"),
+    _pain(16, "every pod sees all GPUs", "images-take-all-gpus"),
+    _pain(17, "invoking the NVIDIA Container Runtime Hook directly", "docker-gpus-in-mode-cdi"),
+    _pain(18, "no Vulkan or EGL in the container", "egl-without-its-library"),
+    _pain(20, "the driver is not where the toolkit looks", "toolkit-root-not-there"),
+    _pain(21, "nvidia-uvm is missing after boot", "no-uvm"),
+    _pain(22, "no container sees the GPU, and nothing says why", "module-not-loaded"),
+    _pain(23, "podman calls a good spec unresolvable", "spec-too-new-for-podman"),
+    _pain(24, "time slices that memory does not suffice for", "time-slices-too-small"),
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def nvidia_only(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], FaultCase]:
-    """Give a function that makes a node with NVIDIA's stack, once for each profile."""
+    """Return a function that makes a node with NVIDIA's stack, once for each profile."""
     made: dict[str, FaultCase] = {}
 
-    def of(profile: str) -> FaultCase:
+    def node_of(profile: str) -> FaultCase:
         if profile not in made:
             place = tmp_path_factory.mktemp(f"nvidia-{profile}")
             made[profile] = scenes.make(place, profile, without=OURS)
             _replace_spec(made[profile])
         return made[profile]
 
-    return of
+    return node_of
 
 
 def _replace_spec(case: FaultCase) -> None:
@@ -119,36 +120,34 @@ def _replace_spec(case: FaultCase) -> None:
 
 
 @pytest.mark.parametrize("profile", ["t4", "h100x8", "a100-mig"])
-def test_nothing_is_wrong_with_nvidias_stack_as_it_is(
-    profile: str, nvidia_only: Callable[[str], FaultCase]
-) -> None:
+def test_nvidia_stack_has_no_finding(profile: str, nvidia_only: Callable[[str], FaultCase]) -> None:
     examination = nvidia_only(profile).examine()
-    told = [r for r in examination.results if r.finding.status in (FAILED, WARNING)]
-    assert [(r.check.id, r.finding.message) for r in told] == []
+    findings = [r for r in examination.results if r.finding.status in (FAILED, WARNING)]
+    assert [(r.check.id, r.finding.message) for r in findings] == []
 
 
-def test_what_is_gpuhooks_does_not_apply(nvidia_only: Callable[[str], FaultCase]) -> None:
+def test_checks_of_gpuhook_are_not_applicable(nvidia_only: Callable[[str], FaultCase]) -> None:
     results = nvidia_only("t4").examine().results
-    own = [r for r in results if r.check.id.startswith(("installation.", "state."))]
-    assert own
-    assert {r.finding.status for r in own} == {NOT_APPLICABLE}
+    results_of_gpuhook = [r for r in results if r.check.id.startswith(("installation.", "state."))]
+    assert results_of_gpuhook
+    assert {r.finding.status for r in results_of_gpuhook} == {NOT_APPLICABLE}
 
 
 @pytest.mark.parametrize("pain", PAINS, ids=lambda pain: f"{pain.number}")
-def test_the_first_cause_is_named(
+def test_first_finding_is_the_cause(
     pain: Pain, nvidia_only: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
     broken = copied(nvidia_only(pain.profile), tmp_path)
     pain.do(broken)
     examination = broken.examine()
-    told = examination.of(FAILED) or examination.of(WARNING)
-    assert told, pain.complaint
-    first = told[0]
-    assert first.check.id == pain.check, [(r.check.id, r.finding.message) for r in told]
+    findings = examination.of(FAILED) or examination.of(WARNING)
+    assert findings, pain.complaint
+    first = findings[0]
+    assert first.check.id == pain.check, [(r.check.id, r.finding.message) for r in findings]
     assert first.finding.meaning
     assert first.finding.command
-    assert "generate-cdi" not in first.finding.command, "gpuhook is not what runs here"
+    assert "generate-cdi" not in first.finding.command, "gpuhook is not installed here"
 
 
-def test_most_of_the_pains_are_covered() -> None:
+def test_twenty_problems_are_covered() -> None:
     assert len({pain.number for pain in PAINS}) >= 20

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
 
 @pytest.mark.parametrize("node", nodes(), ids=lambda node: node.name)
-def test_a_healthy_node_is_called_healthy(node: RealNode, tmp_path: Path) -> None:
+def test_healthy_node_has_expected_warnings_only(node: RealNode, tmp_path: Path) -> None:
     examination = node.make(tmp_path).examine()
     assert {r.check.id for r in examination.results} == {one.id for one in checks()}
     failed = [(r.check.id, r.finding.message) for r in examination.of(FAILED)]
@@ -33,13 +33,13 @@ def test_a_healthy_node_is_called_healthy(node: RealNode, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("node", nodes(), ids=lambda node: node.name)
-def test_its_files_alone_are_called_healthy(node: RealNode, tmp_path: Path) -> None:
+def test_files_of_a_healthy_node_have_no_failure(node: RealNode, tmp_path: Path) -> None:
     tree = DirectoryTree(str(node.make(tmp_path).root))
     examination = examine(ExaminedNode(tree, Readings({})), checks())
-    told = [(r.check.id, r.finding.message) for r in examination.of(FAILED)]
-    told += [
+    findings = [(r.check.id, r.finding.message) for r in examination.of(FAILED)]
+    findings += [
         (r.check.id, r.finding.message)
         for r in examination.of(WARNING)
         if r.check.id not in node.warned
     ]
-    assert told == []
+    assert findings == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--fix writes gpuhook's spec again with its options, and never with more devices."""
+"""--fix generates gpuhook's spec again with its options, and never with more devices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuhook.vendors.nvidia.spec.generate_options import Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 from tests.doctor.case import FaultCase, is_root
 from tests.doctor.parts import driver
-from tests.doctor.test_driver_checks import LiveTree, found
+from tests.doctor.test_driver_checks import LiveTree, findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
 
-def offered(case: FaultCase) -> Fix | None:
-    """Return the fix for the only spec of a node that stands for this machine."""
+def spec_fix_of(case: FaultCase) -> Fix | None:
+    """Return the fix for the only spec of a node that plays this machine."""
     document = dump.as_dict(case.node.node)
     node = ExaminedNode(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
     [one] = spec_facts.spec_files(node)
@@ -42,48 +42,48 @@ def offered(case: FaultCase) -> Fix | None:
 
 
 @pytest.mark.parametrize("profile", ["t4", "a100-mig"])
-def test_a_whole_spec_is_written_again(profile: str, fresh: Callable[[str], FaultCase]) -> None:
-    fix = offered(fresh(profile))
+def test_fix_of_a_spec_with_all_gpus(profile: str, fresh: Callable[[str], FaultCase]) -> None:
+    fix = spec_fix_of(fresh(profile))
     assert fix is not None
     assert fix.description == f"write {driver.SPEC} again for this node"
 
 
-def test_a_spec_of_an_earlier_boot_is_offered_to_be_written_again(
+def test_fix_of_a_spec_from_an_earlier_boot(
     fresh: Callable[[str], FaultCase],
 ) -> None:
     case = fresh("t4")
     case.write("/proc/sys/kernel/random/boot_id", "e0a1c7de-33f5-4f5b-9a51-6d8e1f6d7c11\n")
     document = dump.as_dict(case.node.node)
     node = ExaminedNode(LiveTree(case.root), Readings({node_readings.INVENTORY: lambda: document}))
-    [failed] = found(node, "specs.fresh")
+    [failed] = findings_of(node, "specs.fresh")
     assert failed.fix is not None
-    [failed] = found(case.examined(), "specs.fresh")
+    [failed] = findings_of(case.examined(), "specs.fresh")
     assert failed.fix is None
 
 
-def test_a_spec_with_some_of_the_gpus_is_left_alone(fresh: Callable[[str], FaultCase]) -> None:
+def test_spec_with_some_gpus_has_no_fix(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("h100x8")
     made = describe(driver.own(case), Choices(device_ids=("0", "1"))).spec
     case.write(driver.SPEC, spec_file.document(made, "yaml"))
-    assert offered(case) is None
+    assert spec_fix_of(case) is None
 
 
-def test_a_spec_for_some_capabilities_is_left_alone(fresh: Callable[[str], FaultCase]) -> None:
+def test_spec_for_some_capabilities_has_no_fix(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     made = describe(driver.own(case), Choices(capabilities=frozenset({"compute"}))).spec
     case.write(driver.SPEC, spec_file.document(made, "yaml"))
-    assert offered(case) is None
+    assert spec_fix_of(case) is None
 
 
-def test_a_spec_of_the_toolkit_is_left_alone(fresh: Callable[[str], FaultCase]) -> None:
+def test_spec_of_the_toolkit_has_no_fix(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("t4")
     document = driver.toolkit_spec(case)
     case.remove(driver.SPEC)
     case.write("/etc/cdi/nvidia.json", json.dumps(document))
-    assert offered(case) is None
+    assert spec_fix_of(case) is None
 
 
-def test_what_is_written_is_what_generate_cdi_writes(
+def test_write_has_the_choices_and_the_state(
     fresh: Callable[[str], FaultCase], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
@@ -98,13 +98,13 @@ def test_what_is_written_is_what_generate_cdi_writes(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_spec_whose_options_are_known_is_refreshed(
+def test_spec_with_recorded_options_is_refreshed(
     fails: bool,
     fresh: Callable[[str], FaultCase],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A spec with some of the GPUs has the same GPUs again."""
+    """A spec with some of the GPUs keeps these GPUs."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     program = tmp_path / "gpuhook"
     program.write_text(
@@ -116,7 +116,7 @@ def test_a_spec_whose_options_are_known_is_refreshed(
     made = describe(driver.own(case), Choices(device_ids=("0", "1"))).spec
     case.write(driver.SPEC, spec_file.document(made, "yaml"))
     spec_records.remember(spec_records.Generated(driver.SPEC, ["--output", driver.SPEC]))
-    fix = offered(case)
+    fix = spec_fix_of(case)
     assert fix is not None
     assert fix.description == f"write {driver.SPEC} again, with the options that it was made with"
     if fails:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that writes a spec again."""
+"""The command that generates a spec again."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from unittest.mock import Mock
 from gpuhook.doctor.facts import spec_facts
 
 
-def test_a_spec_of_ours_is_refreshed_and_keeps_its_options() -> None:
-    """generate-cdi would forget the options that it was made with."""
+def test_rewrite_command_by_author() -> None:
+    """`gpuhook refresh` keeps the options of gpuhook's spec; generate-cdi would forget them."""
     node, one = Mock(), Mock(path="/etc/cdi/nvidia.yaml", kind="nvidia.com/gpu")
     one.author = spec_facts.GPUHOOK
     assert spec_facts.rewrite_command(node, one) == "gpuhook refresh --force"

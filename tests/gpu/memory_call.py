@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a real driver does with memory limits, plainly: why not at all, and where it falls short."""
+"""Whether a real driver supports memory limits, and whether it enforces them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ CGROUP_V1 = "this machine has cgroup v1: the driver limits cgroups of version 2"
 
 
 def falls_short(backend: str, limit: int, held: int, status: str) -> str:
-    """Return what is wrong with a limit that was set and read back, "" if it holds.
+    """Return what is wrong with a limit that was set and read back, "" if it is enforced.
 
-    `held` MiB were allocated when `status` ended it, in a process that is no client of MPS.
+    `held` MiB were allocated when `status` ended the allocation, in a process without MPS.
     """
     if held <= limit and status == OUT_OF_MEMORY:
         return ""
@@ -28,7 +28,7 @@ def falls_short(backend: str, limit: int, held: int, status: str) -> str:
 def reason_to_skip(library: str, version: str | None = None) -> str | None:
     """Return why limits cannot be set by the NVML at `library`; None if they can.
 
-    `version` is that of the machine's cgroups, looked up where it is not given.
+    `version` is that of the machine's cgroups; by default it is detected.
     """
     if not driver_support.supported(library):
         return TOO_OLD

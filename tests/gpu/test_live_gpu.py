@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real GPU for a container that exists already: by the hook, by attach, back after a reload."""
+"""A real GPU in an existing container: by the prestart hook, by attach, and after a reload."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ UUID = re.compile(r"GPU-[0-9a-f-]{36}")
 LIST = ["nvidia-smi", "-L"]
 
 
-def test_by_the_hook(real: Installation, tmp_path: Path) -> None:
-    """A plain runc container with the prestart hook sees the one GPU that it asks for."""
+def test_gpu_by_the_prestart_hook(real: Installation, tmp_path: Path) -> None:
+    """A plain runc container with the hook has exactly the GPU that it requests."""
     uuid = str(real.gpu(0).uuid)
     made = sleeping(tmp_path, env=asks(uuid), hooks=prestart(real))
     with started(made, real) as live:
         assert UUID.findall(live.inside(*LIST).stdout) == [uuid]
 
 
-def test_a_reload_and_a_repair(real: Installation, tmp_path: Path) -> None:
-    """Without its device rules nvidia-smi says what users know; after a repair it works."""
+def test_repair_after_a_reload(real: Installation, tmp_path: Path) -> None:
+    """Without its device rules nvidia-smi fails; after a repair it works."""
     uuid = str(real.gpu(0).uuid)
     made = sleeping(tmp_path, env=asks(uuid))
     with wrapped(made, real) as live:
@@ -41,7 +41,7 @@ def test_a_reload_and_a_repair(real: Installation, tmp_path: Path) -> None:
 
 
 def test_attach_and_detach(real: Installation, tmp_path: Path) -> None:
-    """A container without GPUs gets one while it runs, and hands it back."""
+    """A running container without GPUs gets one, and loses it again."""
     uuid = str(real.gpu(0).uuid)
     with started(sleeping(tmp_path), real) as live:
         live.attach(uuid)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two containers with limits on one real GPU: one asks for everything and fails alone.
+"""Two containers with limits on one real GPU: one allocates all memory, and fails alone.
 
-By either of the driver's backends, whichever this machine has: it is printed first. Nothing here
-runs under MPS.
+The backend is that of this machine's driver; it is printed first. Nothing here runs under MPS.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SECONDS = 60
 
 @pytest.fixture(scope="module")
 def backend(real: Installation) -> str:
-    """Return which backend this machine's driver has, where it can hold limits."""
+    """Return the backend of this machine's driver, if it supports limits."""
     driver = real.node.node.driver
     why = reason_to_skip(str(driver.nvml))
     if why:
@@ -49,7 +48,7 @@ def backend(real: Installation) -> str:
 
 @pytest.fixture
 def limiting(real: Installation, backend: str, capsys: pytest.CaptureFixture[str]) -> Installation:
-    """Return the node, and say what holds limits there."""
+    """Return the installation, and print the backend, driver and kernel."""
     with capsys.disabled():
         version, kernel = real.node.node.driver.version, os.uname().release
         print(f"\nmemory limits: backend {backend}, driver {version}, Linux {kernel}, no MPS")
@@ -57,10 +56,10 @@ def limiting(real: Installation, backend: str, capsys: pytest.CaptureFixture[str
 
 
 @contextmanager
-def allocating(
+def allocating_container(
     installation: Installation, place: Path, *words: str, limit: int = LIMIT, request: int = 0
 ) -> Iterator[Container]:
-    """Give a container that runs and allocates, limited by its variables as by `docker run -e`."""
+    """Yield a running container that allocates, limited by its variables as by `docker run -e`."""
     root = roots.copy("debian", place / "root")
     command = ["gcc", "-O2", "-o", str(root / "memory_probe"), str(SOURCE), "-ldl"]
     subprocess.run(command, check=True)
@@ -74,8 +73,8 @@ def allocating(
         yield container
 
 
-def said(container: Container, lines: int) -> list[str]:
-    """Return the last of the first `lines` lines of a container as words, when they are there."""
+def printed_line(container: Container, lines: int) -> list[str]:
+    """Wait until a container has printed `lines` lines; return the words of the last of them."""
     eventually(lambda: len(container.output.splitlines()) >= lines, f"{lines} lines")
     return container.output.splitlines()[lines - 1].split()
 
@@ -87,74 +86,78 @@ def cgroup(container: Container) -> Path:
     return Path(f"/sys/fs/cgroup{name}")
 
 
-def held(installation: Installation, container: Container) -> DriverLimit | None:
-    """Return what the driver itself says of the container's cgroup."""
+def driver_limit(installation: Installation, container: Container) -> DriverLimit | None:
+    """Return the driver's limit of the container's cgroup."""
     with NvmlDriver(str(installation.node.node.driver.nvml)) as driver:
         return driver.get(str(installation.gpu(0).uuid), str(cgroup(container)))
 
 
-def require_held(
+def require_enforced(
     installation: Installation, container: Container, backend: str, limit: int
 ) -> None:
-    """Fail with a finding where a limit reads back, and its container could allocate more."""
-    _, amount, status = said(container, 1)
-    told = held(installation, container)
-    assert told is not None
-    assert told.hard == limit * MIB
+    """Fail if a limit reads back but its container could allocate more."""
+    _, amount, status = printed_line(container, 1)
+    limit_read = driver_limit(installation, container)
+    assert limit_read is not None
+    assert limit_read.hard == limit * MIB
     short = falls_short(backend, limit, int(amount), status)
     if short:
         pytest.fail(short)
 
 
-def test_one_fails_alone(limiting: Installation, backend: str, tmp_path: Path) -> None:
-    """Who asks for everything fails at its limit; the neighbour allocates what is its own."""
-    with allocating(limiting, tmp_path / "keeper", str(KEPT), str(MORE)) as keeper:
-        assert said(keeper, 1) == ["held", str(KEPT), "0"]
-        with allocating(limiting, tmp_path / "greedy", "all") as greedy:
-            require_held(limiting, greedy, backend, LIMIT)
-            assert int(said(greedy, 1)[1]) > 0
+def test_greedy_container_fails_alone(limiting: Installation, backend: str, tmp_path: Path) -> None:
+    """One container fails at its limit; the other one allocates its own share."""
+    with allocating_container(limiting, tmp_path / "keeper", str(KEPT), str(MORE)) as keeper:
+        assert printed_line(keeper, 1) == ["held", str(KEPT), "0"]
+        with allocating_container(limiting, tmp_path / "greedy", "all") as greedy:
+            require_enforced(limiting, greedy, backend, LIMIT)
+            assert int(printed_line(greedy, 1)[1]) > 0
             (tmp_path / "keeper/root/go").touch()
-            assert said(keeper, 2) == ["held", str(KEPT + MORE), "0"]
+            assert printed_line(keeper, 2) == ["held", str(KEPT + MORE), "0"]
             for container in (keeper, greedy):
-                told = held(limiting, container)
-                assert told is not None
-                assert told.hard == LIMIT * MIB
-                assert 0 < told.used <= told.hard
+                limit_read = driver_limit(limiting, container)
+                assert limit_read is not None
+                assert limit_read.hard == LIMIT * MIB
+                assert 0 < limit_read.used <= limit_read.hard
 
 
-def test_a_limit_follows_a_restart(limiting: Installation, backend: str, tmp_path: Path) -> None:
-    """A container that is created again has a limit again, though its cgroup is another."""
+def test_restarted_container_has_its_limit(
+    limiting: Installation, backend: str, tmp_path: Path
+) -> None:
+    """The container is created again with another cgroup."""
     for attempt in ("first", "second"):
-        with allocating(limiting, tmp_path / attempt, "all", limit=LIMIT // 2) as container:
-            require_held(limiting, container, backend, LIMIT // 2)
+        with allocating_container(
+            limiting, tmp_path / attempt, "all", limit=LIMIT // 2
+        ) as container:
+            require_enforced(limiting, container, backend, LIMIT // 2)
 
 
-def test_programs_are_told_the_limit(limiting: Installation, tmp_path: Path) -> None:
-    """CUDA tells the limit as the total, so that hints need no fraction of the card."""
-    with allocating(limiting, tmp_path, "info") as container:
-        _, total, free = said(container, 1)
+def test_cuda_reports_the_limit_as_total(limiting: Installation, tmp_path: Path) -> None:
+    """Frameworks need no hint about the fraction of the GPU's memory."""
+    with allocating_container(limiting, tmp_path, "info") as container:
+        _, total, free = printed_line(container, 1)
     assert int(free) <= int(total) == LIMIT
 
 
-def test_a_guarantee(limiting: Installation, backend: str, tmp_path: Path) -> None:
-    """It is set where it ends with the container, and nothing of it is left above otherwise."""
-    with allocating(limiting, tmp_path, str(KEPT), request=KEPT) as container:
-        assert said(container, 1) == ["held", str(KEPT), "0"]
-        told = held(limiting, container)
+def test_guarantee_is_not_left_behind(limiting: Installation, backend: str, tmp_path: Path) -> None:
+    """It is set if it ends with the container; dmem's parent cgroup does not change."""
+    with allocating_container(limiting, tmp_path, str(KEPT), request=KEPT) as container:
+        assert printed_line(container, 1) == ["held", str(KEPT), "0"]
+        limit_read = driver_limit(limiting, container)
         above = cgroup(container).parent / "dmem.min"
         before = above.read_text("ascii") if above.exists() else ""
-    assert told is not None
-    assert told.soft == (0 if backend == memory_backend.DMEM else KEPT * MIB)
+    assert limit_read is not None
+    assert limit_read.soft == (0 if backend == memory_backend.DMEM else KEPT * MIB)
     if above.exists():
         assert above.read_text("ascii") == before
 
 
-def test_a_second_opinion(limiting: Installation, tmp_path: Path) -> None:
-    """NVIDIA's own command says the same of the container's cgroup."""
+def test_nvidia_smi_reports_the_limit(limiting: Installation, tmp_path: Path) -> None:
+    """NVIDIA's command reads the limit of the container's cgroup."""
     if shutil.which("nvidia-smi") is None:
         pytest.skip("there is no nvidia-smi here")
-    with allocating(limiting, tmp_path, str(KEPT)) as container:
-        assert said(container, 1) == ["held", str(KEPT), "0"]
+    with allocating_container(limiting, tmp_path, str(KEPT)) as container:
+        assert printed_line(container, 1) == ["held", str(KEPT), "0"]
         command = ["nvidia-smi", "memory-limits", "--get", "-n", str(cgroup(container))]
         done = run_command([*command, "-i", "0"])
     assert done.rc == 0, done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole path on a real GPU: inventory, CDI spec, containers that compute, time slicing."""
+"""gpuhook on a real GPU: inventory, CDI spec, containers that compute, time slicing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCE = Path(__file__).with_name("cuda_probe.c")
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Return gpuhook installed on this machine's own node."""
+    """Return gpuhook installed on this machine's node."""
     installation, is_real = demo_node.demo_installation(tmp_path_factory.mktemp("real") / "gpuhook")
     if not is_real:
         pytest.skip("this machine has no NVIDIA GPU")
@@ -32,22 +32,21 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 
 def computing(installation: Installation, place: Path, value: str, seconds: int = 0) -> Bundle:
-    """Return a bundle whose container opens a CUDA context on what it was given."""
+    """Return a bundle whose container opens a CUDA context on its GPU."""
     root = roots.copy("debian", place / "root")
     command = ["gcc", "-O2", "-o", str(root / "cuda_probe"), str(SOURCE), "-ldl"]
     subprocess.run(command, check=True)
     return bundle(place / "bundle", root, ["/cuda_probe", str(seconds)], asks(value))
 
 
-def test_inventory(real: Installation) -> None:
-    """The inventory names the GPUs that nvidia-smi names."""
+def test_inventory_has_the_gpus_of_nvidia_smi(real: Installation) -> None:
     smi = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
     listed = real.gpuhook("inventory", "-o", "json").stdout
     assert set(UUID.findall(smi)) == set(UUID.findall(listed))
 
 
-def test_nvidia_smi_inside(real: Installation, tmp_path: Path) -> None:
-    """Nvidia-smi in a container shows the one GPU that it was given."""
+def test_nvidia_smi_in_a_container(real: Installation, tmp_path: Path) -> None:
+    """It lists exactly the requested GPU."""
     uuid = str(real.gpu(0).uuid)
     root = roots.copy("debian", tmp_path / "root")
     made = bundle(tmp_path / "bundle", root, ["nvidia-smi", "-L"], asks(uuid))
@@ -56,15 +55,15 @@ def test_nvidia_smi_inside(real: Installation, tmp_path: Path) -> None:
     assert UUID.findall(result.stdout) == [uuid]
 
 
-def test_cuda_inside(real: Installation, tmp_path: Path) -> None:
-    """A CUDA context opens in a container, on one device."""
+def test_cuda_context_in_a_container(real: Installation, tmp_path: Path) -> None:
+    """CUDA finds one device."""
     result = real.run(computing(real, tmp_path, "0"))
     assert result.rc == 0, result
     assert result.stdout.startswith("cuda 1 ")
 
 
-def test_two_replicas_at_once(real: Installation, tmp_path: Path) -> None:
-    """Two containers compute on one GPU at the same time, and ps knows both replicas."""
+def test_two_replicas_compute_at_once(real: Installation, tmp_path: Path) -> None:
+    """The containers share one GPU, and `ps` lists both replicas."""
     uuid = real.gpu(0).uuid
     with ExitStack() as stack:
         containers = []
@@ -78,8 +77,8 @@ def test_two_replicas_at_once(real: Installation, tmp_path: Path) -> None:
         assert [one["replicas"] for one in real.holders()] == [[f"{uuid}::0"], [f"{uuid}::1"]]
 
 
-def test_other_gpus_are_refused(real: Installation, tmp_path: Path) -> None:
-    """A node of a GPU that the container was not given cannot be opened."""
+def test_unassigned_gpu_cannot_be_opened(real: Installation, tmp_path: Path) -> None:
+    """The device cgroup denies the node of a GPU that the container does not have."""
     if len(real.node.node.gpus) < 2 or shutil.which("runc") is None:
         pytest.skip("needs a second GPU")
     root = roots.copy("debian", tmp_path / "root")

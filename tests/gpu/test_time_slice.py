@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time slice and the compute mode of a real GPU, as its nvidia-smi prints them.
+"""The time slice and the compute mode of a real GPU.
 
-Nothing is set: a machine that lends its GPU may use it for more.
+The tests set nothing: other programs may use the GPU.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ pytestmark = [pytest.mark.gpu, pytest.mark.contract]
 
 
 def test_time_slice_is_read(real: Installation) -> None:
-    """The table of --list is as this driver prints it, for one GPU and for all."""
+    """The table of `nvidia-smi compute-policy --list` is parsed, for one GPU and for all."""
     node = real.node.node
     program = driver_locations.program_path(node, compute_policy.PROGRAM)
     smi = Smi(program, str(node.driver.nvml))
     try:
-        told = compute_policy.time_slice(smi, str(real.gpu(0).uuid))
+        value = compute_policy.time_slice(smi, str(real.gpu(0).uuid))
     except GpuhookError as error:
         if error.code in ("GH1261", "GH1262"):
             pytest.skip(error.message)
         raise
-    assert told in TIME_SLICES
-    assert compute_policy.time_slices(smi)[0] == told
+    assert value in TIME_SLICES
+    assert compute_policy.time_slices(smi)[0] == value
 
 
 def test_compute_mode_is_read(real: Installation) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the record with what happens now, or record it again."""
+"""Compare the record with the current behaviour, or record it again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.record.sandbox import sandbox
 
 
 def main() -> None:
-    """Do what the command line says; exit status 1 for a difference."""
+    """Do what the command line requests; exit status 1 for a difference."""
     parser = argparse.ArgumentParser(prog="python -m tests.record", description=__doc__)
     parser.add_argument("--update", action="store_true", help="record what happens now")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")
@@ -56,7 +56,7 @@ def _report(case: Case, recorded: str, text: str, *, is_update: bool) -> None:
 
 
 def _remove_others(chosen: list[Case]) -> int:
-    """Remove recorded texts without a case; returns their number."""
+    """Remove recorded texts without a case; return their number."""
     known = {case.expected for case in chosen}
     others = [path for path in EXPECTED.rglob("*.txt") if path not in known]
     for path in others:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a case runs: its directory, the programs, and the transcript of what happened."""
+"""The place of a case: its directory, the programs, and the transcript of its calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECONDS = 60
 
 
 class Box:
-    """The case's directory PLACE and what is called there, one call after the other."""
+    """The case's directory PLACE, and the calls in it, one after the other."""
 
     def __init__(self, scene: str) -> None:
         self.scene = scenes.SCENES[scene]
@@ -33,10 +33,12 @@ class Box:
         return scenes.options(self.scene.name)
 
     def write(self, path: str, content: str | bytes, mode: int = 0o644) -> str:
-        """Write a file below PLACE, or at an absolute path; returns its path."""
+        """Write a file below PLACE, or at an absolute path; return its path."""
         file = Path(PLACE, path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)  # it may be a link to the scene's, which stays as it is
+        file.unlink(
+            missing_ok=True
+        )  # it may be a hard link to the scene's file, which must not change
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         file.chmod(mode)
         return str(file)
@@ -48,13 +50,13 @@ class Box:
         file.symlink_to(target)
 
     def directory(self, path: str) -> str:
-        """Make a directory below PLACE; returns its path."""
+        """Make a directory below PLACE; return its path."""
         file = Path(PLACE, path)
         file.mkdir(parents=True, exist_ok=True)
         return str(file)
 
     def call(self, program: str, *words: str, stdin: str | bytes = b"", **env: str) -> int:
-        """Run an installed program, and record what it says; returns the exit status."""
+        """Run an installed program, and record its output; return the exit status."""
         self._look()
         self._title(program, words, env)
         done = subprocess.run(
@@ -69,7 +71,7 @@ class Box:
         return done.returncode
 
     def gpuhook(self, *words: str, stdin: str = "", **env: str) -> int:
-        """Run the command line in a child of this process, which has its modules already."""
+        """Run the command line in a child of this process, which has imported its modules."""
         self._look()
         self._title("gpuhook", words, env)
         done = commands.run([*words], {**self.env, **env}, stdin)
@@ -77,21 +79,21 @@ class Box:
         return done.returncode
 
     def transcript(self) -> str:
-        """Return what happened."""
+        """Return the transcript."""
         assert self._before is not None, "the case calls nothing"
         after = trees.read(self.watched)
         changes = trees.changes(self._before, after)
         return transcript.normal("".join([*self._sections, changes]))
 
     def look(self, when: str) -> None:
-        """Record what has changed until now, too, and not only at the end."""
+        """Record the changes of files until now, in addition to those at the end."""
         assert self._before is not None, "the case calls nothing"
         after = trees.read(self.watched)
         self._sections.append(f"== files, {when}\n{trees.changes(self._before, after)}")
         self._before = after
 
     def note(self, title: str, text: str) -> None:
-        """Record something else."""
+        """Add another text to the transcript."""
         self._look()
         self._sections.append(f"== {title}\n{text}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case of the record: its name, the node that it runs on, and what it does there."""
+"""A case of the record: its name, its node, and its action."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ EXPECTED = Path(__file__).parent / "expected"
 
 @dataclass(frozen=True)
 class Case:
-    """What `action` does on the node of `scene` (scenes.py).
+    """`action` on the node of `scene` (scenes.py).
 
-    `is_altering` says that it changes the node, which is made again for the next case.
+    If `is_altering`, it changes the node, which is made again for the next case.
     """
 
     group: str

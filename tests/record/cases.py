@@ -10,8 +10,8 @@ GROUPS = (create, documents, errors, help_texts, hooks, hosts)
 
 
 def every() -> list[Case]:
-    """Return all cases in their order; no two have one name."""
-    found = [case for group in GROUPS for case in group.cases()]
-    names = [case.path for case in found]
+    """Return all cases in their order; names are unique."""
+    cases = [case for group in GROUPS for case in group.cases()]
+    names = [case.path for case in cases]
     assert len(names) == len(set(names)), sorted({n for n in names if names.count(n) > 1})
-    return found
+    return cases

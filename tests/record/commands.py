@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, run in a child of this process, which has its modules already."""
+"""The command line, run in a child of this process, which has already imported its modules."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from pathlib import Path
 
 from tests.record import surface
 
-USED = Path("/mnt/used")  # the modules that the commands have imported
+USED = Path("/mnt/used")  # the modules that commands have imported
 
 
 def run(
     words: list[str], env: dict[str, str], stdin: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `gpuhook WORDS`."""
-    given, out, err = files = [Path(f"/mnt/tmp/record-{name}") for name in ("in", "out", "err")]
-    given.write_text(stdin, encoding="utf-8")
+    input_file, out, err = files = [
+        Path(f"/mnt/tmp/record-{name}") for name in ("in", "out", "err")
+    ]
+    input_file.write_text(stdin, encoding="utf-8")
     child = os.fork()
     if child == 0:
         _become(words, env, files)
@@ -30,7 +32,7 @@ def run(
 
 
 def _become(words: list[str], env: dict[str, str], files: list[Path]) -> None:
-    """Be the command; does not return."""
+    """Execute the command; does not return."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     for fd, path in enumerate(files):
         os.dup2(os.open(path, flags if fd else os.O_RDONLY, 0o600), fd)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process as a container's init: in a new mount namespace, with another root."""
+"""A process that plays a container's init: in a new mount namespace, with another root."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def start(root: str) -> int:
-    """Return the pid of a process whose root file system is `root`; it ends with this one."""
-    ready, told = os.pipe()
+    """Return the pid of a process whose root file system is `root`; it ends with this process."""
+    ready, done = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             _enter(root)
-            os.write(told, b"1")
+            os.write(done, b"1")
             signal.pause()
         finally:
             os._exit(1)
-    os.close(told)
+    os.close(done)
     assert os.read(ready, 1), "the container's process ended"
     os.close(ready)
     return child
 
 
 def view(pid: int) -> str:
-    """Return the nodes and the mounts that a process has."""
+    """Return the nodes and the mounts in a process's namespace."""
     lines = []
     for path in sorted(Path(f"/proc/{pid}/root/dev").rglob("*")):
         status = path.lstat()

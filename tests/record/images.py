@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles of the record: a config.json as an engine writes it, and small root file systems."""
+"""Bundles of the record: a config.json in the form of an engine, and small root file systems."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MULTIARCH = "usr/lib/x86_64-linux-gnu"
 
 
 def config(env: list[str], **oci: Any) -> dict[str, Any]:
-    """Return a config.json's document, `oci` laid over it: None removes a key."""
+    """Return a config.json's document, updated by `oci`: None removes a key."""
     mounts = [
         {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid"]},
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]},

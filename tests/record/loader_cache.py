@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in an ld.so.cache, as text. Source: glibc, elf/dl-cache.h, struct cache_file_new."""
+"""The contents of an ld.so.cache as text. Source: glibc, elf/dl-cache.h, struct cache_file_new."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _HEADER, _ENTRY = struct.Struct("<20sIIB3xI12x"), struct.Struct("<iIIIQ")
 
 
 def is_cache(content: bytes) -> bool:
-    """Return whether this is a cache of the format that glibc 2.2 and newer read."""
+    """Return whether this is a cache in the format that glibc 2.2 and newer read."""
     return _MAGIC in content[: 1 << 16]
 
 
 def text(content: bytes) -> str:
-    """Return the entries in their order, and the size and hash of it all."""
+    """Return the entries in their order, and the size and hash of the file."""
     start = content.index(_MAGIC)
     _, count, _, flags, extension = _HEADER.unpack_from(content, start)
     lines = [f"loader cache, old part {start}, flags {flags}, extension {extension}\n"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The namespaces in which the cases run: fixed paths, and nothing of this machine's GPUs.
+"""The namespaces of the cases: fixed paths, and no GPU of this machine.
 
-/mnt has the node and the case; /run and /sys are empty, /dev has what every container has, and
+/mnt has the node and the case; /run and /sys are empty, /dev has the nodes of every container, and
 /proc lists the record's own processes.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
 PATH = "/mnt/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What this machine may have of GPUs and engines. The rest of it can be read, and not written.
+# Files of GPUs and engines that this machine may have. All other files are read-only.
 _EMPTY = """
 /mnt /run /sys /etc/cdi /etc/gpuhook /etc/containerd /etc/containers /etc/crio /etc/docker
 /etc/kubernetes /etc/nvidia-container-runtime /opt/gpuhook /var/lib/containerd /var/lib/containers
@@ -56,7 +56,7 @@ ENVIRONMENT = {
 
 
 class Sandbox:
-    """The process in the namespaces that runs cases one at a time."""
+    """The process in the namespaces that runs one case at a time."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated nodes of the record, each with its CDI spec, settings and state.
 
-A scene is made once per process: the node stays at /mnt/node/NAME, the rest is kept and linked into
-the directory of each case, so that what is compiled of it holds there.
+A scene is made once per process: the node remains at /mnt/node/NAME, the other files are linked
+into the directory of each case, so that compiled files stay valid there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.simulated.layouts import Layout
 from tests.simulated.node import make_node
 
 _PLACE, _KEPT, _NODES = Path("/mnt/case"), Path("/mnt/kept"), Path("/mnt/node")
-# Of the driver's files: one of each kind and capability. The rest goes the same way.
+# One driver file of each kind and capability. The others are handled in the same way.
 _FEW = (
     "libcuda.so", "libnvidia-ml.so", "libnvidia-encode.so", "libnvidia-eglcore.so", "libGLX_nvidia",
     "libnvidia-ptxjitcompiler", "nvidia-smi", "nvidia-cuda-mps-control", "gsp_tu10x.bin",
@@ -35,7 +35,7 @@ _FEW = (
 
 @dataclass(frozen=True)
 class Scene:
-    """How a node is made: a profile, a layout, and what is written about it."""
+    """How a node is made: a profile, a layout, and its files."""
 
     name: str
     profile: str = "h100x8"
@@ -44,7 +44,7 @@ class Scene:
     generate: tuple[str, ...] = ()  # options of generate-cdi
     has_spec: bool = True
     settings: dict[str, Any] = field(default_factory=dict)
-    make: Callable[[Path], object] | None = None  # another node than those of profiles
+    make: Callable[[Path], object] | None = None  # a node without a profile
 
 
 SCENES = {
@@ -85,13 +85,13 @@ def options(name: str) -> list[str]:
 
 
 class Kept:
-    """The scenes that are made, and when."""
+    """The scenes that exist, and when they were made."""
 
     def __init__(self) -> None:
         self._made: dict[str, int] = {}
 
     def place(self, name: str) -> None:
-        """Put the files of a scene into the empty directory of a case."""
+        """Link the files of a scene into the empty directory of a case."""
         kept = _KEPT / name
         if not kept.is_dir():
             self._make(SCENES[name])
@@ -104,7 +104,7 @@ class Kept:
                 assert path.stat().st_mtime_ns <= self._made[name], f"{path} was written to"
 
     def forget(self, name: str) -> None:
-        """Remove what is made of a scene."""
+        """Remove the files of a scene."""
         for place in (_KEPT / name, _NODES / name):
             shutil.rmtree(place, ignore_errors=True)
 
@@ -130,7 +130,7 @@ class Kept:
 
 
 def _made(scene: Scene, node: Path) -> dict[str, str]:
-    """Make the node; returns its roots by the names of the options."""
+    """Make the node; return its roots by the names of the options."""
     if scene.make is not None:
         scene.make(node)
         return dict.fromkeys(("driver", "dev", "host"), str(node))
@@ -168,14 +168,14 @@ def _call(scene: Scene, *words: str) -> None:
 
 
 def _called(words: list[str], env: dict[str, str]) -> bytes:
-    """Return what a command prints, which has to succeed."""
+    """Return the output of a command, which must succeed."""
     done = commands.run(words, env)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 
 
 def _linked(source: Path, target: Path) -> None:
-    """Copy a tree; files are hard links, which are replaced and never written into."""
+    """Copy a tree with hard links; programs replace files and never write into them."""
     target.mkdir(parents=True)
     target.chmod(source.stat().st_mode & 0o7777)
     for entry in os.scandir(source):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process in the sandbox: reads names of cases, answers each with its transcript as JSON."""
+"""The process in the sandbox: it reads names of cases, and answers with transcripts as JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _transcript(case: Case, kept: scenes.Kept) -> str:
 
 
 def _clear(directory: str) -> None:
-    """Remove what is in a directory."""
+    """Remove the contents of a directory."""
     for entry in os.scandir(directory):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
@@ -69,7 +69,7 @@ def _become(case: Case) -> None:
         box = Box(case.scene)
         case.action(box)
         text = box.transcript()
-    except BaseException:  # the one who asked has to see it
+    except BaseException:  # the caller must see the error
         text = f"the case failed\n{traceback.format_exc()}"
     _RESULT.write_text(text, encoding="utf-8")
     os._exit(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that the record knows of the package and of its installation: change it here."""
+"""All that the record knows of the package and of its installation; change it here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PYTHON = "/usr/bin/python3"
 
 
 def command() -> click.Group:
-    """Return the command line as click has it."""
+    """Return the command line as a click command."""
     from gpuhook.cli import main
 
     return main
@@ -38,7 +38,7 @@ def tree_schema() -> str:
 
 
 def load(names: Iterable[str] = ()) -> None:
-    """Import every command, and these modules: a command that runs afterwards starts at once."""
+    """Import every command and these modules, so that a command starts at once."""
     group = command()
     context = click.Context(group)
     for name in group.list_commands(context):
@@ -53,9 +53,9 @@ def loaded() -> list[str]:
 
 
 def installed() -> Path:
-    """Return a directory with an installation for use at PREFIX, made once per version of it.
+    """Return a directory with an installation for PREFIX, made once per version of it.
 
-    The programs of simulated nodes are built as well: cases cannot write outside of /mnt.
+    It also builds the programs of simulated nodes: cases cannot write outside of /mnt.
     """
     build.nvidia_smi()
     build.nvml_stub()
@@ -79,11 +79,11 @@ def install(destdir: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def _version() -> str:
-    """Return a hash of all that is installed."""
-    found = hashlib.sha256(sys.executable.encode())
+    """Return a hash of all installed files."""
+    digest = hashlib.sha256(sys.executable.encode())
     for directory in ("gpuhook", "packaging"):
         for path in sorted((CHECKOUT / directory).rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
-                found.update(f"{path}\0{path.stat().st_mode}\0".encode())
-                found.update(path.read_bytes())
-    return found.hexdigest()
+                digest.update(f"{path}\0{path.stat().st_mode}\0".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every command, the wrapper and the hooks do is what was recorded: see __init__.py."""
+"""Compares what every command, the wrapper and the hooks do with the record: see __init__.py."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _CHUNK = 12
 
 
 def _chunks() -> dict[str, list[Case]]:
-    """Return the cases in chunks of one group and one scene: a scene is made once per worker."""
-    found: dict[str, list[Case]] = {}
+    """Return the cases in chunks of one group and one scene: a worker makes a scene once."""
+    chunks: dict[str, list[Case]] = {}
     by_scene: dict[tuple[str, str], list[Case]] = {}
     for case in cases.every():
         by_scene.setdefault((case.group, case.scene), []).append(case)
-    for (group, scene), held in by_scene.items():
-        for start in range(0, len(held), _CHUNK):
-            found[f"{group}-{scene}-{start // _CHUNK}"] = held[start : start + _CHUNK]
-    return found
+    for (group, scene), cases_of_scene in by_scene.items():
+        for start in range(0, len(cases_of_scene), _CHUNK):
+            chunks[f"{group}-{scene}-{start // _CHUNK}"] = cases_of_scene[start : start + _CHUNK]
+    return chunks
 
 
 CHUNKS = _chunks()
@@ -33,7 +33,7 @@ CHUNKS = _chunks()
 
 @pytest.fixture(scope="session")
 def runner() -> Iterator[Sandbox]:
-    """Give the process that runs the cases."""
+    """Yield the process that runs the cases."""
     if os.geteuid() != 0:
         pytest.skip("the record needs root: it makes namespaces and device nodes")
     with sandbox(surface.installed()) as made:
@@ -41,8 +41,8 @@ def runner() -> Iterator[Sandbox]:
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_as_recorded(chunk: str, runner: Sandbox) -> None:
-    """What happens now is what was recorded, byte for byte."""
+def test_cases_match_the_record(chunk: str, runner: Sandbox) -> None:
+    """The transcript of each case equals the recorded text, byte for byte."""
     changes: list[str] = []
     for case in CHUNKS[chunk]:
         recorded = case.expected.read_text(encoding="utf-8") if case.expected.exists() else ""
@@ -52,7 +52,6 @@ def test_as_recorded(chunk: str, runner: Sandbox) -> None:
     assert not changes, "".join(changes)
 
 
-def test_nothing_else_is_recorded() -> None:
-    """Each recorded text is that of a case."""
+def test_each_recorded_text_has_a_case() -> None:
     known = {case.expected for case in cases.every()}
     assert known == set(EXPECTED.rglob("*.txt"))

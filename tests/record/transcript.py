@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents as lines of text that a person can compare, and what of them varies from run to run.
+"""Documents as lines of text for comparison, without what varies from run to run.
 
-A JSON document on one line is cut into lines, and says so: joined again, they are its bytes.
+A JSON document on one line is cut into lines, with a note: joined again, they are its bytes.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def document(data: bytes) -> str:
 
 
 def difference(old: bytes, new: bytes) -> str:
-    """Return how a document has changed, without lines that are equal."""
+    """Return the changes of a document, without equal lines."""
     if old == new:
         return ""
     before, after = _lines(old), _lines(new)
-    found = difflib.unified_diff(before, after, n=1)
-    return "".join(line for line in found if not line.startswith(("--- ", "+++ ")))
+    lines = difflib.unified_diff(before, after, n=1)
+    return "".join(line for line in lines if not line.startswith(("--- ", "+++ ")))
 
 
 def is_text(data: bytes) -> bool:
-    """Return whether `data` can be shown."""
+    """Return whether `data` can be printed as text."""
     return b"\0" not in data and len(data) < 1 << 19
 
 
@@ -79,7 +79,7 @@ def _cut(text: str, comma: str, colon: str) -> list[str] | None:
 
 
 def _value(words: list[str], at: int, indent: str, lines: list[str], head: str) -> int:
-    """Add the lines of the value at `at` behind `head`; returns where the next one begins."""
+    """Add the lines of the value at `at` after `head`; return where the next one begins."""
     end = _end(words, at)
     whole = "".join(words[at:end])
     tail = "," if words[end : end + 1] == [","] else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a directory tree, and how it has changed, as text."""
+"""The contents of a directory tree, and its changes, as text."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _KINDS = {
     stat.S_IFBLK: "block device",
     stat.S_IFIFO: "pipe",
 }
-# Made again whenever it is missing: what is in it is no behaviour.
+# Made again whenever it is missing: its contents are not behaviour.
 _UNREAD = ("/compiled/",)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One path: what it is, and what is in it if it is a file."""
+    """One path: its type, and its contents if it is a file."""
 
     head: str
     content: bytes = b""
@@ -34,14 +34,14 @@ Tree = dict[str, Entry]
 
 
 def read(roots: list[str]) -> Tree:
-    """Return what is in these directories, by path."""
-    found: Tree = {}
+    """Return the contents of these directories, by path."""
+    tree: Tree = {}
     for root in roots:
         for directory, names, files in os.walk(root):
             for name in [*names, *files]:
                 path = f"{directory}/{name}"
-                found[path] = _entry(path)
-    return found
+                tree[path] = _entry(path)
+    return tree
 
 
 def _entry(path: str) -> Entry:
@@ -61,7 +61,7 @@ def _entry(path: str) -> Entry:
 
 
 def changes(before: Tree, after: Tree) -> str:
-    """Return what was made, removed and changed between two times."""
+    """Return what was added, removed and changed between two states."""
     parts = []
     for path in sorted({*before, *after}):
         old, new = before.get(path), after.get(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C parts of a simulated node, compiled once for each text and set of options."""
+"""The C parts of a simulated node, compiled once for each source text and set of options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cache_directory() -> Path:
 
 
 def nvml_stub(*, old: bool = False, without: str = "") -> Path:
-    """Return a built libnvidia-ml.so.1; `old`: one with the names of a decade ago only.
+    """Return a built libnvidia-ml.so.1; `old`: one with the function names of ten years ago only.
 
     `without` leaves out newer parts by their names in C: "MIG", "PROFILE_NAMES", "DETAIL_LIST",
     "MEMORY_LIMITS".
@@ -33,7 +33,7 @@ def nvml_stub(*, old: bool = False, without: str = "") -> Path:
 
 
 def nvidia_smi() -> Path:
-    """Return a built static stand-in for nvidia-smi."""
+    """Return a built static program that replaces nvidia-smi."""
     return _compiled("nvidia_smi.c", ("-static", "-s"))
 
 
@@ -49,7 +49,7 @@ def _compiled(source: str, options: tuple[str, ...]) -> Path:
     built = cache_directory() / f"{stem}-{key}"
     if built.exists():
         return built
-    # Other test workers may be at it too: each compiles its own, and the last rename wins.
+    # Other test workers may compile too: each has its own file, and the last rename wins.
     with tempfile.TemporaryDirectory(dir=cache_directory()) as directory:
         output = Path(directory) / "output"
         command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(output)]

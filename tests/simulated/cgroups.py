@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine's cgroups of version 2, wherever they are mounted: /sys/fs/cgroup or below it."""
+"""The machine's cgroups of version 2: mounted at /sys/fs/cgroup or below it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def inode(directory: Path) -> int | None:
 
 
 def of_process(pid: int) -> list[int]:
-    """Return the inodes of the process's cgroup and of those above it; empty if it has ended."""
+    """Return the inodes of the process's cgroup and of its ancestors; empty if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text("utf-8").splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -48,7 +48,7 @@ def of_process(pid: int) -> list[int]:
 
 @contextmanager
 def made(name: str = "gpuhook-tests-memory") -> Iterator[Path]:
-    """Give a new cgroup; at the end its processes are killed, and it is removed with those below.
+    """Yield a new cgroup; then kill its processes, and remove it with its descendants.
 
     Further cgroups may be made below it with mkdir, and removed with ended().
     """
@@ -61,7 +61,7 @@ def made(name: str = "gpuhook-tests-memory") -> Iterator[Path]:
 
 
 def ended(path: Path) -> None:
-    """Kill all processes of the cgroup and below, and remove it."""
+    """Kill all processes of the cgroup and its descendants, and remove it."""
     (path / "cgroup.kill").write_text("1", encoding="ascii")
     deadline = time.monotonic() + _SECONDS
     for directory, _below, _files in os.walk(path, topdown=False):
@@ -69,7 +69,7 @@ def ended(path: Path) -> None:
             try:
                 Path(directory).rmdir()
                 break
-            except OSError:  # a process is on its way out
+            except OSError:  # a process is still exiting
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a simulated node while processes use it: GPUs, instances and drivers come and go.
+"""Changes of a simulated node that processes use: GPUs, instances and drivers come and go.
 
 As in the kernel's file systems, unchanged entries keep their inodes and new ones have others.
 """
@@ -30,7 +30,7 @@ _ENTRIES = [
 
 
 def become(node: SimulatedNode, facts: Node) -> None:
-    """Let the node have the GPUs and the instances of `facts`, with the driver that it has."""
+    """Give the node the GPUs and the instances of `facts`; its driver remains."""
     root = Path(node.host_root)
     stub_events.rewrite(node, nvml_profile.text(facts))
     texts = nodes.proc_and_sys(facts)
@@ -44,14 +44,14 @@ def become(node: SimulatedNode, facts: Node) -> None:
 
 
 def without(facts: Node, indexes: Collection[int]) -> Node:
-    """Return the facts without these GPUs, the others with new indices as in NVML."""
-    left = [gpu for gpu in facts.gpus if gpu.index not in indexes]
-    gpus = tuple(replace(gpu, index=index) for index, gpu in enumerate(left))
+    """Return the facts without these GPUs; the others have new indices, as in NVML."""
+    remaining = [gpu for gpu in facts.gpus if gpu.index not in indexes]
+    gpus = tuple(replace(gpu, index=index) for index, gpu in enumerate(remaining))
     return replace(facts, gpus=gpus)
 
 
 def upgrade(node: SimulatedNode, profile: str, version: str) -> None:
-    """Install this version of the driver in place of the profile's own, and load it."""
+    """Replace the driver by this version, and load it."""
     facts = dump_file.load(profile)
     old = str(facts.driver.version)
     stub_events.take_away(node)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a simulated node's GPUs: processes allocate it, and the driver's limits hold.
+"""The memory of a simulated node's GPUs: processes allocate it, the driver enforces limits.
 
 A server on a unix socket replaces the kernel module. It identifies its clients as the module does:
 by the process that opens it (SO_PEERCRED) and that process's cgroup. A process has its memory until
@@ -8,7 +8,7 @@ host's pids, as used memory, and as the use of a cgroup with a limit.
 
     with driver_memory.serving(short_path, node) as driver:
         with driver.started(uuid, "alloc", "100", "hold", cgroup=cgroup) as process:
-            assert process.stdout.readline() == "ok\\n"
+            assert process.stdout.readline() == "ok\n"
             assert driver.held() == {process.pid: 100 << 20}
 
 In a container, bind-mount `driver.socket` and `driver.probe`, and run `/gpu-probe /gpu.sock UUID
@@ -43,7 +43,7 @@ _UCRED = struct.Struct("iII")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An allocation that failed: of which process, on what, of how many bytes, and why."""
+    """A failed allocation: its process, device, bytes and reason."""
 
     pid: int
     uuid: str
@@ -59,7 +59,7 @@ class _Client:
     cgroups: list[int] = field(default_factory=list)
 
     def is_gone(self) -> bool:
-        """Return whether the other end was closed, which is so once its process has ended."""
+        """Return whether the other end was closed, as when its process has ended."""
         poll = select.poll()
         poll.register(self.connection, select.POLLRDHUP)
         return bool(poll.poll(0))
@@ -81,7 +81,7 @@ class DriverMemory:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def held(self, uuid: str | None = None) -> dict[int, int]:
-        """Return the bytes that each process holds, by pid: of all devices, or of one."""
+        """Return the bytes that each process has allocated, by pid: of all devices, or of one."""
         found: dict[int, int] = {}
         with self._lock:
             for one in self._swept():
@@ -90,17 +90,17 @@ class DriverMemory:
         return found
 
     def used(self, uuid: str) -> int:
-        """Return the bytes that all processes hold of the device."""
+        """Return the bytes of the device that all processes have allocated."""
         return sum(self.held(uuid).values())
 
     def capacity(self, uuid: str) -> int:
-        """Return the bytes of the device that processes may have together."""
+        """Return the bytes of the device that all processes together may allocate."""
         found = memory_accounts.capacity_of(self.node, uuid)
         assert found is not None, uuid
         return found
 
     def until(self, is_so: Callable[[dict[int, int]], bool]) -> dict[int, int]:
-        """Wait until `is_so(held())`, and return what is held then. Raises TimeoutError."""
+        """Wait until `is_so(held())`, and return held() at that moment. Raises TimeoutError."""
         deadline = time.monotonic() + _SECONDS
         while not is_so(held := self.held()):
             if time.monotonic() > deadline:
@@ -112,7 +112,7 @@ class DriverMemory:
     def started(
         self, uuid: str, *words: str, cgroup: Path | None = None
     ) -> Iterator[subprocess.Popen[str]]:
-        """Run the probe as a process of the host, in `cgroup` or ours; it is killed at the end.
+        """Run the probe on the host, in `cgroup` or the current one; kill it at the end.
 
         Children that it forked are not: they end with the driver, or with their cgroup.
         """
@@ -127,14 +127,14 @@ class DriverMemory:
                 process.kill()
 
     def ran(self, uuid: str, *words: str, cgroup: Path | None = None) -> str:
-        """Run the probe to its end and return what it printed; what it held is free then."""
+        """Run the probe to its end and return its output; its memory is then free."""
         with self.started(uuid, *words, cgroup=cgroup) as process:
             printed = process.communicate(timeout=_SECONDS)[0]
         self.until(lambda held: process.pid not in held)
         return printed
 
     def close(self) -> None:
-        """End the server, once: what is held is free, and probes that hold it end."""
+        """End the server, once: its memory is freed, and probes that have memory end."""
         if self._is_closed:
             return
         # Not close() alone: it leaves a thread in accept() there, and the address in use.
@@ -143,7 +143,7 @@ class DriverMemory:
         with self._lock:
             self._is_closed = True
             for client in self._clients:
-                with suppress(OSError):  # its process ended just now
+                with suppress(OSError):  # its process has just ended
                     client.connection.shutdown(socket.SHUT_RDWR)
             self._clients.clear()
             self._swept()
@@ -180,7 +180,7 @@ class DriverMemory:
             held = self._swept()
             if verb == "info":
                 of_process = cgroups.of_process(client.pid)
-                total, free = memory_accounts.told(self.node, held, uuid, of_process)
+                total, free = memory_accounts.reported_memory(self.node, held, uuid, of_process)
                 return f"total {total >> 20} MiB free {free >> 20} MiB\n"
             if verb == "free":
                 client.sizes[uuid] = max(0, client.sizes.get(uuid, 0) - size)
@@ -195,7 +195,7 @@ class DriverMemory:
             return "ok\n"
 
     def _swept(self) -> list[Held]:
-        """Return the memory that processes hold now, and let NVML report it."""
+        """Return the memory that processes have now, and let NVML report it."""
         self._clients = [client for client in self._clients if not client.is_gone()]
         held = [
             Held(client.pid, uuid, size, tuple(client.cgroups))
@@ -210,10 +210,10 @@ class DriverMemory:
 
     def _tell(self, held: list[Held]) -> None:
         lines = [f"{h.uuid} {h.pid} {h.size} {' '.join(map(str, h.cgroups))}\n" for h in held]
-        told = Path(self.node.nvml_profile).with_name("nvml-stub.held")
-        new = told.with_suffix(".held.new")
+        file = Path(self.node.nvml_profile).with_name("nvml-stub.held")
+        new = file.with_suffix(".held.new")
         new.write_text("".join(lines), encoding="ascii")
-        new.rename(told)
+        new.rename(file)
 
 
 @contextmanager

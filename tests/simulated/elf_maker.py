@@ -42,7 +42,7 @@ def write(
     note: Note | None = None,
 ) -> None:
     """Write a shared object with these names to `path`, a new file of mode 0644."""
-    Path(path).unlink(missing_ok=True)  # it may be mapped by a program: never write into it
+    Path(path).unlink(missing_ok=True)  # a program may map the old file: never write into it
     Path(path).write_bytes(shared_object(soname, needed=needed, machine=machine, note=note))
     Path(path).chmod(0o644)
 
@@ -103,7 +103,7 @@ def shared_object(
 
 
 class _Strings:
-    """A string table in the making."""
+    """A string table under construction."""
 
     def __init__(self) -> None:
         self.content = bytearray(b"\0")
@@ -135,7 +135,7 @@ def _padded(content: bytes) -> bytes:
 def _sections(
     note: Note, note_at: tuple[int, int], dynamic_at: tuple[int, int], end: int
 ) -> tuple[bytes, int]:
-    """Return the section headers with their names behind them: tools find notes by section name."""
+    """Return the section headers, followed by their names: tools find notes by section name."""
     strings = _Strings()
     note_name, dynamic_name, table_name = map(strings.add, (note.section, ".dynamic", ".shstrtab"))
     table_at = (end + 4 * _SECTION, len(strings.content))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny real ELF shared objects for 32-bit x86, as elf_maker's are for 64 bits.
+"""Tiny real ELF shared objects for 32-bit x86, like those of elf_maker for 64 bits.
 
 ldconfig lists them as libraries of the 32-bit libc. Source: the System V ABI, chapters 4 and 5.
 """
@@ -19,7 +19,7 @@ _RW, _PAGE = 6, 0x1000
 
 def write(path: str | Path, soname: str | None) -> None:
     """Write a shared object of this SONAME to `path`, a new file of mode 0644."""
-    Path(path).unlink(missing_ok=True)  # it may be mapped by a program: never write into it
+    Path(path).unlink(missing_ok=True)  # a program may map the old file: never write into it
     Path(path).write_bytes(shared_object(soname))
     Path(path).chmod(0o644)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extra devices of a simulated node: GPUDirect Storage, InfiniBand, GDRCopy, IMEX, MIG's own.
+"""Extra devices of a simulated node: GPUDirect Storage, InfiniBand, GDRCopy, IMEX, MIG.
 
-Numbers are made up, but for those in the node's /proc/devices.
+Numbers are invented, except those in the node's /proc/devices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NODES = {
     "/dev/nvidia-caps-imex-channels/channel0": (IMEX_MAJOR, 0, 0o666, 0),
     "/dev/nvidia-caps-imex-channels/channel3": (IMEX_MAJOR, 3, 0o666, 0),
     "/dev/nvidia-caps-imex-channels/channel12": (IMEX_MAJOR, 12, 0o666, 0),
-    # Of an earlier load of the driver, whose major was another.
+    # From an earlier load of the driver, with another major.
     "/dev/nvidia-caps-imex-channels/channel7": (IMEX_MAJOR - 1, 7, 0o666, 0),
     "/dev/nvidia-caps/nvidia-cap1": (CAPS_MAJOR, 1, 0o400, 0),
     "/dev/nvidia-caps/nvidia-cap2": (CAPS_MAJOR, 2, 0o444, 0),
@@ -38,7 +38,7 @@ _FILES = {
 
 
 def add(root: str | Path) -> None:
-    """Make all of it below `root`, which is the root of the host, its driver and its /dev."""
+    """Make all nodes below `root`, which is the root of the host, the driver and /dev."""
     for path, text in _FILES.items():
         place = Path(f"{root}{path}")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -49,9 +49,9 @@ def add(root: str | Path) -> None:
     devices = Path(f"{root}/proc/devices")
     lines = devices.read_text("utf-8").splitlines() if devices.exists() else []
     majors = {"nvidia-caps-imex-channels": IMEX_MAJOR, "nvidia-caps": CAPS_MAJOR}
-    kept = [line for line in lines[1:] if line.split()[1:] not in [[name] for name in majors]]
+    others = [line for line in lines[1:] if line.split()[1:] not in [[name] for name in majors]]
     own = [f"{major} {name}" for name, major in majors.items()]
-    devices.write_text("\n".join(["Character devices:", *own, *kept, ""]), encoding="utf-8")
+    devices.write_text("\n".join(["Character devices:", *own, *others, ""]), encoding="utf-8")
 
 
 def make(root: str | Path, path: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node for graphics has more: nodes of /dev/dri as udev keeps them, 32-bit libraries."""
+"""Additions to a node for graphics: nodes of /dev/dri as udev makes them, 32-bit libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, DriverFile, G
 
 MAJOR = 226
 NARROW = "/usr/lib/i386-linux-gnu"
-# Of NVIDIA's 32-bit packages: what programs open, and what these need.
+# From NVIDIA's 32-bit packages: the libraries that programs open, and their dependencies.
 _NARROW = {
     "libcuda": "libcuda.so.1",
     "libnvidia-ml": "libnvidia-ml.so.1",
@@ -38,12 +38,12 @@ def with_drm(node: Node) -> Node:
 
 
 def _devices(gpu: Gpu) -> list[DeviceNode]:
-    found = []
+    nodes = []
     for path, name in drm.paths(gpu).items():
         group = VIDEO if name.startswith("card") else RENDER
         minor = int(name.removeprefix("card").removeprefix("renderD"))
-        found.append(DeviceNode(path, f"/dev/dri/{name}", MAJOR, minor, 0o660, 0, group))
-    return found
+        nodes.append(DeviceNode(path, f"/dev/dri/{name}", MAJOR, minor, 0o660, 0, group))
+    return nodes
 
 
 def with_32_bit(node: Node) -> Node:

@@ -29,10 +29,10 @@ TARGETS = {
     "MIG-0": SampleTarget("MIG-0", "GPU-2", INSTANCE),
 }
 UNIT = 2 * GIB
-# How a container comes to its share, if it has one that the guard is to hold it to.
+# How a container gets its share, if the guard must enforce one.
 RECORDED, UNITS, MOUNTED = "recorded", "units", "mounted"  # the guard's
 BY_DRIVER, ALONE, STRANGER, AMBIGUOUS = "by driver", "alone", "stranger", "ambiguous"
-EARLIER = "earlier"  # than the limit: its units had none when it began
+EARLIER = "earlier"  # than the limit: its units had no limit when it started
 KINDS = (RECORDED, UNITS, MOUNTED, BY_DRIVER, ALONE, STRANGER, AMBIGUOUS, EARLIER)
 
 
@@ -44,7 +44,7 @@ class Process:
     started: int
     container: str | None
     memory: dict[str, int | None]
-    is_stubborn: bool = False  # SIGTERM is nothing to it
+    is_stubborn: bool = False  # it ignores SIGTERM
     comes_back: bool = False
 
 
@@ -54,9 +54,9 @@ class Container:
 
     id: str
     kind: str
-    pod: str  # "": of no pod
+    pod: str  # "" if it belongs to no pod
     limits: dict[str, int]
-    imposes: str = ""  # what it calls a cgroup below its own
+    imposes: str = ""  # the name of a cgroup below its own
 
 
 @dataclass
@@ -67,7 +67,7 @@ class World(Processes):
     containers: dict[str, Container] = field(default_factory=dict)
     processes: dict[int, Process] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
-    silent: set[str] = field(default_factory=set)  # devices of which the driver tells nothing
+    silent: set[str] = field(default_factory=set)  # devices of which the driver reports nothing
     is_broken: bool = False  # the driver's library cannot be opened
     is_old: bool = False  # it does not list the processes of MIG instances
     kubelet_answers: bool = True
@@ -76,10 +76,10 @@ class World(Processes):
     witnessed: Callable[[Process, str], None] | None = None
     attempts: set[str | None] = field(default_factory=set)  # containers, in this round
 
-    # -- what happens --
+    # -- events --
 
     def spawn(self, container: str | None, memory: Mapping[str, int | None], pid: int = 0) -> int:
-        """Begin a process, under `pid` if that is free, and return its pid."""
+        """Start a process, with `pid` if that is free, and return its pid."""
         if not pid or pid in self.processes:
             pid = next(n for n in iter(lambda: self.chance.randrange(2, 400), 0)
                        if n not in self.processes)  # fmt: skip
@@ -89,7 +89,7 @@ class World(Processes):
         return pid
 
     def used(self, container: str, device: str) -> tuple[int, bool]:
-        """Return what a container uses of a device, and whether the driver knows all of it."""
+        """Return a container's use of a device, and whether the driver knows all of it."""
         amounts = [p.memory[device] for p in self.of(container, device)]
         return sum(amount or 0 for amount in amounts), None not in amounts
 
@@ -102,14 +102,14 @@ class World(Processes):
         ]
 
     def is_guarded(self, container: Container, device: str) -> bool:
-        """Return whether the guard can know for sure that it is to hold the container to it."""
+        """Return whether the guard can know that it must enforce the limit on the device."""
         if device not in container.limits:
             return False
         if container.kind == UNITS:
             return self.kubelet_answers
         return container.kind in (RECORDED, MOUNTED)
 
-    # -- what the guard asks --
+    # -- the guard's queries --
 
     def recorded(self) -> tuple[LedgerLimits, ...]:
         found = []
@@ -133,13 +133,13 @@ class World(Processes):
         if not self.kubelet_answers:
             return Holdings(reason="no answer")
         holders = {}
-        left = {device: iter(range(40)) for device in TARGETS}
+        numbers = {device: iter(range(40)) for device in TARGETS}
         for one in self.containers.values():
             if not one.pod or one.kind == STRANGER:
                 continue
             for device, hard in one.limits.items():
                 for _ in range(hard // UNIT):
-                    holders[f"{device}::{next(left[device])}"] = Holder("ns", one.pod, "main")
+                    holders[f"{device}::{next(numbers[device])}"] = Holder("ns", one.pod, "main")
         return Holdings(holders)
 
     @contextmanager
@@ -161,7 +161,7 @@ class World(Processes):
             mine = [p for p in self.processes.values() if "MIG-0" in p.memory]
             found += [ProcessUse(p.pid, p.memory["MIG-0"], *INSTANCE, "compute") for p in mine]
             found.append(ProcessUse(3, 50 * GIB, 2, 0, "compute"))  # of the neighbour instance
-        if on:  # it draws, too: the same process in another list; and one that has gone
+        if on:  # graphics: the same process in another list, and one that has ended
             found.append(ProcessUse(on[0].pid, on[0].memory[uuid], None, None, "graphics"))
             found.append(ProcessUse(999, 50 * GIB, None, None, "compute"))
         return tuple(found)
@@ -195,7 +195,7 @@ class World(Processes):
         self.attempts.add(process.container)
         if self.meanwhile is not None:
             self.meanwhile(pid)
-        # The descriptor is the process's: one that has the pid now gets nothing.
+        # The descriptor is that of the process: another process with its pid gets no signal.
         wanted = is_still()
         if not wanted or self.processes.get(pid) is None:
             return False
@@ -204,9 +204,9 @@ class World(Processes):
         assert self.witnessed is not None
         self.witnessed(self.processes[pid], name)
         if name == "SIGKILL" or not process.is_stubborn:
-            gone = self.processes.pop(pid)
-            if gone.comes_back:
-                self.spawn(gone.container, gone.memory)
+            ended = self.processes.pop(pid)
+            if ended.comes_back:
+                self.spawn(ended.container, ended.memory)
         return True
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How distributions lay a driver out below its root, compared with NVIDIA's own installer.
+"""The directories of distributions' driver packages, compared with those of NVIDIA's installer.
 
 A layout maps a path of the profile (flat multiarch) to the path inside the driver root, and adds
-the links that its packages bring.
+the links of its packages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CURRENT = f"{LIBRARY_DIR}/nvidia/current"
 
 @dataclass(frozen=True)
 class Alternative:
-    """A path that Debian's update-alternatives points, by way of /etc/alternatives, at `target`."""
+    """A path that Debian's update-alternatives links to `target`, by way of /etc/alternatives."""
 
     path: str
     name: str
@@ -71,7 +71,7 @@ def placed_file(layout: Layout, file: DriverFile) -> str:
 
 
 def alternatives(file: DriverFile, at: str) -> list[Alternative]:
-    """Return the alternatives that Debian's packages register for `file` that lies `at` a path."""
+    """Return the alternatives that Debian's packages register for `file` at the path `at`."""
     if at == file.container_path:
         return []
     directory, _, name = file.container_path.rpartition("/")

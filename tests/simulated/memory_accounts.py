@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulated driver decides on memory: who has how much, and who may have more.
+"""What the simulated driver decides on memory: who has how much, and who may allocate more.
 
 An allocation is refused that would go above the hard limit of its cgroup, above the card, or into
 what soft limits promise to other cgroups; a cgroup within its own soft limit has its promise. With
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one process holds of one device, in bytes. `cgroups` are inodes, its own first."""
+    """The memory of one process on one device, in bytes. `cgroups` are inodes, its own first."""
 
     pid: int
     uuid: str
@@ -36,9 +36,9 @@ class Held:
 def refusal(
     node: SimulatedNode, held: Iterable[Held], uuid: str, size: int, cgroups: list[int]
 ) -> str | None:
-    """Return why `size` more bytes are not to be had by a process of `cgroups`, None if they are.
+    """Return why a process of `cgroups` cannot allocate `size` more bytes, None if it can.
 
-    A device that the profile doesn't have, or a lost one, has nothing to give.
+    A device that the profile does not have, or a lost one, has no memory.
     """
     capacity = capacity_of(node, uuid)
     if capacity is None:
@@ -49,10 +49,10 @@ def refusal(
     return None if rule(capacity, limits, of_device, size, cgroups) else "out of memory"
 
 
-def told(
+def reported_memory(
     node: SimulatedNode, held: Iterable[Held], uuid: str, cgroups: Sequence[int]
 ) -> tuple[int, int]:
-    """Return the total and the free bytes that CUDA tells a process of `cgroups`.
+    """Return the total and the free bytes that CUDA reports to a process of `cgroups`.
 
     They are capped to the hard limit: of its very own cgroup by the kernel's controller, of the
     nearest that has one by the driver's account.
@@ -98,9 +98,9 @@ def fits(
 
 
 def capacity_of(node: SimulatedNode, uuid: str) -> int | None:
-    """Return the bytes of the device that processes of the simulated driver may have together.
+    """Return the bytes of the device that all processes together may allocate.
 
-    That is its memory without what the profile says is reserved and used by others.
+    That is its memory without what is reserved or used by others in the profile.
     """
     own: dict[str, str] = {}
     for line in Path(node.nvml_profile).read_text("utf-8").splitlines():
@@ -112,8 +112,8 @@ def capacity_of(node: SimulatedNode, uuid: str) -> int | None:
         own[key] = value
     if own.get("uuid") != uuid or own.get("lost_after") == "0" or "memory_bytes" not in own:
         return None
-    taken = (int(own.get(key, "0")) for key in ("reserved", "used"))
-    return int(own["memory_bytes"]) - sum(taken)
+    unavailable = (int(own.get(key, "0")) for key in ("reserved", "used"))
+    return int(own["memory_bytes"]) - sum(unavailable)
 
 
 def _used(held: Iterable[Held], limit: Kept) -> int:

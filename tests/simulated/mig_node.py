@@ -11,12 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# As the driver numbers them: config and monitor, then 15 GPU instances of 8 compute instances.
+# The driver's numbers: config and monitor, then 15 GPU instances of 8 compute instances.
 _FIRST_MINOR, _GPU_INSTANCES, _COMPUTE_INSTANCES = 3, 15, 8
 _MODE = 0o444
 _MIB = 1024**2
 
-# Of an A100 with 40 GB: MiB, multiprocessors, copy engines, decoders.
+# On an A100 with 40 GB: MiB, multiprocessors, copy engines, decoders.
 _SHARES = {"1g": (4864, 14, 1, 0), "2g": (9984, 28, 2, 1), "3g": (20096, 42, 3, 2)}
 # NVML's number of a profile, and its id, by slices and attributes.
 PROFILE_NUMBERS = {(1, ""): (0, 19), (1, "+me"): (7, 20), (2, ""): (1, 14), (3, ""): (2, 9)}
@@ -52,7 +52,7 @@ def instance(
 
 
 def minor(gpu_minor: int, gpu_instance: int, compute_instance: int | None = None) -> int:
-    """Return the minor that the driver gives an access capability."""
+    """Return the driver's minor of an access capability."""
     number = gpu_minor * _GPU_INSTANCES + gpu_instance
     first = _FIRST_MINOR + number * (_COMPUTE_INSTANCES + 1)
     return first if compute_instance is None else first + 1 + compute_instance
@@ -72,7 +72,7 @@ def device_nodes(gpus: tuple[Gpu, ...], major: int) -> tuple[DeviceNode, ...]:
 
 
 def files(facts: Node) -> dict[str, str]:
-    """Return the texts in /proc about the node's MIG, by path; {} if no GPU is in MIG mode."""
+    """Return the texts in /proc about the node's MIG instances, by path; {} without MIG mode."""
     if not any(gpu.mig_mode == "enabled" for gpu in facts.gpus):
         return {}
     texts = {

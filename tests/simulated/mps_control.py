@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces nvidia-cuda-mps-control: -d starts a daemon, else standard input is commands.
+"""Replaces nvidia-cuda-mps-control: -d starts a daemon, else it reads commands.
 
 The daemon listens in CUDA_MPS_PIPE_DIRECTORY and writes its input to `<that>/told`. A file
 <log directory>/broken makes it refuse everything.
@@ -40,8 +40,8 @@ def _serve(listening: socket.socket) -> None:
         client, _ = listening.accept()
         with client, client.makefile("rw", encoding="utf-8") as stream:
             command = stream.readline().strip()
-            with open(os.path.join(PIPE, "told"), "a", encoding="utf-8") as told:
-                told.write(command + "\n")
+            with open(os.path.join(PIPE, "told"), "a", encoding="utf-8") as log:
+                log.write(command + "\n")
             stream.write(_answer(state, command) + "\n")
             stream.flush()
         if command == "quit":

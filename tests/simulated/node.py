@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulated GPU node below a directory: driver tree, device nodes, /proc, /sys, and an NVML.
 
-All of it is real but for the GPU: ELF files that the loader takes, nodes of the driver's major
-numbers (opening one says ENXIO), a loader cache by ldconfig, a libnvidia-ml.so.1 that answers for
+Everything except the GPU is real: ELF files that the loader opens, nodes of the driver's major
+numbers (opening one returns ENXIO), a loader cache by ldconfig, a libnvidia-ml.so.1 that reports
 the profile. `python -m tests.simulated.node DIR --profile t4 --layout debian` makes one and prints
 its paths as JSON.
 """
@@ -34,18 +34,18 @@ _NUMA_NONE = -1
 
 @dataclass(frozen=True)
 class SimulatedNode:
-    """The paths of the node, and the facts that reading it returns."""
+    """The paths of the node, and the facts that gpuhook reads from it."""
 
     driver_root: str
     dev_root: str
     host_root: str
     node: Node
     nvml_library: str  # host path of the stub
-    nvml_profile: str  # what the stub answers; a test may rewrite it
+    nvml_profile: str  # the stub's answers; a test may rewrite it
 
     @property
     def options(self) -> list[str]:
-        """The options that point gpuhook's commands at this node."""
+        """Return the options that point gpuhook's commands at this node."""
         roots = {"driver": self.driver_root, "dev": self.dev_root, "host": self.host_root}
         return [f"--{name}-root={path}" for name, path in roots.items()]
 
@@ -58,7 +58,7 @@ def make_node(
     real_nodes: bool = True,
     memory_limits: bool = True,
 ) -> SimulatedNode:
-    """Make the node of `profile` (a name or facts) below `directory` and say where it is.
+    """Make the node of `profile` (a name or facts) below `directory`, and return its paths.
 
     Device nodes need root; without `real_nodes` the node has an empty /dev. Without
     `memory_limits`, the driver is one from before NVML had calls for them.
@@ -77,7 +77,7 @@ def make_node(
     stub_profile.write_text(nvml_profile.text(facts), encoding="utf-8")
     library_dirs = _library_dirs(files)
     if layout != "gke":
-        # Debian's loader knows nvidia/current by its alternatives only.
+        # Debian's loader finds nvidia/current by its alternatives only.
         _write_loader_cache(driver_root, [d for d in library_dirs if "current" not in d])
     write_proc_and_sys(host_root, facts)
     devices = write_devices(dev_root, facts) if real_nodes else ()
@@ -130,7 +130,7 @@ def _write_file(file: DriverFile) -> None:
 
 
 def _copy(built: Path, path: Path) -> None:
-    path.unlink(missing_ok=True)  # it may be in use: never write into a running program
+    path.unlink(missing_ok=True)  # a process may run the old file: never write into it
     shutil.copy(built, path)
     path.chmod(0o755)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's files below a root, as NVIDIA's container toolkit 1.20 looks for them.
+"""The driver's files below a root, as NVIDIA's container toolkit 1.20 finds them.
 
-Written from its behaviour, and apart from what gpuhook does: the file names in the directory of
-libcuda say what belongs to the driver, nothing else does. Those that have another version
-are looked for in all library directories.
+Written from the toolkit's behaviour, independently of gpuhook: the version in the file names in
+libcuda's directory decides what belongs to the driver. Files with another version are searched in
+all library directories.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket
 
 @dataclass(frozen=True)
 class Files:
-    """Paths as the driver's own system has them; `links` are (target, path)."""
+    """Paths on the driver's own system; `links` are (target, path)."""
 
     root: str
     version: str
-    directory: str  # of libcuda
+    directory: str  # libcuda's directory
     libraries: tuple[str, ...]
     binaries: tuple[str, ...]
     configs: tuple[str, ...]
@@ -95,9 +95,9 @@ def find(root: str, version: str) -> Files:
 
 
 def cached(root: str) -> list[str]:
-    """Return the files that the loader's cache below `root` leads to, as libnvidia-container does.
+    """Return the files in the loader's cache below `root`, as libnvidia-container does.
 
-    It takes the entries of the loader's cache, and follows their links.
+    It reads the entries of the cache, and follows their links.
     """
     command = ["/sbin/ldconfig", "-r", root, "-p"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -106,7 +106,7 @@ def cached(root: str) -> list[str]:
 
 
 def _real(root: str, path: str) -> str:
-    """Return what a path leads to for who has `root` as its root: Debian's alternatives do."""
+    """Return the target of a path for a process with the root directory `root`."""
     place = Path(f"{root.rstrip('/')}{path}")
     if not place.is_symlink():
         return path

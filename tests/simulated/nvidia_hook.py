@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's hooks as a program: `nvidia-cdi-hook VERB ...` and the legacy `prestart`.
 
-Runs with -I -S and the standard library alone, on an OCI state that it reads. What needs a driver
-in the kernel (/proc/driver/nvidia) is left out where there is none.
+It runs with -I -S and the standard library only, and reads an OCI state. It leaves out what needs a
+driver in the kernel (/proc/driver/nvidia) if there is none.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def update_ldcache(root: Path, folders: list[str]) -> None:
 def profile(root: Path) -> None:
     mask = 0
     for name in os.listdir(root / "dev"):
-        found = re.fullmatch(r"nvidia([0-9]+)", name)
-        mask |= 1 << int(found[1]) if found else 0
+        match = re.fullmatch(r"nvidia([0-9]+)", name)
+        mask |= 1 << int(match[1]) if match else 0
     place = root / PROFILE
     place.parent.mkdir(parents=True, exist_ok=True)
     setting = ["EGLVisibleDGPUDevices", mask]
@@ -79,7 +79,7 @@ def profile(root: Path) -> None:
 
 
 def prestart(pid: int, bundle: Path, root: Path) -> None:
-    """Do as nvidia-container-cli configure: in the container's mount namespace, then its cgroup."""
+    """Do what nvidia-container-cli configure does, in the container's mount namespace."""
     plan = bundle / "nvidia-legacy.json"
     command = ["nsenter", "-t", str(pid), "-m", sys.executable, "-IS", __file__]
     subprocess.run([*command, "--inside", str(root), str(plan)], check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's container toolkit 1.20 on a simulated node: what it writes, and what it does.
+"""NVIDIA's container toolkit 1.20 on a simulated node: its files and its behaviour.
 
 `cdi_spec` is what `nvidia-ctk cdi generate` writes, `cdi_edited` a config.json as the runtime in
 its CDI and jit-cdi modes leaves it, `legacy_edited` as in its legacy mode, whose hook then gives
@@ -52,7 +52,7 @@ _BINARIES = {
 
 
 def programs(place: Path) -> Path:
-    """Put NVIDIA's hooks in `place`, and return it."""
+    """Write NVIDIA's hooks into `place`, and return `place`."""
     place.mkdir(parents=True, exist_ok=True)
     for name in (CDI_HOOK, LEGACY_HOOK, "nvidia-ctk"):
         path = place / name
@@ -71,10 +71,10 @@ def cdi_spec(node: SimulatedNode, hooks: Path, kind: str = "nvidia.com/gpu") -> 
     own = {name: [_node(node, path) for path in paths] for name, paths in _devices(node).items()}
     every = {entry["path"]: entry for entries in own.values() for entry in entries}
     devices = [*own.items(), ("all", list(every.values()))]
-    found = files(node)
-    mounted = [*found.libraries, *found.binaries, *found.configs, *found.firmware]
-    mounts = [_mount(found, path, OPTIONS) for path in mounted]
-    mounts += [_mount(found, path, _SOCKET_OPTIONS) for path in found.sockets]
+    driver = files(node)
+    mounted = [*driver.libraries, *driver.binaries, *driver.configs, *driver.firmware]
+    mounts = [_mount(driver, path, OPTIONS) for path in mounted]
+    mounts += [_mount(driver, path, _SOCKET_OPTIONS) for path in driver.sockets]
     control = [path for path in _CONTROL if Path(node.dev_root + path).exists()]
     return {
         "cdiVersion": "0.5.0",
@@ -85,18 +85,18 @@ def cdi_spec(node: SimulatedNode, hooks: Path, kind: str = "nvidia.com/gpu") -> 
         ],
         "containerEdits": {
             "env": [
-                f"NVIDIA_CTK_LIBCUDA_DIR={found.directory}",
+                f"NVIDIA_CTK_LIBCUDA_DIR={driver.directory}",
                 "NVIDIA_VISIBLE_DEVICES=void",
             ],
             "deviceNodes": [_node(node, path) for path in control],
-            "hooks": _hooks(found, hooks),
+            "hooks": _hooks(driver, hooks),
             "mounts": sorted(mounts, key=lambda m: (m["containerPath"].count("/"), str(m))),
         },
     }
 
 
 def write_cdi(node: SimulatedNode, path: Path, hooks: Path) -> Path:
-    """Write the spec as YAML to `path`, and return that."""
+    """Write the spec as YAML to `path`, and return `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(cdi_spec(node, hooks), sort_keys=False)
     path.write_text("---\n" + text, encoding="utf-8")
@@ -107,7 +107,7 @@ def write_cdi(node: SimulatedNode, path: Path, hooks: Path) -> Path:
 def cdi_edited(config: dict[str, Any], spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """Return a config.json with the edits of the devices `names` of a CDI spec.
 
-    As the CDI library applies them: variables are appended, what is there stays in front.
+    As the CDI library applies them: variables are appended after those that exist.
     """
     edited = copy.deepcopy(config)
     devices = {device["name"]: device["containerEdits"] for device in spec["devices"]}
@@ -120,17 +120,17 @@ def cdi_edited(config: dict[str, Any], spec: dict[str, Any], names: list[str]) -
 def legacy_edited(
     config: dict[str, Any], hooks: Path, node: SimulatedNode | None = None
 ) -> dict[str, Any]:
-    """Return a config.json as the runtime leaves it in its legacy mode: with its prestart hook.
+    """Return the config.json of the runtime's legacy mode: with its prestart hook.
 
-    With a `node`, for a container that requests graphics: the files for that are mounted too.
+    With a `node`, the container requests graphics: the files for that are mounted too.
     """
     edited = copy.deepcopy(config)
     if node is not None:
-        found = files(node)
-        extra = [p for p in found.libraries if "/xorg/" in p or "/libnvidia-egl-" in p]
-        mounts = [_mount(found, path, OPTIONS) for path in [*extra, *found.configs]]
-        links = [pair for pair in found.links if "gbm" in pair[1] or "-egl-" in pair[1]]
-        _apply(edited, {"mounts": mounts, "hooks": _graphics_hooks(found, hooks, links)})
+        driver = files(node)
+        extra = [p for p in driver.libraries if "/xorg/" in p or "/libnvidia-egl-" in p]
+        mounts = [_mount(driver, path, OPTIONS) for path in [*extra, *driver.configs]]
+        links = [pair for pair in driver.links if "gbm" in pair[1] or "-egl-" in pair[1]]
+        _apply(edited, {"mounts": mounts, "hooks": _graphics_hooks(driver, hooks, links)})
     hook = {"path": str(hooks / LEGACY_HOOK), "args": [LEGACY_HOOK, "prestart"]}
     edited.setdefault("hooks", {}).setdefault("prestart", []).append(hook)
     return edited
@@ -141,10 +141,10 @@ def legacy_plan(
 ) -> dict[str, Any]:
     """Return what libnvidia-container does for a container with the root file system `root`.
 
-    The hook does what the file PLAN of the bundle says, so that a test can plant a mistake.
-    `names` are those of devices in the spec.
+    The hook executes the file PLAN of the bundle, so that a test can add an error to it. `names`
+    are devices of the spec.
     """
-    found = files(node)
+    driver = files(node)
     wanted = capabilities.split(",")
     libraries = {name for word in wanted for name in _LIBRARIES.get(word, ())}
     binaries = {name for word in wanted for name in _BINARIES.get(word, ())}
@@ -152,16 +152,16 @@ def legacy_plan(
     place = "/usr/lib/x86_64-linux-gnu" if is_debian else "/usr/lib64"
     mounts = []
     for path in nvidia_files.cached(node.driver_root):
-        # Of what the loader's cache leads to, what is called as the driver's own files are.
+        # The files in the loader's cache that have the names of the driver's files.
         name = os.path.basename(path)
-        if name.endswith(f".so.{found.version}") and name[3:].partition(".so")[0] in libraries:
+        if name.endswith(f".so.{driver.version}") and name[3:].partition(".so")[0] in libraries:
             mounts.append(
-                {"source": found.root.rstrip("/") + path, "target": f"{place}/{name}", "ro": True}
+                {"source": driver.root.rstrip("/") + path, "target": f"{place}/{name}", "ro": True}
             )
-    named = [path for path in found.binaries if os.path.basename(path) in binaries]
-    mounts += [_bound(found, path) for path in [*named, *found.firmware]]
-    sockets = found.sockets if "utility" in wanted else ()
-    mounts += [{**_bound(found, path), "ro": False} for path in sockets]
+    named = [path for path in driver.binaries if os.path.basename(path) in binaries]
+    mounts += [_bound(driver, path) for path in [*named, *driver.firmware]]
+    sockets = driver.sockets if "utility" in wanted else ()
+    mounts += [{**_bound(driver, path), "ro": False} for path in sockets]
     nodes = ["/dev/nvidiactl"]
     nodes += ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"] if "compute" in wanted else []
     nodes += ["/dev/nvidia-modeset"] if {"graphics", "display"}.intersection(wanted) else []
@@ -170,7 +170,7 @@ def legacy_plan(
     nodes = list(dict.fromkeys(path for path in nodes if Path(node.dev_root + path).exists()))
     links = [("libcuda.so.1", f"{place}/libcuda.so")]
     if "graphics" in wanted:
-        links.append((f"libGLX_nvidia.so.{found.version}", f"{place}/libGLX_indirect.so.0"))
+        links.append((f"libGLX_nvidia.so.{driver.version}", f"{place}/libGLX_indirect.so.0"))
     if "video" in wanted:
         links.append(("libnvidia-opticalflow.so.1", f"{place}/libnvidia-opticalflow.so"))
     return {
@@ -183,24 +183,24 @@ def legacy_plan(
 
 
 def write_plan(bundle: Path, plan: dict[str, Any]) -> None:
-    """Put the plan at the path that the legacy hook reads."""
+    """Write the plan to the path that the legacy hook reads."""
     (bundle / PLAN).write_text(json.dumps(plan), encoding="utf-8")
 
 
 def _devices(node: SimulatedNode) -> dict[str, list[str]]:
     """Return the device nodes of each device by its names: index and UUID."""
-    found: dict[str, list[str]] = {}
+    nodes_of: dict[str, list[str]] = {}
     for gpu in node.node.gpus:
         parent = f"/dev/nvidia{gpu.minor}"
         if gpu.lost:
             continue
         if not gpu.instances:
-            found[str(gpu.index)] = found[str(gpu.uuid)] = [parent]
+            nodes_of[str(gpu.index)] = nodes_of[str(gpu.uuid)] = [parent]
         for instance in gpu.instances:
             minors = (instance.gpu_instance_minor, instance.compute_instance_minor)
             paths = [parent, *(f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors)]
-            found[f"{gpu.index}:{instance.index}"] = found[instance.uuid] = paths
-    return found
+            nodes_of[f"{gpu.index}:{instance.index}"] = nodes_of[instance.uuid] = paths
+    return nodes_of
 
 
 def _node(node: SimulatedNode, path: str) -> dict[str, Any]:
@@ -216,12 +216,12 @@ def _node(node: SimulatedNode, path: str) -> dict[str, Any]:
     return entry
 
 
-def _bound(found: nvidia_files.Files, path: str) -> dict[str, Any]:
-    return {"source": found.host(path), "target": path, "ro": True}
+def _bound(driver: nvidia_files.Files, path: str) -> dict[str, Any]:
+    return {"source": driver.host(path), "target": path, "ro": True}
 
 
-def _mount(found: nvidia_files.Files, path: str, options: list[str]) -> dict[str, Any]:
-    return {"hostPath": found.host(path), "containerPath": path, "options": list(options)}
+def _mount(driver: nvidia_files.Files, path: str, options: list[str]) -> dict[str, Any]:
+    return {"hostPath": driver.host(path), "containerPath": path, "options": list(options)}
 
 
 def _hooks(found: nvidia_files.Files, place: Path) -> list[dict[str, Any]]:
@@ -239,12 +239,12 @@ def _hooks(found: nvidia_files.Files, place: Path) -> list[dict[str, Any]]:
 
 
 def _graphics_hooks(
-    found: nvidia_files.Files, place: Path, links: list[tuple[str, str]]
+    driver: nvidia_files.Files, place: Path, links: list[tuple[str, str]]
 ) -> list[dict[str, Any]]:
     return _called(
         place,
         ["create-symlinks", *_link_words(links)],
-        ["update-ldcache", "--folder", found.directory],
+        ["update-ldcache", "--folder", driver.directory],
     )
 
 
@@ -277,9 +277,11 @@ def _apply(config: dict[str, Any], edits: dict[str, Any]) -> None:
         linux["resources"]["devices"].append({**rule, "access": entry["permissions"]})
     for mount in edits.get("mounts") or ():
         place = mount["containerPath"]
-        kept = [held for held in config["mounts"] if held["destination"] != place]
+        others = [
+            mount_entry for mount_entry in config["mounts"] if mount_entry["destination"] != place
+        ]
         entry = {"destination": place, "source": mount["hostPath"], "type": "bind"}
-        config["mounts"] = [*kept, {**entry, "options": mount["options"]}]
+        config["mounts"] = [*others, {**entry, "options": mount["options"]}]
     for hook in edits.get("hooks") or ():
         stage = config.setdefault("hooks", {}).setdefault(hook["hookName"], [])
         stage.append({key: value for key, value in hook.items() if key != "hookName"})

@@ -20,7 +20,7 @@ _RULES = fact_rules(Gpu)
 
 
 def with_settings(gpu: Gpu) -> Gpu:
-    """Return the GPU with the driver's default, number 0, of each setting that it lacks."""
+    """Return the GPU with the driver's default, number 0, for each setting that it lacks."""
     if gpu.lost is not None:
         return gpu
     defaults = {
@@ -32,7 +32,7 @@ def with_settings(gpu: Gpu) -> Gpu:
 
 
 def text(node: Node) -> str:
-    """Return the profile of `node`; a lost GPU answers GPU_IS_LOST from the first question on."""
+    """Return the profile of `node`; a lost GPU answers GPU_IS_LOST to each question."""
     lines = [f"driver {node.driver.version}"]
     if node.driver.cuda is not None:
         major, minor = node.driver.cuda.split(".")

@@ -3,7 +3,7 @@
 
     python -m tests.simulated.older_kernel NUMBER ERRNO PROGRAM [ARGUMENT]...
 
-A seccomp filter, so that it costs nothing and holds for all that the program starts. Constants from
+A seccomp filter costs nothing, and applies to all children of the program. Constants are from
 linux/prctl.h, linux/seccomp.h and linux/filter.h.
 """
 
@@ -21,7 +21,7 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
 def refuse(number: int, error: int) -> None:
-    """Have this process, and those it starts, get `error` for a system call from now on."""
+    """Make a system call return `error` from now on, in this process and its children."""
     code = b"".join(
         struct.pack("=HBBI", *instruction)
         for instruction in (
@@ -31,8 +31,8 @@ def refuse(number: int, error: int) -> None:
             (_RETURN, 0, 0, _ALLOW),
         )
     )
-    held = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(held))  # struct sock_fprog
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))  # struct sock_fprog
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
     pointer = ctypes.create_string_buffer(program, len(program))

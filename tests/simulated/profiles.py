@@ -59,7 +59,7 @@ _LIBRARIES = {
     "nvidia-wayland-client": "V",
     "nvoptix": "1",
 }
-# The EGL platform libraries are versioned by themselves: file name version by driver branch.
+# The EGL platform libraries have their own versions: file name version by driver branch.
 _EGL_PLATFORMS = {
     "550": {"gbm": "1.1.1", "wayland": "1.1.13"},
     "580": {"gbm": "1.1.2", "wayland": "1.1.20", "xcb": "1.0.3", "xlib": "1.0.3"},
@@ -151,7 +151,7 @@ def h100x8() -> Node:
 def lost_gpu() -> Node:
     """Return a four-way A100 machine whose third GPU has fallen off the bus.
 
-    What is known of it comes from /proc/driver/nvidia, as NVML has no handle for it.
+    Its facts come from /proc/driver/nvidia, since NVML has no handle for it.
     """
     rows = (
         ("07", 0, "6e2d9f40-8b3c-4a71-b5e6-f09c1d7a2e83"),
@@ -252,7 +252,7 @@ def _gpus(
 
 
 def _mig_uuid(gpu: int, index: int) -> str:
-    """Return a UUID as the driver makes them for MIG devices: of names, version 5."""
+    """Return a UUID as the driver makes it for a MIG device: version 5, from a name."""
     return f"MIG-{uuid5(NAMESPACE_OID, f'gpuhook {gpu}:{index}')}"
 
 

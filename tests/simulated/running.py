@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers as far as looking at them goes: a process with its own mounts, a runtime's state.
+"""Running containers for commands that only read: processes with mounts, and a runtime's state.
 
-What their runtime has written down is made here; the processes, their mounts and start times are
-real. It needs root.
+The runtime's state is made here; the processes, their mounts and start times are real. It needs
+root.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WAIT = "echo; exec sleep infinity"
 
 @dataclass
 class Running:
-    """Containers below a directory; all of them end with it."""
+    """Containers below a directory; all of them end when the context ends."""
 
     place: Path
     pids: dict[str, int] = field(default_factory=dict)
@@ -39,14 +39,14 @@ class Running:
         """Return the state root of their runtime."""
         return self.place / "runc"
 
-    def __enter__(self) -> Running:  # noqa: PYI034 # Self is of Python 3.11
+    def __enter__(self) -> Running:  # noqa: PYI034 # Self needs Python 3.11
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def process(self, *mounted: str) -> int:
-        """Start a process with its own /dev, and files in it that are `mounted` there."""
+        """Start a process with its own /dev, on which the files `mounted` are mounted."""
         steps = ["mount -t tmpfs tmpfs /dev"]
         for path in mounted:
             steps += [f"mkdir -p $(dirname {path})", f"touch {path}", f"mount --bind {path} {path}"]
@@ -70,9 +70,9 @@ class Running:
         config: Mapping[str, Any] | None = None,
         mounted: Sequence[str] = (),
     ) -> int:
-        """Start a container whose config.json has these device nodes; returns its first process.
+        """Start a container whose config.json has these device nodes; return its first process.
 
-        `pod` is its pod, namespace and name; `mounted` is what was mounted into it since.
+        `pod` is its pod, namespace and name; `mounted` are mounts that were added since.
         """
         pid = self.process(*mounted)
         bundle = self.place / "bundles" / identity
@@ -101,5 +101,5 @@ class Running:
         return pid
 
     def record(self, identity: str, **entry: Any) -> None:
-        """Enter a container into the ledger."""
+        """Record a container in the ledger."""
         ledger.record(str(self.root), identity, {"pid": 0, "started": None, **entry})

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces the nvidia-smi of a driver, as far as `compute-policy` goes.
+"""Replaces a driver's nvidia-smi for `compute-policy`.
 
 Beside it are its files: nvidia-smi.gpus, a line "<uuid> <value>" for each GPU by index, value
 Default, Short, Medium, Long, or "-" for a GPU without a time slice; nvidia-smi.calls, which gets a
@@ -62,7 +62,7 @@ def _set(gpus: list[list[str]], meant: list[int], value: str, mood: str) -> int:
 
 
 def main() -> int:
-    """Do as the arguments say; returns the exit status."""
+    """Do what the arguments request; return the exit status."""
     arguments, mood = sys.argv[1:], _read("mood").strip()
     with open(f"{BESIDE}.calls", "a", encoding="utf-8") as calls:
         calls.write(f"{' '.join(arguments)} LD_PRELOAD={os.environ.get('LD_PRELOAD', '')}\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to a simulated node while processes have its NVML open (see nvml_stub_watch.c)."""
+"""Events of a simulated node while processes use its NVML (see nvml_stub_watch.c)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def inject_xid(
     *,
     count: int = 1,
 ) -> None:
-    """Let the GPU report `xid`, `count` times at once: a storm.
+    """Let the GPU report `xid`, `count` times at once.
 
     `instance` is the GPU and the compute instance that it is of. Without a UUID, NVML cannot say
     which GPU it was.
@@ -38,7 +38,7 @@ def inject_ecc(node: SimulatedNode, uuid: str, kind: str = "double") -> None:
 
 
 def fail_wait(node: SimulatedNode, error: int, *, always: bool = False) -> None:
-    """Let waiting fail with this nvmlReturn_t: once, or in all event sets until mend_wait."""
+    """Make waiting for events fail with this nvmlReturn_t: once, or until mend_wait()."""
     _append(node, f"fail {error}{' always' if always else ''}\n")
 
 
@@ -48,38 +48,38 @@ def mend_wait(node: SimulatedNode) -> None:
 
 
 def lose(node: SimulatedNode, uuid: str) -> None:
-    """Let the GPU fall off the bus: whatever is asked of it fails, and waiting fails once."""
+    """Make the GPU fall off the bus: each question about it fails, and waiting fails once."""
     say(node, uuid, "lost_after 0")
     fail_wait(node, GPU_IS_LOST)
 
 
 def find(node: SimulatedNode, uuid: str) -> None:
-    """Let a GPU that was lost answer again."""
+    """Make a lost GPU answer again."""
     unsay(node, uuid, "lost_after")
 
 
 def say(node: SimulatedNode, uuid: str, *lines: str) -> None:
-    """Let the GPU or MIG instance answer so, in place of all lines with the same first words.
+    """Set lines of the GPU or MIG instance, in place of the lines with the same first words.
 
-    Lines that let a question fail are identified by the question.
+    Lines that make a question fail are identified by the question.
     """
     keys = {_key(line) for line in lines}
     _edit(node, uuid, lambda own: [line for line in own if _key(line) not in keys] + [*lines])
 
 
 def unsay(node: SimulatedNode, uuid: str, *keys: str) -> None:
-    """Take the lines of the GPU or MIG instance away that begin so: "used", "fail uuid"."""
-    if any(_key(line) in keys for line in said(node, uuid)):
+    """Remove the lines of the GPU or MIG instance that begin so: "used", "fail uuid"."""
+    if any(_key(line) in keys for line in lines_of(node, uuid)):
         _edit(node, uuid, lambda own: [line for line in own if _key(line) not in keys])
 
 
-def said(node: SimulatedNode, uuid: str) -> list[str]:
+def lines_of(node: SimulatedNode, uuid: str) -> list[str]:
     """Return the lines of the GPU or MIG instance in the profile."""
     return next((own for own in _sections(node) if f"uuid {uuid}" in own), [])
 
 
 def take_away(node: SimulatedNode) -> None:
-    """Unload the driver: NVML doesn't start any more, and a started one fails all questions."""
+    """Unload the driver: NVML does not start, and a started one fails all questions."""
     Path(node.nvml_profile).rename(node.nvml_profile + ".away")
 
 
@@ -89,7 +89,7 @@ def bring_back(node: SimulatedNode) -> None:
 
 
 def rewrite(node: SimulatedNode, profile: str) -> None:
-    """Give the stub another profile; a started stub never sees half of it."""
+    """Replace the stub's profile atomically."""
     new = Path(node.nvml_profile + ".new")
     new.write_text(profile, encoding="utf-8")
     new.rename(node.nvml_profile)
@@ -101,7 +101,7 @@ def _edit(node: SimulatedNode, uuid: str, change: Callable[[list[str]], list[str
 
 
 def _sections(node: SimulatedNode) -> list[list[str]]:
-    """Return the lines of the profile: of the whole node first, then of each GPU and instance."""
+    """Return the lines of the profile: those of the node, then those of each GPU and instance."""
     sections: list[list[str]] = [[]]
     for line in Path(node.nvml_profile).read_text("utf-8").splitlines():
         if line.split()[:1] in (["gpu"], ["instance"]):

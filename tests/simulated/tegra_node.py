@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated Jetson below a directory: the files of its maker, libraries, links, device nodes.
+"""A simulated Jetson below a directory: NVIDIA's CSV files, libraries, links, device nodes.
 
-All device nodes are real, of numbers that no driver here has: opening one says ENXIO.
+All device nodes are real, with numbers that no driver here has: opening one returns ENXIO.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def link(root: Path, path: str, target: str) -> None:
 
 
 def node(root: Path, path: str, numbers: tuple[int, int]) -> None:
-    """Make a device node below `root`, which everybody may open."""
+    """Make a device node below `root` with mode 0666."""
     _parent(root, path)
     os.mknod(f"{root}{path}", stat.S_IFCHR, os.makedev(*numbers))
     Path(f"{root}{path}").chmod(0o666)

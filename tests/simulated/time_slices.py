@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time slices of a simulated node's GPUs, behind a stand-in for its nvidia-smi."""
+"""The time slices of a simulated node's GPUs, set and printed by a replaced nvidia-smi."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STAND_IN = Path(__file__).parent / "smi_policy.py"
 
 @dataclass(frozen=True)
 class TimeSlices:
-    """A stand-in and its files."""
+    """The program that replaces nvidia-smi, and its files."""
 
     program: Path
 
@@ -24,17 +24,17 @@ class TimeSlices:
         return [line.split()[1].lower() for line in self._beside("gpus").splitlines()]
 
     def put(self, index: int, value: str) -> None:
-        """Give a GPU a time slice, or "-" for none, as another program may do."""
+        """Set the time slice of a GPU, or "-" for none, as another program may do."""
         lines = [line.split() for line in self._beside("gpus").splitlines()]
         lines[index][1] = value.capitalize()
-        self._write("gpus", "".join(f"{uuid} {held}\n" for uuid, held in lines))
+        self._write("gpus", "".join(f"{uuid} {current}\n" for uuid, current in lines))
 
     def calls(self, word: str = "") -> list[str]:
-        """Return the calls with this in their line of arguments and LD_PRELOAD."""
+        """Return the calls that have this word in their arguments or LD_PRELOAD."""
         return [line for line in self._beside("calls").splitlines() if word in line]
 
     def mood(self, word: str) -> None:
-        """Let it be "old", "forbidden", "broken", "hanging" or, with "", well."""
+        """Set the program's state: "old", "forbidden", "broken", "hanging", or "" for working."""
         self._write("mood", word)
 
     def _beside(self, name: str) -> str:
@@ -48,7 +48,7 @@ class TimeSlices:
 
 
 def install(node: SimulatedNode) -> TimeSlices:
-    """Give the node's driver the stand-in; all GPUs have the default time slice."""
+    """Install the program for the node's driver; all GPUs have the default time slice."""
     for file in node.node.files:
         if os.path.basename(file.container_path) == "nvidia-smi":
             program = Path(file.host_path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the NVML stub says of an idle GPU and its links, beyond what an inventory has.
+"""What the NVML stub reports of an idle GPU and its links, in addition to the inventory.
 
 The lines are those of nvml_stub_watch.c.
 """
@@ -20,14 +20,14 @@ _FABRIC_COMPLETED = 3
 
 
 def lines(node: Node, gpu: Gpu) -> list[str]:
-    """Return the lines of `gpu`; none for a lost one, which answers nothing."""
+    """Return the lines of `gpu`; none for a lost one, which answers no question."""
     if gpu.lost is not None:
         return []
-    said = []
+    reported = []
     if int((node.driver.version or "0").partition(".")[0]) >= _FIRST_WITH_RECOVERY:
-        said.append("recovery 0")
-    said.append("levels " + " ".join(str(_level(gpu, other)) for other in node.gpus))
-    return said + _nvlinks(node, gpu)
+        reported.append("recovery 0")
+    reported.append("levels " + " ".join(str(_level(gpu, other)) for other in node.gpus))
+    return reported + _nvlinks(node, gpu)
 
 
 def _level(gpu: Gpu, other: Gpu) -> int:

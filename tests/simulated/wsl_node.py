@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated WSL system below a directory: Windows' driver store, its front libraries, /dev/dxg.
+"""A simulated WSL system: Windows' driver store, its front libraries, /dev/dxg.
 
-The device node is real, of a number that no driver has: opening it says ENXIO.
+The device node is real, with a number that no driver has: opening it returns ENXIO.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def write_package(root: Path, name: str, version: str = "new") -> Path:
     place = root / STORE / name
     place.mkdir(parents=True)
     for library, soname in LIBRARIES.items():
-        # An ELF file may have anything behind its end.
+        # Bytes after the end of an ELF file have no effect.
         data = elf_maker.shared_object(soname) + f"{library} {version}\n".encode()
         (place / library).write_bytes(data)
         (place / library).chmod(0o755)
@@ -74,7 +74,7 @@ def write_package(root: Path, name: str, version: str = "new") -> Path:
 
 
 def _write_fronts(root: Path, name: str) -> None:
-    """Write what the driver in use has installed for WSL: copies of its front libraries."""
+    """Copy the front libraries of the driver package in use to WSL's library directory."""
     package, lib = root / STORE / name, root / LIB
     lib.mkdir(parents=True)
     for source, place in (

@@ -44,10 +44,10 @@ def _record_cut_short(case: FaultCase) -> None:
     case.write("/var/lib/gpuhook/configured/docker/record.json", '{"schema": ')
 
 
-def kept(case: FaultCase, *, running: bool) -> None:
+def docker_container(case: FaultCase, *, running: bool) -> None:
     """Make Docker keep a container whose runtime was removed with gpuhook."""
-    found: list[dict[str, Any]] = case.readings.setdefault(node_readings.STORED, [])
-    found.append(
+    containers: list[dict[str, Any]] = case.readings.setdefault(node_readings.STORED, [])
+    containers.append(
         {
             "engine": "docker",
             "id": "0a1b2c3d4e5f60718293",
@@ -89,11 +89,13 @@ BROKEN = [
     Broken("configured-file-gone", "installation.configured", _file_gone, is_warning=True),
     Broken("configured-and-taken-out", "installation.configured", _taken_out, is_warning=True),
     Broken("record-cut-short", "installation.configured", _record_cut_short, is_warning=True),
-    Broken("program-of-containers-gone", "installation.users", partial(kept, running=False)),
+    Broken(
+        "program-of-containers-gone", "installation.users", partial(docker_container, running=False)
+    ),
     Broken(
         "program-of-running-containers-gone",
         "installation.users",
-        partial(kept, running=True),
+        partial(docker_container, running=True),
         is_warning=True,
     ),
     Broken("docker-flag-beside-the-file", "docker.flags", _flag),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.doctor.case import FaultCase
 
 
-def told(error: GpuhookError) -> dict[str, str]:
+def reading_of(error: GpuhookError) -> dict[str, str]:
     """Return a fault in the form of a reading."""
     return {"code": error.code, "message": error.message, "hint": error.hint}
 
@@ -29,33 +29,35 @@ def running(case: FaultCase, **facts: Any) -> None:
 
 def denied(case: FaultCase, **facts: Any) -> None:
     lost = fault("GH1744", container="broken", nodes="/dev/nvidiactl, /dev/nvidia0")
-    running(case, missing=[told(lost)], **facts)
+    running(case, missing=[reading_of(lost)], **facts)
 
 
 def lost_pieces(case: FaultCase) -> None:
     lost = fault("GH1740", container="broken", what="device node /dev/nvidia0")
-    running(case, missing=[told(lost)], repairable=True)
+    running(case, missing=[reading_of(lost)], repairable=True)
 
 
 def other_driver(case: FaultCase) -> None:
     wrong = fault("GH1741", container="broken", mounted="535.104.05", now="580.95.05")
-    running(case, findings=[told(wrong)], engine="docker")
+    running(case, findings=[reading_of(wrong)], engine="docker")
 
 
 def removed(case: FaultCase) -> None:
     wrong = fault("GH1742", container="broken", path="/usr/lib64/libcuda.so.535", count=12)
-    running(case, findings=[told(wrong)])
+    running(case, findings=[reading_of(wrong)])
 
 
 def unheard(case: FaultCase) -> None:
     wrong = fault("GH1745", container="broken", request="NVIDIA_VISIBLE_DEVICES=all")
     pod = {"pod": "train-0", "namespace": "ml", "container": "main"}
-    running(case, findings=[told(wrong)], injected_by=[], **pod)
+    running(case, findings=[reading_of(wrong)], injected_by=[], **pod)
 
 
 def unreadable(case: FaultCase) -> None:
     late = fault("GH1760", container="broken", seconds=5, left="")
-    case.readings[node_readings.CONTAINERS]["trouble"].append({"where": "broken", **told(late)})
+    case.readings[node_readings.CONTAINERS]["trouble"].append(
+        {"where": "broken", **reading_of(late)}
+    )
 
 
 NVIDIA: dict[str, Any] = {"injected_by": ["nvidia-legacy"], "recorded": False, "engine": "docker"}

@@ -12,7 +12,7 @@ from typing import Any
 from gpuhook.errors import fault
 from gpuhook.node import node_readings
 from gpuhook.vendors.nvidia.inventory import dump
-from tests.doctor.broken.containers import running, told
+from tests.doctor.broken.containers import reading_of, running
 from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts.driver import SPEC
 from tests.simulated import nvml_profile
@@ -82,7 +82,7 @@ def _with_its_node(case: FaultCase) -> None:
     fall(case, 3)
     path = f"/dev/nvidia{case.node.node.gpus[3].minor}"
     case.remove(path)
-    hold(case, 3, findings=[told(fault("GH1123", container="broken", nodes=path))])
+    hold(case, 3, findings=[reading_of(fault("GH1123", container="broken", nodes=path))])
 
 
 BROKEN = [

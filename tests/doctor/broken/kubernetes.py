@@ -19,8 +19,8 @@ HANDLER = """
 
 
 def _api(case: FaultCase) -> dict[str, Any]:
-    found: dict[str, Any] = case.readings[node_readings.API]
-    return found
+    api: dict[str, Any] = case.readings[node_readings.API]
+    return api
 
 
 def _without(case: FaultCase, name: str) -> None:
@@ -55,8 +55,8 @@ def _no_plugin(case: FaultCase) -> None:
 def _plugin_without_driver(case: FaultCase) -> None:
     _no_sockets(case)
     _without(case, "nvidia-device-p")
-    said = "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"
-    case.write(kubernetes.LOG, f"2026-11-01T10:00:00.1Z stderr F E1101 {said}\n")
+    message = "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"
+    case.write(kubernetes.LOG, f"2026-11-01T10:00:00.1Z stderr F E1101 {message}\n")
 
 
 def _unregistered(case: FaultCase) -> None:

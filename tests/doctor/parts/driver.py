@@ -95,7 +95,7 @@ def unit(active: str = "active", enabled: str = "enabled", result: str = "succes
 
 @part
 def add_manifests(case: FaultCase) -> None:
-    """Write the manifests of Vulkan and EGL that the driver has."""
+    """Write the driver's manifests of Vulkan and EGL."""
     manifests: dict[str, Any] = dict(_ICDS)
     for name in case.path(f"{_PLATFORMS}/x").parent.iterdir():
         platform = name.name.removesuffix(".json").rpartition("_")[2]
@@ -132,7 +132,7 @@ def own(case: FaultCase) -> Node:
 
 
 def toolkit_spec(case: FaultCase, *, version: str | None = None) -> dict[str, Any]:
-    """Return the spec that nvidia-ctk writes, in what checks look at.
+    """Return the spec that nvidia-ctk writes, as far as checks read it.
 
     Device nodes have their numbers, and hooks are NVIDIA's.
     """
@@ -146,7 +146,7 @@ def toolkit_spec(case: FaultCase, *, version: str | None = None) -> dict[str, An
             node |= {"major": number.major, "minor": number.minor}
     hook = "/usr/bin/nvidia-cdi-hook"
     case.write(hook, "#!/bin/sh\nexit 0\n", mode=0o755)
-    asked = [
+    commands = [
         ["update-ldcache", "--folder", "/usr/lib/x86_64-linux-gnu"],
         ["enable-cuda-compat", f"--host-driver-version={version or facts.driver.version}"],
         ["disable-device-node-modification"],
@@ -158,7 +158,7 @@ def toolkit_spec(case: FaultCase, *, version: str | None = None) -> dict[str, An
             "args": ["nvidia-cdi-hook", *words],
             "env": ["NVIDIA_CTK_DEBUG=false"],
         }
-        for words in asked
+        for words in commands
     ]
     return document
 

@@ -70,7 +70,7 @@ path = "nvidia-ctk"
 
 
 def programs(case: FaultCase) -> dict[str, Any]:
-    """Return the versions of programs, to be changed."""
+    """Return the versions of programs; the caller may change them."""
     found: dict[str, Any] = case.readings.setdefault(node_readings.PROGRAMS, {})
     return found
 
@@ -92,7 +92,7 @@ def install(case: FaultCase, *names: str) -> None:
 
 @part
 def engine(case: FaultCase) -> None:
-    """Add containerd and NVIDIA's toolkit, as they are packaged."""
+    """Add containerd and NVIDIA's toolkit in the form of their packages."""
     install(case, *PROGRAMS)
     case.write(CONFIG, f"version = 2\n{IMPORTS}{RUNC}")
     case.write(DROP_IN, f"version = 2\n{RUNC}{NVIDIA}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpuhook as packaging/install.py installs it below /usr, with a minimal package.
 
-The launchers are made of the templates that ship; the package is a few empty files.
+The launchers are made from the shipped templates; the package is a few empty files.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def state(case: FaultCase) -> None:
 
 
 @part
-def asked(case: FaultCase) -> None:
+def add_readings(case: FaultCase) -> None:
     """Add the readings of a running node."""
     case.readings[node_readings.CONTAINERS] = {
         "looked_at": 2,

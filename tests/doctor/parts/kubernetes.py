@@ -40,13 +40,13 @@ def add_socket(case: FaultCase, path: str) -> None:
 
 
 def processes(case: FaultCase) -> list[dict[str, Any]]:
-    """Return the processes of the node, to be changed."""
+    """Return the processes of the node; the caller may change them."""
     found: list[dict[str, Any]] = case.readings.setdefault(node_readings.PROCESSES, [])
     return found
 
 
 def units(case: FaultCase) -> dict[str, Any]:
-    """Return the units of the node, to be changed."""
+    """Return the units of the node; the caller may change them."""
     found: dict[str, Any] = case.readings.setdefault(node_readings.UNITS, {})
     return found
 

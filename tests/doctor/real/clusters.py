@@ -128,7 +128,7 @@ def operator(directory: Path) -> FaultCase:
 
 
 def operator_default(directory: Path) -> FaultCase:
-    """GPU operator of before: NVIDIA's runtime is the default one, and no spec is there."""
+    """An older GPU operator: NVIDIA's runtime is the default one, and there is no spec."""
     case = _driver_container(directory)
     machines.debian(case)
     default = f'[{CRI}.containerd]\n  default_runtime_name = "nvidia"\n'
@@ -164,7 +164,7 @@ def _rancher(case: FaultCase, name: str, *, version: int) -> str:
 
 
 def k3s(directory: Path) -> FaultCase:
-    """k3s 1.34 on Debian without a runc of the system's, the toolkit from packages."""
+    """k3s 1.34 on Debian without a runc package, the toolkit from packages."""
     case = machines.with_gpu(directory)
     machines.debian(case)
     place = _rancher(case, "k3s", version=3)

@@ -106,25 +106,25 @@ def _host(case: FaultCase) -> None:
 
 
 def units(case: FaultCase) -> dict[str, Any]:
-    """Return the units, to be changed."""
+    """Return the units; the caller may change them."""
     found: dict[str, Any] = case.readings.setdefault(node_readings.UNITS, {})
     return found
 
 
 def processes(case: FaultCase) -> list[dict[str, Any]]:
-    """Return the processes, to be changed."""
+    """Return the processes; the caller may change them."""
     found: list[dict[str, Any]] = case.readings.setdefault(node_readings.PROCESSES, [])
     return found
 
 
 def programs(case: FaultCase) -> dict[str, Any]:
-    """Return the versions of programs, to be changed."""
+    """Return the versions of programs; the caller may change them."""
     found: dict[str, Any] = case.readings.setdefault(node_readings.PROGRAMS, {})
     return found
 
 
 def process(case: FaultCase, name: str, *argv: str) -> None:
-    """Add a running daemon that was just started."""
+    """Add a running daemon that has just started."""
     listed = processes(case)
     words = argv or (f"/usr/bin/{name}",)
     listed.append({
@@ -158,7 +158,7 @@ def move(case: FaultCase, old: str, new: str) -> None:
 
 
 def debian(case: FaultCase) -> None:
-    """Make the node a Debian or Ubuntu."""
+    """Make the node a Debian or Ubuntu system."""
     case.write("/etc/debian_version", "trixie/sid\n")
     install(case, "apt-get", "dpkg")
 

@@ -169,7 +169,7 @@ def wsl(directory: Path) -> FaultCase:
 
 
 def nixos(directory: Path) -> FaultCase:
-    """NixOS: driver, Docker and toolkit are in other directories than elsewhere."""
+    """NixOS: driver, Docker and toolkit are in unusual directories."""
     case = machines.with_gpu(directory, is_open=True, persistenced=False)
     store = f"/nix/store/0c4pk5xm-nvidia-x11-{machines.VERSION}/lib"
     machines.move(case, "/usr/lib/x86_64-linux-gnu", store)

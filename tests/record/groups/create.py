@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook-runtime create: what a container's config.json becomes."""
+"""gpuhook-runtime create: the changes of a container's config.json."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capabilities, requirements, memory, extras, and the settings that judge requests."""
+"""Capabilities, requirements, memory, extras, and the settings that decide on requests."""
 
 from __future__ import annotations
 

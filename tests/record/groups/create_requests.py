@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container may request, by every source and in every form."""
+"""Requests of a container, by every source and in every form."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ MIG_VALUES = {
 
 
 def mount(below: str, source: str = "/dev/null") -> dict[str, Any]:
-    """Return a mount that requests what is below the directory."""
+    """Return a mount that requests the name below the directory."""
     options = ["bind", "ro"]
     return {"destination": below, "type": "bind", "source": source, "options": options}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI specs of all kinds, stale ones, config.json of all shapes, and the runtime's own command."""
+"""All kinds of CDI specs, stale specs, all shapes of config.json, and the runtime's own command."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def spec(edits: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def _writes(files: dict[str, Any]) -> Callable[[Box], None]:
-    """Return what writes these files below the spec directory."""
+    """Return a function that writes these files below the spec directory."""
     return partial(_write, files)
 
 
@@ -54,7 +54,7 @@ def _write(files: dict[str, Any], box: Box) -> None:
         box.write(f"cdi/{name}", text)
 
 
-# Without a spec and without this, gpuhook looks for the driver of the machine itself.
+# Without a spec and this, gpuhook looks for the driver of the machine itself.
 _ROOT = {"GPUHOOK_DRIVER_ROOT": "/mnt/node/h100-nospec"}
 _NET = annotated("example.com/net=eth0")
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Creation:
-    """A container that is created: its config.json, and what is special about its node.
+    """A container to create: its config.json, and what is special about its node.
 
     `variables` are the engine's. `raw` is a config.json as it is; `settings` replaces config.yaml;
-    `before` is called when all of that is in place.
+    `before` is called after all of these are written.
     """
 
     name: str

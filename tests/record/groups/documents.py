@@ -12,7 +12,7 @@ from tests.record.case import Case
 from tests.record.groups import document_files
 from tests.record.groups.create_requests import FIRST
 
-# Words that stand for others: the node's roots, or the driver's alone.
+# Placeholders: the node's roots, or the driver's only.
 NODE, DRIVER = "{node}", "{driver}"
 LAYOUTS = ("t4-debian", "t4-lib64", "t4-container", "t4-gke")
 PROFILES = ("t4", "h100x8", "lost-gpu", "a100-mig")
@@ -23,7 +23,7 @@ FOUND: list[Case] = []
 def case(
     name: str, *calls: str, scene: str = "h100", before: Prepared = None, is_altering: bool = False
 ) -> None:
-    """Add a case of command lines, whose words have a space between them."""
+    """Add a case of command lines, whose words are separated by spaces."""
     action = partial(_run, calls, before)
     FOUND.append(Case("documents", name, scene, action, is_altering=is_altering))
 
@@ -42,7 +42,7 @@ def words(box: Box, call: str) -> list[str]:
 
 
 def cases() -> list[Case]:
-    """Return all of them."""
+    """Return all cases."""
     if not FOUND:
         for add in (_inventories, _specs, _cdi, _explained, _settings, _doctors, _usage, _plugin):
             add()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands say of bad input: wrong usage, wrong values, files that are missing or broken."""
+"""What commands print about bad input: wrong usage, invalid values, missing or broken files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUBCOMMANDS = {
     "limits": ("clear", "set", "show"),
     "system": ("create-dev-char-symlinks", "create-device-nodes", "load-kernel-modules"),
 }
-# The command lines of a case, by its name. NO is a container that is not there.
+# The command lines of a case, by its name. NO is a container that does not exist.
 NO = "no-such-container"
 CALLS: dict[str, tuple[str, ...]] = {
     "no-command": ("nothing", "exlpain", "--nothing", "ps --nothing", "-q", "--debug"),
@@ -229,18 +229,18 @@ VARIABLES = {
 
 
 def cases() -> list[Case]:
-    """Return all of them."""
-    found = [Case("errors", f"usage-{name}", "h100", partial(_usage, name)) for name in COMMANDS]
-    found += [
+    """Return all cases."""
+    made = [Case("errors", f"usage-{name}", "h100", partial(_usage, name)) for name in COMMANDS]
+    made += [
         Case("errors", f"input-{name}", "h100", partial(_calls, calls, {}))
         for name, calls in CALLS.items()
     ]
     calls = ("ps --recorded", "config show", "cdi list", "limits show", "inventory --inventory t4")
-    found += [
+    made += [
         Case("errors", f"variable-{name}", "h100", partial(_calls, calls, env))
         for name, env in VARIABLES.items()
     ]
-    return found
+    return made
 
 
 def _usage(name: str, box: Box) -> None:

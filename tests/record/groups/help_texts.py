@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The help of every command and subcommand, and what shells complete."""
+"""The help of every command and subcommand, and shell completion."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ COMMANDS = (
 
 def cases() -> list[Case]:
     """Return a case for each command, and those of the programs."""
-    found = [Case("help", name, "empty", partial(_command, name)) for name in COMMANDS]
-    found.append(Case("help", "gpuhook", "empty", partial(_calls, [[], ["--help"]])))
-    found.append(Case("help", "version", "empty", partial(_calls, [["--version"]])))
-    found.append(Case("help", "narrow", "empty", _narrow))
-    found.append(Case("help", "hook", "empty", _hook))
-    return found
+    made = [Case("help", name, "empty", partial(_command, name)) for name in COMMANDS]
+    made.append(Case("help", "gpuhook", "empty", partial(_calls, [[], ["--help"]])))
+    made.append(Case("help", "version", "empty", partial(_calls, [["--version"]])))
+    made.append(Case("help", "narrow", "empty", _narrow))
+    made.append(Case("help", "hook", "empty", _hook))
+    return made
 
 
 def _command(name: str, box: Box) -> None:
@@ -37,7 +37,7 @@ def _command(name: str, box: Box) -> None:
 
 
 def _names(words: list[str], command: click.Command) -> list[list[str]]:
-    """Return the words of a command and of all below it that is not hidden."""
+    """Return the words of a command and of all its subcommands that are not hidden."""
     found = [words]
     if isinstance(command, click.Group):
         context = click.Context(command)

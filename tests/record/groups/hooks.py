@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook-hook: what createContainer and prestart hooks make of a root file system."""
+"""gpuhook-hook: the changes of createContainer and prestart hooks in a root file system."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ STATE = _state()
 
 
 def _driver_files(box: Box, root: str) -> None:
-    """Put what the runtime has mounted into the root: the driver's libraries."""
+    """Put the driver's libraries into the root, which the runtime would mount."""
     directory = Path(f"{images.ROOT}{LIBRARIES}")
     directory.mkdir(parents=True, exist_ok=True)
     for name in (CUDA, ML):
@@ -77,7 +77,7 @@ def _driver_files(box: Box, root: str) -> None:
 
 
 def cases() -> list[Case]:
-    """Return all of them."""
+    """Return all cases."""
     if not FOUND:
         for add in (_apply, _trees, _wrong, _toolkit, _prestart, _live, _limit):
             add()
@@ -120,7 +120,7 @@ _COMPAT = ("--cuda-compat", "/usr/local/cuda/compat", "--driver-version", "580.9
 
 
 def _compat(version: str) -> Prepared:
-    """Return what puts CUDA's compatibility libraries into the image."""
+    """Return a function that adds CUDA's compatibility libraries to the image."""
 
     def made(box: Box) -> None:
         place = f"{images.ROOT}/usr/local/cuda/compat"
@@ -137,7 +137,7 @@ def _relative_root(box: Box) -> None:
 
 
 def _trees() -> None:
-    """Add root file systems that are not as an image's should be."""
+    """Add root file systems that differ from those of valid images."""
     root = images.ROOT
     trees: dict[str, Callable[[Box], object]] = {
         "link-there": lambda box: box.link(f"{root}{LIBRARIES}/libcuda.so", "mine.so"),
@@ -283,7 +283,7 @@ def _prestart() -> None:
 
 
 def _live() -> None:
-    """Add hooks for a container whose process exists; what they would do, and no device rules."""
+    """Add hooks for a container whose process exists: their plans, without device rules."""
     gpu = "NVIDIA_VISIBLE_DEVICES=0"
     cases_by_name: dict[str, tuple[str, tuple[str, ...]]] = {
         "index": ("debian", (gpu,)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands write on a host: engines' configurations and back, installations."""
+"""What commands write on a host: engine configurations, their undo, installations."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ CONFIGURED: dict[str, tuple[str, str, Files]] = {
 
 
 def cases() -> list[Case]:
-    """Return all of them."""
+    """Return all cases."""
     found = [
         _case(f"configure-{engine}", partial(_configured, engine, "", {})) for engine in ENGINES
     ]
@@ -153,7 +153,7 @@ def _calls(calls: list[str], box: Box) -> None:
 
 
 def _configured(engine: str, options: str, files: Files, box: Box) -> None:
-    """Configure an engine dry, really, and once more; then undo that where it was done."""
+    """Configure an engine with --dry-run, really, and again; then undo it."""
     _host(box, files)
     words = ["configure", engine, *options.split(), "--host-root", HOST]
     words += [
@@ -178,7 +178,7 @@ def _without_program(box: Box) -> None:
 
 
 def _edited(box: Box) -> None:
-    """Undo what was edited in between."""
+    """Undo a configuration that was edited in between."""
     _host(box, {_DOCKER: '{"a": 1}\n'})
     box.gpuhook("configure", "docker", "--host-root", HOST)
     path = Path(HOST + _DOCKER)
@@ -207,7 +207,7 @@ def _tree(box: Box) -> str:
 
 
 def _prepared(box: Box) -> list[str]:
-    """Make a host in which this machine's programs run; returns the options for it."""
+    """Make a host in which this machine's programs run; return the options for it."""
     box.write(HOST + _DOCKER, '{\n    "log-level": "info"\n}\n')
     box.write(HOST + _CONTAINERD, _CRI)
     for name in ("opt", "run", "var", "usr", "proc"):
@@ -255,7 +255,7 @@ def _install_broken(box: Box) -> None:
 
 
 def _installed(box: Box) -> None:
-    """List what packaging/install.py installs, but the package's modules and byte code."""
+    """List what packaging/install.py installs, without the package's modules and byte code."""
     destdir = Path("/mnt/tmp/destination")
     surface.install(destdir, "--nvidia-compat")
     library = f"{surface.PREFIX}/lib/gpuhook/"
