@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""config-manager: the label of the node, the link to the selected file, and the signal to the plugin."""
+"""config-manager: the label of the node, the selected file, and the signal to the plugin."""
 
 from __future__ import annotations
 
