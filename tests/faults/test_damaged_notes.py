@@ -43,7 +43,7 @@ def record_of(spec_node: Here) -> Path:
 
 
 def test_damaged_record_is_ignored(spec_node: Here) -> None:
-    """Otherwise a spec would be generated with other options."""
+    """A damaged record would generate a spec with other options."""
     record = record_of(spec_node)
     data, whole = record.read_bytes(), spec_records.all_of_node()
     assert len(whole) == 1

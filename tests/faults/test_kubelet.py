@@ -127,7 +127,7 @@ def test_removed_plugin_directory_is_used_again(kubelet: Kubelet, plugin: Plugin
 
 
 def test_restarted_plugin_has_its_devices(kubelet: Kubelet) -> None:
-    """After a stop, and after a kill."""
+    """The plugin is stopped or killed before the restart."""
     for _ in range(10):
         with Plugin(kubelet.directory) as plugin:
             plugin.offer(resource())
@@ -215,7 +215,7 @@ def test_cancelled_streams_leave_no_tasks_or_descriptors(kubelet: Kubelet, plugi
 
 
 def test_fault_of_many_units_is_one_list(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Also for a GPU that is lost."""
+    """A fault of 400 units and a lost GPU are one list each."""
     many = resource(4, 100)
     plugin.offer(many)
     kubelet.wait_for_devices(GPU, healthy=400)

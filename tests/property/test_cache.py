@@ -74,7 +74,7 @@ def test_merged_cache_is_sorted_and_complete(
 def test_removal_restores_the_entries_of_the_image(
     image: list[tuple[bytes, bytes]], add: list[tuple[bytes, bytes]], flags: int
 ) -> None:
-    """In their order."""
+    """The entries have their original order."""
     data = ld_cache.merged(None, image, flags=flags)
     new = [pair for pair in add if pair not in image]
     removed = ld_cache.merged(ld_cache.merged(data, new, flags=flags), [], new, flags=flags)

@@ -96,7 +96,7 @@ def test_valid_spec_passes_from_its_lowest_version(spec: dict[str, Any]) -> None
 @given(specs(), st.sampled_from(spec_file.FORMATS))
 @settings(max_examples=60)
 def test_spec_file_is_read_back(spec: dict[str, Any], fmt: str) -> None:
-    """By gpuhook and by other readers, in both formats."""
+    """gpuhook and other parsers read both formats as the same spec."""
     text = spec_file.document(spec, fmt)  # type: ignore[arg-type]  # a spec by construction
     assert spec_file.parser("x." + fmt)(text.encode(), "x") == spec
     assert (json.loads(text) if fmt == "json" else yaml.safe_load(text)) == spec

@@ -117,5 +117,5 @@ nodes = st.builds(
 
 @given(node=nodes, form=st.sampled_from(["yaml", "json"]))
 def test_node_is_read_back_from_its_dump(node: Node, form: str) -> None:
-    """Texts can look like other YAML types."""
+    """A text may have the form of a YAML number or date."""
     assert dump_file.parse(dump_file.text(node, form).encode(), "node") == node

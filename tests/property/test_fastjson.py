@@ -85,7 +85,7 @@ def test_lone_surrogates_are_kept(document: bytes) -> None:
 
 @given(st.lists(st.sampled_from([rb"\ud800", rb"\udcff", rb"\udc00", b"\xff", b"x", b"\xc3\xa9"])))
 def test_any_surrogates_are_kept(parts: list[bytes]) -> None:
-    """Unless an escaped low surrogate can be a byte of a document that is not UTF-8."""
+    """An escaped low surrogate changes if it can be a byte of a document that is not UTF-8."""
     body = b"".join(parts).replace(rb"\ud800\udc", rb"\ud800 \udc")
     document = b'{"a":"' + body + b'"}'
     written = fastjson.dumps(fastjson.loads(document, exact=True), document)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An unhealthy device stays unhealthy without evidence."""
+"""An unhealthy device remains unhealthy without evidence."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SUFFIXES = st.sampled_from(["", "-SHARED", "-MIG-1g.5gb-SHARED", "-MIG-INVALID"]
 
 @given(TEXTS, SUFFIXES)
 def test_any_text_becomes_a_valid_value(text: str, suffix: str) -> None:
-    """At most 63 valid characters, with a letter or digit at both ends."""
+    """A value has at most 63 valid characters, with a letter or digit at both ends."""
     value = label_text.value(text, suffix)
     assert len(value) <= label_text.MAX_LENGTH
     assert VALUE.fullmatch(value)

@@ -81,7 +81,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(specs(), EDITS)
 def test_edits_are_idempotent(spec: dict[str, Any], edits: Any) -> None:
-    """Also in their order."""
+    """The second application does not change the order either."""
     oci_spec.apply(spec, edits)
     once = fastjson.dumps(spec)
     oci_spec.apply(spec, edits)
@@ -144,7 +144,7 @@ def new_edits(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
 
 @given(new_edits())
 def test_change_record_restores_the_spec(case: tuple[dict[str, Any], Any]) -> None:
-    """Except for empty lists."""
+    """Added empty lists may remain."""
     spec, edits = case
     original = copy.deepcopy(spec)
     before = change_record.survey(spec)

@@ -79,7 +79,7 @@ def create_tree(root: Path, entries: list[tuple[str, str]]) -> None:
 def test_fallback_equals_openat2(
     entries: list[tuple[str, str]], paths: list[str], flags: int
 ) -> None:
-    """For links, dots and slashes of all kinds."""
+    """The result is the same file or the same error."""
     with tempfile.TemporaryDirectory() as place:
         create_tree(Path(place), entries)
         root = os.open(place, os.O_PATH)

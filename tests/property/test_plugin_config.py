@@ -184,13 +184,13 @@ def test_any_bytes_give_a_configuration_or_an_error(content: bytes) -> None:
 
 @given(text=soups)
 def test_any_text_gives_a_configuration_or_an_error(text: str) -> None:
-    """Also with tokens of YAML."""
+    """The text may contain tokens of YAML."""
     assert_read(text.encode("utf-8", "replace"))
 
 
 @given(tree=trees)
 def test_any_document_gives_a_configuration_or_an_error(tree: object) -> None:
-    """As YAML and as JSON."""
+    """The document is read as YAML and as JSON."""
     assert_read(yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "replace"))
     assert_read(json.dumps(tree).encode())
 

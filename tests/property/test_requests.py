@@ -55,7 +55,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(spec=specs(), chosen=settings())
 def test_source_is_allowed_by_the_settings(spec: dict[str, Any], chosen: Settings) -> None:
-    """Of an unprivileged container."""
+    """The container is unprivileged."""
     try:
         source = source_of(spec, chosen, this_node(chosen))
     except GpuhookError as error:

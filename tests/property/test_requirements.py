@@ -73,7 +73,7 @@ def plain_term(text: str, facts: RequirementFacts) -> str:
 
 
 def plain(text: str, facts: RequirementFacts) -> str:
-    """Evaluate a text. An unknown term counts as met, until the end."""
+    """Evaluate a text. An unknown term is treated as met, until the end."""
     is_open = False
     for alternative in text.split():
         results = [plain_term(term, facts) for term in alternative.split(",")]

@@ -106,7 +106,7 @@ def test_offered_units_are_unique_and_fit_into_a_message(
 
 @given(NODE, CONFIGURATION)
 def test_limits_fit_into_the_memory_of_the_device(node: Node, configuration: Configuration) -> None:
-    """Unless oversubscribed, or of unknown memory."""
+    """Oversubscribed devices and devices of unknown memory are excepted."""
     try:
         offer = offered(node, configuration)
     except FileError:

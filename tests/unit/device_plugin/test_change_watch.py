@@ -65,7 +65,7 @@ def retry_times(
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_retry_interval_doubles_up_to_a_minute(tmp_path: Path, is_lost: bool) -> None:
-    """For a driver that does not answer, and for a lost GPU."""
+    """The driver does not answer, or a GPU is lost."""
     launch = Launch(host_root=str(tmp_path))
     triggers = Triggers()
     gpus = (Gpu(0, uuid="GPU-0"), Gpu(1, uuid="GPU-1", lost="fallen off the bus"))
@@ -76,7 +76,7 @@ def test_retry_interval_doubles_up_to_a_minute(tmp_path: Path, is_lost: bool) ->
 
 
 def test_first_retry_uses_the_poll_interval(tmp_path: Path) -> None:
-    """Also if the driver is missing at the start."""
+    """The driver is missing at the start."""
     config = tmp_path / "config.yaml"
     config.write_text(SOON, encoding="utf-8")
     source = config_source.ConfigSource(file=str(config))

@@ -413,7 +413,7 @@ def test_answers_use_the_configuration_of_the_offer(
 
 
 def test_empty_offer_is_logged_once_per_change(running: RunningPlugin) -> None:
-    """At the start, and after the last GPU is excluded."""
+    """It is logged at the start, and after the last GPU is excluded."""
     nothing = CONFIG.replace("gpuhook: {", "gpuhook: {excludeDevices: [0], ")
 
     async def scenario(running: RunningPlugin) -> None:

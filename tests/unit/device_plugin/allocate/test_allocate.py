@@ -199,7 +199,7 @@ def test_device_specs_are_omitted_if_all_strategies_use_cdi(
 )
 @pytest.mark.parametrize("pass_device_specs", [False, True])
 def test_empty_request_gets_no_gpu(strategies: tuple[str, ...], pass_device_specs: bool) -> None:
-    """Also an image that requests `all`."""
+    """An image that requests `all` gets no GPU either."""
     context = context_with(*strategies, pass_device_specs=pass_device_specs, extras=(GDS, IMEX))
     assert allocate(shared_gpus(), [], context) == Allocation(envs={DEVICES_ENV: "void"})
 
@@ -233,7 +233,7 @@ def test_extra_without_a_cdi_spec_is_omitted() -> None:
 
 
 def test_host_files_strategy_passes_nodes_files_and_variable() -> None:
-    """For a runtime without GPU support."""
+    """A runtime without GPU support needs nothing else."""
     driver = Allocation(
         {"LD_LIBRARY_PATH": "/x/lib64"}, (AllocatedMount("/x/lib64/libcuda.so.1", "/l"),)
     )

@@ -48,7 +48,7 @@ def test_roots_in_a_container_are_below_the_mount(
 
 
 def test_driver_root_without_nodes_uses_the_system_dev(tmp_path: Path) -> None:
-    """As on GKE, whose driver is below /home."""
+    """GKE has the driver below /home, and the nodes in /dev."""
     found = places(flags(tmp_path, driver_root="/home/kubernetes/bin/nvidia"))
     assert found == Places(str(tmp_path), "/", "/home/kubernetes/bin/nvidia", "/")
 

@@ -79,7 +79,7 @@ def test_specs_describe_gpus_by_uuid_and_extras_separately(h100: Node, tmp_path:
 
 
 def test_only_changed_specs_are_written(h100: Node, tmp_path: Path) -> None:
-    """After another fingerprint, another GPU, or a missing or malformed file."""
+    """A changed fingerprint or GPU, and a missing or malformed file cause a write."""
     path = str(tmp_path / GPU)
     assert path in update(h100, tmp_path, GDR).written
     before = os.stat(path)
@@ -104,7 +104,7 @@ def test_lost_gpu_is_omitted_with_a_warning(tmp_path: Path) -> None:
 
 
 def test_failed_update_has_a_reason_and_keeps_the_specs(h100: Node, tmp_path: Path) -> None:
-    """For an incomplete driver, a node without GPUs, and a file instead of the directory."""
+    """The driver is incomplete, the node has no GPUs, or the directory is a file."""
     update(h100, tmp_path, GDR)
     kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
     bare = replace(h100, files=(), links=(), files_trouble="no libcuda.so")

@@ -112,7 +112,7 @@ def test_methods_match_the_proto_file(method: services.Method[Any, Any]) -> None
 
 
 def test_all_methods_of_the_device_plugin_api_are_defined() -> None:
-    """Of the pod resources API, only List is used."""
+    """The plugin uses only List of the pod resources API."""
     plugin_services = deviceplugin_pb2.DESCRIPTOR.services_by_name.values()
     described = {
         f"/{service.full_name}/{method.name}"

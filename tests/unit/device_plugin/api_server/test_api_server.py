@@ -40,7 +40,7 @@ def code(error: pytest.ExceptionInfo[GpuhookError]) -> str:
 
 
 def test_in_cluster_access_needs_variables_and_a_token(tmp_path: Path) -> None:
-    """Without one of them there is no API server."""
+    """If one is missing, there is no API server."""
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
     assert in_cluster(environ, str(tmp_path)) is None
     (tmp_path / "token").touch()
@@ -271,7 +271,7 @@ def stream_then_wait(over: threading.Event, *changes: object) -> Answer:
 
 
 def test_each_change_of_the_label_is_reported_once(api_stand_in: ApiStandIn) -> None:
-    """Across ended watches, faults and an outdated version."""
+    """Ended watches, faults and an outdated version do not repeat a report."""
     over = threading.Event()
 
     def first(asked: Asked) -> None:

@@ -610,7 +610,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("text", "hint"), UNKNOWN)
 def test_unknown_key_is_a_warning_with_the_nearest_key(text: str, hint: str) -> None:
-    """In strict mode it is an error."""
+    """Strict mode makes it an error."""
     reading = parsed(text)
     (found,) = reading.findings
     assert (found.severity, found.message, found.hint) == ("warning", "unknown key, ignored", hint)
@@ -973,7 +973,7 @@ def test_name_of_a_renamed_resource_can_be_used() -> None:
 
 
 def test_null_mps_is_absent() -> None:
-    """As in NVIDIA's plugin. Null timeSlicing shares nothing there, too."""
+    """NVIDIA's plugin also ignores null values of mps and timeSlicing."""
     configuration = good(sharing("resources: [{name: gpu, replicas: 2}]\n") + "  mps:\n")
     assert configuration.sharing.strategy == "time-slicing"
     empty = parsed("sharing: {timeSlicing: null}")

@@ -119,7 +119,7 @@ def test_validate_prints_json(file: Path) -> None:
 
 
 def test_validate_checks_options_and_variables(file: Path) -> None:
-    """Together with the file."""
+    """They are checked together with the file."""
     file.write_text(GOOD)
     completed = plugin("--validate", str(file), PASS_DEVICE_SPECS="maybe")
     assert completed.exit_code == 1
@@ -127,7 +127,7 @@ def test_validate_checks_options_and_variables(file: Path) -> None:
 
 
 def test_validate_runs_without_grpcio(file: Path) -> None:
-    """As a process with an exit status."""
+    """The process exits with the status of the validation."""
     file.write_text(WRONG)
     code = (
         "import sys; sys.modules['grpc'] = None\n"

@@ -205,8 +205,8 @@ def test_unsupported_edit_is_an_error_with_a_hint(case: str) -> None:
 @pytest.mark.parametrize(
     "preload", ["/lib/x.so", "/lib/x.so:/lib/x.so", "'LD_PRELOAD=/lib/x.so /lib/x.so'"]
 )
-def test_preloaded_library_must_be_mounted(preload: str) -> None:
-    """Colons or spaces separate several libraries."""
+def test_preloaded_library_of_a_mount_is_accepted(preload: str) -> None:
+    """The mount has the library or its directory; colons or spaces separate several libraries."""
     item = preload if "=" in preload else f"LD_PRELOAD={preload}"
     mounts = "mounts: [{hostPath: /x, containerPath: %s}], env: [%s]"
     for place in ("/lib/x.so", "/lib"):

@@ -78,7 +78,7 @@ def valid(text: str) -> bool:
 
 
 def test_file_with_all_keys_is_valid() -> None:
-    """For the reader and for an editor."""
+    """The reader and the JSON schema accept it."""
     made = good(WHOLE)
     assert made.sharing == Sharing(
         strategy="time-slicing",
@@ -132,7 +132,7 @@ def test_file_with_all_keys_is_valid() -> None:
     ],
 )
 def test_memory_units_have_defaults(text: str, resource: SharedResource) -> None:
-    """GiB of nvidia.com/gpumem, packed."""
+    """The defaults are units of 1 GiB with the name nvidia.com/gpumem, packed."""
     found = good(UNITS.format(text)).sharing
     assert found == Sharing(strategy="memory-units", resources=(resource,), policy="packed")
     assert valid(UNITS.format(text))
@@ -167,7 +167,7 @@ def test_mps_has_limits_and_a_thread_percentage() -> None:
     ],
 )
 def test_printed_configuration_has_the_same_meaning(text: str) -> None:
-    """It is valid for an editor."""
+    """The JSON schema accepts it."""
     made = good(text)
     document = config_build.document(made)
     assert good(json.dumps(document)) == made
@@ -274,7 +274,7 @@ WARNINGS = [
 
 @pytest.mark.parametrize(("text", "warning"), WARNINGS)
 def test_key_without_effect_is_a_warning(text: str, warning: str) -> None:
-    """The file is valid."""
+    """The configuration applies."""
     text, place = marked(text)
     reading = parsed(text)
     assert lines(reading) == [f"{place}: {warning}"]

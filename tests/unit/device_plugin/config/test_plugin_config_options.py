@@ -143,7 +143,7 @@ def test_variable_and_option_set_their_attribute(
 
 
 def test_table_has_all_variables() -> None:
-    """Except the two of the next tests."""
+    """The next tests have the two exceptions."""
     listed = {variable for variable, *_ in VARIABLES}
     known = {variable for option in OPTIONS if option.key for variable in option.variables}
     assert known - listed == {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
@@ -199,12 +199,12 @@ def test_invalid_value_names_its_variable_or_option(variable: str, text: str, wh
     with pytest.raises(GpuhookError) as caught:
         launch(read_overrides({}, {variable: text}))
     assert caught.value.code == "GH1803"
-    told = what.removeprefix(f"{option.key}: ")
-    assert caught.value.message == f"the environment variable {variable}: {told}"
+    problem = what.removeprefix(f"{option.key}: ")
+    assert caught.value.message == f"the environment variable {variable}: {problem}"
 
 
 def test_empty_variable_is_unset() -> None:
-    """Except the socket of the kubelet."""
+    """An empty KUBELET_SOCKET is set."""
     empty = {variable: "" for option in OPTIONS for variable in option.variables}
     assert configuration(empty, FILE) == configuration({}, FILE)
     assert launch(read_overrides({}, empty)) == launch(read_overrides({}, {"KUBELET_SOCKET": ""}))
@@ -212,7 +212,7 @@ def test_empty_variable_is_unset() -> None:
 
 
 def test_empty_list_of_strategies_is_refused() -> None:
-    """As in NVIDIA's plugin."""
+    """NVIDIA's plugin refuses it, too."""
     (line,) = findings({}, {"device-list-strategy": ""})
     assert line.startswith(
         "--device-list-strategy: error: flags.plugin.deviceListStrategy: is empty"
@@ -242,7 +242,7 @@ def test_health_check_variables_of_nvidia_are_read(
 
 
 def test_malformed_xids_are_ignored_with_a_warning() -> None:
-    """As in NVIDIA's plugin."""
+    """NVIDIA's plugin ignores them, too."""
     overrides = read_overrides({}, {"DP_DISABLE_HEALTHCHECKS": "foo, 79 ,-1"})
     assert [str(found) for found in overrides.findings] == [
         "the environment variable DP_DISABLE_HEALTHCHECKS: warning: gpuhook.health.ignoredXids: "

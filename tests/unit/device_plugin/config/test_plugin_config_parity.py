@@ -122,7 +122,7 @@ def test_every_key_is_documented(path: str) -> None:
     ],
 )
 def test_every_key_has_an_option_and_a_variable(path: str) -> None:
-    """Except lists of entries, and mps.root, which is another name of flags.mpsRoot."""
+    """Lists of entries have none, and mps.root is another name of flags.mpsRoot."""
     option = KEYS[path].option
     assert option is not None, f"{path} lacks an option"
     assert option.name, f"{path} lacks the name of its option"

@@ -98,7 +98,7 @@ def test_names_are_the_visible_files(config_map: ConfigMap) -> None:
 
 
 def test_label_selects_the_configuration(config_map: ConfigMap) -> None:
-    """Without a label it is `default`."""
+    """A node without a label gets `default`."""
     source = ConfigSource(directory=str(config_map.directory))
     assert load(source, label="single").configuration.flags.mig_strategy == "single"
     assert load(source, label="single").name == "single"

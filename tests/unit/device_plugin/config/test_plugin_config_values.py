@@ -29,13 +29,13 @@ DURATION = Duration(may_be_infinite=True)
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
 def test_true_has_the_spellings_of_go(text: str) -> None:
-    """As in strconv.ParseBool."""
+    """strconv.ParseBool accepts these spellings."""
     assert Boolean().parse_text(text) is True
 
 
 @pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
 def test_false_has_the_spellings_of_go(text: str) -> None:
-    """As in strconv.ParseBool."""
+    """strconv.ParseBool accepts these spellings."""
     assert Boolean().parse_text(text) is False
 
 
@@ -150,10 +150,10 @@ def test_message_does_not_repeat_a_long_text(kind: ValueKind) -> None:
         try:
             kind.parse_text(text)
         except UnfitError as error:
-            told = error.message + error.hint
+            text_of_error = error.message + error.hint
         else:
-            told = ""
-        assert len(told) < 400
+            text_of_error = ""
+        assert len(text_of_error) < 400
 
 
 @pytest.mark.parametrize(

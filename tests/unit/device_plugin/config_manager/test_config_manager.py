@@ -184,7 +184,7 @@ def test_leftover_temporary_link_is_replaced(tmp_path: Path, configs: Path) -> N
 def test_oneshot_selects_the_configuration_and_exits(
     tmp_path: Path, configs: Path, api: ApiStandIn
 ) -> None:
-    """As in the init container."""
+    """The init container of the GPU Operator uses it."""
     api.otherwise = lambda asked: asked.reply(node({LABEL: "four"}))
     manager_process.run(manager_options(tmp_path), api.access)
     assert linked_name(tmp_path) == "four"

@@ -231,12 +231,12 @@ def test_container_above_its_limit_is_reported_marked_and_terminated(
 
         environment.run(scenario)
     assert unwanted == []
-    told = {asked.body["reason"]: asked.body["message"] for asked in stand_in.asked}
-    assert told["MemoryLimitExceeded"].startswith(
+    messages = {asked.body["reason"]: asked.body["message"] for asked in stand_in.asked}
+    assert messages["MemoryLimitExceeded"].startswith(
         "default/web/main uses 5120 MiB of GPU-1, above its limit of 4096 MiB"
     )
-    assert f"SIGTERM for process {sleeper.pid}" in told["ProcessEnded"]
-    assert set(told) == {"MemoryLimitExceeded", "ProcessEnded", "MemoryLimitKept"}
+    assert f"SIGTERM for process {sleeper.pid}" in messages["ProcessEnded"]
+    assert set(messages) == {"MemoryLimitExceeded", "ProcessEnded", "MemoryLimitKept"}
     assert environment.action_counts() == {("report", NAME): 1, ("terminate", NAME): 1}
     strangers = [fields for _, event, fields in environment.log.lines if "without a share" in event]
     assert strangers == [{"container": STRANGER, "gpu": GPU}]

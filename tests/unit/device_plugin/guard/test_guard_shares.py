@@ -60,7 +60,7 @@ def test_recorded_limit_takes_precedence_over_the_units() -> None:
 
 
 def test_container_older_than_the_limit_has_only_its_mounted_grant() -> None:
-    """Also with an old runtime that records no limits."""
+    """An old runtime, which records no limits, mounts grants as well."""
     plain = LedgerLimits(B, JOB)
     holding = guard_shares.holding([plain], holdings((f"{GPU}::1", JOB), (f"{GPU}::2", JOB)), UNITS)
     assert holding.shares == {}

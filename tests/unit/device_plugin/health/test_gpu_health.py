@@ -88,11 +88,11 @@ def test_lost_gpu_without_a_known_uuid_is_reported() -> None:
     """No device can be marked for it."""
     health = gpu_health()
     stranger = Gpu(7, lost="needs a reset")
-    told = ("GPU 7 is lost: needs a reset",)
-    assert health.update_gpus((*GPUS, stranger), 1.0) == told
+    reported = ("GPU 7 is lost: needs a reset",)
+    assert health.update_gpus((*GPUS, stranger), 1.0) == reported
     assert health.update_gpus((*GPUS, stranger), 2.0) == ()
     health.update_gpus(GPUS, 3.0)
-    assert health.update_gpus((*GPUS, stranger), 4.0) == told
+    assert health.update_gpus((*GPUS, stranger), 4.0) == reported
     assert health.unhealthy(WHOLE) == {}
 
 

@@ -103,7 +103,7 @@ def test_evidence_has_boot_id_driver_load_and_pci_device(state_directory: Path) 
 
 
 def test_show_prints_a_table_and_json() -> None:
-    """Without marks, the table is replaced by a message on standard error."""
+    """If there are no marks, a message on standard error replaces the table."""
     assert "no GPU is marked" in health("show").stderr
     assert json.loads(health("show", "-o", "json").stdout)["marks"] == []
     health_marks.write(marked_gpu_health().marks)
@@ -152,7 +152,7 @@ def test_clear_all_works_without_marks() -> None:
 
 @pytest.mark.parametrize("name", ["1", "GPU-", "GPU-4", UUID[:8], "../../etc/passwd"])
 def test_clear_refuses_unknown_and_ambiguous_names(name: str) -> None:
-    """An unknown GPU, or the beginning of two, is an error, and nothing is asked."""
+    """No request is written."""
     health_marks.write([*marked_gpu_health().marks, HealthMark(OTHER, "lost", "lost")])
     failed = health("clear", name)
     assert failed.exit_code == 1

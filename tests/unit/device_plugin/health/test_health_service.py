@@ -130,8 +130,8 @@ def test_gpu_is_reported_healthy_when_its_last_mark_ends(service: HealthService)
         health_marks.request_clear(UUID)
         service.on_poll()
     no_action = "the driver requires no action"
-    told = [line["event"] for line in lines if line["log_level"] == "info"]
-    assert told == [
+    events = [line["event"] for line in lines if line["log_level"] == "info"]
+    assert events == [
         f"{label}: no longer marked by xid 79, action, still unhealthy: {no_action}",
         f"{label}: healthy again after absent: cleared by the operator",
     ]

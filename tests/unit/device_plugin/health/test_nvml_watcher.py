@@ -277,7 +277,7 @@ def test_rate_limit_drops_expired_windows_and_is_bounded() -> None:
 
 
 def test_messages_are_delivered_in_the_thread_of_the_loop() -> None:
-    """After the end of the loop they are dropped."""
+    """Messages after the end of the loop are dropped."""
 
     async def main() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         taken: asyncio.Queue[threading.Thread] = asyncio.Queue()

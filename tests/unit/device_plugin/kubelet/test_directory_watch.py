@@ -32,7 +32,7 @@ def changes(directories: list[Path], *steps: Callable[[], object]) -> list[Chang
     async def after(step: Callable[[], object]) -> Changes:
         seen.clear()
         step()
-        # Events are there when the system call returns: two turns of the loop read them.
+        # The kernel queues events within the system call: two turns of the loop read them.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         above = os.path.dirname(directories[0])
@@ -131,7 +131,7 @@ def no_watch_left(self: Inotify, path: str, mask: int) -> int:
 
 
 def test_closed_watch_leaves_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after a watch that could not start."""
+    """A watch that could not start leaves none either."""
     fds = len(os.listdir("/proc/self/fd"))
     assert changes([tmp_path], (tmp_path / "a").touch) == [[(f"{tmp_path.name}/a", True)]]
     monkeypatch.setattr(Inotify, "watch", no_watch_left)

@@ -36,7 +36,7 @@ def test_queried_metrics_are_exported() -> None:
 
 
 def test_exported_metrics_are_shown() -> None:
-    """Of a histogram, the buckets are sufficient."""
+    """Showing the buckets of a histogram is sufficient."""
     asked = {name for query in queries() for name in NAME.findall(query)}
     parts = ("_seconds_count", "_seconds_sum")
     assert {name for name in METRICS - asked if not name.endswith(parts)} == set()

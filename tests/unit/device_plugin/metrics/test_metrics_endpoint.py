@@ -490,7 +490,7 @@ def test_number_of_connections_is_bounded(node_directory: Path) -> None:
 def test_client_that_does_not_read_is_disconnected(
     node_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise its connection and the answer would remain in memory."""
+    """Its connection and the answer would remain in memory."""
     monkeypatch.setattr(metrics_endpoint, "_TIMEOUT", 0.2)
     size = 64 << 20  # more than the socket buffers of both ends
     monkeypatch.setattr(exposition, "text", lambda *_: (b"x" * size, "text/plain"))

@@ -155,10 +155,8 @@ def test_daemon_is_started_once_and_gets_its_limits(
     assert [line for line in commands if line.startswith("set_")] == list(running.plan.commands())
     assert not running.ensure()
     again = Path(running.plan.pipe, "told").read_text().splitlines()
-    assert again == [
-        *commands,
-        "get_default_active_thread_percentage",
-    ]  # the probe sends one command
+    # The probe sends one command.
+    assert again == [*commands, "get_default_active_thread_percentage"]
     assert not MpsDaemon(running.plan, running._program, modes.__setitem__).ensure()
 
 

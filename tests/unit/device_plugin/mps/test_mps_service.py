@@ -112,7 +112,7 @@ def test_next_plugin_keeps_the_daemon(node: Daemons) -> None:
 
 
 def test_next_plugin_stops_an_unused_daemon(node: Daemons) -> None:
-    """Otherwise its GPUs would stay in exclusive-process mode."""
+    """Its GPUs would remain in exclusive-process mode."""
     node.update(MpsService(), shared_resource(4, 4))
     node.update(MpsService(), replace(shared_resource(4, 4), sharing="time-slicing"))
     assert node.pid() is None
@@ -178,7 +178,7 @@ def test_killed_daemon_is_restarted(node: Daemons) -> None:
 
 
 def test_upgraded_driver_is_called_by_its_own_library(node: Daemons) -> None:
-    """At a restart of the daemon, and when it stops."""
+    """The compute mode is set when the daemon restarts and when it stops."""
     service = MpsService()
     node.update(service, shared_resource(4))
     before = node.pid()

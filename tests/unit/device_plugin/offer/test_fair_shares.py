@@ -188,7 +188,7 @@ def test_limit_below_a_cuda_context_is_a_warning() -> None:
 
 
 def test_mps_has_fair_shares_by_default() -> None:
-    """As with NVIDIA's plugin; configured limits leave the reserve free."""
+    """NVIDIA's plugin has them, too; configured limits leave the reserve free."""
     assert mebibytes(only_resource(offer(T4, SharedResource(GPU, 4), strategy=MPS))) == {
         SMALL: (3840, 3840)
     }
