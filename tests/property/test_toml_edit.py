@@ -7,9 +7,9 @@ import tomlkit
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpuhook.engines.configure import toml_text
-from gpuhook.engines.configure.toml_edit import Setting, edited
 from gpuhook.engines.read import toml_document
+from gpuhook.engines.toml import toml_text
+from gpuhook.engines.toml.toml_edit import Setting, edited
 from gpuhook.errors import GpuhookError
 
 NAMES = st.sampled_from(["a", "b", "io.x", "c-1", "runc", "options", "\u00e9"])

@@ -74,6 +74,19 @@ def resource_objections(resources: Value, path: str) -> Iterator[Objection]:
             )
 
 
+def ephemeral_objections(resources: Value, path: str) -> Iterator[Objection]:
+    """Yield an objection to GPUs in the `resources` of an ephemeral container."""
+    names = (name for section in ("limits", "requests") for name in resources[section].members())
+    if any(map(resource_names.is_gpu, names)):
+        yield _refused(
+            "ephemeral-resources",
+            f"{path}: Forbidden: cannot be set for an Ephemeral Container",
+            "remove them: an ephemeral container gets no devices; request the GPU in a container "
+            f"of the pod, or set {_DEVICES} in a separate pod",
+            resources,
+        )
+
+
 def _name(name: str, amount: Value, path: str) -> Iterator[Objection]:
     """Yield an objection to the name of a GPU that no plugin offers."""
     if name == resource_names.OBSOLETE:

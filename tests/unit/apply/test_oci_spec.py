@@ -266,12 +266,19 @@ def test_nulls_are_absent() -> None:
         ([], ["/x/y", "/x", "/xy"], ["/x", "/x/y", "/xy"]),
         (["/data"], ["/data/in", "/datas"], ["/data", "/data/in", "/datas"]),
         (["/data/in", 7, {}], ["/data"], ["/data", "/data/in", 7, {}]),
+        (["/usr/lib/a", "/usr"], ["/usr/lib"], ["/usr/lib/a", "/usr", "/usr/lib"]),
+        (
+            ["/usr/lib/a", "/usr", "/usr/lib/b"],
+            ["/usr/lib"],
+            ["/usr/lib/a", "/usr", "/usr/lib", "/usr/lib/b"],
+        ),
+        (["/data/in", "/"], ["/data"], ["/data/in", "/", "/data"]),
     ],
 )
 def test_a_mount_does_not_hide_those_below_it(
     before: list[Any], added: list[str], after: list[Any]
 ) -> None:
-    """As in the CDI library, which sorts mounts by their depth."""
+    """As in the CDI library, which sorts mounts by their depth: no mount above one hides it."""
     held = [{"destination": one} if isinstance(one, str) else one for one in before]
     spec: dict[str, Any] = {"mounts": held}
     mounts: Any = [{"hostPath": "/h", "containerPath": path} for path in added]

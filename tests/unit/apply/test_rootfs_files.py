@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpuhook.apply.rootfs.loader_files import CACHE, FRONT
+from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.root_directory import Root
-from gpuhook.apply.rootfs.rootfs_files import Provision, provide, require_writable
+from gpuhook.apply.rootfs.rootfs_files import provide, require_writable
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_cache, ld_cache_entries, ld_so_conf
 

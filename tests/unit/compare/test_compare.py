@@ -14,17 +14,16 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.compare import (
+from gpuhook.compare import expected_injection, original_request
+from gpuhook.compare.expected_injection import ExpectedInjection, foreign, own_spec
+from gpuhook.compare.items import (
     compare_item,
     env_items,
-    expected_injection,
     injector,
     known_differences,
-    original_request,
     surplus_items,
 )
-from gpuhook.compare.expected_injection import ExpectedInjection, foreign, own_spec
-from gpuhook.compare.mount_items import ContainerMounts
+from gpuhook.compare.items.mount_items import ContainerMounts
 from gpuhook.containers.warm import state_roots
 from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo

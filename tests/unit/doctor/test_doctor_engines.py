@@ -23,6 +23,7 @@ from gpuhook.doctor.checks.engine import (
 )
 from gpuhook.doctor.checks.host import cgroups, security
 from gpuhook.doctor.examination import Examination, examine
+from gpuhook.engines.read import docker_config
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.node_tree import DirectoryTree
 
@@ -397,3 +398,12 @@ def test_a_newer_hook_is_a_finding_of_its_docker(trial: Trial) -> None:
     found = [one.finding for one in trial.examine("docker.restarted").of("warning")]
     assert [one.subject for one in found] == ["", "docker"]
     assert "nvidia-container-runtime-hook" in found[1].message
+
+
+def test_a_changed_file_of_dockers_snap_is_a_warning(trial: Trial) -> None:
+    process = {"pid": 1, "name": "dockerd", "argv": ["dockerd"], "started": 1.0, "exe": ""}
+    trial.readings["processes"] = [process]
+    trial.write(docker_config.SNAP_PATH, json.dumps(NVIDIA))
+    trial.programs("nvidia-container-runtime-hook")
+    found = trial.examine("docker.restarted").of("warning")
+    assert {one.finding.command for one in found} == {"snap restart docker"}

@@ -223,7 +223,7 @@ def test_ephemeral_containers_and_pods_as_a_whole_have_no_devices() -> None:
           ephemeralContainers:
           - {name: e, resources: {limits: {nvidia.com/gpu: 1}}}
     """)
-    assert [ids(one) for one in found] == [["pod-level-gpu"], []]
+    assert [ids(one) for one in found] == [["pod-level-gpu"], ["ephemeral-resources"]]
     assert "an ephemeral container gets no devices" in found[1].notes[0]
     assert found[1].gpus == {}
 

@@ -185,6 +185,14 @@ def test_aliases_that_multiply_are_refused() -> None:
     assert raised.value.code == "GH1930"
 
 
+def test_aliases_that_multiply_in_several_documents_are_refused() -> None:
+    """Each document is within the bounds, and all of them together are not."""
+    one = f"a: &a [{', '.join('x' * 500)}]\nb: [{', '.join(['*a'] * 500)}]\n"
+    with pytest.raises(GpuhookError, match="stands for more than 500000 values") as raised:
+        read("---\n".join([one] * 3))
+    assert raised.value.code == "GH1930"
+
+
 def test_a_file_without_pods_says_what_it_has() -> None:
     with pytest.raises(GpuhookError, match="ConfigMap, Service") as raised:
         read("kind: ConfigMap\n---\nkind: Service\n")

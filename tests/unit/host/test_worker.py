@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import worker_pool
 from gpuhook.host.worker import ENDED, LATE, UNSTARTED, NoAnswerError, Worker, call_in_child
 from gpuhook.host.worker_pool import each
 
@@ -250,6 +251,28 @@ def test_who_stops_listening_to_several_processes_ends_them_all(size: int) -> No
     answers = each(lambda item: "x" * (item + size), range(60), 30, 3)
     assert next(answers) == (0, "x" * size)
     answers.close()  # type: ignore[attr-defined] # a generator
+
+
+def test_processes_that_hang_at_once_are_waited_for_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The deadline of an item does not begin when the earlier items have their answers."""
+    monkeypatch.setattr(worker_pool, "_LEAST", 0.1)
+    began = time.monotonic()
+    found = [answer for _, answer in each(lambda _: time.sleep(600), range(4), 1, 4)]
+    assert [one.how for one in found] == [LATE] * 4
+    assert {one.reason for one in found} == {"no answer within 1 seconds"}
+    assert time.monotonic() - began < 3
+
+
+def test_an_answer_may_take_as_long_as_the_deadline_after_others() -> None:
+    """An item gets its whole time: it begins when its process has answered for the one before."""
+
+    def work(number: int) -> int:
+        time.sleep(0.4)
+        return number
+
+    assert [answer for _, answer in each(work, range(6), 1, 2)] == list(range(6))
 
 
 def test_more_items_than_requests_at_once() -> None:

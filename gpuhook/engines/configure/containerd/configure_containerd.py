@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.engines.configure import plan_checks, toml_edit, toml_text
+from gpuhook.engines.configure import plan_checks
 from gpuhook.engines.configure.containerd import (
     base_spec,
     containerd_locations,
@@ -25,11 +25,12 @@ from gpuhook.engines.configure.containerd.containerd_handler import (
 )
 from gpuhook.engines.configure.containerd.containerd_target import HEADING, target_changes
 from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig
-from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.engines.read.containerd_files import CRI_KEYS
+from gpuhook.engines.toml import toml_edit, toml_text
+from gpuhook.engines.toml.toml_edit import Setting
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False

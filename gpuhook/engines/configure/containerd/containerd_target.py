@@ -7,12 +7,11 @@ import copy
 import posixpath
 from typing import Any
 
-from gpuhook.engines.configure import plan_checks, toml_edit
+from gpuhook.engines.configure import plan_checks
 from gpuhook.engines.configure.containerd import containerd_templates
 from gpuhook.engines.configure.containerd.containerd_handler import runtimes_of
 from gpuhook.engines.configure.containerd.containerd_locations import K0S_DROP_INS
 from gpuhook.engines.configure.engine_plan import ConfigChange
-from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import joined
@@ -22,6 +21,8 @@ from gpuhook.engines.read.containerd_files import (
     CRI_OF_2,
     CRI_OF_3,
 )
+from gpuhook.engines.toml import toml_edit
+from gpuhook.engines.toml.toml_edit import Setting
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False

@@ -495,6 +495,10 @@ TABLE: dict[str, tuple[str, list[str]]] = {
             )
         ],
     ),
+    "a known key with a text of several lines": (
+        "flags: |\n  a: b\n  c: d\n",
+        [r'1:8: error: flags: must be a mapping, found the text "a: b\nc: d\n"'],
+    ),
     "a foreign tag": (
         "version: !!binary v1\n",
         ["1:10: error: version: the tag tag:yaml.org,2002:binary is not supported"],
@@ -574,6 +578,11 @@ def test_error_has_place_key_and_requirement(case: str) -> None:
     assert reading.configuration is None
 
 
+def test_key_that_is_not_a_text_is_an_error() -> None:
+    reading = parsed("? [a]\n: |\n  b\n  c\n")
+    assert lines(reading) == ["1:3: error: a key must be a text, found a list"]
+
+
 def test_all_errors_are_reported_in_order() -> None:
     reading = parsed(
         """\
@@ -597,6 +606,7 @@ def test_all_errors_are_reported_in_order() -> None:
     ]
 
 
+KNOWN_KEYS = "known keys are version, flags, resources, sharing, imex, mps, gpuhook"
 UNKNOWN = [
     ("flags: {renameByDefault: true}", "did you mean sharing.timeSlicing.renameByDefault?"),
     ("flags: {passDeviceSpecs: true}", "did you mean flags.plugin.passDeviceSpecs?"),
@@ -604,7 +614,9 @@ UNKNOWN = [
     ("flags: {migStrategie: none}", "did you mean flags.migStrategy?"),
     ("timeSlicing: {}", "did you mean sharing.timeSlicing?"),
     ("sharing: {timeSlice: {}}", "did you mean sharing.timeSlicing?"),
-    ("zzz: 1", "known keys are version, flags, resources, sharing, imex, mps, gpuhook"),
+    ("zzz: 1", KNOWN_KEYS),
+    ("config: default", KNOWN_KEYS),  # of charts, but without a configuration
+    ("devicePlugin: []", KNOWN_KEYS),
 ]
 
 

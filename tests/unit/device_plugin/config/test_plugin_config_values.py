@@ -129,6 +129,7 @@ def test_text_of_an_option_is_converted(kind: ValueKind, text: str, value: objec
         (ChoiceList(("a", "b")), "a,c"),
         (Xids(), "all"),
         (Xids(), "0"),
+        (Xids(), "\u0667\u0669"),  # 79 in Arabic digits
         (Channels(), "1"),
         (Channels(), "x"),
         (Address(), "localhost:99999"),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.drop_in import configure_podman
 from gpuhook.engines.read import podman_config as reading
+from gpuhook.engines.toml import toml_text
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
 

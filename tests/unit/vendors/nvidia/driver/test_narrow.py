@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.root_directory import Root
-from gpuhook.apply.rootfs.rootfs_files import Provision, provide
+from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.explain.trace import resolution_trace
 from gpuhook.loader import ld_cache_entries, library_directory
 from gpuhook.vendors.nvidia.discover import Roots

@@ -3,10 +3,10 @@
 
 import pytest
 
-from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.engine_plan import engine
-from gpuhook.engines.configure.toml_edit import Setting, apply_setting, edited, without_keys
 from gpuhook.engines.read import toml_document
+from gpuhook.engines.toml import toml_text
+from gpuhook.engines.toml.toml_edit import Setting, apply_setting, edited, without_keys
 from tests.unit.configuring import RUNTIME, wanted
 
 CRI = "io.containerd.cri.v1.runtime"
