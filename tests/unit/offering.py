@@ -90,7 +90,7 @@ def offer(node: Node, *entries: SharedResource, **fields: Any) -> Offer:
     return offered(node, configured(*entries, **fields))
 
 
-def said(offer: Offer) -> str:
+def only_warning(offer: Offer) -> str:
     """Return the one warning of an offer."""
     (text,) = offer.warnings
     return text
