@@ -5,16 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.compare import (
-    env_items,
-    expected_injection,
-    injector,
-    loader_items,
-    node_items,
-    original_request,
-    surplus_items,
-)
-from gpuhook.compare.compare_item import (
+from gpuhook.compare import expected_injection, original_request
+from gpuhook.compare.items import env_items, injector, loader_items, node_items, surplus_items
+from gpuhook.compare.items.compare_item import (
     ACCESS,
     NODE,
     REQUEST,
@@ -24,7 +17,7 @@ from gpuhook.compare.compare_item import (
     compare_words,
     counts,
 )
-from gpuhook.compare.mount_items import ContainerMounts
+from gpuhook.compare.items.mount_items import ContainerMounts
 from gpuhook.inspect import inspection
 from gpuhook.request import parse
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -33,8 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gpuhook.compare.compare_item import Item
     from gpuhook.compare.expected_injection import ExpectedInjection, PlanNode
+    from gpuhook.compare.items.compare_item import Item
     from gpuhook.compare.original_request import Before
     from gpuhook.target.running_container import Target
 

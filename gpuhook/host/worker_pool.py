@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
-from gpuhook.host.worker import UNSTARTED, NoAnswerError, Worker
+from gpuhook.host.worker import LATE, UNSTARTED, NoAnswerError, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _AHEAD = 64  # requests that a child has at once; their size is far below that of a pipe
+_LEAST = 0.5  # seconds for reading an answer that is larger than a pipe
 
 
 def each(
@@ -46,6 +48,7 @@ class _Share:
         self._count = len(items)
         self._seconds = seconds
         self._asked = self._answered = 0
+        self._since = 0.0  # the child works on its present item since then, or is done with it
         self._worker: Worker | None = None
 
     def ask(self) -> None:
@@ -53,6 +56,8 @@ class _Share:
         with suppress(NoAnswerError):
             if self._worker is None:
                 self._worker = Worker(lambda: self._work, self._seconds, relay_stderr=True)
+            if self._asked == self._answered:
+                self._since = time.monotonic()
             while self._asked < min(self._answered + _AHEAD, self._count):
                 self._worker.ask("__call__", self._asked)
                 self._asked += 1
@@ -64,12 +69,18 @@ class _Share:
         if self._worker is None:
             self._asked = self._answered
             return NoAnswerError(UNSTARTED, "no process could be started")
+        left = self._since + self._seconds - time.monotonic()
         try:
-            return self._worker.answer()
+            return self._worker.answer(max(left, min(_LEAST, self._seconds)))
         except NoAnswerError as error:
             self.close()
             self._asked = self._answered
+            if error.how == LATE:
+                reason = f"no answer within {self._seconds:g} seconds"
+                return NoAnswerError(LATE, reason, error.left)
             return error
+        finally:
+            self._since = time.monotonic()
 
     def close(self) -> None:
         """End the child."""

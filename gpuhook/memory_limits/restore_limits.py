@@ -80,8 +80,8 @@ def again(
 ) -> tuple[HotplugPlan, list[str]]:
     """Return the plan that sets limits of the ledger again, and why some are left out.
 
-    `by` selects the records: DRIVER, or "" for limits that the driver refused, which may be another
-    one by now. `guarantee` is the setting limits.guarantee. Raises GH1312, GH1313.
+    `by` selects the records: DRIVER, or "" for limits that a driver refused; today's may be another
+    one. `guarantee` is the setting limits.guarantee. Raises GH1312, GH1313.
     """
     plan, notes = LimitPlan(target, driver), []
     for before in plan.before():

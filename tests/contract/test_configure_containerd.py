@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines.configure import configure_engine, engine_status, toml_text
+from gpuhook.engines.configure import configure_engine, engine_status
 from gpuhook.engines.configure.containerd import configure_containerd, containerd_locations
 from gpuhook.engines.configure.containerd.containerd_handler import BASE_SPEC
 from gpuhook.engines.configure.engine_plan import ConfigChange, EngineOptions
@@ -19,6 +19,7 @@ from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
+from gpuhook.engines.toml import toml_text
 from tests.contract.configurations import HOOK, PROGRAM, Case, cases
 from tests.refusal import refused
 

@@ -337,9 +337,9 @@ def test_the_operator_finds_its_plugin(
     log = unpacked / "tmp/plugin.log"
     eventually(lambda: "no GPU" in log.read_text() or "driver" in log.read_text())
     code = (
-        "import sys; sys.path[:0] = ['/opt/gpuhook/lib/gpuhook']; "
-        "from gpuhook.device_plugin.config_manager import process_signal; "
-        "print(process_signal.processes('nvidia-device-plugin'))"
+        "import sys; sys.path[:0] = ['/opt/gpuhook/lib/gpuhook', '/opt/gpuhook/lib/packages']; "
+        "from gpuhook.device_plugin.config_manager import manager_process; "
+        "print(manager_process.processes('nvidia-device-plugin'))"
     )
     command = in_image(unpacked, host, "/opt/gpuhook/libexec/python3", "-IS", "-c", code)
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
-from gpuhook.engines.configure import toml_text
+from gpuhook.engines.toml import toml_text
 from tests.simulated.node import SimulatedNode, make_node
 
 PROGRAMS = ("gpuhook-runtime", "gpuhook-prestart", "nvidia-container-runtime")

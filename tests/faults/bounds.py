@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fault under the real process may cost, and what must be so after it."""
+"""Bounds of what a fault may cost the plugin process, and checks after it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulated import stub_events
 from tests.waiting import eventually
 
 
-def of_counter(running: PluginProcess, name: str) -> int:
+def counter_sum(running: PluginProcess, name: str) -> int:
     """Return the sum of a counter over its labels."""
     lines = running.metrics().splitlines()
     values = [line.rpartition(" ")[2] for line in lines if line.startswith(f"gpuhook_{name}_total")]
@@ -24,7 +24,7 @@ def of_counter(running: PluginProcess, name: str) -> int:
 
 @dataclass
 class Allowed:
-    """How much may come of a fault: lists sent, log lines, registrations."""
+    """Largest numbers of lists, log lines and registrations after a fault."""
 
     lists: int
     lines: int
@@ -33,50 +33,50 @@ class Allowed:
 
 @contextmanager
 def bounded(running: PluginProcess, allowed: Allowed) -> Iterator[None]:
-    """Check what is said and sent within, and that nothing has piled up at its end."""
+    """Check what the plugin logs and sends within the block, and its resources at the end."""
     running.wait_for_log(event="registered")
-    before = vitals.of(running.pid)
-    lists, lines = of_counter(running, "lists"), len(running.log())
+    before = vitals.read(running.pid)
+    lists, lines = counter_sum(running, "lists"), len(running.log())
     registrations = len(running.kubelet.registrations)
     yield
     vitals.check(running, before)
-    assert of_counter(running, "lists") - lists <= allowed.lists
+    assert counter_sum(running, "lists") - lists <= allowed.lists
     assert len(running.log()) - lines <= allowed.lines
     assert len(running.kubelet.registrations) - registrations <= allowed.registrations
     assert not [line for line in running.log() if line.get("level") == "error"]
     assert not [line for line in running.log() if "Traceback" in str(line)]
 
 
-def serves(kubelet: Kubelet, count: int) -> None:
-    """Check that all devices are there, and that a pod gets one."""
+def assert_serves(kubelet: Kubelet, count: int) -> None:
+    """Check that the kubelet has all devices, and that a pod gets one."""
     kubelet.wait_for_devices(GPU, count)
-    held = kubelet.allocate(GPU, 1)
-    assert held.response.envs["NVIDIA_VISIBLE_DEVICES"]
-    kubelet.release(held)
+    allocated = kubelet.allocate(GPU, 1)
+    assert allocated.response.envs["NVIDIA_VISIBLE_DEVICES"]
+    kubelet.release(allocated)
 
 
-def hears_of(running: PluginProcess, uuid: str | None) -> None:
-    """Check that an XID 79 of a GPU is heard: its four replicas go, and come back when it is well.
+def assert_xids_are_reported(running: PluginProcess, uuid: str | None) -> None:
+    """Check that XID 79 makes the four replicas of a GPU unhealthy until the GPU is healthy again.
 
-    Events that come while NVML is being restarted are lost, as the driver's own are.
+    Events during a restart of NVML are lost, as with the real driver.
     """
     assert uuid is not None
     stub_events.say(running.node, uuid, "recovery 1")
 
-    def heard() -> bool:
+    def xid_is_handled() -> bool:
         stub_events.inject_xid(running.node, uuid, 79)
         end = time.monotonic() + 0.3
         while time.monotonic() < end:
-            if of_health(running.kubelet, uuid) == {"Unhealthy"}:
+            if healths_of(running.kubelet, uuid) == {"Unhealthy"}:
                 return True
             time.sleep(0.02)
         return False
 
-    eventually(heard, f"XID 79 of {uuid}")
+    eventually(xid_is_handled, f"XID 79 of {uuid}")
     stub_events.say(running.node, uuid, "recovery 0")
-    eventually(lambda: of_health(running.kubelet, uuid) == {"Healthy"}, f"{uuid} to be well")
+    eventually(lambda: healths_of(running.kubelet, uuid) == {"Healthy"}, f"{uuid} to be healthy")
 
 
-def of_health(kubelet: Kubelet, uuid: str) -> set[str]:
-    """Return the healths that the units of a GPU have."""
+def healths_of(kubelet: Kubelet, uuid: str) -> set[str]:
+    """Return the health values of the units of a GPU."""
     return {one.health for name, one in kubelet.devices(GPU).items() if name.startswith(uuid)}

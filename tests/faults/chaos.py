@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of all kinds, chosen by chance, for one plugin and its kubelet."""
+"""Random faults of all kinds, for one plugin and its kubelet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def replicas(count: int) -> str:
 
 
 class Chaos:
-    """Faults of one plugin, each by itself harmless, and what makes all well again."""
+    """Faults of one plugin, each harmless by itself, and the recovery from all."""
 
     def __init__(self, running: PluginProcess) -> None:
         self.running = running
@@ -38,15 +38,15 @@ class Chaos:
         self.running.kubelet.kill()
         self.running.kubelet.start()
 
-    def socket_goes(self, chance: random.Random) -> None:
+    def socket_is_removed(self, chance: random.Random) -> None:
         (self.running.kubelet.directory / "nvidia-gpu.sock").unlink(missing_ok=True)
 
-    def directory_goes(self, chance: random.Random) -> None:
+    def directory_is_removed(self, chance: random.Random) -> None:
         self.running.kubelet.stop()
         self.running.kubelet.remove_directory()
         self.running.kubelet.start()
 
-    def driver_goes_or_comes(self, chance: random.Random) -> None:
+    def driver_is_unloaded_or_loaded(self, chance: random.Random) -> None:
         change = stub_events.bring_back if self.is_away else stub_events.take_away
         change(self.node)
         self.is_away = not self.is_away
@@ -67,14 +67,14 @@ class Chaos:
             gone = chance.sample(range(8), chance.randrange(4))
             changes.become(self.node, changes.without(self.facts, gone))
 
-    def configured(self, chance: random.Random) -> None:
+    def configuration_changes(self, chance: random.Random) -> None:
         self.running.configure(chance.choice([INVALID, RENAMED, replicas(2), replicas(3), "{"]))
 
-    def told(self, chance: random.Random) -> None:
+    def sighup(self, chance: random.Random) -> None:
         self.running.signal(signal.SIGHUP)
 
-    def well(self) -> None:
-        """Let everything be as it should be."""
+    def recover(self) -> None:
+        """Restore the node and the configuration."""
         if self.is_away:
             stub_events.bring_back(self.node)
             self.is_away = False
@@ -86,13 +86,13 @@ class Chaos:
         return [
             self.kubelet_restarts,
             self.kubelet_is_killed,
-            self.socket_goes,
-            self.directory_goes,
-            self.driver_goes_or_comes,
+            self.socket_is_removed,
+            self.directory_is_removed,
+            self.driver_is_unloaded_or_loaded,
             self.xids,
             self.wait_fails,
             self.gpu_is_lost,
             self.gpus_are_plugged,
-            self.configured,
-            self.told,
+            self.configuration_changes,
+            self.sighup,
         ]

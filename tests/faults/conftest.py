@@ -15,7 +15,7 @@ __all__ = ["kubelet", "run"]
 
 @pytest.fixture
 def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands find no settings and an empty state directory."""
+    """Use an empty state directory and no settings."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "no-settings.yaml"))
 

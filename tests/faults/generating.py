@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""generate-cdi and other commands on a node that lies: an answer or a fault, never a crash."""
+"""Commands on a node with wrong files: a result or a fault, never a crash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAULT = re.compile(r"^Error GH(?!1593|1491)\d{4}: ", re.MULTILINE)
 
 
 def call(*words: str) -> Result:
-    """Run a command of gpuhook's; it ends well, or says its fault with a code."""
+    """Run a command of gpuhook; it succeeds, or prints a fault with a code."""
     done = CliRunner().invoke(main, words, prog_name="gpuhook")
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     assert "Traceback" not in done.output
@@ -24,6 +24,6 @@ def call(*words: str) -> Result:
     return done
 
 
-def generate(made: SimulatedNode, *options: str) -> Result:
-    """Describe the node."""
-    return call("generate-cdi", *made.options, *options)
+def generate(node: SimulatedNode, *options: str) -> Result:
+    """Run generate-cdi on the node."""
+    return call("generate-cdi", *node.options, *options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driver roots with circles, chains, FIFOs, odd names and too many files: bounded, with reasons."""
+"""Driver roots with link loops, FIFOs, invalid names and too many files: bounded, with reasons."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def wsl(tmp_path_factory: pytest.TempPathFactory) -> SimulatedNode:
     return wsl_node.make(tmp_path_factory.mktemp("wsl"))
 
 
-def tried(call: Callable[[], T]) -> tuple[T | None, str]:
-    """Return (what a call returns, "") or (None, the code of the fault that it raises)."""
+def result_or_code(call: Callable[[], T]) -> tuple[T | None, str]:
+    """Return (result, "") or (None, code of the raised fault)."""
     try:
         return call(), ""
     except GpuhookError as error:
         return None, error.code
 
 
-def spoil(made: SimulatedNode, path: str, *options: str) -> None:
-    """Describe the node with links of all sorts, a FIFO and a directory in the place of `path`."""
-    place = Path(made.host_root, path)
+def generate_with_broken_path(simulated: SimulatedNode, path: str, *options: str) -> None:
+    """Run generate-cdi with links of all kinds, a FIFO and a directory instead of `path`."""
+    place = Path(simulated.host_root, path)
     kept = place.with_name(place.name + ".kept")
     was_there = os.path.lexists(place)
     if was_there:
@@ -66,13 +66,13 @@ def spoil(made: SimulatedNode, path: str, *options: str) -> None:
     try:
         for target in (place.name, f"../{place.parent.name}", *TARGETS):
             place.symlink_to(target)
-            generate(made, *options)
+            generate(simulated, *options)
             place.unlink()
         os.mkfifo(place)
-        generate(made, *options)
+        generate(simulated, *options)
         place.unlink()
         place.mkdir()
-        generate(made, *options)
+        generate(simulated, *options)
         place.rmdir()
     finally:
         if was_there:
@@ -105,8 +105,8 @@ def spoil(made: SimulatedNode, path: str, *options: str) -> None:
         "dev/nvidia0",
     ],
 )
-def test_links_in_a_driver_root(node: SimulatedNode, path: str) -> None:
-    spoil(node, path)
+def test_broken_path_in_a_driver_root_is_no_crash(node: SimulatedNode, path: str) -> None:
+    generate_with_broken_path(node, path)
 
 
 @pytest.mark.parametrize(
@@ -114,19 +114,19 @@ def test_links_in_a_driver_root(node: SimulatedNode, path: str) -> None:
     [CSV, f"{CSV}/devices.csv", f"{CSV}/site.csv", f"{tegra_node.NVIDIA}/libcuda.so.1.1"[1:],
      "dev/nvgpu", "lib", "etc/nv_tegra_release"],
 )  # fmt: skip
-def test_links_in_a_tegra(tegra: SimulatedNode, path: str) -> None:
-    spoil(tegra, path, "--mode", "csv")
+def test_broken_path_on_tegra_is_no_crash(tegra: SimulatedNode, path: str) -> None:
+    generate_with_broken_path(tegra, path, "--mode", "csv")
 
 
 @pytest.mark.parametrize(
     "path", ["usr/lib/wsl/lib", "usr/lib/wsl/drivers", "usr/lib/wsl/drivers/loop", "dev/dxg"]
 )
-def test_links_in_wsl(wsl: SimulatedNode, path: str) -> None:
-    spoil(wsl, path, "--mode", "wsl")
+def test_broken_path_on_wsl_is_no_crash(wsl: SimulatedNode, path: str) -> None:
+    generate_with_broken_path(wsl, path, "--mode", "wsl")
 
 
-def test_links_that_a_site_adds(node: SimulatedNode, tmp_path: Path) -> None:
-    """A circle, a chain that is too long, and a pipe are left out; one that ends is followed."""
+def test_site_rules_follow_finite_links_only(node: SimulatedNode, tmp_path: Path) -> None:
+    """Link loops, too long chains and pipes are omitted."""
     root = Path(node.host_root)
     rules = tmp_path / "files.d"
     rules.mkdir()
@@ -141,12 +141,12 @@ def test_links_that_a_site_adds(node: SimulatedNode, tmp_path: Path) -> None:
     (rules / "site.yaml").write_text(text)
     found = driver_files.find(Roots(node.driver_root, files_dir=str(rules)))
     assert f"{root}/opt/long60" in [file.host_path for file in found.files]
-    told = " ".join(found.warnings)
-    assert "opt/long0 does not exist" in told
-    assert "opt/circle does not exist" in told
+    warnings = " ".join(found.warnings)
+    assert "opt/long0 does not exist" in warnings
+    assert "opt/circle does not exist" in warnings
 
 
-def test_rules_in_a_pipe(tmp_path: Path) -> None:
+def test_site_rules_in_a_pipe_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "site.yaml")
     with refused("GH1310"):
         site_rules.read(str(tmp_path))
@@ -154,8 +154,8 @@ def test_rules_in_a_pipe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fmt", ["json", "yaml"])
 @pytest.mark.parametrize("hooks", ["auto", "none"])
-def test_names_that_no_spec_can_have(node: SimulatedNode, fmt: str, hooks: str) -> None:
-    """Neither a file's name nor a SONAME has to be UTF-8; a spec has to."""
+def test_names_that_are_not_utf8_are_omitted(node: SimulatedNode, fmt: str, hooks: str) -> None:
+    """File names and SONAMEs need not be UTF-8; a CDI spec must be."""
     directory = Path(node.host_root, LIB)
     path = directory / f"libnvidia-encode.so.{V}"
     before = path.read_bytes()
@@ -173,8 +173,8 @@ def test_names_that_no_spec_can_have(node: SimulatedNode, fmt: str, hooks: str) 
     assert "libnvidia-encode" not in done.stdout
 
 
-def test_tens_of_thousands_of_files(tmp_path: Path) -> None:
-    """All of them are examined at once: those of the driver, and those that belong to nothing."""
+def test_directory_with_28000_files_is_read(tmp_path: Path) -> None:
+    """Driver libraries and unrelated files."""
     root = tmp_path / "root"
     (root / "usr/lib64").mkdir(parents=True)
     for name in ("libcuda", "libnvidia-ml"):
@@ -188,8 +188,8 @@ def test_tens_of_thousands_of_files(tmp_path: Path) -> None:
     assert len(found.files) == 8_002
 
 
-def test_a_pattern_of_many_links_is_bounded(tmp_path: Path) -> None:
-    """Links to their own directory would multiply with every part of a pattern."""
+def test_matches_of_a_pattern_are_bounded(tmp_path: Path) -> None:
+    """Links to their own directory multiply with each part of a pattern."""
     for number in range(600):
         (tmp_path / f"l{number}").symlink_to(".")
     assert len(link_patterns.matches(DriverRoot(str(tmp_path)), "/*" * 8)) <= 4096
@@ -200,8 +200,8 @@ GOOD_32 = elf_maker_32.shared_object("libcuda.so.1")
 
 
 @pytest.mark.parametrize("whole", [GOOD, GOOD_32], ids=["64", "32"])
-def test_libraries_cut_at_every_byte(whole: bytes, tmp_path: Path) -> None:
-    """A cut library is one, or none; nothing is raised, and no longer name comes out of it."""
+def test_truncated_library_is_no_crash(whole: bytes, tmp_path: Path) -> None:
+    """It is read with its SONAME, without, or not at all."""
     path = tmp_path / "lib.so"
     for size in range(512):
         path.write_bytes(whole[:size])
@@ -216,7 +216,7 @@ def test_libraries_cut_at_every_byte(whole: bytes, tmp_path: Path) -> None:
     is_wide=st.booleans(),
     flips=st.lists(st.tuples(st.integers(0, 511), st.integers(0, 7)), min_size=1, max_size=6),
 )
-def test_libraries_with_flipped_bits(
+def test_damaged_library_is_omitted_or_refused(
     tmp_path: Path, data: st.DataObject, is_wide: bool, flips: list[tuple[int, int]]
 ) -> None:
     """A driver whose library is damaged is described without it, or refused with a code."""
@@ -230,19 +230,19 @@ def test_libraries_with_flipped_bits(
     place = "usr/lib64" if is_wide else "usr/lib/i386-linux-gnu"
     victim = data.draw(st.sampled_from(["libcuda", "libnvidia-ml", "libnvidia-encode"]))
     (tmp_path / f"{place}/{victim}.so.{V}").write_bytes(torn)
-    found, code = tried(
+    found, code = result_or_code(
         lambda: driver_files.find(Roots(str(tmp_path), files_dir=str(tmp_path / "none")))
     )
     assert code == "GH1234" if found is None else found.version == V
     elf.note(str(tmp_path / f"{place}/{victim}.so.{V}"), b".note", b"CUDA")
 
 
-def caches() -> dict[str, bytes]:
-    """Return a loader's cache in each of its forms, with extensions too."""
+def loader_caches() -> dict[str, bytes]:
+    """Return a loader cache in each format."""
     add = [(b"libcuda.so.1", b"/opt/driver/libcuda.so.1"), (b"libc.so.6", b"/lib/libc.so.6")]
     new = ld_cache.merged(None, add, flags=ld_cache.flags_for("x86_64"))
     table = ld_cache_format.read(new)
-    table.sections = []  # whose offsets count from the file's start, also behind an old header
+    table.sections = []  # their offsets are from the start of the file, also after an old header
     bare = ld_cache_format.write(table)
     strings = b"".join(name + b"\0" + path + b"\0" for name, path in add)
     old = b"ld.so-1.7.0\0" + len(add).to_bytes(4, "little")
@@ -257,21 +257,21 @@ def caches() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("form", ["new", "old", "both"])
-def test_a_loaders_cache_cut_at_every_byte(form: str, tmp_path: Path) -> None:
-    """The driver is found by it or not at all; a container's cache is merged whole, or refused."""
-    whole = caches()[form]
+def test_truncated_loader_cache_is_merged_or_refused(form: str, tmp_path: Path) -> None:
+    """The driver is found by the cache, or not at all."""
+    whole = loader_caches()[form]
     (tmp_path / "opt/driver").mkdir(parents=True)
     (tmp_path / "etc").mkdir()
     elf_maker.write(tmp_path / f"opt/driver/libcuda.so.{V}", "libcuda.so.1")
     (tmp_path / "opt/driver/libcuda.so.1").symlink_to(f"libcuda.so.{V}")
-    held = tmp_path / "etc/ld.so.cache"
+    cache = tmp_path / "etc/ld.so.cache"
     root = DriverRoot(str(tmp_path))
     flags = ld_cache.flags_for("x86_64")
     for size in range(len(whole) + 1):
-        held.write_bytes(whole[:size])
-        found, code = tried(partial(libcuda.locate, root, None))
+        cache.write_bytes(whole[:size])
+        found, code = result_or_code(partial(libcuda.locate, root, None))
         assert code == "GH1230" if found is None else found.version == V
-        done, code = tried(partial(ld_cache.merged, whole[:size], ADDED, flags=flags))
+        done, code = result_or_code(partial(ld_cache.merged, whole[:size], ADDED, flags=flags))
         if done is None:
             assert code == "GH1600"
             assert size < len(whole)
@@ -299,8 +299,8 @@ def test_a_loaders_cache_cut_at_every_byte(form: str, tmp_path: Path) -> None:
         ("lib, /\u202ex".encode(), "unprintable"),
     ],
 )
-def test_lines_of_csv_files(line: bytes, reason: str) -> None:
-    """Each is left out with its number and the reason; the lines around it count."""
+def test_malformed_csv_line_is_omitted_with_a_reason(line: bytes, reason: str) -> None:
+    """The other lines apply."""
     lines, wrong = csv_files.parse(b"dev, /dev/a\n" + line + b"\nlib, /b\n", "x.csv")
     assert [one.path for one in lines] == ["/dev/a", "/b"]
     assert len(wrong) == 1
@@ -310,14 +310,14 @@ def test_lines_of_csv_files(line: bytes, reason: str) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_csv_file(content: bytes) -> None:
+def test_any_bytes_are_parsed_as_a_csv_file(content: bytes) -> None:
     lines, wrong = csv_files.parse(content, "x.csv")
     assert all(one.kind in csv_files.KINDS and one.path for one in lines)
     assert len(wrong) <= 9
 
 
-def test_a_csv_file_of_patterns_that_mean_everything(tegra: SimulatedNode) -> None:
-    """Ways up, brackets that do not close and patterns of whole trees stay inside, and end."""
+def test_patterns_of_a_csv_file_stay_inside_the_root(tegra: SimulatedNode) -> None:
+    """Parent directories, open brackets and patterns of whole trees."""
     path = Path(tegra.host_root, CSV, "site.csv")
     patterns = ["/*", "/*/*/*/*/*", "/[", "/[!]*", "/../../*", "/usr/**/x", "?" * 200, "/proc/*/*"]
     kinds = ("lib", "sym", "dir", "dev")

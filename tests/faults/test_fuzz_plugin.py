@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random requests to the real process: none ends it, and a good one is answered after each."""
+"""Random requests to the plugin process: none ends it, and valid requests are answered."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ UNARY = (services.OPTIONS, services.PREFERRED, services.ALLOCATE, services.PRE_S
 EXPECTED = {
     grpc.StatusCode.OK,
     grpc.StatusCode.INVALID_ARGUMENT,  # not a message
-    grpc.StatusCode.UNKNOWN,  # a message that requests what cannot be
+    grpc.StatusCode.UNKNOWN,  # a message with an impossible request
 }
 CALLS = depth(200, 5000)
 SEEDS = (1, 2)
 
 
 class Fuzz:
-    """Random bytes and messages; `known` are ids that there are."""
+    """Random bytes and messages; `known` are existing ids."""
 
     def __init__(self, seed: int, known: list[str]) -> None:
         self.chance = random.Random(seed)
         self.known = known
 
     def request(self) -> bytes:
-        """Return a request, or what is none."""
+        """Return a valid or an invalid request."""
         chance = self.chance
         made = chance.choice((self._allocate, self._preferred, self._pre_start))()
         data: bytes = made.SerializeToString()
@@ -108,20 +108,20 @@ def channel(kubelet: Kubelet) -> Iterator[Callable[[], grpc.Channel]]:
     """Return a function that connects to the plugin's socket."""
     opened: list[grpc.Channel] = []
 
-    def connected() -> grpc.Channel:
+    def connect() -> grpc.Channel:
         path: Path = kubelet.directory / "nvidia-gpu.sock"
         opened.append(
             grpc.insecure_channel(services.target(str(path)), options=[*services.CHANNEL_OPTIONS])
         )
         return opened[-1]
 
-    yield connected
+    yield connect
     for one in opened:
         one.close()
 
 
 def status(channel: grpc.Channel, path: str, data: bytes) -> grpc.StatusCode:
-    """Return how a call with these bytes ends."""
+    """Return the status of a call with these bytes."""
     try:
         channel.unary_unary(path, request_serializer=bytes)(data, timeout=60)
     except grpc.RpcError as error:
@@ -129,46 +129,46 @@ def status(channel: grpc.Channel, path: str, data: bytes) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-def is_same_and_serves(running: PluginProcess, before: vitals.Vitals) -> None:
-    """Check that the process of before gives a pod its GPU."""
+def assert_same_process_serves(running: PluginProcess, before: vitals.Vitals) -> None:
+    """Check that the same process gives a pod its GPUs."""
     vitals.check(running, before)
     running.kubelet.wait_for_devices(GPU, 16)
-    held = running.kubelet.allocate(GPU, 2)
-    assert len(held.response.envs["NVIDIA_VISIBLE_DEVICES"].split(",")) == 2
-    running.kubelet.release(held)
+    allocated = running.kubelet.allocate(GPU, 2)
+    assert len(allocated.response.envs["NVIDIA_VISIBLE_DEVICES"].split(",")) == 2
+    running.kubelet.release(allocated)
     assert not [line for line in running.log() if line.get("level") == "error"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_requests_to_every_method(
+def test_random_requests_do_not_end_the_plugin(
     run: Run, kubelet: Kubelet, channel: Callable[[], grpc.Channel], seed: int
 ) -> None:
     running = run("h100x8", TIME_SLICING.replace("4", "2"), GPUHOOK_PRE_START_CHECK="true")
     kubelet.wait_for_devices(GPU, 16)
     fuzz, calls = Fuzz(seed, list(kubelet.devices(GPU))), channel()
     status(calls, services.OPTIONS.path, b"")
-    before = vitals.of(running.pid)
-    ends = set()
+    before = vitals.read(running.pid)
+    statuses = set()
     for turn in range(CALLS):
         method = fuzz.chance.choice(UNARY)
-        ends.add(status(calls, method.path, fuzz.request()))
+        statuses.add(status(calls, method.path, fuzz.request()))
         if turn % 50 == 0:
             endpoint = kubelet.endpoint(GPU)
             assert endpoint.allocate([fuzz.known[0]]).container_responses
-    assert ends <= EXPECTED
-    assert grpc.StatusCode.OK in ends
-    assert len(ends) > 1
-    is_same_and_serves(running, before)
+    assert statuses <= EXPECTED
+    assert grpc.StatusCode.OK in statuses
+    assert len(statuses) > 1
+    assert_same_process_serves(running, before)
 
 
-def test_random_bytes_to_streams_and_methods_that_are_not_there(
+def test_random_bytes_to_streams_and_unknown_methods(
     run: Run, kubelet: Kubelet, channel: Callable[[], grpc.Channel]
 ) -> None:
     running = run("h100x8", TIME_SLICING.replace("4", "2"))
     kubelet.wait_for_devices(GPU, 16)
     fuzz, calls = Fuzz(3, list(kubelet.devices(GPU))), channel()
     status(calls, services.OPTIONS.path, b"")
-    before = vitals.of(running.pid)
+    before = vitals.read(running.pid)
     for _ in range(200):
         watch = calls.unary_stream(
             services.LIST_AND_WATCH.path,
@@ -180,4 +180,4 @@ def test_random_bytes_to_streams_and_methods_that_are_not_there(
         letters = fuzz.chance.choices("abcXYZ019./", k=fuzz.chance.randrange(1, 60))
         missing = status(calls, "/" + "".join(letters), fuzz.request())
         assert missing is grpc.StatusCode.UNIMPLEMENTED
-    is_same_and_serves(running, before)
+    assert_same_process_serves(running, before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's files about GPUs, full of what they should not have: a skip or a fault."""
+"""Wrong content in the kernel's files about GPUs: it is skipped, or a fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DIGITS = "9" * 5000
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> SimulatedNode:
+def eight_gpus(tmp_path: Path) -> SimulatedNode:
     return make_node(tmp_path / "node", "h100x8")
 
 
@@ -53,8 +53,8 @@ def mig(tmp_path: Path) -> SimulatedNode:
     ids=range(10),
 )
 @pytest.mark.parametrize("mode", ["nvml", "proc"])
-def test_proc_devices(node: SimulatedNode, content: bytes, mode: str) -> None:
-    """Lines that are no majors say nothing; the nodes that are there count."""
+def test_malformed_proc_devices_is_ignored(node: SimulatedNode, content: bytes, mode: str) -> None:
+    """The existing device nodes are used."""
     path = Path(node.host_root, "proc/devices")
     before = path.read_bytes()
     path.write_bytes(content)
@@ -80,13 +80,15 @@ def test_proc_devices(node: SimulatedNode, content: bytes, mode: str) -> None:
         ("\0" * 100, None, None),
     ],
 )
-def test_information(line: str, minor: int | None, uuid: str | None) -> None:
+def test_information_line_is_parsed_or_ignored(
+    line: str, minor: int | None, uuid: str | None
+) -> None:
     found = driver_nodes.parse_gpu("0000:1b:00.0", [line])
     assert (found.minor, found.uuid) == (minor, uuid)
 
 
 @pytest.mark.parametrize("content", [b"", NOISE, b"Device Minor: " + b"9" * 5000])
-def test_a_gpu_without_a_minor_is_left_out(node: SimulatedNode, content: bytes) -> None:
+def test_gpu_without_a_minor_is_omitted_with_a_reason(node: SimulatedNode, content: bytes) -> None:
     """The only GPU belongs to no driver then: a fault, or a warning with the reason."""
     (path,) = Path(node.host_root, GPUS).glob("*/information")
     before = path.read_bytes()
@@ -101,7 +103,7 @@ def test_a_gpu_without_a_minor_is_left_out(node: SimulatedNode, content: bytes) 
     "name",
     ["zz", "0000:zz:00.0", "-1:00:00.0", "f" * 18 + ":00:00.0", "é:1", "a b", ":", "\udcff:1"],
 )
-def test_names_that_are_no_bus_ids(node: SimulatedNode, name: str) -> None:
+def test_directory_name_that_is_no_bus_id_is_omitted(node: SimulatedNode, name: str) -> None:
     place = Path(node.host_root, GPUS, name)
     place.mkdir()
     (place / "information").write_text("Device Minor: 0\nGPU UUID: GPU-0\n")
@@ -115,41 +117,41 @@ def test_names_that_are_no_bus_ids(node: SimulatedNode, name: str) -> None:
         place.rmdir()
 
 
-def test_two_gpus_of_one_minor_are_nobodys(two: SimulatedNode) -> None:
-    """Neither is assigned: the node belongs to one of them, and it is unknown to which."""
-    first, second = _informations(two)
-    given = driver_nodes.parse_gpu("0000:1b:00.0", first.read_text().splitlines())
-    _say(second, "Device Minor", str(given.minor))
-    done = generate(two, "--mode", "proc", "--device-name-strategy", "index")
+def test_two_gpus_with_one_minor_are_omitted(eight_gpus: SimulatedNode) -> None:
+    """It is unknown which of them has the device node."""
+    first, second = _first_two_information_files(eight_gpus)
+    parsed = driver_nodes.parse_gpu("0000:1b:00.0", first.read_text().splitlines())
+    _set_value(second, "Device Minor", str(parsed.minor))
+    done = generate(eight_gpus, "--mode", "proc", "--device-name-strategy", "index")
     assert done.exit_code == 0
-    assert f"has the minor number {given.minor} in" in done.stderr
+    assert f"has the minor number {parsed.minor} in" in done.stderr
     devices = spec_files.parse_yaml(done.stdout.encode(), "x")["devices"]
     assert {device["name"] for device in devices} == {*"234567", "all"}
 
 
-def test_two_gpus_of_one_uuid(two: SimulatedNode) -> None:
-    """They have numbers still; the UUID names neither."""
-    first, second = _informations(two)
-    given = driver_nodes.parse_gpu("0000:1b:00.0", first.read_text().splitlines())
-    _say(second, "GPU UUID", str(given.uuid))
-    done = generate(two, "--mode", "proc")
+def test_duplicate_uuid_names_no_gpu(eight_gpus: SimulatedNode) -> None:
+    """Both GPUs have their indices."""
+    first, second = _first_two_information_files(eight_gpus)
+    parsed = driver_nodes.parse_gpu("0000:1b:00.0", first.read_text().splitlines())
+    _set_value(second, "GPU UUID", str(parsed.uuid))
+    done = generate(eight_gpus, "--mode", "proc")
     assert done.exit_code == 0
-    assert f"has the UUID {given.uuid} in" in done.stderr
+    assert f"has the UUID {parsed.uuid} in" in done.stderr
     devices = spec_files.parse_yaml(done.stdout.encode(), "x")["devices"]
-    assert given.uuid not in {device["name"] for device in devices}
+    assert parsed.uuid not in {device["name"] for device in devices}
 
 
-def _informations(made: SimulatedNode) -> list[Path]:
+def _first_two_information_files(made: SimulatedNode) -> list[Path]:
     return sorted(Path(made.host_root, GPUS).glob("*/information"))[:2]
 
 
-def _say(path: Path, key: str, value: str) -> None:
+def _set_value(path: Path, key: str, value: str) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith(key)]
     path.write_text("\n".join([*lines, f"{key}: {value}\n"]))
 
 
 @pytest.mark.parametrize("content", [b"\0x", b"/\0x", b"/" + b"x" * 5000, b"/../..", NOISE])
-def test_the_kernels_directory_of_firmware(node: SimulatedNode, content: bytes) -> None:
+def test_malformed_firmware_path_is_ignored(node: SimulatedNode, content: bytes) -> None:
     path = Path(node.host_root, "sys/module/firmware_class/parameters/path")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
@@ -159,8 +161,8 @@ def test_the_kernels_directory_of_firmware(node: SimulatedNode, content: bytes) 
         path.unlink()
 
 
-def test_drm_directories_with_strange_names(node: SimulatedNode) -> None:
-    """What is no node's name is passed over, a node that is not there or lies is a warning."""
+def test_malformed_drm_directories_are_skipped_or_warnings(node: SimulatedNode) -> None:
+    """A missing or wrong device number is a warning."""
     (bus,) = Path(node.host_root, "sys/bus/pci/devices").iterdir()
     drm = bus / "drm"
     strange = ["card", "card-1", "renderD", "renderD٣", "card1\n", "cardx", "\udcff", "card0-HDMI"]
@@ -188,7 +190,7 @@ def test_drm_directories_with_strange_names(node: SimulatedNode) -> None:
     ids=range(8),
 )
 @pytest.mark.parametrize("mode", ["nvml", "proc"])
-def test_mig_minors_that_are_garbage(mig: SimulatedNode, content: bytes, mode: str) -> None:
+def test_malformed_mig_minors_are_no_crash(mig: SimulatedNode, content: bytes, mode: str) -> None:
     Path(mig.host_root + MINORS).write_bytes(content)
     assert generate(mig, "--mode", mode).exit_code == 0
 
@@ -203,8 +205,8 @@ def _troubles(mig: SimulatedNode) -> dict[str, str]:
     }
 
 
-def test_an_instance_with_the_minor_of_another(mig: SimulatedNode) -> None:
-    """It would open its neighbour: both are left out, and the sentence names the other."""
+def test_two_instances_with_one_minor_are_omitted(mig: SimulatedNode) -> None:
+    """Each could open the other; the reason names the other instance."""
     gpu, other = mig.node.gpus[0], mig.node.gpus[1]
     one, its = gpu.instances[0], other.instances[0]
     name = f"gpu{gpu.minor}/gi{one.gpu_instance}/ci{one.compute_instance}/access"
@@ -218,7 +220,7 @@ def test_an_instance_with_the_minor_of_another(mig: SimulatedNode) -> None:
     assert name in troubles["1:0"]
 
 
-def test_an_instance_that_two_files_tell_differently(mig: SimulatedNode) -> None:
+def test_contradicting_minors_of_an_instance_are_reported(mig: SimulatedNode) -> None:
     one = mig.node.gpus[0].instances[0]
     minor = mig.node.gpus[0].minor
     name = f"gpu{minor}/gi{one.gpu_instance}/access"
@@ -232,12 +234,11 @@ def test_an_instance_that_two_files_tell_differently(mig: SimulatedNode) -> None
     assert "one of them is wrong" in troubles["0:0"]
 
 
-def test_instances_without_minors(mig: SimulatedNode) -> None:
-    """Neither list nor file: each instance says so, and none is given."""
+def test_instances_without_minors_are_omitted_with_a_reason(mig: SimulatedNode) -> None:
     Path(mig.host_root + MINORS).unlink()
     for path in Path(mig.host_root, "proc/driver/nvidia/capabilities").rglob("access"):
         path.unlink()
-    assert all("does not exist any more" in said for said in _troubles(mig).values())
+    assert all("does not exist any more" in trouble for trouble in _troubles(mig).values())
     assert len(_troubles(mig)) == sum(len(gpu.instances) for gpu in mig.node.gpus)
     with pytest.raises(GpuhookError):
         driver_nodes.find(mig.dev_root, {"nvidia": 1}, mig.node.gpus, require=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet and its directory, as badly as they behave: no lost device, no storm, no leak."""
+"""Restarts and failures of the kubelet and its directory: no lost device, no storm, no leak."""
 
 from __future__ import annotations
 
@@ -37,22 +37,24 @@ def fds() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def both_there(kubelet: Kubelet) -> None:
-    """Return when the kubelet has every device of both resources."""
+def wait_for_both_resources(kubelet: Kubelet) -> None:
+    """Wait until the kubelet has all devices of both resources."""
     kubelet.wait_for_devices(GPU, healthy=4)
     kubelet.wait_for_devices(MIG, healthy=1)
 
 
-def test_restarts_without_end(kubelet: Kubelet, plugin: Plugin) -> None:
-    """After each of many restarts all devices are there, registered once, and nothing piles up."""
+def test_kubelet_restarts_leave_all_devices_registered_once(
+    kubelet: Kubelet, plugin: Plugin
+) -> None:
+    """Tasks, descriptors and lists do not accumulate."""
     plugin.offer(resource(), resource(1, 1, MIG))
-    both_there(kubelet)
+    wait_for_both_resources(kubelet)
     tasks = plugin.thread.tasks()
     opened = []
     for turn in range(RESTARTS):
         kubelet.registrations.clear()
         kubelet.restart()
-        both_there(kubelet)
+        wait_for_both_resources(kubelet)
         if turn % 10 == 9:
             opened.append(fds())
     assert sorted(one.resource for one in kubelet.registrations) == [GPU, MIG]
@@ -61,17 +63,16 @@ def test_restarts_without_end(kubelet: Kubelet, plugin: Plugin) -> None:
         "nvidia-gpu.sock",
         "nvidia-mig-1g.5gb.sock",
     }
-    # Connections close in threads of gRPC's: a few more or less, not some for each restart.
+    # gRPC closes connections in its threads: the number varies, and does not grow per restart.
     assert opened[-1] <= opened[0] + 10
     eventually(lambda: plugin.thread.tasks() <= tasks, "the tasks' ends")
-    # One list for each stream, no more.
+    # At most one list per stream.
     assert plugin.observed.count("list_sent") <= 2 * (RESTARTS + 1)
     assert kubelet.allocate(GPU, 4).ids
     assert kubelet.allocate(MIG, 1).ids
 
 
-def test_a_kubelet_that_is_killed(kubelet: Kubelet, plugin: Plugin) -> None:
-    """A socket without a kubelet behind it is tried, less and less often; then there is one."""
+def test_killed_kubelet_is_retried_less_and_less_often(kubelet: Kubelet, plugin: Plugin) -> None:
     plugin.offer(resource())
     for _ in range(5):
         kubelet.wait_for_devices(GPU, healthy=4)
@@ -81,10 +82,9 @@ def test_a_kubelet_that_is_killed(kubelet: Kubelet, plugin: Plugin) -> None:
     assert plugin.observed.count("registration_failed") < 50
 
 
-def test_our_sockets_are_removed(kubelet: Kubelet, plugin: Plugin) -> None:
-    """A socket that is removed under a running kubelet is made and registered again."""
+def test_removed_socket_is_created_and_registered_again(kubelet: Kubelet, plugin: Plugin) -> None:
     plugin.offer(resource(), resource(1, 1, MIG))
-    both_there(kubelet)
+    wait_for_both_resources(kubelet)
     plugin.observed.wait_for("registered", 2)
     for turn in range(20):
         (kubelet.directory / "nvidia-gpu.sock").unlink()
@@ -95,10 +95,10 @@ def test_our_sockets_are_removed(kubelet: Kubelet, plugin: Plugin) -> None:
     assert kubelet.allocate(GPU, 1).ids
 
 
-def test_who_removes_our_socket_in_a_loop(
+def test_repeatedly_removed_socket_causes_no_busy_loop(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no busy loop: most removals find nothing to remove."""
+    """Most removals find no socket."""
     monkeypatch.setattr(resource_offer, "_MIN_SOCKET_AGE", 0.2)
     plugin.offer(resource())
     path = kubelet.directory / "nvidia-gpu.sock"
@@ -111,8 +111,8 @@ def test_who_removes_our_socket_in_a_loop(
     kubelet.wait_for_devices(GPU, healthy=4)
 
 
-def test_the_directory_is_removed(kubelet: Kubelet, plugin: Plugin) -> None:
-    """The plugin directory, and the ones above it, go and come back with a kubelet in it."""
+def test_removed_plugin_directory_is_used_again(kubelet: Kubelet, plugin: Plugin) -> None:
+    """Parent directories are removed, too."""
     plugin.offer(resource())
     for turn in range(10):
         kubelet.wait_for_devices(GPU, healthy=4)
@@ -126,8 +126,8 @@ def test_the_directory_is_removed(kubelet: Kubelet, plugin: Plugin) -> None:
     assert kubelet.allocate(GPU, 1).ids
 
 
-def test_the_plugin_restarts_under_the_kubelet(kubelet: Kubelet) -> None:
-    """A plugin that ends and starts again, in order or not, has its devices there each time."""
+def test_restarted_plugin_has_its_devices(kubelet: Kubelet) -> None:
+    """The plugin is stopped or killed before the restart."""
     for _ in range(10):
         with Plugin(kubelet.directory) as plugin:
             plugin.offer(resource())
@@ -138,8 +138,10 @@ def test_the_plugin_restarts_under_the_kubelet(kubelet: Kubelet) -> None:
     assert os.listdir(kubelet.directory) == ["kubelet.sock"]
 
 
-def test_configurations_that_flap(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Resources that come and go a hundred times leave the others alone and nothing behind."""
+def test_repeatedly_changed_resources_leave_others_unchanged(
+    kubelet: Kubelet, plugin: Plugin
+) -> None:
+    """They leave no sockets and tasks."""
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     stream = kubelet.endpoint(GPU).stream
@@ -157,26 +159,26 @@ def test_configurations_that_flap(kubelet: Kubelet, plugin: Plugin) -> None:
     eventually(lambda: plugin.thread.tasks() <= tasks, "the tasks' ends")
 
 
-def direct(kubelet: Kubelet) -> Endpoint:
+def direct_endpoint(kubelet: Kubelet) -> Endpoint:
     """Return a separate connection to the plugin's socket."""
     return Endpoint(kubelet.directory / "nvidia-gpu.sock", api.DevicePluginOptions(), Changes())
 
 
-def has(stream: Stream, healthy: int) -> bool:
-    """Return whether the last list of a stream has that many healthy devices."""
+def has_healthy(stream: Stream, healthy: int) -> bool:
+    """Return whether the last list of a stream has this number of healthy devices."""
     return bool(stream.lists) and healthy == sum(
         one.health == "Healthy" for one in stream.lists[-1]
     )
 
 
-def test_a_stale_stream_takes_nothing_from_the_others(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Streams that were cancelled, or are never read, do not keep a change from a live one."""
+def test_stale_stream_does_not_block_others(kubelet: Kubelet, plugin: Plugin) -> None:
+    """The stream is cancelled, or never read."""
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
-    ended, live = direct(kubelet), [direct(kubelet) for _ in range(3)]
+    ended, live = direct_endpoint(kubelet), [direct_endpoint(kubelet) for _ in range(3)]
     eventually(lambda: plugin.observed.open == 5, "five streams")
     ended.close()
-    # A caller that opens a stream and reads nothing of it.
+    # A client that opens a stream and does not read it.
     with grpc.insecure_channel(services.target(str(live[0].socket))) as channel:
         unread = channel.unary_stream(
             services.LIST_AND_WATCH.path,
@@ -188,7 +190,7 @@ def test_a_stale_stream_takes_nothing_from_the_others(kubelet: Kubelet, plugin: 
             healthy = 4 - 2 * len(sick)
             plugin.offer(resource(), unhealthy=sick)
             for endpoint in live:
-                eventually(partial(has, endpoint.stream, healthy))
+                eventually(partial(has_healthy, endpoint.stream, healthy))
             kubelet.wait_for_devices(GPU, healthy=healthy, unhealthy=4 - healthy)
         unread.cancel()
     for endpoint in live:
@@ -196,25 +198,24 @@ def test_a_stale_stream_takes_nothing_from_the_others(kubelet: Kubelet, plugin: 
     eventually(lambda: plugin.observed.open == 1, "the kubelet's stream only")
 
 
-def test_cancelled_streams_leave_nothing(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Streams that come and go, in order or with their connection, cost nothing afterwards."""
+def test_cancelled_streams_leave_no_tasks_or_descriptors(kubelet: Kubelet, plugin: Plugin) -> None:
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
-    endpoint = direct(kubelet)
+    endpoint = direct_endpoint(kubelet)
     eventually(lambda: plugin.observed.open == 2)
     tasks, before = plugin.thread.tasks(), fds()
     for _ in range(100):
         endpoint.watch().cancel()
     for _ in range(10):
-        direct(kubelet).close()
+        direct_endpoint(kubelet).close()
     eventually(lambda: plugin.observed.open == 2, "the streams' ends")
     eventually(lambda: plugin.thread.tasks() <= tasks, "the tasks' ends")
     eventually(lambda: fds() <= before + 10, "the connections' ends")
     endpoint.close()
 
 
-def test_many_units_are_one_message(kubelet: Kubelet, plugin: Plugin) -> None:
-    """One fault of 400 units is one list, and so is a GPU that is lost among others."""
+def test_fault_of_many_units_is_one_list(kubelet: Kubelet, plugin: Plugin) -> None:
+    """A fault of 400 units and a lost GPU are one list each."""
     many = resource(4, 100)
     plugin.offer(many)
     kubelet.wait_for_devices(GPU, healthy=400)
@@ -225,8 +226,8 @@ def test_many_units_are_one_message(kubelet: Kubelet, plugin: Plugin) -> None:
     assert len(kubelet.endpoint(GPU).stream.lists) == 3
 
 
-def test_a_storm_of_health_changes(kubelet: Kubelet, plugin: Plugin) -> None:
-    """A device that flaps as fast as it can ends in the right state, with allocations meanwhile."""
+def test_fast_health_changes_end_in_the_last_state(kubelet: Kubelet, plugin: Plugin) -> None:
+    """Allocations succeed meanwhile."""
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     done = threading.Event()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of all that the device plugin lives with, under the real process.
+"""Faults around the plugin process.
 
-After each: the kubelet has every device again, nothing was said or sent without end, the process
-is the same, holds no more than before, and rests.
+After each fault the kubelet has all devices, the process is the same, and log lines, messages,
+memory and CPU time are bounded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ import pytest
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.depth import depth
-from tests.faults.bounds import Allowed, bounded, hears_of, of_health, serves
+from tests.faults.bounds import (
+    Allowed,
+    assert_serves,
+    assert_xids_are_reported,
+    bounded,
+    healths_of,
+)
 from tests.faults.chaos import INVALID, RENAMED, UNKNOWN_ERROR, Chaos, replicas
 from tests.kubelet.config_map import ConfigMap
 from tests.kubelet.kubelet import Kubelet
@@ -37,27 +43,29 @@ ROUNDS = depth(1, 4)
 MIXED = "version: v1\nflags: {migStrategy: mixed}\n"
 
 
-def test_kubelet_restarts_again_and_again(run: Run, kubelet: Kubelet) -> None:
+def test_many_kubelet_restarts_leave_all_devices(run: Run, kubelet: Kubelet) -> None:
     running = run()
     for _ in range(20):
         kubelet.wait_for_devices(GPU, 4)
         kubelet.restart()
     kubelet.wait_for_devices(GPU, 4)
-    left = KUBELET_RESTARTS - 20
-    # A kubelet that is not ready yet is asked again; most are asked once.
-    with bounded(running, Allowed(lists=left, lines=4 * left, registrations=2 * left)):
-        for _ in range(left):
+    remaining = KUBELET_RESTARTS - 20
+    # A kubelet that is not ready is called again; most are called once.
+    with bounded(
+        running, Allowed(lists=remaining, lines=4 * remaining, registrations=2 * remaining)
+    ):
+        for _ in range(remaining):
             kubelet.restart()
             kubelet.wait_for_devices(GPU, 4)
     assert set(os.listdir(kubelet.directory)) == {"kubelet.sock", "nvidia-gpu.sock"}
-    serves(kubelet, 4)
+    assert_serves(kubelet, 4)
 
 
-def test_plugin_is_killed_under_the_kubelet(run: Run, kubelet: Kubelet) -> None:
-    """One that starts after another was killed takes its socket, and leaves a kubelet's use."""
+def test_restart_after_sigkill_takes_the_old_socket(run: Run, kubelet: Kubelet) -> None:
+    """Allocated devices remain allocated."""
     running = run()
     kubelet.wait_for_devices(GPU, 4)
-    held = kubelet.allocate(GPU, 1)
+    allocated = kubelet.allocate(GPU, 1)
     for turn in range(5):
         assert running.stop(signal.SIGKILL) == -signal.SIGKILL
         kubelet.wait_for_devices(GPU, 0, 4)
@@ -67,14 +75,14 @@ def test_plugin_is_killed_under_the_kubelet(run: Run, kubelet: Kubelet) -> None:
         running.start()
         kubelet.wait_for_devices(GPU, 4)
         assert kubelet.free(GPU) == 3
-    kubelet.release(held)
-    serves(kubelet, 4)
+    kubelet.release(allocated)
+    assert_serves(kubelet, 4)
     assert len(kubelet.registrations) <= 2 * 6
     assert running.stop() == 0
     assert os.listdir(kubelet.directory) == ["kubelet.sock"]
 
 
-def test_our_sockets_are_removed(run: Run, kubelet: Kubelet) -> None:
+def test_removed_socket_is_created_again(run: Run, kubelet: Kubelet) -> None:
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     path = kubelet.directory / "nvidia-gpu.sock"
@@ -88,10 +96,10 @@ def test_our_sockets_are_removed(run: Run, kubelet: Kubelet) -> None:
             )
             kubelet.wait_for_devices(GPU, 4)
             assert path.is_socket()
-    serves(kubelet, 4)
+    assert_serves(kubelet, 4)
 
 
-def test_plugin_directory_is_removed_and_made_anew(run: Run, kubelet: Kubelet) -> None:
+def test_removed_plugin_directory_is_used_again(run: Run, kubelet: Kubelet) -> None:
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     with bounded(running, Allowed(lists=20, lines=150, registrations=40)):
@@ -103,11 +111,11 @@ def test_plugin_directory_is_removed_and_made_anew(run: Run, kubelet: Kubelet) -
                 kubelet.remove_directory()
             kubelet.start()
             kubelet.wait_for_devices(GPU, 4)
-    serves(kubelet, 4)
+    assert_serves(kubelet, 4)
 
 
-def test_driver_goes_and_comes_back(run: Run, kubelet: Kubelet) -> None:
-    """While the driver is away all devices are there, and unhealthy; then they are healthy."""
+def test_unloaded_driver_makes_all_devices_unhealthy(run: Run, kubelet: Kubelet) -> None:
+    """They are healthy when the driver is loaded again."""
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     kubelet.wait_for_devices(GPU, 32)
     with bounded(running, Allowed(lists=4 * 2, lines=16 * 2)):
@@ -116,12 +124,14 @@ def test_driver_goes_and_comes_back(run: Run, kubelet: Kubelet) -> None:
             kubelet.wait_for_devices(GPU, 0, 32)
             stub_events.bring_back(running.node)
             kubelet.wait_for_devices(GPU, 32)
-    serves(kubelet, 32)
-    hears_of(running, running.node.node.gpus[3].uuid)
+    assert_serves(kubelet, 32)
+    assert_xids_are_reported(running, running.node.node.gpus[3].uuid)
 
 
-def test_driver_is_upgraded_in_place(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:
-    """The same process reads the new library, tells of the new version, and hears its XIDs."""
+def test_upgraded_driver_is_used_without_a_restart(
+    run: Run, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """The labels have the new version, and XIDs of the new library are reported."""
     labels = tmp_path / "labels"
     running = run(
         "t4",
@@ -136,14 +146,14 @@ def test_driver_is_upgraded_in_place(run: Run, kubelet: Kubelet, tmp_path: Path)
         changes.upgrade(running.node, "t4", "580.126.09")
         eventually(lambda: f"{key}=580.126.09" in labels.read_text("utf-8"), "the new version")
         kubelet.wait_for_devices(GPU, 4)
-    serves(kubelet, 4)
+    assert_serves(kubelet, 4)
     maps = Path(f"/proc/{running.pid}/maps").read_text(encoding="utf-8")
     assert "libnvidia-ml.so.580.126.09" in maps
-    hears_of(running, running.node.node.gpus[0].uuid)
+    assert_xids_are_reported(running, running.node.node.gpus[0].uuid)
 
 
-def test_storm_of_xids(run: Run, kubelet: Kubelet) -> None:
-    """Thousands of XIDs are a few lists and lines, and the GPUs that they are not of stay well."""
+def test_thousands_of_xids_cause_few_lists(run: Run, kubelet: Kubelet) -> None:
+    """GPUs without an XID remain healthy."""
     running = run("h100x8")
     kubelet.wait_for_devices(GPU, 32)
     uuids = [str(gpu.uuid) for gpu in running.node.node.gpus]
@@ -158,30 +168,29 @@ def test_storm_of_xids(run: Run, kubelet: Kubelet) -> None:
             stub_events.inject_xid(running.node, None, 13, count=200)
             stub_events.inject_xid(running.node, "GPU-unknown", 79, count=100)
         kubelet.wait_for_devices(GPU, 24, 8)
-        serves_others = kubelet.allocate(GPU, 24)
-        kubelet.release(serves_others)
+        other_gpus = kubelet.allocate(GPU, 24)
+        kubelet.release(other_gpus)
         for uuid in uuids[:2]:
             stub_events.say(running.node, uuid, "recovery 0")
         kubelet.wait_for_devices(GPU, 32)
-    serves(kubelet, 32)
+    assert_serves(kubelet, 32)
 
 
-def test_a_wait_that_fails_for_ever(run: Run, kubelet: Kubelet) -> None:
-    """It is tried now and then, costs nothing, and nothing but the events is missed."""
+def test_permanently_failing_wait_is_retried_with_pauses(run: Run, kubelet: Kubelet) -> None:
+    """Allocations succeed; only events are missed."""
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     with bounded(running, Allowed(lists=4, lines=30)):
         stub_events.fail_wait(running.node, UNKNOWN_ERROR, always=True)
         running.wait_for_log(reason="WatchFailed")
         running.wait_for_log(event="no events yet")
-        serves(kubelet, 4)
+        assert_serves(kubelet, 4)
     stub_events.mend_wait(running.node)
-    hears_of(running, running.node.node.gpus[0].uuid)
-    serves(kubelet, 4)
+    assert_xids_are_reported(running, running.node.node.gpus[0].uuid)
+    assert_serves(kubelet, 4)
 
 
-def test_gpus_are_lost_and_found(run: Run, kubelet: Kubelet) -> None:
-    """A GPU that falls off the bus takes its replicas only, until it is well."""
+def test_lost_gpu_makes_only_its_replicas_unhealthy(run: Run, kubelet: Kubelet) -> None:
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     kubelet.wait_for_devices(GPU, 32)
     uuids = [str(gpu.uuid) for gpu in running.node.node.gpus]
@@ -189,30 +198,29 @@ def test_gpus_are_lost_and_found(run: Run, kubelet: Kubelet) -> None:
         for uuid in uuids[:2]:
             stub_events.lose(running.node, uuid)
             kubelet.wait_for_devices(GPU, 28, 4)
-            assert of_health(kubelet, uuid) == {"Unhealthy"}
+            assert healths_of(kubelet, uuid) == {"Unhealthy"}
             stub_events.find(running.node, uuid)
             kubelet.wait_for_devices(GPU, 32)
-    serves(kubelet, 32)
-    hears_of(running, uuids[0])
+    assert_serves(kubelet, 32)
+    assert_xids_are_reported(running, uuids[0])
 
 
-def test_gpus_are_plugged_out_and_in(run: Run, kubelet: Kubelet) -> None:
-    """A GPU that comes is offered; one that goes is not."""
+def test_plugged_and_unplugged_gpus_change_the_offer(run: Run, kubelet: Kubelet) -> None:
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     kubelet.wait_for_devices(GPU, 32)
     facts = dump_file.load("h100x8")
     with bounded(running, Allowed(lists=16, lines=60)):
         for gone in ({7}, {0, 1, 5}):
             changes.become(running.node, changes.without(facts, gone))
-            left = 32 - 4 * len(gone)
-            eventually(lambda left=left: kubelet.allocatable(GPU) == left, "fewer")  # type: ignore[misc]
+            remaining = 32 - 4 * len(gone)
+            eventually(lambda remaining=remaining: kubelet.allocatable(GPU) == remaining, "fewer")  # type: ignore[misc]
             changes.become(running.node, facts)
             kubelet.wait_for_devices(GPU, 32)
-    serves(kubelet, 32)
-    hears_of(running, facts.gpus[7].uuid)
+    assert_serves(kubelet, 32)
+    assert_xids_are_reported(running, facts.gpus[7].uuid)
 
 
-def test_instances_are_destroyed_and_made(run: Run, kubelet: Kubelet) -> None:
+def test_created_and_destroyed_mig_instances_change_the_offer(run: Run, kubelet: Kubelet) -> None:
     running = run("a100-mig", MIXED, GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     kubelet.wait_for_devices(MIG, 7)
     facts = dump_file.load("a100-mig")
@@ -222,14 +230,14 @@ def test_instances_are_destroyed_and_made(run: Run, kubelet: Kubelet) -> None:
             fewer = replace(first, instances=first.instances[:count])
             changes.become(running.node, replace(facts, gpus=(fewer, *others)))
             kubelet.wait_for_devices(MIG, count)
-    held = kubelet.allocate(MIG, 7)
+    allocated = kubelet.allocate(MIG, 7)
     wanted = {instance.uuid for instance in first.instances}
-    assert set(held.response.envs["NVIDIA_VISIBLE_DEVICES"].split(",")) == wanted
-    serves(kubelet, 1)
+    assert set(allocated.response.envs["NVIDIA_VISIBLE_DEVICES"].split(",")) == wanted
+    assert_serves(kubelet, 1)
 
 
-def test_configurations_that_flap(run: Run, kubelet: Kubelet) -> None:
-    """Valid, faulty and differently named ones, faster than they are read: the last one applies."""
+def test_last_of_many_configurations_applies(run: Run, kubelet: Kubelet) -> None:
+    """Valid, invalid and renaming ones, faster than they are read."""
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     texts = cycle([replicas(2), INVALID, RENAMED, replicas(3), "{", replicas(4), ""])
@@ -244,10 +252,10 @@ def test_configurations_that_flap(run: Run, kubelet: Kubelet) -> None:
         running.configure(replicas(5))
         kubelet.wait_for_devices(GPU, 5)
         eventually(lambda: kubelet.allocatable(f"{GPU}.shared") == 0, "no old name")
-    serves(kubelet, 5)
+    assert_serves(kubelet, 5)
 
 
-def test_configuration_is_deleted_and_comes_back(run: Run, kubelet: Kubelet) -> None:
+def test_deleted_configuration_keeps_the_last_one(run: Run, kubelet: Kubelet) -> None:
     running = run()
     kubelet.wait_for_devices(GPU, 4)
     with bounded(running, Allowed(lists=15, lines=60)):
@@ -258,7 +266,7 @@ def test_configuration_is_deleted_and_comes_back(run: Run, kubelet: Kubelet) -> 
             assert kubelet.capacity(GPU) > 0
             running.configure(replicas(count))
             kubelet.wait_for_devices(GPU, count)
-    serves(kubelet, 6)
+    assert_serves(kubelet, 6)
 
 
 def refusals(running: PluginProcess) -> int:
@@ -266,8 +274,8 @@ def refusals(running: PluginProcess) -> int:
     return sum(line.get("reason") == "ConfigRefused" for line in running.log())
 
 
-def test_config_map_is_swapped(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:
-    """Its content, and the name that chooses, change again and again: the last one applies."""
+def test_last_version_of_a_config_map_applies(run: Run, kubelet: Kubelet, tmp_path: Path) -> None:
+    """Its content and the selected name change repeatedly."""
     mounted = ConfigMap(tmp_path / "configs")
     mounted.publish(a=replicas(2), b=replicas(3))
     name = tmp_path / "name"
@@ -291,11 +299,11 @@ def test_config_map_is_swapped(run: Run, kubelet: Kubelet, tmp_path: Path) -> No
         mounted.publish(a=replicas(7), b=replicas(9))
         name.write_text("a", encoding="utf-8")
         kubelet.wait_for_devices(GPU, 7)
-    serves(kubelet, 7)
+    assert_serves(kubelet, 7)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_everything_at_once(run: Run, kubelet: Kubelet, seed: int) -> None:
+def test_random_faults_end_with_all_devices(run: Run, kubelet: Kubelet, seed: int) -> None:
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     kubelet.wait_for_devices(GPU, 32)
     chance = random.Random(seed)
@@ -307,8 +315,8 @@ def test_everything_at_once(run: Run, kubelet: Kubelet, seed: int) -> None:
             for _ in range(25):
                 chance.choice(chaos.faults)(chance)
                 time.sleep(chance.choice([0, 0, 0.01, 0.1]))
-            chaos.well()
+            chaos.recover()
             kubelet.wait_for_devices(GPU, 32)
             eventually(lambda: kubelet.allocatable(f"{GPU}.shared") == 0, "no old name")
-    serves(kubelet, 32)
-    hears_of(running, chaos.uuids[0])
+    assert_serves(kubelet, 32)
+    assert_xids_are_reported(running, chaos.uuids[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of any kind over the real socket: none ends the process, and the next is answered."""
+"""Requests of any kind to a real socket: none ends the process, and the next is answered."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ messages = st.one_of(
     st.builds(api.PreferredAllocationRequest, container_requests=st.lists(containers, max_size=4)),
     st.builds(api.PreStartContainerRequest, devices_ids=lists),
 )
-# Messages of any method to any other, cut at any byte, and plain garbage.
+# Messages of any method, truncated messages, and random bytes.
 requests = st.one_of(
     st.binary(max_size=300),
     messages.map(lambda one: one.SerializeToString()),
@@ -51,8 +51,8 @@ requests = st.one_of(
 )
 
 
-class Served:
-    """A plugin on a socket, and a connection that sends plain bytes."""
+class ServedPlugin:
+    """A plugin on a socket, and a connection that sends raw bytes."""
 
     def __init__(self, directory: Path, plugin: Plugin) -> None:
         self.path = directory / "nvidia-gpu.sock"
@@ -64,50 +64,48 @@ class Served:
         )
 
     def status(self, path: str, data: bytes) -> grpc.StatusCode:
-        """Return how a call with these bytes ends."""
+        """Return the status of a call with these bytes."""
         try:
             self.channel.unary_unary(path, request_serializer=bytes)(data, timeout=60)
         except grpc.RpcError as error:
             return grpc.StatusCode(error.code())
         return grpc.StatusCode.OK
 
-    def still_answers(self) -> None:
-        """Check that a good call goes well."""
+    def assert_answers(self) -> None:
+        """Check that a valid call succeeds."""
         (answer,) = self.endpoint.allocate(["GPU-0::0"]).container_responses
         assert dict(answer.envs) == {"GPUS": "GPU-0::0"}
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
+def served() -> Iterator[ServedPlugin]:
     with (
         tempfile.TemporaryDirectory() as directory,
         Plugin(Path(directory), kubelet="", pre_start=True) as plugin,
     ):
         plugin.offer(resource())
-        made = Served(Path(directory), plugin)
-        yield made
-        made.channel.close()
-        made.endpoint.close()
+        plugin_on_socket = ServedPlugin(Path(directory), plugin)
+        yield plugin_on_socket
+        plugin_on_socket.channel.close()
+        plugin_on_socket.endpoint.close()
 
 
 @settings(max_examples=150)
 @given(method=st.sampled_from(UNARY), data=requests)
-def test_any_bytes_to_any_method(
-    served: Served,
+def test_any_bytes_are_answered_or_refused(
+    served: ServedPlugin,
     method: services.Method[Any, Any],
     data: bytes,
 ) -> None:
-    """Bytes are a request and answered, or not one and refused; the plugin does not break."""
     status = served.status(method.path, data)
     assert status in {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT}
-    served.still_answers()
+    served.assert_answers()
     assert served.plugin.observed.count("broken") == 0
 
 
 @settings(max_examples=50)
 @given(data=requests)
-def test_any_bytes_to_the_stream(served: Served, data: bytes) -> None:
-    """ListAndWatch has nothing to ask: whatever is in its request, the list comes."""
+def test_list_and_watch_ignores_its_request(served: ServedPlugin, data: bytes) -> None:
     call = served.channel.unary_stream(
         services.LIST_AND_WATCH.path,
         request_serializer=bytes,
@@ -115,18 +113,17 @@ def test_any_bytes_to_the_stream(served: Served, data: bytes) -> None:
     )(data)
     assert len(next(call).devices) == 4
     call.cancel()
-    served.still_answers()
+    served.assert_answers()
 
 
 @settings(max_examples=50)
 @given(data=st.one_of(st.binary(max_size=500), st.binary(max_size=300).map(MAGIC.__add__)))
-def test_any_bytes_to_the_socket(served: Served, data: bytes) -> None:
-    """What is no gRPC, or stops in the middle of it, concerns its connection only."""
+def test_invalid_grpc_ends_only_its_connection(served: ServedPlugin, data: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as caller:
         caller.connect(str(served.path))
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             caller.sendall(data)
-    served.still_answers()
+    served.assert_answers()
 
 
 @pytest.mark.parametrize(
@@ -140,32 +137,29 @@ def test_any_bytes_to_the_socket(served: Served, data: bytes) -> None:
     ],
     ids=lambda path: str(path[:30]),
 )
-def test_methods_that_are_not_there(served: Served, path: str) -> None:
-    """A method of another version or service is UNIMPLEMENTED."""
+def test_unknown_method_is_unimplemented(served: ServedPlugin, path: str) -> None:
     assert served.status(path, b"") is grpc.StatusCode.UNIMPLEMENTED
-    served.still_answers()
+    served.assert_answers()
 
 
-def test_messages_of_any_size(served: Served) -> None:
-    """A message up to 16 MiB is read; above that the call ends, and no other."""
+def test_message_above_16_mib_is_refused(served: ServedPlugin) -> None:
     large = api.PreStartContainerRequest(devices_ids=["x" * (1 << 20)] * 15)
     path = services.PRE_START.path
     assert served.status(path, large.SerializeToString()) is grpc.StatusCode.OK
     large.devices_ids.extend(["x" * (1 << 20)] * 2)
     status = served.status(path, large.SerializeToString())
     assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
-    served.still_answers()
+    served.assert_answers()
 
 
-def test_messages_in_messages_without_end(served: Served) -> None:
-    """Unknown groups, nested deeper than a parser goes, are no message."""
+def test_deeply_nested_message_is_refused(served: ServedPlugin) -> None:
     nested = b"\x7b" * 100_000
     assert served.status(services.ALLOCATE.path, nested) is grpc.StatusCode.INVALID_ARGUMENT
-    served.still_answers()
+    served.assert_answers()
 
 
-def test_half_a_request(served: Served) -> None:
-    """A caller that begins a call and goes away, or just waits, keeps no other caller waiting."""
+def test_incomplete_request_does_not_block_others(served: ServedPlugin) -> None:
+    """The client closes the connection, or waits."""
     headers = (
         b"\x83\x86"  # :method POST, :scheme http
         b"\x04\x1e/v1beta1.DevicePlugin/Allocate"
@@ -185,8 +179,8 @@ def test_half_a_request(served: Served) -> None:
         caller.sendall(MAGIC + SETTINGS + frame + started)
         waiting.append(caller)
     eventually(lambda: served.plugin.thread.tasks() >= tasks + 20, "calls that have begun")
-    served.still_answers()
+    served.assert_answers()
     for caller in waiting:
         caller.close()
     eventually(lambda: served.plugin.thread.tasks() <= tasks, "the ends of the calls")
-    served.still_answers()
+    served.assert_answers()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings and a site's rules that are nonsense: a fault with the place, in bounded time."""
+"""Invalid settings, site rules and specs: a fault with the place, in bounded time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(30)
 
 
 def bomb() -> str:
-    """Return nine anchors, each of ten times the one before."""
+    """Return nine anchors, each with ten aliases of the previous one."""
     lines = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     for name, before in zip("bcdefghi", "abcdefgh", strict=True):
         lines.append(f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]")
@@ -44,7 +44,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
-def test_broken_files(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_settings_file_is_a_fault(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "files.d/config.yaml"
     path.parent.mkdir()
     path.write_text(text)
@@ -77,7 +79,7 @@ def test_broken_files(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
     ids=range(12),
 )
-def test_garbage_is_imported_or_refused(content: bytes, tmp_path: Path) -> None:
+def test_any_toml_is_imported_or_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(content)
     done = call("config", "import", str(path))
@@ -85,8 +87,8 @@ def test_garbage_is_imported_or_refused(content: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
-def test_a_spec_that_is_nested_too_deeply(opening: str, tmp_path: Path) -> None:
-    """libyaml's composer would end the process."""
+def test_too_deeply_nested_spec_is_refused(opening: str, tmp_path: Path) -> None:
+    """The composer of libyaml would end the process."""
     path = tmp_path / "x.yaml"
     path.write_text(opening * 100_000)
     done = call("cdi", "validate", str(path))
@@ -104,10 +106,10 @@ READERS = [
 
 
 @pytest.mark.parametrize("command", READERS, ids=" ".join)
-def test_what_is_no_text_is_refused_in_plain_words(
+def test_binary_file_is_refused_with_line_and_column(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """With line and column, and without what PyYAML calls the text: "<byte string>"."""
+    """The message does not have PyYAML's name of the text, "<byte string>"."""
     path = tmp_path / "x.yaml"
     path.write_bytes(BYTES)
     first = call(*command, str(path)).stderr.splitlines()[0]
@@ -117,7 +119,7 @@ def test_what_is_no_text_is_refused_in_plain_words(
     assert first.endswith("line 2, column 4: it has a character that YAML does not allow")
 
 
-def test_a_settings_file_that_is_a_directory_is_named_once(tmp_path: Path) -> None:
+def test_directory_as_settings_file_is_named_once(tmp_path: Path) -> None:
     error = call("config", "validate", str(tmp_path)).stderr.splitlines()[0]
     assert error.endswith(f"{tmp_path}: it is not a regular file of at most 256 KiB")
     assert error.count(str(tmp_path)) == 1
@@ -127,7 +129,7 @@ def test_a_settings_file_that_is_a_directory_is_named_once(tmp_path: Path) -> No
     ("gid", "reason"),
     [("9" * 5000, "a number has too many digits"), ("2001-13-45", "a value is not what it claims")],
 )
-def test_a_spec_with_a_value_that_cannot_be_read(gid: str, reason: str, tmp_path: Path) -> None:
+def test_spec_with_an_invalid_yaml_value_is_refused(gid: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(f"kind: a.com/b\ncontainerEdits: {{additionalGids: [{gid}]}}\n")
     assert f"line 2, column 35: {reason}" in call("cdi", "validate", str(path)).stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ConfigMap as the kubelet mounts it, and the one that the GPU operator makes."""
+"""A ConfigMap as the kubelet mounts it, and the ConfigMap of the GPU Operator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-# As `kubectl get configmap -o yaml` shows it, of a cluster whose T4s are four GPUs each.
+# The output of `kubectl get configmap -o yaml`, of a cluster that shares each T4 four times.
 OPERATORS = Path(__file__).parent / "device-plugin-config.yaml"
 
 
@@ -18,7 +18,7 @@ def data(document: Path = OPERATORS) -> dict[str, str]:
 
 
 class ConfigMap:
-    """A ConfigMap that is mounted on `directory`, which is made."""
+    """A ConfigMap that is mounted on `directory`. The directory is created."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -26,7 +26,7 @@ class ConfigMap:
         directory.mkdir(parents=True)
 
     def publish(self, **content: str) -> None:
-        """Put new content in place, as the kubelet does: a new directory, and a renamed link."""
+        """Publish new content as the kubelet does: a new directory, and a renamed link."""
         self._version += 1
         new = self.directory / f"..2026_{self._version}"
         new.mkdir()

@@ -17,7 +17,7 @@ TIMEOUT = 60.0
 
 
 class Stream:
-    """One ListAndWatch stream, read by its own thread. `lists` are all received lists."""
+    """A ListAndWatch stream, read by its own thread. `lists` are all received lists."""
 
     def __init__(self, channel: grpc.Channel, changes: Changes) -> None:
         self.lists: list[list[api.Device]] = []
@@ -42,16 +42,16 @@ class Stream:
             self.ended = True
 
     def cancel(self) -> None:
-        """End it from our side."""
+        """Cancel the stream."""
         self._call.cancel()
         self._thread.join(TIMEOUT)
 
 
 class Endpoint:
-    """A connection to a plugin's socket; its own stream, and the calls of the kubelet."""
+    """A connection to a plugin's socket, with its stream and the kubelet's calls."""
 
     def __init__(self, socket: Path, options: api.DevicePluginOptions, changes: Changes) -> None:
-        """Dial, as the kubelet does before it answers Register. Raises grpc.RpcError."""
+        """Connect as the kubelet does before it answers Register. Raises grpc.RpcError."""
         self.socket = socket
         self.options = options
         self._changes = changes
@@ -67,17 +67,17 @@ class Endpoint:
         self.stream = Stream(self.channel, changes)
 
     def watch(self) -> Stream:
-        """Open one more stream."""
+        """Open another stream."""
         return Stream(self.channel, self._changes)
 
     @property
     def devices(self) -> dict[str, api.Device]:
-        """The devices of the last list by their ids, in the list's order; none yet: {}."""
+        """Return the devices of the last list by id, in its order; {} without a list."""
         lists = self.stream.lists
         return {device.ID: device for device in lists[-1]} if lists else {}
 
     def get_options(self, timeout: float = TIMEOUT) -> api.DevicePluginOptions:
-        """Call GetDevicePluginOptions, when the socket can be reached."""
+        """Call GetDevicePluginOptions when the socket can be reached."""
         call = self.channel.unary_unary(
             services.OPTIONS.path,
             request_serializer=api.Empty.SerializeToString,
@@ -86,7 +86,7 @@ class Endpoint:
         return call(api.Empty(), timeout=timeout, wait_for_ready=True)
 
     def allocate(self, *containers: Sequence[str]) -> api.AllocateResponse:
-        """Call Allocate: the ids for each container."""
+        """Call Allocate with the ids for each container."""
         call = self.channel.unary_unary(
             services.ALLOCATE.path,
             request_serializer=api.AllocateRequest.SerializeToString,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for the kubelet's device manager, over the real protocol and real sockets.
+"""A simulation of the kubelet's device manager, with the real protocol and real sockets.
 
-It does what the kubelet does: removes all sockets of its directory when it starts, dials a plugin
-before it answers its registration, counts the healthy, asks for the preferred units and then for
-the allocation. What is in use outlives it, as the kubelet's checkpoint does. Plain threads, plain
-calls: any test can use it.
+Like the kubelet, it removes all sockets of its directory at the start, connects to a plugin before
+it answers the registration, counts healthy devices, and requests the preferred units before the
+allocation. Allocations remain over a restart, as in the kubelet's checkpoint. It uses threads and
+blocking calls.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tests.waiting import Changes
 
 
 class AdmissionError(Exception):
-    """A pod that would fail with UnexpectedAdmissionError, and why."""
+    """The reason why a pod fails with UnexpectedAdmissionError."""
 
 
 @dataclass(frozen=True)
 class Registration:
-    """One call of Register."""
+    """A call of Register."""
 
     resource: str
     endpoint: str
@@ -43,7 +43,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Allocated:
-    """What one container got."""
+    """The allocation of one container."""
 
     resource: str
     ids: tuple[str, ...]
@@ -51,7 +51,7 @@ class Allocated:
 
 
 class Kubelet:
-    """A kubelet on the plugin directory `directory`. `refuses` makes Register fail with it."""
+    """A kubelet on the plugin directory `directory`. Register fails with `refuses` if it is set."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -78,10 +78,10 @@ class Kubelet:
         self.stop()
 
     def start(self) -> None:
-        """Remove every socket of the directory, and serve Registration on kubelet.sock."""
+        """Remove all sockets of the directory, and serve Registration on kubelet.sock."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for entry in list(self.directory.iterdir()):
-            with suppress(FileNotFoundError):  # a plugin may be closing it
+            with suppress(FileNotFoundError):  # a plugin can remove it at the same time
                 if stat.S_ISSOCK(entry.lstat().st_mode):
                     entry.unlink()
         self._starts += 1
@@ -95,7 +95,7 @@ class Kubelet:
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service, {name: handler}),)
         )
-        # gRPC unlinks the path that it bound, later than it says; kubelet.sock is another name of
+        # gRPC unlinks the bound path late, after stop() returns; kubelet.sock is another name of
         # that socket.
         bound = self.directory / f".k{self._starts}"
         server.add_insecure_port(services.target(str(bound)))
@@ -105,12 +105,12 @@ class Kubelet:
         self._server = server
 
     def stop(self) -> None:
-        """End like a kubelet that is stopped: its socket is removed."""
+        """Stop like a stopped kubelet, and remove the socket."""
         self.kill()
         self.socket.unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """End at once, and leave the socket behind."""
+        """Stop at once, and leave the socket."""
         if self._server is not None:
             self._server.stop(None).wait()
             self._server = None
@@ -122,21 +122,20 @@ class Kubelet:
             endpoint.close()
 
     def remove_directory(self) -> None:
-        """Remove the plugin directory, with what plugins put into it meanwhile."""
+        """Remove the plugin directory with its content."""
         while self.directory.exists():
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def restart(self) -> None:
-        """Stop and start."""
         self.stop()
         self.start()
 
     def wait_for(self, wanted: Callable[[], object], what: str = "") -> None:
-        """Return when `wanted()` is true; it is looked at whenever something happened here."""
+        """Wait until `wanted()` is true; each event of the kubelet evaluates it."""
         self.changes.wait_for(wanted, what)
 
     def wait_for_devices(self, resource: str, healthy: int, unhealthy: int = 0) -> None:
-        """Return when the resource has this many healthy and unhealthy devices."""
+        """Wait until the resource has these numbers of healthy and unhealthy devices."""
         self.wait_for(
             lambda: (
                 (self.allocatable(resource), self.capacity(resource))
@@ -146,12 +145,12 @@ class Kubelet:
         )
 
     def endpoint(self, resource: str) -> Endpoint:
-        """Return the connection to the plugin of a resource. Raises KeyError for none."""
+        """Return the connection to the plugin of a resource. Raises KeyError without one."""
         with self.changes:
             return self._endpoints[resource]
 
     def devices(self, resource: str) -> dict[str, api.Device]:
-        """Return the current devices by id. All are unhealthy once the plugin's stream ended."""
+        """Return the current devices by id. All are unhealthy after the end of the stream."""
         with self.changes:
             endpoint = self._endpoints.get(resource)
             if endpoint is None:
@@ -163,23 +162,23 @@ class Kubelet:
             }
 
     def capacity(self, resource: str) -> int:
-        """Return how many devices the node has, as its status says."""
+        """Return the capacity of the node."""
         return len(self.devices(resource))
 
     def allocatable(self, resource: str) -> int:
-        """Return how many of them pods can have, in use or not."""
+        """Return the allocatable devices: the healthy ones."""
         return len(self._healthy(resource))
 
     def free(self, resource: str) -> int:
-        """Return how many are healthy and not in use."""
+        """Return the number of healthy devices that are not allocated."""
         return len(self._available(resource))
 
     def watch(self, resource: str) -> Stream:
-        """Open one more ListAndWatch stream."""
+        """Open another ListAndWatch stream."""
         return self.endpoint(resource).watch()
 
     def allocate(self, resource: str, count: int) -> Allocated:
-        """Give `count` units to a new container. Raises AdmissionError."""
+        """Allocate `count` units to a new container. Raises AdmissionError."""
         available = self._available(resource)
         if len(available) < count:
             raise AdmissionError(
@@ -196,7 +195,7 @@ class Kubelet:
         return Allocated(resource, tuple(ids), response)
 
     def pre_start(self, allocated: Allocated) -> None:
-        """Do what comes before a start of the container. Raises AdmissionError."""
+        """Call PreStartContainer if it is required. Raises AdmissionError."""
         endpoint = self.endpoint(allocated.resource)
         if endpoint.options.pre_start_required:
             try:
@@ -205,7 +204,7 @@ class Kubelet:
                 raise AdmissionError(str(error.details())) from error
 
     def release(self, allocated: Allocated) -> None:
-        """Take the units back: the container is gone."""
+        """Release the units of an ended container."""
         self.in_use[allocated.resource] -= set(allocated.ids)
 
     def _healthy(self, resource: str) -> list[str]:
@@ -218,7 +217,7 @@ class Kubelet:
 
     @staticmethod
     def _chosen(endpoint: Endpoint, available: Sequence[str], count: int) -> list[str]:
-        """Take what the plugin prefers, as far as it is available, and any others after that."""
+        """Return the preferred units that are available, and any other units after them."""
         preferred: list[str] = []
         if endpoint.options.get_preferred_allocation_available and count < len(available):
             preferred = endpoint.preferred(available, (), count)

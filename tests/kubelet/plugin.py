@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The serving side in a test: an event loop in a thread, plain answers, what was observed."""
+"""The plugin's sockets in a test: an event loop in a thread, simple answers, recorded events."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def resource(count: int = 2, replicas: int = 2, name: str = "nvidia.com/gpu") ->
 
 
 class Answers(KubeletAnswers):
-    """Answers that say what was asked; `error` is raised instead, if set."""
+    """Answers that repeat the request; `error` is raised instead, if set."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.hangs: threading.Event | None = None  # what PreStartContainer waits for
-        self.waits = threading.Event()  # it does
+        self.hangs: threading.Event | None = None  # PreStartContainer waits for this event
+        self.waits = threading.Event()  # PreStartContainer waits
 
     def allocate(self, resource: Resource, requests: list[list[str]]) -> list[Allocation]:
         self._fail()
@@ -75,73 +75,73 @@ class Observed(Observer):
         self.open = 0
 
     def count(self, name: str) -> int:
-        """Return how often an event came."""
+        """Return the number of these events."""
         with self.changes:
             return [event for event, _ in self.events].count(name)
 
     def wait_for(self, name: str, times: int = 1) -> None:
-        """Return when the event has come that often."""
+        """Wait until the event has occurred this number of times."""
         self.changes.wait_for(lambda: self.count(name) >= times, f"{name} x {times}")
 
-    def _tell(self, name: str, what: object) -> None:
+    def _record(self, name: str, what: object) -> None:
         with self.changes:
             self.events.append((name, what))
 
     def serving(self, resource: str, socket: str) -> None:
-        self._tell("serving", socket)
+        self._record("serving", socket)
 
     def serving_failed(self, resource: str, reason: GpuhookError, retry: float | None) -> None:
         self.errors.append(reason)
-        self._tell("serving_failed", reason.code)
+        self._record("serving_failed", reason.code)
 
     def stopped(self, resource: str) -> None:
-        self._tell("stopped", resource)
+        self._record("stopped", resource)
 
     def registered(self, resource: str, seconds: float) -> None:
-        self._tell("registered", resource)
+        self._record("registered", resource)
 
     def registration_failed(self, resource: str, reason: GpuhookError, retry: float) -> None:
         self.errors.append(reason)
-        self._tell("registration_failed", reason.code)
+        self._record("registration_failed", reason.code)
 
     def registration_skipped(self, resource: str) -> None:
-        self._tell("registration_skipped", resource)
+        self._record("registration_skipped", resource)
 
     def kubelet_absent(self, socket: str) -> None:
-        self._tell("kubelet_absent", socket)
+        self._record("kubelet_absent", socket)
 
     def unwatched(self, resource: str) -> None:
-        self._tell("unwatched", resource)
+        self._record("unwatched", resource)
 
     def watch_failed(self, reason: OSError) -> None:
-        self._tell("watch_failed", str(reason))
+        self._record("watch_failed", str(reason))
 
     def list_sent(self, resource: str, devices: int, size: int) -> None:
-        self._tell("list_sent", devices)
+        self._record("list_sent", devices)
 
     def streams(self, resource: str, count: int) -> None:
         self.open = count
-        self._tell("streams", count)
+        self._record("streams", count)
 
     def allocated(self, resource: str, requests: Sequence[Sequence[str]], seconds: float) -> None:
-        self._tell("allocated", [list(ids) for ids in requests])
+        self._record("allocated", [list(ids) for ids in requests])
 
     def preferred(self, resource: str, seconds: float) -> None:
-        self._tell("preferred", resource)
+        self._record("preferred", resource)
 
     def pre_started(self, resource: str, ids: Sequence[str], seconds: float) -> None:
-        self._tell("pre_started", list(ids))
+        self._record("pre_started", list(ids))
 
     def refused(self, resource: str, method: str, reason: str, seconds: float) -> None:
         self.reasons.append(reason)
-        self._tell("refused", method)
+        self._record("refused", method)
 
     def broken(self, resource: str, method: str, error: Exception) -> None:
-        self._tell("broken", repr(error))
+        self._record("broken", repr(error))
 
 
 class LoopThread:
-    """An event loop in a thread; `run` gives it a coroutine and waits for its result."""
+    """An event loop in a thread; `run` runs a coroutine in it and returns the result."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -152,7 +152,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
     def tasks(self) -> int:
-        """Return how many tasks there are, less the one that counts."""
+        """Return the number of tasks, without the one that counts."""
 
         async def count() -> int:
             return len(asyncio.all_tasks()) - 1
@@ -160,7 +160,7 @@ class LoopThread:
         return self.run(count())
 
     def close(self) -> None:
-        """End what is left, as asyncio.run does, and the thread."""
+        """Cancel the remaining tasks, as asyncio.run does, and end the thread."""
 
         async def end() -> None:
             left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -175,7 +175,7 @@ class LoopThread:
 
 
 class Plugin:
-    """PluginSockets with plain answers, in a thread; `with` stops it."""
+    """PluginSockets with simple answers, in a thread; `with` stops it."""
 
     def __init__(
         self, directory: Path, *, kubelet: str | None = None, pre_start: bool = False
@@ -198,7 +198,7 @@ class Plugin:
         self.thread.run(self.serving.offer(resources, unhealthy or {}))
 
     def require_pre_start(self, wanted: bool) -> None:
-        """Do what Serving.require_pre_start() does."""
+        """Call PluginSockets.require_pre_start()."""
 
         async def required() -> None:
             self.serving.require_pre_start(wanted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for the kubelet's pod resources service, with answers that a test sets."""
+"""A simulation of the kubelet's pod resources service, with the pods of a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuhook.device_plugin.api import podresources_pb2 as api
 from gpuhook.device_plugin.api import services
 
 
-def pod(  # what one container of a pod holds
+def pod(  # the devices of one container
     namespace: str, name: str, container: str, resource: str, ids: Sequence[str]
 ) -> api.PodResources:
     """Return a pod of one container that holds devices of one resource."""
@@ -24,7 +24,7 @@ def pod(  # what one container of a pod holds
 
 
 class PodResources:
-    """The service on `socket`. `pods` may be set at any time."""
+    """The service on `socket`. `pods` can be set at any time."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
@@ -40,7 +40,7 @@ class PodResources:
         self.stop()
 
     def start(self) -> None:
-        """Serve, in place of a socket that is there."""
+        """Serve on the socket, and replace an existing one."""
         server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
         answers: dict[services.Method[Any, Any], Callable[[Any, grpc.ServicerContext], Any]] = {
             services.LIST_PODS: self._list,
@@ -60,7 +60,7 @@ class PodResources:
         self._server = server
 
     def stop(self) -> None:
-        """Stop; the socket goes."""
+        """Stop, and remove the socket."""
         if self._server is not None:
             self._server.stop(None).wait()
             self._server = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `gpuhook device-plugin` in its own process, on a simulated node, with a kubelet."""
+"""Runs `gpuhook device-plugin` as a process, on a simulated node, with a kubelet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.simulated.node import SimulatedNode
 from tests.waiting import eventually
 
 GPU = "nvidia.com/gpu"
-# The ConfigMap's entry of the seeds' GPU operator, as it stands there.
+# The entry of a ConfigMap of the GPU Operator.
 TIME_SLICING = """\
 version: v1
 flags:
@@ -32,7 +32,7 @@ sharing:
     - name: "nvidia.com/gpu"
       replicas: 4
 """
-# The environment that the GPU operator's values.yaml gives its device plugin.
+# The environment of the device plugin in the values.yaml of the GPU Operator.
 OPERATOR = {
     "PASS_DEVICE_SPECS": "true",
     "FAIL_ON_INIT_ERROR": "true",
@@ -53,7 +53,7 @@ class PluginProcess:
     kubelet: Kubelet
     env: dict[str, str]
     options: tuple[str, ...] = ()
-    prefix: tuple[str, ...] = ()  # what the command begins with, and becomes
+    prefix: tuple[str, ...] = ()  # begins the command line, and executes the plugin
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -73,12 +73,11 @@ class PluginProcess:
 
     @property
     def pid(self) -> int:
-        """Return the process id; the plugin runs."""
+        """Return the pid of the running plugin."""
         assert self.process is not None
         return self.process.pid
 
     def start(self) -> None:
-        """Start the plugin."""
         command = [sys.executable, "-m", "gpuhook", "--log-format", "json", "device-plugin"]
         with (self.place / "log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -86,14 +85,14 @@ class PluginProcess:
             )
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send it a signal, and return its exit status."""
+        """Send a signal, and return the exit status."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(_ENDS_WITHIN)
 
     def ended(self) -> int:
-        """Return the exit status of a plugin that ends by itself."""
+        """Wait for the end of the plugin, and return its exit status."""
         assert self.process is not None
         return self.process.wait(_ENDS_WITHIN)
 
@@ -104,16 +103,15 @@ class PluginProcess:
         new.rename(self.config)
 
     def signal(self, number: int) -> None:
-        """Send the plugin a signal."""
         os.kill(self.pid, number)
 
     def log(self) -> list[dict[str, Any]]:
-        """Return its log so far; lines that are not JSON have the key `text` alone."""
+        """Return the log lines; a line that is not JSON has the key `text` only."""
         lines = (self.place / "log").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) if line.startswith("{") else {"text": line} for line in lines]
 
     def wait_for_log(self, **wanted: object) -> dict[str, Any]:
-        """Return the first line that has these values, as soon as there is one."""
+        """Wait for a line with these values, and return it."""
 
         def found() -> list[dict[str, Any]]:
             return [line for line in self.log() if wanted.items() <= line.items()]
@@ -122,7 +120,7 @@ class PluginProcess:
         return found()[0]
 
     def metrics(self) -> str:
-        """Return what Prometheus would scrape."""
+        """Return the metrics, as Prometheus scrapes them."""
         with urllib.request.urlopen(f"http://{self.metrics_address}/metrics") as answer:
             return str(answer.read().decode())
 
@@ -137,7 +135,7 @@ def plugin(
     options: Sequence[str] = (),
     prefix: Sequence[str] = (),
 ) -> Iterator[PluginProcess]:
-    """Start a plugin with this configuration on `node`, registered with `kubelet`; stop it."""
+    """Start a plugin with this configuration on `node`, wait for its registration, and stop it."""
     place.mkdir(parents=True, exist_ok=True)
     own = {
         **os.environ,

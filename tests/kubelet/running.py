@@ -26,16 +26,17 @@ def kubelet(plugins_path: Path) -> Iterator[Kubelet]:
 
 @pytest.fixture
 def run(tmp_path: Path, kubelet: Kubelet) -> Iterator[Run]:
-    """Return a function: node, configuration, env -> a running plugin, stopped in the end.
+    """Return a function that starts a plugin with a profile, a configuration and variables.
 
-    `change` changes the node before the start; `prefix` is what the command begins with.
+    `change` changes the node before the start; `prefix` begins the command line. The plugin is
+    stopped at the end of the test.
     """
     if os.geteuid() != 0:
         pytest.skip("device nodes need root")
     with ExitStack() as stack:
         plugins: list[PluginProcess] = []
 
-        def started(
+        def start(
             profile: str | Node = "t4",
             text: str = TIME_SLICING,
             *,
@@ -50,8 +51,8 @@ def run(tmp_path: Path, kubelet: Kubelet) -> Iterator[Run]:
             plugins.append(stack.enter_context(made))
             return plugins[-1]
 
-        yield started
-        for one in plugins:  # an orderly end takes as long as one wait of NVML's
+        yield start
+        for one in plugins:  # a stop takes as long as one wait of NVML
             if one.process is not None:
                 one.process.kill()
                 one.process.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever the kubelet asks for: an answer that names just that, or a fault."""
+"""Allocate for any request: an answer that names exactly the requested devices, or a fault."""
 
 from __future__ import annotations
 
@@ -52,48 +52,48 @@ KNOWN = st.lists(st.sampled_from([unit.id for unit in UNITS]), max_size=8)
 
 
 @given(RESOURCES, st.lists(st.text() | st.sampled_from([u.id for u in UNITS])), CONTEXTS)
-def test_no_request_is_too_strange(resource: Resource, ids: list[str], context: Context) -> None:
-    """A request is answered, or refused with a fault of gpuhook."""
+def test_any_request_is_answered_or_refused(
+    resource: Resource, ids: list[str], context: Context
+) -> None:
     unknown = not set(ids) <= {unit.id for unit in UNITS}
     is_refused = resource.refuses_more_than_one and len(set(ids)) > 1
     if unknown or is_refused:
         with refused("GH1850" if unknown else "GH1852"):
             allocate(resource, ids, context)
         return
-    answer = allocate(resource, ids, context)
-    assert answer.envs or answer.annotations or answer.cdi_devices
+    allocation = allocate(resource, ids, context)
+    assert allocation.envs or allocation.annotations or allocation.cdi_devices
 
 
 @given(KNOWN, CONTEXTS)
-def test_the_order_of_a_request_is_no_matter(ids: list[str], context: Context) -> None:
-    """The kubelet's order is that of a set: the same units give the same answer."""
+def test_order_of_the_ids_has_no_effect(ids: list[str], context: Context) -> None:
     resource = Resource("nvidia.com/gpu", UNITS, "time-slicing")
     assert allocate(resource, ids[::-1] + ids, context) == allocate(resource, ids, context)
 
 
 @given(KNOWN.filter(bool), CONTEXTS)
-def test_an_answer_names_what_was_asked_for(ids: list[str], context: Context) -> None:
-    """Every GPU that was requested is in it, no other is, and nothing occurs twice."""
-    answer = allocate(Resource("nvidia.com/gpu", UNITS, "time-slicing"), ids, context)
-    asked = {unit.device for unit in UNITS if unit.id in ids}
-    others = [device for device in DEVICES if device not in asked]
-    assert answer.envs["GPUHOOK_REPLICAS"] == ",".join(u.id for u in UNITS if u.id in ids)
-    mounted = [mount.container_path for mount in answer.mounts]
-    made = [spec.container_path for spec in answer.devices]
-    named = [*answer.cdi_devices, *",".join(answer.annotations.values()).split(",")]
-    for paths in (mounted, made, list(answer.cdi_devices)):
+def test_allocation_names_exactly_the_requested_gpus(ids: list[str], context: Context) -> None:
+    """Nothing occurs twice."""
+    allocation = allocate(Resource("nvidia.com/gpu", UNITS, "time-slicing"), ids, context)
+    requested = {unit.device for unit in UNITS if unit.id in ids}
+    others = [device for device in DEVICES if device not in requested]
+    assert allocation.envs["GPUHOOK_REPLICAS"] == ",".join(u.id for u in UNITS if u.id in ids)
+    mounted = [mount.container_path for mount in allocation.mounts]
+    nodes = [spec.container_path for spec in allocation.devices]
+    cdi_names = [*allocation.cdi_devices, *",".join(allocation.annotations.values()).split(",")]
+    for paths in (mounted, nodes, list(allocation.cdi_devices)):
         assert len(paths) == len(set(paths))
     for device in others:
-        assert device.paths[0] not in made
-        assert f"{VENDOR}/gpu={device.uuid}" not in named
+        assert device.paths[0] not in nodes
+        assert f"{VENDOR}/gpu={device.uuid}" not in cdi_names
         assert not any(path.endswith("/" + device.uuid) for path in mounted)
     if "host-files" in context.strategies:
-        assert {device.paths[0] for device in asked} <= set(made)
+        assert {device.paths[0] for device in requested} <= set(nodes)
     if "cdi-cri" in context.strategies:
-        assert answer.cdi_devices == tuple(
-            f"{VENDOR}/gpu={device.uuid}" for device in DEVICES if device in asked
+        assert allocation.cdi_devices == tuple(
+            f"{VENDOR}/gpu={device.uuid}" for device in DEVICES if device in requested
         )
     if "volume-mounts" in context.strategies:
         key = "index" if context.id_strategy == "index" else "uuid"
         ends = {path.rpartition("/")[2] for path in mounted}
-        assert {getattr(device, key) for device in asked} <= ends
+        assert {getattr(device, key) for device in requested} <= ends

@@ -21,7 +21,7 @@ def pairs(names: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[tuple[bytes
 
 
 def libcmp(left: bytes, right: bytes, *, signed: bool) -> int:
-    """glibc's _dl_cache_libcmp, as it is written in elf/dl-cache.c."""
+    """Return the comparison of glibc's _dl_cache_libcmp in elf/dl-cache.c."""
 
     def char(text: bytes, at: int) -> int:
         c = text[at]
@@ -50,10 +50,10 @@ def libcmp(left: bytes, right: bytes, *, signed: bool) -> int:
 
 
 @given(pairs(ascii_names) | pairs(any_names), pairs(ascii_names) | pairs(any_names), FLAGS)
-def test_merge(
+def test_merged_cache_is_sorted_and_complete(
     image: list[tuple[bytes, bytes]], add: list[tuple[bytes, bytes]], flags: int
 ) -> None:
-    """Merged caches are in glibc's order, hold all that was and is asked, and stay as they are."""
+    """Entries are in glibc's order, added ones first; a second merge changes nothing."""
     data = ld_cache.merged(None, image, flags=flags)
     merged = ld_cache.merged(data, add, flags=flags)
     entries = [(e.soname, e.path) for e in ld_cache_entries.parse(merged)]
@@ -71,10 +71,10 @@ def test_merge(
 
 
 @given(pairs(ascii_names), pairs(ascii_names), FLAGS)
-def test_remove_undoes_add(
+def test_removal_restores_the_entries_of_the_image(
     image: list[tuple[bytes, bytes]], add: list[tuple[bytes, bytes]], flags: int
 ) -> None:
-    """Removing what was added gives back the entries of the image, in their order."""
+    """The entries have their original order."""
     data = ld_cache.merged(None, image, flags=flags)
     new = [pair for pair in add if pair not in image]
     removed = ld_cache.merged(ld_cache.merged(data, new, flags=flags), [], new, flags=flags)
@@ -84,8 +84,7 @@ def test_remove_undoes_add(
 
 
 @given(st.lists(ascii_names, min_size=2, max_size=30))
-def test_the_quick_order_is_the_exact_one(names: list[bytes]) -> None:
-    """The order by bytes, used for ASCII names, is the one that libcmp defines."""
+def test_byte_order_equals_libcmp_for_ascii_names(names: list[bytes]) -> None:
     exact = sorted(names, key=cmp_to_key(partial(libcmp, signed=True)))
     assert sorted(names, key=ld_cache._key) == exact
     assert sorted(names, key=ld_cache._unsigned_key) == exact

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of CDI specs: nothing is lost on the way to a file, or to the compiled form."""
+"""Properties of CDI specs: rules, files and the compiled form."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ DEVICES: st.SearchStrategy[Any] = st.lists(NAME, min_size=1, max_size=4, unique=
 
 @st.composite
 def specs(draw: st.DrawFn) -> dict[str, Any]:
-    """Return a valid spec of the lowest version that fits."""
-    made: dict[str, Any] = {"cdiVersion": "", "kind": draw(KIND), "devices": draw(DEVICES)}
-    made["containerEdits"] = draw(EDITS)
-    made["cdiVersion"] = spec_versions.lowest(made)
-    return made
+    """Return a valid spec of the lowest possible version."""
+    spec: dict[str, Any] = {"cdiVersion": "", "kind": draw(KIND), "devices": draw(DEVICES)}
+    spec["containerEdits"] = draw(EDITS)
+    spec["cdiVersion"] = spec_versions.lowest(spec)
+    return spec
 
 
 def code_of(document: object) -> str:
-    """Return the code of the fault that the rules find in `document`, "" if they pass it."""
+    """Return the code of the fault that the rules report for `document`, "" without one."""
     try:
         spec_rules.check(document, "x")
     except GpuhookError as error:
@@ -86,35 +86,33 @@ def code_of(document: object) -> str:
 
 
 @given(specs())
-def test_valid_specs_pass(made: dict[str, Any]) -> None:
-    """A spec of valid parts passes in the version that `lowest` names, and in no lower one."""
-    assert code_of(made) == ""
-    below = spec_versions.VERSIONS[: spec_versions.VERSIONS.index(made["cdiVersion"])]
+def test_valid_spec_passes_from_its_lowest_version(spec: dict[str, Any]) -> None:
+    assert code_of(spec) == ""
+    below = spec_versions.VERSIONS[: spec_versions.VERSIONS.index(spec["cdiVersion"])]
     for version in below[2:]:
-        assert code_of({**made, "cdiVersion": version}) == "GH1108"
+        assert code_of({**spec, "cdiVersion": version}) == "GH1108"
 
 
 @given(specs(), st.sampled_from(spec_file.FORMATS))
 @settings(max_examples=60)
-def test_files_lose_nothing(made: dict[str, Any], fmt: str) -> None:
-    """What is written in either format is read as the same spec, by us and by other readers."""
-    text = spec_file.document(made, fmt)  # type: ignore[arg-type]  # a spec by construction
-    assert spec_file.parser("x." + fmt)(text.encode(), "x") == made
-    assert (json.loads(text) if fmt == "json" else yaml.safe_load(text)) == made
+def test_spec_file_is_read_back(spec: dict[str, Any], fmt: str) -> None:
+    """gpuhook and other parsers read both formats as the same spec."""
+    text = spec_file.document(spec, fmt)  # type: ignore[arg-type]  # a spec by construction
+    assert spec_file.parser("x." + fmt)(text.encode(), "x") == spec
+    assert (json.loads(text) if fmt == "json" else yaml.safe_load(text)) == spec
 
 
 @given(specs())
-def test_the_compiled_form_equals_the_source(made: dict[str, Any]) -> None:
-    """Every device, the common edits, the kind and the version come out as they went in."""
+def test_compiled_spec_equals_its_source(spec: dict[str, Any]) -> None:
     found = os.stat("/")
-    data = compiled_spec.encoded("/etc/cdi/x.yaml", found, made)  # type: ignore[arg-type]  # as above
+    data = compiled_spec.encoded("/etc/cdi/x.yaml", found, spec)  # type: ignore[arg-type]  # as above
     compiled = compiled_spec.Compiled("/etc/cdi/x.yaml", data)
-    assert (compiled.kind, compiled.version) == (made["kind"], made["cdiVersion"])
-    assert compiled.edits == made["containerEdits"]
-    assert compiled.names() == [device["name"] for device in made["devices"]]
-    for device in made["devices"]:
+    assert (compiled.kind, compiled.version) == (spec["kind"], spec["cdiVersion"])
+    assert compiled.edits == spec["containerEdits"]
+    assert compiled.names() == [device["name"] for device in spec["devices"]]
+    for device in spec["devices"]:
         assert compiled.device(device["name"]) == device["containerEdits"]
-    assert compiled.device(made["devices"][0]["name"] + "x:") is None
+    assert compiled.device(spec["devices"][0]["name"] + "x:") is None
 
 
 JSON = st.recursive(
@@ -136,15 +134,16 @@ CODES = ("", "GH1106", "GH1107", "GH1108")
 
 
 @given(JSON)
-def test_any_document_is_judged(document: object) -> None:
-    """Whatever a file holds, the rules pass it or name what is wrong: no other exception."""
+def test_any_document_passes_or_is_a_fault(document: object) -> None:
+    """No other exception is raised."""
     assert code_of(document) in CODES
 
 
 @given(specs(), JSON, st.randoms())
-def test_a_damaged_spec_is_judged(made: dict[str, Any], junk: object, random: Any) -> None:
-    """A valid spec with one value replaced by anything is passed or refused, never a crash."""
-    place: Any = made
+def test_spec_with_a_replaced_value_passes_or_is_a_fault(
+    spec: dict[str, Any], junk: object, random: Any
+) -> None:
+    place: Any = spec
     while True:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
         if not keys:
@@ -154,17 +153,16 @@ def test_a_damaged_spec_is_judged(made: dict[str, Any], junk: object, random: An
             place[key] = junk
             break
         place = place[key]
-    assert code_of(made) in CODES
+    assert code_of(spec) in CODES
 
 
 @given(KIND, NAME)
-def test_names_round_trip(kind: str, device: str) -> None:
-    """A qualified name splits into the parts it was made of."""
+def test_qualified_name_is_split_into_its_parts(kind: str, device: str) -> None:
     assert names.split(f"{kind}={device}") == (*kind.split("/"), device)
 
 
 @given(st.text(alphabet="aZ0/=_-.: \n\0é", max_size=12))
-def test_any_text_is_a_name_or_not(text: str) -> None:
-    """Any text splits into parts that make it up again, or is no name: it never raises."""
+def test_any_text_is_a_qualified_name_or_none(text: str) -> None:
+    """The parts of a name give the text."""
     parts = names.split(text)
     assert parts is None or "{}/{}={}".format(*parts) == text

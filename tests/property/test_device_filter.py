@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of device programs: they do what the rules say, before and after the kernel."""
+"""Properties of device programs (BPF): they decide as the rules, before and after the kernel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OURS = st.lists(DEFINITE, max_size=4)
 def verdict_of_block(
     rules: list[Rule], kind: str, access: str, major: int, minor: int
 ) -> bool | None:
-    """Return what our rules say by themselves: a denial of a part, else an allowance of all."""
+    """Return the decision of gpuhook's rules: deny, allow, or None."""
     named = [rule for rule in rules if (rule.type, rule.major, rule.minor) == (kind, major, minor)]
     denied = {letter for rule in named if not rule.allow for letter in rule.access}
     allowed = {letter for rule in named if rule.allow for letter in rule.access} - denied
@@ -53,7 +53,7 @@ def verdict_of_block(
 
 
 def read_back(code: bytes) -> bytes:
-    """Return a program as the kernel shows it once its verifier has taken it."""
+    """Load a program into the kernel, and return the kernel's instructions."""
     fd = bpf_syscall.prog_load(code, "gpuhook_test")
     try:
         shown = bpf_syscall.prog_info(fd).instructions
@@ -64,16 +64,17 @@ def read_back(code: bytes) -> bytes:
 
 
 @given(RULES, st.booleans())
-def test_a_program_is_its_rules(rules: list[Rule], default: bool) -> None:
-    """The program of a rule list and the plain evaluator agree on every request."""
+def test_program_decides_as_the_rules(rules: list[Rule], default: bool) -> None:
     code = program(rules, default=default)
     for request in REQUESTS:
         assert allows(code, *request) == evaluate(rules, *request, default=default), request
 
 
 @given(RULES, OURS, st.booleans())
-def test_our_block_goes_first(rules: list[Rule], ours: list[Rule], default: bool) -> None:
-    """With our block in front, our rules decide what they name and the old program the rest."""
+def test_prepended_block_takes_precedence(
+    rules: list[Rule], ours: list[Rule], default: bool
+) -> None:
+    """The old program decides the other requests."""
     old = program(rules, default=default)
     code = prepend(ours, old)
     for request in REQUESTS:
@@ -84,8 +85,8 @@ def test_our_block_goes_first(rules: list[Rule], ours: list[Rule], default: bool
 
 
 @given(RULES, OURS)
-def test_our_block_comes_off(rules: list[Rule], ours: list[Rule]) -> None:
-    """What is put in front is found again, and without it the old program is as it was."""
+def test_prepended_block_is_removed(rules: list[Rule], ours: list[Rule]) -> None:
+    """The old program is unchanged."""
     old = program(rules, default=False)
     found, rest = split(prepend(ours, old))
     assert rest == old
@@ -94,8 +95,7 @@ def test_our_block_comes_off(rules: list[Rule], ours: list[Rule]) -> None:
 
 
 @given(RULES, st.booleans())
-def test_decoded_rules_mean_the_same(rules: list[Rule], default: bool) -> None:
-    """A program of gpuhook is decoded, and the rules decide as it does."""
+def test_decoded_rules_decide_as_the_program(rules: list[Rule], default: bool) -> None:
     decoded = decode(program(rules, default=default))
     assert decoded is not None
     for request in REQUESTS:
@@ -106,8 +106,8 @@ def test_decoded_rules_mean_the_same(rules: list[Rule], default: bool) -> None:
 @KERNEL
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(RULES, OURS, st.booleans())
-def test_the_kernel_takes_every_program(rules: list[Rule], ours: list[Rule], default: bool) -> None:
-    """The verifier accepts a program and our block before it, and both are known again."""
+def test_kernel_accepts_every_program(rules: list[Rule], ours: list[Rule], default: bool) -> None:
+    """gpuhook recognizes the program and its block in the kernel's instructions."""
     old = read_back(program(rules, default=default))
     shown = read_back(prepend(ours, old))
     found, rest = split(shown)

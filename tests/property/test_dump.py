@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any node survives its dump."""
+"""A dump of any node is read back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import (
     fact_rules,
 )
 
-# 'unknown' is the one word that cannot be a fact.
+# A fact cannot be the word 'unknown'.
 words = st.text(string.ascii_letters + string.digits + " :-.'\"#é{}", min_size=1).filter(
     lambda word: word != "unknown"
 )
@@ -33,7 +33,7 @@ numbers = st.integers(0, 2**63)
 
 
 def known(hint: Any, rule: FactRule) -> st.SearchStrategy[Any]:
-    """Return the values of one fact, without None."""
+    """Return a strategy for the values of a fact, without None."""
     values = rule.values or tuple((rule.words or {}).values() if rule.is_optional else ())
     if values:
         return st.sampled_from(values)
@@ -50,7 +50,7 @@ def known(hint: Any, rule: FactRule) -> st.SearchStrategy[Any]:
 
 
 def facts(kind: type[Any]) -> st.SearchStrategy[Any]:
-    """Return objects of a class of facts, each with any of its facts unknown."""
+    """Return a strategy for objects of a class of facts, each with unknown facts."""
     hints, rules = get_type_hints(kind), fact_rules(kind)
     found = {}
     for one in fields(kind):
@@ -65,15 +65,15 @@ instances = facts(MigInstance)
 gpus = facts(Gpu)
 
 
-def different(key: str, several: Sequence[Gpu | MigInstance]) -> bool:
+def is_unique(key: str, several: Sequence[Gpu | MigInstance]) -> bool:
     values = [getattr(gpu, key) for gpu in several if getattr(gpu, key) is not None]
     return len(set(values)) == len(values)
 
 
 several_gpus = st.lists(gpus, max_size=4).filter(
     lambda many: (
-        all(different(key, many) for key in ("index", "uuid", "minor", "pci_bus_id"))
-        and different("uuid", [one for gpu in many for one in gpu.instances])
+        all(is_unique(key, many) for key in ("index", "uuid", "minor", "pci_bus_id"))
+        and is_unique("uuid", [one for gpu in many for one in gpu.instances])
     )
 )
 nodes = st.builds(
@@ -116,6 +116,6 @@ nodes = st.builds(
 
 
 @given(node=nodes, form=st.sampled_from(["yaml", "json"]))
-def test_round_trip(node: Node, form: str) -> None:
-    """Reading what was written gives the same node, whatever its texts look like to YAML."""
+def test_node_is_read_back_from_its_dump(node: Node, form: str) -> None:
+    """A text may have the form of a YAML number or date."""
     assert dump_file.parse(dump_file.text(node, form).encode(), "node") == node

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any content of an engine's file is read: with problems, but without an exception."""
+"""Any content of an engine's configuration file is read without an exception."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ CONTENTS = st.one_of(
 )
 
 
-class Same:
-    """A node on which every file has that content, and every directory one file."""
+class SameContent:
+    """A node on which every file has the same content, and every directory the same files."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -77,8 +77,8 @@ class Same:
 
 
 @given(content=CONTENTS, daemon=st.sampled_from([None, (1, 6), (1, 7), (2, 0), (2, 1), (2, 3)]))
-def test_every_content_is_read(content: bytes, daemon: tuple[int, ...] | None) -> None:
-    files = Same(content)
+def test_any_content_is_read(content: bytes, daemon: tuple[int, ...] | None) -> None:
+    files = SameContent(content)
     found = containerd_config.read(files, daemon=daemon)
     assert found.configuration.runtimes
     assert isinstance(found.has_cdi, bool)

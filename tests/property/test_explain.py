@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""explain says what gpuhook-runtime does: config.json after, changes of the root, the fault."""
+"""explain predicts gpuhook-runtime: the changed config.json, changes of the root, the fault."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ SETTINGS = st.fixed_dictionaries(
         "limits": st.sampled_from([{"onFailure": "start"}, {"onFailure": "refuse"}]),
     },
 )
-# What the image has: files, links ("->") and directories ("/").
+# The files, links ("->") and directories ("/") of the image.
 IMAGE = st.lists(
     st.sampled_from(
         [
@@ -192,8 +192,8 @@ IMAGE = st.lists(
 )
 
 
-def _make(root: Path, parts: list[str]) -> None:
-    """Make what the image has, as far as each part can be beside those before it."""
+def _create_image(root: Path, parts: list[str]) -> None:
+    """Create the parts of the image that do not conflict with earlier ones."""
     root.mkdir()
     for part in parts:
         name, link, target = part.partition("->")
@@ -224,7 +224,7 @@ def _tree(root: Path) -> dict[str, str | bytes]:
 
 
 def _difference(before: dict[str, str | bytes], after: dict[str, str | bytes]) -> dict[str, Any]:
-    """Return the links and files that are other ones now, by their places."""
+    """Return the changed links and files by path."""
     assert before.keys() <= after.keys()
     return {
         place: what
@@ -233,11 +233,11 @@ def _difference(before: dict[str, str | bytes], after: dict[str, str | bytes]) -
     }
 
 
-def _changed(told: simulate.SimulatedAnswer, root: Path) -> dict[str, Any]:
-    """Return what explain says of links and files, by the places that they have now."""
+def _predicted(explained: simulate.SimulatedAnswer, root: Path) -> dict[str, Any]:
+    """Return the links and files that explain predicts, by their real paths."""
     found = {}
     with Root(str(root)) as opened:
-        for change in told.changes:
+        for change in explained.changes:
             parent, _, name = change.path.rpartition("/")
             place = opened.real(parent).strip("/") + "/" + name
             found[place] = f"-> {change.target}" if change.data is None else change.data
@@ -246,7 +246,7 @@ def _changed(told: simulate.SimulatedAnswer, root: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Path]:
-    """Give a node: its programs, its specs, and a driver."""
+    """Return a node with programs, specs and a driver."""
     with TemporaryDirectory(prefix="gpuhook-node-") as name, pytest.MonkeyPatch.context() as patch:
         place = Path(name)
         for directory in ("bin", "cdi", "host/sys/module/nvidia", "host/proc"):
@@ -272,8 +272,8 @@ def _configure(node: Path, document: dict[str, Any]) -> None:
     settings.store(str(path), os.stat(path), document)
 
 
-def _really(node: Path, bundle: Path) -> GpuhookError | None:
-    """Run gpuhook-runtime's own code for a create; returns why the container may not start."""
+def _create(node: Path, bundle: Path) -> GpuhookError | None:
+    """Run gpuhook-runtime's code for `create`; return why the container is refused, or None."""
     command = oci_command.parse(["create", "--bundle", str(bundle), "one"])
     launcher, log = str(node / "bin/gpuhook-runtime"), Heard()
     try:
@@ -286,45 +286,47 @@ def _really(node: Path, bundle: Path) -> GpuhookError | None:
     return None
 
 
-def _no_driver_to_ask() -> Node:
+def _no_driver() -> Node:
     raise AssertionError("this node has specs")
 
 
 def _explained(bundle: Path) -> simulate.SimulatedAnswer:
     chosen = settings_file.of_node()
-    base = node_context.this_node(chosen, None, _no_driver_to_ask)
+    base = node_context.this_node(chosen, None, _no_driver)
     return simulate.simulate(explain_inputs.bundle_question(str(bundle)), base)
 
 
 @given(config=CONFIG, image=IMAGE, chosen=SETTINGS, is_twice=st.booleans())
 @examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_explain_agrees_with_the_wrapper(
+def test_explain_predicts_the_wrapper(
     node: Path, config: dict[str, Any], image: list[str], chosen: dict[str, Any], *, is_twice: bool
 ) -> None:
     _configure(node, chosen)
     bundle = node / "bundle"
     shutil.rmtree(bundle, ignore_errors=True)
     bundle.mkdir()
-    _make(bundle / "rootfs", image)
+    _create_image(bundle / "rootfs", image)
     path = bundle / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     if is_twice:
-        assume(_really(node, bundle) is None)
+        assume(_create(node, bundle) is None)
     text, before = path.read_bytes(), _tree(bundle / "rootfs")
 
-    told = _explained(bundle)
+    explained = _explained(bundle)
     assert path.read_bytes() == text
     assert _tree(bundle / "rootfs") == before
 
-    trouble = _really(node, bundle)
-    event(trouble.code if trouble else told.edited.route or "nothing")
-    event(f"changes of the root: {min(len(told.changes), 3)}")
-    assert (told.fault and (told.fault.code, told.fault.message)) == (
+    trouble = _create(node, bundle)
+    event(trouble.code if trouble else explained.edited.route or "nothing")
+    event(f"changes of the root: {min(len(explained.changes), 3)}")
+    assert (explained.fault and (explained.fault.code, explained.fault.message)) == (
         trouble and (trouble.code, trouble.message)
     )
-    assert told.after == json.loads(path.read_text(encoding="utf-8"))
+    assert explained.after == json.loads(path.read_text(encoding="utf-8"))
     if trouble is None:
-        assert _changed(told, bundle / "rootfs") == _difference(before, _tree(bundle / "rootfs"))
+        assert _predicted(explained, bundle / "rootfs") == _difference(
+            before, _tree(bundle / "rootfs")
+        )
 
 
 KEYS = ["ociVersion", "process", "env", "Env", "Config", "config", "HostConfig", "hooks", "mounts"]
@@ -349,13 +351,15 @@ ANY = st.recursive(
 
 @given(document=st.one_of(ANY, st.dictionaries(st.sampled_from(KEYS), ANY, min_size=1)))
 @examples(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_asked_about_is_answered_or_refused(node: Path, document: object) -> None:
+def test_any_document_is_explained_or_refused(node: Path, document: object) -> None:
     _configure(node, {})
-    base = node_context.this_node(settings_file.of_node(), None, _no_driver_to_ask)
+    base = node_context.this_node(settings_file.of_node(), None, _no_driver)
     try:
-        asked = explain_inputs.text_questions(json.dumps(document).encode(), "standard input")
+        questions = explain_inputs.text_questions(json.dumps(document).encode(), "standard input")
     except GpuhookError:
         return
-    told = documents.explain_document([simulate.simulate(one, base) for one in asked], base)
-    list(explain_graph.lines(told))
-    list(explain_text.lines(told))
+    explained = documents.explain_document(
+        [simulate.simulate(one, base) for one in questions], base
+    )
+    list(explain_graph.lines(explained))
+    list(explain_text.lines(explained))

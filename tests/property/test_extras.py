@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever variables and mounts contain, extra devices are reported or refused, nothing else."""
+"""Extra devices of any variables and mounts: reported or refused."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ SPECS = st.fixed_dictionaries(
 
 
 @given(spec=SPECS, accepts=st.booleans(), ignores=st.booleans())
-def test_every_request_is_judged(spec: dict[str, Any], accepts: bool, ignores: bool) -> None:
-    """A fault, or extras whose names, where they count, are of a kind that we know."""
+def test_extra_devices_are_reported_or_refused(
+    spec: dict[str, Any], accepts: bool, ignores: bool
+) -> None:
+    """Names of accepted requests are of a known kind."""
     settings = Settings()
     settings.accept_volume_mounts, settings.ignore_imex_channels = accepts, ignores
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fastjson agrees with the standard library, and loses nothing that json would lose."""
+"""fastjson agrees with the standard library, and keeps what json would lose."""
 
 from __future__ import annotations
 
@@ -22,20 +22,17 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_reads_what_json_writes(value: object) -> None:
-    """Every document that json writes is read as the same value."""
+def test_fastjson_reads_documents_of_json(value: object) -> None:
     assert fastjson.loads(json.dumps(value).encode()) == value
 
 
 @given(VALUES)
-def test_json_reads_what_it_writes(value: object) -> None:
-    """Every document that fastjson writes is read by json as the same value."""
+def test_json_reads_documents_of_fastjson(value: object) -> None:
     assert json.loads(fastjson.dumps(value)) == value
 
 
 @given(st.text(alphabet='{}[]",:0123456789.eE+-truefalsn \\u\n', max_size=12))
-def test_accepts_and_rejects_as_json_does(text: str) -> None:
-    """A short text is a document for both or for neither."""
+def test_same_texts_are_accepted_as_by_json(text: str) -> None:
     try:
         expected = json.loads(text)
     except ValueError:
@@ -46,8 +43,7 @@ def test_accepts_and_rejects_as_json_does(text: str) -> None:
 
 
 @given(st.binary(max_size=20))
-def test_bytes_that_are_no_utf8_survive(junk: bytes) -> None:
-    """A string with any bytes in it comes out with the same bytes."""
+def test_bytes_that_are_not_utf8_are_kept(junk: bytes) -> None:
     body = junk.replace(b"\\", b"").replace(b'"', b"")
     body = bytes(byte for byte in body if byte >= 0x20)
     document = b'{"key":"' + body + b'"}'
@@ -67,8 +63,7 @@ def test_bytes_that_are_no_utf8_survive(junk: bytes) -> None:
         "-" + "9" * 5000,
     ],
 )
-def test_numbers_keep_their_text(number: str) -> None:
-    """Read exactly, a number is written as it was."""
+def test_exact_numbers_keep_their_text(number: str) -> None:
     document = f'{{"a":[{number},"x"]}}'.encode()
     assert fastjson.dumps(fastjson.loads(document, exact=True)) == document
 
@@ -83,14 +78,14 @@ def test_numbers_keep_their_text(number: str) -> None:
         b'{"a":"\xed\xa0\x80\\ud800"}',
     ],
 )
-def test_lone_surrogates_survive(document: bytes) -> None:
-    """An escaped lone surrogate stays an escape, and a byte that is not UTF-8 that byte."""
+def test_lone_surrogates_are_kept(document: bytes) -> None:
+    """An escape remains an escape, and a byte that is not UTF-8 remains that byte."""
     assert fastjson.dumps(fastjson.loads(document, exact=True), document) == document
 
 
 @given(st.lists(st.sampled_from([rb"\ud800", rb"\udcff", rb"\udc00", b"\xff", b"x", b"\xc3\xa9"])))
-def test_any_surrogates_survive(parts: list[bytes]) -> None:
-    """They do unless the escape of a low one could be a byte of a document that is not UTF-8."""
+def test_any_surrogates_are_kept(parts: list[bytes]) -> None:
+    """An escaped low surrogate changes if it can be a byte of a document that is not UTF-8."""
     body = b"".join(parts).replace(rb"\ud800\udc", rb"\ud800 \udc")
     document = b'{"a":"' + body + b'"}'
     written = fastjson.dumps(fastjson.loads(document, exact=True), document)
@@ -99,8 +94,8 @@ def test_any_surrogates_survive(parts: list[bytes]) -> None:
     assert written == document
 
 
-def test_order_and_repeated_keys() -> None:
-    """Keys keep their order; of a key that occurs twice the last value is taken, and noted."""
+def test_keys_keep_their_order_and_repeated_keys_are_reported() -> None:
+    """The last value of a repeated key applies."""
     repeated: list[str] = []
     document = b'{"b":1,"a":{"x":1,"y":2,"\\u0078":3},"b":3}'
     found = fastjson.loads(document, repeated=repeated)
@@ -112,14 +107,13 @@ def test_order_and_repeated_keys() -> None:
     assert repeated == []
 
 
-def test_nesting_bomb_is_a_value_error() -> None:
-    """A document nested far too deeply is refused in words."""
+def test_deep_nesting_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="deep"):
         fastjson.loads(b"[" * 200_000)
 
 
-def test_works_without_the_accelerator() -> None:
-    """If _json is not there, the standard library does the same work."""
+def test_documents_are_read_without_the_c_accelerator() -> None:
+    """The standard library replaces _json."""
     code = (
         "import sys; sys.modules['_json'] = None\n"
         "from gpuhook.host.hot import fastjson as f\n"
@@ -132,7 +126,7 @@ def test_works_without_the_accelerator() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
 
 
-def test_a_number_of_many_digits_is_refused_in_plain_words() -> None:
-    """Python's own words tell how to change the interpreter."""
+def test_number_with_too_many_digits_is_refused() -> None:
+    """Python's message explains how to change the interpreter."""
     with pytest.raises(ValueError, match=r"^a number has too many digits$"):
         fastjson.loads(b"[" + b"9" * 5000 + b"]")

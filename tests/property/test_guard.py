@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens on a host, the guard ends the right process of the right container, or none."""
+"""The guard under random events: it signals the right process of the right container, or none."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ Key = tuple[str, str]
 
 @dataclass
 class Oracle:
-    """What ought to happen, worked out from the truth and not from what the guard believes."""
+    """The correct decisions, computed from the simulated world."""
 
     world: World
     settings: Guard
     seconds: float = 0.0
     history: dict[Key, list[tuple[float, str, float]]] = field(default_factory=dict)
     signals: dict[Key, list[tuple[float, int, int, str]]] = field(default_factory=dict)
-    seen: list[Process] = field(default_factory=list)  # as they were at the look
+    seen: list[Process] = field(default_factory=list)  # copies from the time of the sample
     guarded: set[Key] = field(default_factory=set)
-    dark: set[str] = field(default_factory=set)  # devices that could not be looked at
+    dark: set[str] = field(default_factory=set)  # devices without a sample
     count: int = 0
 
-    def look(self, *, is_new: bool) -> None:
-        """Record the containers above their limit; `is_new`: there was no sample just before."""
+    def sample(self, *, is_new: bool) -> None:
+        """Record the containers above their limit. `is_new`: there was no earlier sample."""
         self.seen = [replace(p, memory=dict(p.memory)) for p in self.world.processes.values()]
         self.guarded = set()
         self.dark = set(TARGETS) if self.world.is_broken else set(self.world.silent)
@@ -88,10 +88,10 @@ class Oracle:
             return UNSEEN
         return BETWEEN if used > limit else BELOW
 
-    def marked(self, key: Key) -> tuple[float | None, float]:
-        """Return since when a container is known for being above its limit, and its grace so far.
+    def mark_of(self, key: Key) -> tuple[float | None, float]:
+        """Return the start of the excess of a container, and the elapsed grace period.
 
-        That is how long it was seen above, since a process of it got the last signal.
+        The grace period restarts at each signal to a process of the container.
         """
         began, calm, total = None, None, 0.0
         last = max((one[0] for one in self.signals.get(key, ())), default=-1.0)
@@ -117,12 +117,12 @@ class Oracle:
         return self.history[key][-1][1]
 
     def sent(self, key: Key) -> list[tuple[float, int, int, str]]:
-        """Return the signals that this offence has had."""
-        began, _ = self.marked(key)
+        """Return the signals since the start of the excess."""
+        began, _ = self.mark_of(key)
         return [one for one in self.signals.get(key, ()) if began is not None and one[0] >= began]
 
-    def right(self, key: Key, *, kills: bool) -> Process | None:
-        """Return the process that is to get SIGTERM: of those that use most, the one to ask yet."""
+    def expected_process(self, key: Key, *, kills: bool) -> Process | None:
+        """Return the process that should get SIGTERM: the largest one without a signal."""
         done = {one[1:3] for one in self.sent(key) if not kills or one[3] != "SIGTERM"}
         left = [
             one
@@ -132,16 +132,16 @@ class Oracle:
         ]
         return max(left, key=lambda p: (p.memory[key[1]] or 0, -p.pid), default=None)
 
-    def note(self, process: tuple[int, int], name: str) -> None:
-        """Take note of what was sent, or could not be, in each offence of the process."""
+    def record_signal(self, process: tuple[int, int], name: str) -> None:
+        """Record a sent or failed signal for each device of the process."""
         for one in self.seen:
             if (one.pid, one.started) == process:
                 for key in [(one.container or "", device) for device in one.memory]:
-                    if self.marked(key)[0] is not None and key[1] not in self.dark:
+                    if self.mark_of(key)[0] is not None and key[1] not in self.dark:
                         self.signals.setdefault(key, []).append((self.seconds, *process, name))
 
-    def witness(self, process: Process, name: str) -> None:
-        """Judge a signal that is being sent."""
+    def check_signal(self, process: Process, name: str) -> None:
+        """Check a signal that is being sent."""
         self.count += 1
         assert process.pid not in (0, 1, os.getpid(), os.getppid())
         assert process.container is not None, "a process of the host"
@@ -155,36 +155,39 @@ class Oracle:
                 self._is_due(container.id, device, process))
         ]  # fmt: skip
         assert keys, (process, name, container)
-        self.note((process.pid, process.started), name)
+        self.record_signal((process.pid, process.started), name)
 
     def _fits(self, container: str, device: str, process: Process) -> bool:
         key = container, device
         assert self.settings.action in (TERMINATE, KILL)
-        if self.state(key) != ABOVE or self.marked(key)[1] < self.settings.grace - 1e-6:
+        if self.state(key) != ABOVE or self.mark_of(key)[1] < self.settings.grace - 1e-6:
             return False
-        right = self.right(key, kills=self.settings.action == KILL)
-        return right is not None and (right.pid, right.started) == (process.pid, process.started)
+        expected = self.expected_process(key, kills=self.settings.action == KILL)
+        return expected is not None and (expected.pid, expected.started) == (
+            process.pid,
+            process.started,
+        )
 
     def _is_due(self, container: str, device: str, process: Process) -> bool:
         assert self.settings.action == KILL
-        asked = [
+        sigterms = [
             when
             for when, pid, started, name in self.sent((container, device))
             if (pid, started, name) == (process.pid, process.started, "SIGTERM")
         ]
-        if not asked or self.state((container, device)) not in (ABOVE, BETWEEN):
+        if not sigterms or self.state((container, device)) not in (ABOVE, BETWEEN):
             return False
-        return self.seconds - asked[-1] >= self.settings.kill_after - 1e-6
+        return self.seconds - sigterms[-1] >= self.settings.kill_after - 1e-6
 
 
 class Scenario:
-    """A host whose processes do this and that, and a guard."""
+    """A host with random events, and a guard."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.world = World(self.chance)
         self.oracle = Oracle(self.world, self._settings())
-        self.world.witnessed = self.oracle.witness
+        self.world.witnessed = self.oracle.check_signal
         self._populate()
         self.is_new = True
         self.watch = self._guard()
@@ -215,7 +218,7 @@ class Scenario:
             in_pod = kind in (UNITS, MOUNTED, ALONE, EARLIER) or chance.random() < 0.7
             identity = f"{number:x}" * 64 if chance.random() < 0.8 else f"web{number}"
             if kind not in ("recorded", "by driver", "units", AMBIGUOUS, EARLIER):
-                identity = f"{number:x}" * 64  # that of an engine
+                identity = f"{number:x}" * 64  # an id as of an engine
             devices = chance.sample(sorted(TARGETS), chance.randint(1, 2))
             limits = {device: UNIT * chance.randint(1, 3) for device in devices}
             pod = f"pod-{number}" if in_pod else ""
@@ -236,18 +239,18 @@ class Scenario:
     def _amount(self) -> int | None:
         return None if self.chance.random() < 0.05 else self.chance.randint(0, 8 * GIB)
 
-    def _happens(self, *, may_reload: bool = True) -> None:
+    def _random_event(self, *, may_reload: bool = True) -> None:
         """Apply a random event to a process or container."""
         if may_reload and self.chance.random() < 0.01:
             self.oracle.settings = self._settings()
         if not self.world.processes or self.chance.random() < 0.15:
-            self._begin(self._anybody())
+            self._begin(self._any_container())
         elif self.chance.random() < 0.4:
             self._host_changes(self.chance.randrange(4))
         else:
             self._process_changes(self.chance.choice(sorted(self.world.processes)))
 
-    def _anybody(self) -> str | None:
+    def _any_container(self) -> str | None:
         return self.chance.choice([None, *sorted(self.world.containers)])
 
     def _host_changes(self, what: int) -> None:
@@ -267,20 +270,20 @@ class Scenario:
         what = self.chance.randrange(6)
         if what == 0:
             del self.world.processes[pid]
-        elif what == 1:  # its pid is another's by now
+        elif what == 1:  # another process has its pid
             del self.world.processes[pid]
-            self._begin(self._anybody(), pid)
-        elif what == 2:  # a fork, which has none of the memory at first
+            self._begin(self._any_container(), pid)
+        elif what == 2:  # a fork, without memory at first
             self.world.spawn(process.container, dict.fromkeys(process.memory, 0))
-        elif what == 3:  # root of the host has put it elsewhere
-            process.container = self._anybody()
+        elif what == 3:  # moved by root of the host
+            process.container = self._any_container()
         else:
             process.memory = {device: self._amount() for device in process.memory}
 
     def run(self) -> None:
         for _ in range(ROUNDS):
             for _ in range(self.chance.choice((0, 0, 0, 1, 2))):
-                self._happens()
+                self._random_event()
             if self.chance.random() < 0.03:
                 self.watch, self.is_new = self._guard(), True
             self._round()
@@ -291,13 +294,13 @@ class Scenario:
         disturbed: Callable[[int], None] = lambda _pid: self._disturb()  # noqa: E731
         world.meanwhile = disturbed if is_disturbed else None
         world.attempts = set()
-        oracle.look(is_new=self.is_new)
+        oracle.sample(is_new=self.is_new)
         due = set() if is_disturbed else self._due()
         question = GuardInput(Driver(world), world.holdings(), world.units(), TARGETS)
         taken = self.watch.round(question)
         self.is_new = not taken.is_needed
         for order, _error in taken.failed:
-            oracle.note((order.user.pid, order.user.started), "failed")
+            oracle.record_signal((order.user.pid, order.user.started), "failed")
         assert due <= world.attempts
         for mark in taken.began:
             assert oracle.state(mark.share.key) == ABOVE or not mark.share.is_certain
@@ -310,32 +313,31 @@ class Scenario:
 
     def _disturb(self) -> None:
         for _ in range(3):
-            self._happens(may_reload=False)
+            self._random_event(may_reload=False)
 
     def _due(self) -> set[str]:
-        """Return the containers of which a process has to be asked to end in this round."""
+        """Return the containers that must get SIGTERM in this round."""
         oracle, settings = self.oracle, self.oracle.settings
         if settings.action not in (TERMINATE, KILL):
             return set()
         found = set()
         for key in oracle.history:
-            if oracle.state(key) != ABOVE or oracle.marked(key)[1] < settings.grace:
+            if oracle.state(key) != ABOVE or oracle.mark_of(key)[1] < settings.grace:
                 continue
             is_killing = settings.action == KILL
             if is_killing and oracle.sent(key):
-                continue  # it may be waiting for the one that was asked last
-            if oracle.right(key, kills=is_killing) is not None:
+                continue  # it may wait for the last signalled process
+            if oracle.expected_process(key, kills=is_killing) is not None:
                 found.add(key[0])
         return found
 
 
-def test_only_offenders_are_ended_in_hundreds_of_scenarios(
+def test_guard_signals_exactly_the_expected_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forks, pids used again, processes that come back, of the host, of MIG, of unknown memory.
+    """Events are forks, reused pids, restarts, processes of the host, MIG and unknown memory.
 
-    The oracle knows what the guard can only infer; each signal is judged when it is sent, and one
-    that is due has to come.
+    The oracle checks each signal when it is sent, and that no expected signal is missing.
     """
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
     signals = 0
@@ -347,4 +349,4 @@ def test_only_offenders_are_ended_in_hundreds_of_scenarios(
         except AssertionError as error:
             raise AssertionError(f"scenario {seed}: {error}") from error
         signals += scenario.oracle.count
-    assert signals > SCENARIOS // 2  # there was something to judge
+    assert signals > SCENARIOS // 2  # the scenarios cause signals

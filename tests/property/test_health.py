@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is unhealthy stays so without evidence, whatever else is reported."""
+"""An unhealthy device remains unhealthy without evidence."""
 
 from __future__ import annotations
 
@@ -44,50 +44,49 @@ settings = st.builds(
 
 
 @given(settings, st.lists(st.one_of(reports, lists, actions, same, back), max_size=40))
-def test_unhealthy_without_evidence_is_for_ever(
+def test_unhealthy_devices_remain_without_evidence(
     chosen: Health, history: list[tuple[object, ...]]
 ) -> None:
-    """The set of unhealthy devices only grows, and the version says when the marks change."""
-    book = GpuHealth(chosen, NODE)
+    """The version increases when the marks change."""
+    health = GpuHealth(chosen, NODE)
     for moment, (kind, *facts) in enumerate(history):
-        before, marks, version = set(book.unhealthy(DEVICES)), book.marks, book.version
-        happen(book, kind, facts, float(moment))
-        assert before <= set(book.unhealthy(DEVICES))
-        assert (book.marks != marks) <= (book.version > version)
-    kept = [from_document(document(mark)) for mark in book.marks]
+        before, marks, version = set(health.unhealthy(DEVICES)), health.marks, health.version
+        apply_event(health, kind, facts, float(moment))
+        assert before <= set(health.unhealthy(DEVICES))
+        assert (health.marks != marks) <= (health.version > version)
+    kept = [from_document(document(mark)) for mark in health.marks]
     again = GpuHealth(chosen, NODE, [mark for mark in kept if mark])
-    assert again.unhealthy(DEVICES) == book.unhealthy(DEVICES)
+    assert again.unhealthy(DEVICES) == health.unhealthy(DEVICES)
 
 
 @given(settings, st.lists(reports, max_size=20))
-def test_only_gpus_that_are_named_are_hit(
+def test_xid_marks_devices_of_its_gpu_only(
     chosen: Health, history: list[tuple[object, ...]]
 ) -> None:
-    """An XID touches no device of another GPU."""
-    book = GpuHealth(chosen, NODE)
-    named = set()
+    health = GpuHealth(chosen, NODE)
+    reported = set()
     for kind, *facts in history:
-        happen(book, kind, facts, 0.0)
-        named.add(getattr(facts[0], "uuid", None))
-    hit = book.unhealthy(DEVICES)
-    assert {device.gpu for device in DEVICES if device.uuid in hit} <= named
+        apply_event(health, kind, facts, 0.0)
+        reported.add(getattr(facts[0], "uuid", None))
+    hit = health.unhealthy(DEVICES)
+    assert {device.gpu for device in DEVICES if device.uuid in hit} <= reported
 
 
-def happen(book: GpuHealth, kind: object, facts: list[object], now: float) -> None:
+def apply_event(health: GpuHealth, kind: object, facts: list[object], now: float) -> None:
     if kind == "xid":
         event, action = facts
         assert isinstance(event, XidReport)
-        book.add_xid(event, action if isinstance(action, str) else None, now)
+        health.add_xid(event, action if isinstance(action, str) else None, now)
     elif kind == "seen":
         (losses,) = facts
         assert isinstance(losses, tuple)
-        book.update_gpus([Gpu(n, f"GPU-{n}", lost=lost) for n, lost in enumerate(losses)], now)
+        health.update_gpus([Gpu(n, f"GPU-{n}", lost=lost) for n, lost in enumerate(losses)], now)
     elif kind == "action":
         gpu, action = facts
-        book.update_action(str(gpu), action if isinstance(action, str) else None, now)
+        health.update_action(str(gpu), action if isinstance(action, str) else None, now)
     elif kind == "evidence":
         (evidence,) = facts
         assert isinstance(evidence, Evidence)
-        assert book.update_evidence(evidence) == ()
+        assert health.update_evidence(evidence) == ()
     else:
-        book.set_driver_trouble("")
+        health.set_driver_trouble("")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What we enter of a directory of the image, held against the real ldconfig on any directory."""
+"""The libraries of an image's directory, compared with the real ldconfig."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ links = st.dictionaries(names, names)
 
 @settings(max_examples=80)
 @given(files=files, links=links)
-def test_as_the_real_ldconfig(files: dict[str, str | None], links: dict[str, str]) -> None:
-    """Each name that ldconfig enters is entered by us, but for links that it has yet to make."""
+def test_entries_equal_those_of_ldconfig(
+    files: dict[str, str | None], links: dict[str, str]
+) -> None:
+    """Links that ldconfig would create are left out."""
     with TemporaryDirectory() as place:
         directory = Path(place) / "lib"
         directory.mkdir()
@@ -37,7 +39,7 @@ def test_as_the_real_ldconfig(files: dict[str, str | None], links: dict[str, str
                 (directory / name).symlink_to(target)
         with Root(place) as root:
             ours = image_libraries.entries(root, "/lib", root.names("/lib"))
-        assert set(ours) == _entered(Path(place))
+        assert set(ours) == _ldconfig_entries(Path(place))
 
 
 def _write(path: Path, soname: str | None) -> None:
@@ -49,8 +51,8 @@ def _write(path: Path, soname: str | None) -> None:
         elf_maker.write(path, soname)
 
 
-def _entered(place: Path) -> set[tuple[str, str]]:
-    """Return the 64-bit entries that the real ldconfig makes of /lib in `place`."""
+def _ldconfig_entries(place: Path) -> set[tuple[str, str]]:
+    """Return the 64-bit entries of /lib in `place` that the real ldconfig writes."""
     (place / "conf").write_text("/lib\n", encoding="utf-8")
     options = ["-r", str(place), "-X", "-f", "/conf", "-C", "/cache"]
     subprocess.run(["ldconfig", *options], check=True, capture_output=True)
@@ -62,8 +64,7 @@ def _entered(place: Path) -> set[tuple[str, str]]:
     return {(name, path) for name, path in paths if os.path.lexists(place / path[1:])}
 
 
-def test_a_directory_with_too_many(tmp_path: Path) -> None:
-    """No file is opened in a directory that an image filled."""
+def test_directory_with_too_many_libraries_is_not_read(tmp_path: Path) -> None:
     names = [f"lib{number}.so" for number in range(image_libraries.MAX_LIBRARIES + 1)]
     (tmp_path / "lib").mkdir()
     elf_maker.write(tmp_path / "lib/lib0.so", None)

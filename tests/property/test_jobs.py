@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Property of the hook's arguments: they say all that the jobs are, and nothing else."""
+"""The arguments of the hook are a complete form of its jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def facts(job: hook_args.Jobs) -> dict[str, object]:
     st.booleans(),
     st.booleans(),
 )
-def test_a_hook_says_its_jobs(
+def test_jobs_are_read_back_from_the_arguments(
     libraries: list[tuple[str, str]],
     links: list[tuple[str, str]],
     texts: list[str],
@@ -40,7 +40,6 @@ def test_a_hook_says_its_jobs(
     driver_params: bool,
     whole: bool,
 ) -> None:
-    """What is read out of a hook's arguments is what they were made from."""
     job = hook_args.Jobs("/usr/bin/gpuhook-hook")
     job.chmod, job.skipped = chmod, skipped
     job.libraries, job.links, job.driver_params = libraries, links, driver_params

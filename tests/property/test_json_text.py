@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON that is edited in place has its old members and the new ones, and nothing else."""
+"""JSON text that is edited in place: a set or removed member, and unchanged other members."""
 
 from __future__ import annotations
 
@@ -25,45 +25,44 @@ SEPARATORS = st.sampled_from([(",", ":"), (", ", ": "), (" ,", " : ")])
 LINES = st.sampled_from(["\n", "\r\n"])
 
 
-def written(document: Any, indent: Any, separators: Any, newline: str) -> str:
+def formatted(document: Any, indent: Any, separators: Any, newline: str) -> str:
     text = json.dumps(document, indent=indent, separators=separators, ensure_ascii=False)
     return text.replace("\n", newline)
 
 
 def expected(document: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
-    """Return the document with a value set; parents that are not objects are replaced."""
+    """Return the document with a set value; parents that are not objects are replaced."""
     name, *inner = path
     if inner:
-        there = document.get(name)
-        value = expected(there if isinstance(there, dict) else {}, inner, value)
+        current = document.get(name)
+        value = expected(current if isinstance(current, dict) else {}, inner, value)
     return {**document, name: value}
 
 
 @given(DOCUMENTS, PATHS, VALUES, INDENTS, SEPARATORS, LINES)
-def test_a_member_is_set_and_all_else_is_as_it_was(
+def test_set_member_keeps_all_others(
     document: dict[str, Any], path: list[str], value: Any, indent: Any, sep: Any, newline: str
 ) -> None:
-    text = written(document, indent, sep, newline)
+    text = formatted(document, indent, sep, newline)
     after = json_text.with_member(text, path, value)
     assert json.loads(after) == expected(document, path, value)
 
 
 @given(DOCUMENTS, KEYS, VALUES, INDENTS, SEPARATORS, LINES)
-def test_what_was_set_is_taken_out_byte_for_byte(
+def test_removal_of_a_set_member_restores_the_text(
     document: dict[str, Any], name: str, value: Any, indent: Any, sep: Any, newline: str
 ) -> None:
-    """If the object had members before, the text is the same again."""
     document.pop(name, None)
-    text = written(document, indent, sep, newline)
+    text = formatted(document, indent, sep, newline)
     back = json_text.without_member(json_text.with_member(text, [name], value), [name])
     assert back == text
 
 
 @given(DOCUMENTS, INDENTS, SEPARATORS, LINES)
-def test_each_member_is_taken_out(
+def test_removed_member_keeps_all_others(
     document: dict[str, Any], indent: Any, sep: Any, newline: str
 ) -> None:
-    text = written(document, indent, sep, newline)
+    text = formatted(document, indent, sep, newline)
     for name in document:
         left = json.loads(json_text.without_member(text, [name]))
         assert left == {key: value for key, value in document.items() if key != name}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory units under a kubelet that gives and takes them at random, against a model of cards.
+"""Memory units with a kubelet that allocates and releases at random, against a model of the GPUs.
 
-The model counts the free units of each card and nothing else. The kubelet keeps ids, as its
-checkpoint does, over restarts of kubelet and plugin, and gives a container of a pod the
-units that the pod's init containers had.
+The model counts the free units of each GPU. The simulated kubelet keeps ids over restarts of
+kubelet and plugin, as in its checkpoint, and gives the units of an init container to a container of
+its pod.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ NAME = "nvidia.com/gpumem"
 SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=8)
 
 
-def made(sizes: list[int], policy: str) -> Resource:
-    """Return what a plugin offers of cards that hold so many GiB, as if it had just started."""
+def offered_units(sizes: list[int], policy: str) -> Resource:
+    """Return the offer of a plugin that has just started, for GPUs with so many GiB."""
     gpus = tuple(
         Gpu(n, f"GPU-{n}", n, name="T4", memory_bytes=size * GIB + RESERVE, numa_node=n % 2)
         for n, size in enumerate(sizes)
@@ -61,12 +61,12 @@ def made(sizes: list[int], policy: str) -> Resource:
     return resource
 
 
-def card(name: str) -> str:
+def gpu_of(name: str) -> str:
     return name.partition("::")[0]
 
 
-def granted(answer: Allocation) -> dict[str, int]:
-    """Return the GiB that a runtime would take for granted of each card."""
+def granted_gib(answer: Allocation) -> dict[str, int]:
+    """Return the granted GiB of each GPU, as a runtime reads them."""
     mounts = [{"destination": m.container_path, "source": m.host_path} for m in answer.mounts]
     found = memory_request.granted({"mounts": mounts}, VOCABULARY.memory_prefix)
     return {uuid: limit.hard // GIB for uuid, limit in found.items()}
@@ -81,25 +81,25 @@ class Containers(RuleBasedStateMachine):
     def boot(self, sizes: list[int], policy: str, seed: int) -> None:
         self.sizes, self.policy = sizes, policy
         self.order = random.Random(seed)
-        self.plugin = made(sizes, policy)
+        self.plugin = offered_units(sizes, policy)
         self.used: set[str] = set()
         self.free = Counter({f"GPU-{n}": size for n, size in enumerate(sizes)})
 
     def admit(self, size: int, reused: list[str]) -> list[str]:
-        """Give `size` units to a container as the kubelet does; GpuhookError where it cannot."""
+        """Allocate `size` units as the kubelet does. Raises GpuhookError if that fails."""
         chosen = reused[:size]
         if len(chosen) < size:
             known = [unit.id for unit in self.plugin.units]
             available = [name for name in known if name not in self.used]
             available += [name for name in chosen if name not in available]
-            self.order.shuffle(available)  # the kubelet's sets have no order
+            self.order.shuffle(available)  # sets of the kubelet are unordered
             chosen = preferred(
                 self.plugin, available, chosen, size, policy=self.policy, topology=NO_LINKS
             )
         self.order.shuffle(chosen)
         answer = allocate(self.plugin, chosen, Context(("envvar",)))
-        (uuid,) = {card(name) for name in chosen}
-        assert granted(answer) == {uuid: size}
+        (uuid,) = {gpu_of(name) for name in chosen}
+        assert granted_gib(answer) == {uuid: size}
         assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == uuid
         return chosen
 
@@ -114,7 +114,7 @@ class Containers(RuleBasedStateMachine):
             return multiple()
         chosen = self.admit(size, [])
         best = (min if self.policy == PACKED else max)(fitting.values())
-        assert self.free[card(chosen[0])] == best
+        assert self.free[gpu_of(chosen[0])] == best
         assert not self.used.intersection(chosen)
         self.take(chosen)
         return chosen
@@ -122,7 +122,7 @@ class Containers(RuleBasedStateMachine):
     @rule(target=running, pod=consumes(running), size=st.integers(1, 13))
     def follow_init_container(self, pod: list[str], size: int) -> object:
         """The units of an init container go to the next container of its pod."""
-        uuid = card(pod[0])
+        uuid = gpu_of(pod[0])
         if size > len(pod) + self.free[uuid]:
             if len(self.plugin.units) - len(self.used) >= size - len(pod):
                 with refused("GH1849"):
@@ -142,27 +142,27 @@ class Containers(RuleBasedStateMachine):
 
     @rule()
     def restart_plugin(self) -> None:
-        before, self.plugin = self.plugin, made(self.sizes, self.policy)
+        before, self.plugin = self.plugin, offered_units(self.sizes, self.policy)
         assert [unit.id for unit in self.plugin.units] == [unit.id for unit in before.units]
 
     @rule()
     def restart_kubelet(self) -> None:
-        """What is in use comes out of the checkpoint."""
+        """Restore the allocations from the checkpoint."""
         self.used = set(json.loads(json.dumps(sorted(self.used))))
 
     def take(self, chosen: list[str]) -> None:
         self.used.update(chosen)
-        self.free[card(chosen[0])] -= len(chosen)
+        self.free[gpu_of(chosen[0])] -= len(chosen)
 
     def give_back(self, chosen: list[str]) -> None:
         self.used.difference_update(chosen)
-        self.free[card(chosen[0])] += len(chosen)
+        self.free[gpu_of(chosen[0])] += len(chosen)
 
     @invariant()
-    def no_card_gives_more_than_it_has(self) -> None:
-        held = Counter(card(name) for name in self.used)
+    def allocations_fit_on_each_gpu(self) -> None:
+        allocated = Counter(gpu_of(name) for name in self.used)
         for index, size in enumerate(self.sizes):
-            assert size - held[f"GPU-{index}"] == self.free[f"GPU-{index}"] >= 0
+            assert size - allocated[f"GPU-{index}"] == self.free[f"GPU-{index}"] >= 0
 
 
 TestContainers = Containers.TestCase
@@ -170,15 +170,14 @@ TestContainers.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 @given(SIZES, st.data())
-def test_units_of_two_cards_are_never_handed_out(sizes: list[int], data: st.DataObject) -> None:
-    """Whatever the kubelet comes up with."""
-    resource = made(sizes, PACKED)
+def test_units_of_two_gpus_are_never_allocated(sizes: list[int], data: st.DataObject) -> None:
+    resource = offered_units(sizes, PACKED)
     names = [unit.id for unit in resource.units]
-    asked = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
-    cards = {card(name) for name in asked}
-    if len(cards) > 1:
+    requested = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    gpus_of_ids = {gpu_of(name) for name in requested}
+    if len(gpus_of_ids) > 1:
         with refused("GH1859"):
-            allocate(resource, asked, Context(("envvar",)))
+            allocate(resource, requested, Context(("envvar",)))
     else:
-        answer = allocate(resource, asked, Context(("envvar",)))
-        assert granted(answer) == {cards.pop(): len(asked)}
+        answer = allocate(resource, requested, Context(("envvar",)))
+        assert granted_gib(answer) == {gpus_of_ids.pop(): len(requested)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of edits in an OCI spec: twice is as once, nothing else changes, all comes back."""
+"""Properties of edits of an OCI spec: idempotent, limited to their fields, and reversible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NODE = st.fixed_dictionaries(
         "gid": st.integers(1, 99),
     },
 )
-# What our specs mount: `nodev`, by which the record tells our binds from an engine's.
+# Mounts of gpuhook's specs have `nodev`, which distinguishes them from an engine's bind mounts.
 MOUNT = st.fixed_dictionaries(
     {"hostPath": PATHS, "containerPath": PATHS, "options": st.just(["ro", "nodev", "bind"])}
 )
@@ -59,7 +59,7 @@ DEVICE = st.fixed_dictionaries(
     {"path": st.sampled_from(["/dev/null", "/dev/mine"]), "type": st.just("c")}
 )
 RULE = st.fixed_dictionaries({"allow": st.booleans(), "access": st.sampled_from(["r", "rwm"])})
-HELD = st.fixed_dictionaries(
+SPEC_MOUNT = st.fixed_dictionaries(
     {"destination": st.one_of(PATHS, st.just("/proc")), "type": st.sampled_from(["proc", "bind"])}
 )
 
@@ -74,14 +74,14 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         "devices": draw(st.lists(DEVICE, max_size=2)),
         "resources": {"devices": draw(st.lists(RULE, max_size=2))},
     }
-    parts["mounts"] = draw(st.lists(HELD, max_size=3))
+    parts["mounts"] = draw(st.lists(SPEC_MOUNT, max_size=3))
     keys = draw(st.permutations(list(parts)))
     return {key: parts[key] for key in keys}
 
 
 @given(specs(), EDITS)
-def test_twice_is_as_once(spec: dict[str, Any], edits: Any) -> None:
-    """Edits that are applied again change nothing, not even the order."""
+def test_edits_are_idempotent(spec: dict[str, Any], edits: Any) -> None:
+    """The second application does not change the order either."""
     oci_spec.apply(spec, edits)
     once = fastjson.dumps(spec)
     oci_spec.apply(spec, edits)
@@ -89,8 +89,7 @@ def test_twice_is_as_once(spec: dict[str, Any], edits: Any) -> None:
 
 
 @given(specs(), EDITS)
-def test_nothing_else_changes(spec: dict[str, Any], edits: Any) -> None:
-    """Every field of the spec stays in its order, every foreign item in its list."""
+def test_edits_keep_other_fields_and_their_order(spec: dict[str, Any], edits: Any) -> None:
     before = copy.deepcopy(spec)
     oci_spec.apply(spec, edits)
     assert list(spec)[: len(before)] == list(before)
@@ -108,8 +107,7 @@ def test_nothing_else_changes(spec: dict[str, Any], edits: Any) -> None:
 
 
 @given(specs(), EDITS)
-def test_everything_is_there_once(spec: dict[str, Any], edits: Any) -> None:
-    """No device path, rule, destination or hook of the edits is in the spec twice."""
+def test_edits_add_no_duplicates(spec: dict[str, Any], edits: Any) -> None:
     oci_spec.apply(spec, edits)
     paths = [d["path"] for d in spec["linux"]["devices"] if d["path"] != "/dev/mine"]
     wanted = {node["path"] for node in edits.get("deviceNodes", [])}
@@ -120,12 +118,12 @@ def test_everything_is_there_once(spec: dict[str, Any], edits: Any) -> None:
         assert all(stage.count(hook) == 1 for hook in stage)
     for entry in edits.get("env", []):
         name = entry.partition("=")[0] + "="
-        assert sum(held.startswith(name) for held in spec["process"]["env"]) == 1
+        assert sum(variable.startswith(name) for variable in spec["process"]["env"]) == 1
 
 
 @st.composite
-def cleared(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
-    """Return a spec and edits that the spec does not have yet, and no variable twice."""
+def new_edits(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
+    """Return a spec without duplicate variables, and edits that the spec does not have yet."""
     spec, edits = draw(specs()), draw(EDITS)
     names = [entry.partition("=")[0] for entry in spec["process"]["env"]]
     spec["process"]["env"] = [
@@ -144,9 +142,9 @@ def cleared(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
     return spec, edits
 
 
-@given(cleared())
-def test_the_record_takes_all_back(case: tuple[dict[str, Any], Any]) -> None:
-    """What the record says is taken back, the spec is what it was, but for empty lists."""
+@given(new_edits())
+def test_change_record_restores_the_spec(case: tuple[dict[str, Any], Any]) -> None:
+    """Added empty lists may remain."""
     spec, edits = case
     original = copy.deepcopy(spec)
     before = change_record.survey(spec)
@@ -181,10 +179,10 @@ RECORD = st.one_of(
 
 
 @given(specs(), RECORD)
-def test_a_forged_record_only_takes_away(spec: dict[str, Any], forged: Any) -> None:
-    """Whatever a config.json has there: no device, rule or mount comes in, no denial goes out."""
+def test_forged_change_record_adds_nothing(spec: dict[str, Any], record: Any) -> None:
+    """It adds no device, rule or mount, and removes no denial."""
     before = copy.deepcopy(spec)
-    spec[change_record.KEY] = forged
+    spec[change_record.KEY] = record
     assert change_record.take_back(spec)
     assert list(spec) == list(before)
     for old, new in (
@@ -194,7 +192,7 @@ def test_a_forged_record_only_takes_away(spec: dict[str, Any], forged: Any) -> N
     ):
         assert [item for item in old if item in new] == new
     denials = [rule for rule in before["linux"]["resources"]["devices"] if not rule["allow"]]
-    left = [rule for rule in spec["linux"]["resources"]["devices"] if not rule["allow"]]
-    assert left == denials
-    # None of these mounts is a bind with `nodev`, so none is ours.
+    remaining = [rule for rule in spec["linux"]["resources"]["devices"] if not rule["allow"]]
+    assert remaining == denials
+    # None of these mounts is a bind with `nodev`, so none is of gpuhook.
     assert spec["mounts"] == before["mounts"]

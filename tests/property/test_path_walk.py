@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk that replaces openat2 answers as the kernel does, on trees of all kinds."""
+"""The fallback of openat2 returns the same results as the kernel, for any tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = st.one_of(NAMES, st.sampled_from(["..", ".", "", "proc/self"]))
 WORDS = st.tuples(
     st.sampled_from(["", "/"]), st.lists(PARTS, min_size=1, max_size=6), st.sampled_from(["", "/"])
 ).map(lambda parts: parts[0] + "/".join(parts[1]) + parts[2])
-# (path, "directory", "file", or where a link leads)
+# (path; "directory", "file", or the target of a link)
 ENTRIES = st.lists(
     st.tuples(
         st.lists(NAMES, min_size=1, max_size=3).map("/".join),
@@ -39,8 +39,8 @@ FLAGS = st.sampled_from(
 )
 
 
-def answer(call: object, root: int, path: str, flags: int) -> object:
-    """Return what a call found (the inode and its mode), or its error's number and path."""
+def outcome(call: object, root: int, path: str, flags: int) -> object:
+    """Return inode and mode of the opened file, or number and path of the error."""
     try:
         fd = call(root, path, flags)  # type: ignore[operator] # either of the two
     except OSError as error:
@@ -53,8 +53,8 @@ def answer(call: object, root: int, path: str, flags: int) -> object:
         os.close(fd)
 
 
-def grow(root: Path, entries: list[tuple[str, str]]) -> None:
-    """Make what can be made of the entries, in their order."""
+def create_tree(root: Path, entries: list[tuple[str, str]]) -> None:
+    """Create the possible entries, in order."""
     for path, what in entries:
         place = root / path
         try:
@@ -76,16 +76,18 @@ def grow(root: Path, entries: list[tuple[str, str]]) -> None:
 @example([("a", "->b/"), ("b", "file")], ["a", "a/", "b/", "b/.", "/"], os.O_PATH)
 @example([("a", "->a")], ["a", "a/b"], os.O_PATH)
 @example([("a", "directory"), ("a/b", "->../../../../a")], ["a/b/b/b/", "a/b"], os.O_RDONLY)
-def test_as_the_kernel(entries: list[tuple[str, str]], asked: list[str], flags: int) -> None:
-    """The same file or the same error, for links, dots and slashes of all kinds."""
+def test_fallback_equals_openat2(
+    entries: list[tuple[str, str]], paths: list[str], flags: int
+) -> None:
+    """The result is the same file or the same error."""
     with tempfile.TemporaryDirectory() as place:
-        grow(Path(place), entries)
+        create_tree(Path(place), entries)
         root = os.open(place, os.O_PATH)
         before = sorted(os.listdir("/proc/self/fd"))
         try:
-            for path in asked:
-                expected = answer(openat2.openat2, root, path, flags)
-                assert answer(openat2_fallback.opened, root, path, flags) == expected, path
+            for path in paths:
+                expected = outcome(openat2.openat2, root, path, flags)
+                assert outcome(openat2_fallback.opened, root, path, flags) == expected, path
             assert sorted(os.listdir("/proc/self/fd")) == before
         finally:
             os.close(root)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of the plugin's configuration raises for no text, and reads its own output."""
+"""The reader of the plugin's configuration raises no exception, and reads its own output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ trees: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=20,
 )
-# Pieces that YAML has a meaning for, put together at random.
+# Random sequences of YAML tokens.
 pieces = st.sampled_from(
     [*"[]{}:,-?&*!|>'\"%@`#~\n\t \\", "<<", "---", "...", "!!int ", "!!set ", "&a ", "*a", "\ud7ff"]
 )
@@ -153,7 +153,7 @@ own = st.fixed_dictionaries(
 )
 
 
-def goes(document: dict[str, Any]) -> bool:
+def is_consistent(document: dict[str, Any]) -> bool:
     """Return whether the strategies of a document do not exclude each other."""
     is_mixed = document["flags"].get("migStrategy") == "mixed"
     return not is_mixed or "mps" not in document.get("sharing", {})
@@ -163,11 +163,11 @@ files: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"flags": flags, "gpuhook": own},
     optional={"version": st.just("v1"), "sharing": strategies},
 )
-good = files.filter(goes)
+good = files.filter(is_consistent)
 
 
-def judged(content: bytes) -> None:
-    """Read a file; without a configuration there must be an error."""
+def assert_read(content: bytes) -> None:
+    """Read a file, and check that there is a configuration or an error."""
     reading = read(content, "file")
     errors = [found for found in reading.findings if found.severity == "error"]
     assert (reading.configuration is None) == bool(errors)
@@ -178,27 +178,26 @@ def judged(content: bytes) -> None:
 
 
 @given(content=st.binary(max_size=200))
-def test_any_bytes(content: bytes) -> None:
-    """Any bytes give a configuration or an error."""
-    judged(content)
+def test_any_bytes_give_a_configuration_or_an_error(content: bytes) -> None:
+    assert_read(content)
 
 
 @given(text=soups)
-def test_any_text(text: str) -> None:
-    """So does a text with tokens of YAML."""
-    judged(text.encode("utf-8", "replace"))
+def test_any_text_gives_a_configuration_or_an_error(text: str) -> None:
+    """The text may contain tokens of YAML."""
+    assert_read(text.encode("utf-8", "replace"))
 
 
 @given(tree=trees)
-def test_any_document(tree: object) -> None:
-    """So does a document of any shape, as YAML and as JSON."""
-    judged(yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "replace"))
-    judged(json.dumps(tree).encode())
+def test_any_document_gives_a_configuration_or_an_error(tree: object) -> None:
+    """The document is read as YAML and as JSON."""
+    assert_read(yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "replace"))
+    assert_read(json.dumps(tree).encode())
 
 
 @given(document=good)
-def test_what_is_printed_is_read_back(document: object) -> None:
-    """A printed configuration has the same meaning, and no other findings."""
+def test_printed_configuration_is_read_back(document: object) -> None:
+    """It has no other findings."""
     reading = read(json.dumps(document).encode(), "file")
     made = reading.configuration
     assert made is not None
@@ -213,8 +212,7 @@ def test_what_is_printed_is_read_back(document: object) -> None:
 
 
 @given(option=st.sampled_from(OPTIONS), text=st.text(max_size=20) | words)
-def test_any_text_of_an_option(option: Any, text: str) -> None:
-    """A text for an option fits, or is a printable error."""
+def test_any_text_of_an_option_is_read_or_a_printable_error(option: Any, text: str) -> None:
     variable = option.variables[-1]
-    for said in (options_given({option.name: [text]}, {}), options_given({}, {variable: text})):
-        assert all(f"{found} {found.hint}".isprintable() for found in said.findings)
+    for parsed in (options_given({option.name: [text]}, {}), options_given({}, {variable: text})):
+        assert all(f"{found} {found.hint}".isprintable() for found in parsed.findings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests of whatever shape: they are read, or refused with a code, and what is said holds."""
+"""Any manifest of a pod is read, or refused with a code."""
 
 from __future__ import annotations
 
@@ -116,17 +116,17 @@ def _read(text: str) -> tuple[PodRequest, ...]:
 
 
 @given(st.one_of(st.text(), ANYTHING.map(yaml.safe_dump), PODS.map(yaml.safe_dump)))
-def test_whatever_is_read_can_be_told(text: str) -> None:
+def test_any_read_manifest_is_explained(text: str) -> None:
     found = _read(text)
-    for asked, allocated in zip(found, of_pods(found, H100, Configuration()), strict=True):
-        document = json.loads(json.dumps(pod_document(asked, allocated)))
+    for request, allocated in zip(found, of_pods(found, H100, Configuration()), strict=True):
+        document = json.loads(json.dumps(pod_document(request, allocated)))
         jsonschema.validate(document, SCHEMA)
         list(pod_text.lines(document))
-        as_spec(asked, allocated, H100)
+        as_spec(request, allocated, H100)
 
 
 @given(PODS)
-def test_yaml_and_json_of_a_pod_are_the_same(pod: dict[str, object]) -> None:
+def test_yaml_and_json_of_a_pod_give_the_same_requests(pod: dict[str, object]) -> None:
     try:
         text = json.dumps(pod, allow_nan=False)
     except ValueError:
@@ -143,18 +143,18 @@ def test_yaml_and_json_of_a_pod_are_the_same(pod: dict[str, object]) -> None:
 
 
 @given(PODS)
-def test_no_unit_is_given_twice_but_from_an_init_container(pod: dict[str, object]) -> None:
+def test_only_units_of_init_containers_are_allocated_again(pod: dict[str, object]) -> None:
     found = _read(yaml.safe_dump(pod, sort_keys=False))
-    held: set[str] = set()
-    for asked, allocated in zip(found, of_pods(found, H100, Configuration()), strict=True):
+    allocated_units: set[str] = set()
+    for request, allocated in zip(found, of_pods(found, H100, Configuration()), strict=True):
         units = set(allocated.units)
         assert len(units) == sum(len(answer.units) for answer in allocated.answers)
-        if asked.kind != "init":
-            assert not held & units
-            held |= units
+        if request.kind != "init":
+            assert not allocated_units & units
+            allocated_units |= units
 
 
 @given(st.text(max_size=12))
-def test_a_quantity_is_a_number_or_none(text: str) -> None:
+def test_quantity_of_any_text_is_a_number_or_none(text: str) -> None:
     number = quantity(text)
     assert number is None or quantity(f"{number.numerator}") == number.numerator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of preferred allocation, against brute force up to eight GPUs."""
+"""Properties of preferred allocation, compared with brute force for up to eight GPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHARED = st.one_of(
 
 @st.composite
 def machines(draw: st.DrawFn, most: int = 8) -> tuple[Resource, Table]:
-    """Return whole GPUs with any links, of few levels often, so that there are ties."""
+    """Return whole GPUs with random links, often of few levels, so that there are ties."""
     count = draw(st.integers(1, most))
     level = draw(st.sampled_from([1, 3, 1860]))
     pairs = list(combinations(range(count), 2))
@@ -39,7 +39,7 @@ def machines(draw: st.DrawFn, most: int = 8) -> tuple[Resource, Table]:
 
 @st.composite
 def questions(draw: st.DrawFn, resource: Resource) -> tuple[list[str], list[str], int]:
-    """Return (available, must include, size) that can be answered."""
+    """Return (available, must include, size) of a valid request."""
     available = draw(st.lists(st.sampled_from(ids(resource)), unique=True, min_size=1))
     required = draw(st.lists(st.sampled_from(available), unique=True, max_size=3))
     return available, required, draw(st.integers(len(required), len(available)))
@@ -51,9 +51,7 @@ def _score(resource: Resource, chosen: list[str], links: Table) -> int:
 
 
 @given(st.data(), machines())
-def test_whole_gpus_are_the_best_of_all_sets(
-    data: st.DataObject, machine: tuple[Resource, Table]
-) -> None:
+def test_chosen_gpus_are_the_best_set(data: st.DataObject, machine: tuple[Resource, Table]) -> None:
     resource, links = machine
     available, required, size = data.draw(questions(resource))
     chosen = preferred(resource, available, required, size, policy="distributed", topology=links)
@@ -62,10 +60,10 @@ def test_whole_gpus_are_the_best_of_all_sets(
 
 @settings(max_examples=50)
 @given(st.data(), machines())
-def test_more_gpus_than_a_table_holds_get_a_set_of_the_right_form(
+def test_chosen_set_of_many_gpus_is_valid(
     data: st.DataObject, machine: tuple[Resource, Table]
 ) -> None:
-    # And one GPU or a pair is the best one of all.
+    # One GPU or a pair is also the best choice.
     small, links = machine
     resource = whole(prefer_linked.EXACT + len(small.units))
     available, required, size = data.draw(questions(resource))
@@ -78,7 +76,7 @@ def test_more_gpus_than_a_table_holds_get_a_set_of_the_right_form(
 
 
 @given(st.data(), SHARED, POLICY)
-def test_units_are_the_right_ones_in_number_and_kind(
+def test_chosen_units_are_available_and_ordered(
     data: st.DataObject, resource: Resource, policy: str
 ) -> None:
     available, required, size = data.draw(questions(resource))
@@ -92,7 +90,7 @@ def test_units_are_the_right_ones_in_number_and_kind(
 
 
 @given(st.data(), SHARED, POLICY)
-def test_units_are_on_as_many_gpus_as_possible(
+def test_chosen_units_are_on_as_many_gpus_as_possible(
     data: st.DataObject, resource: Resource, policy: str
 ) -> None:
     available, required, size = data.draw(questions(resource))
@@ -105,7 +103,7 @@ def test_units_are_on_as_many_gpus_as_possible(
 
 
 @given(st.data(), SHARED, POLICY)
-def test_one_unit_goes_where_the_policy_says(
+def test_policy_selects_the_gpu_of_one_unit(
     data: st.DataObject, resource: Resource, policy: str
 ) -> None:
     available, _, _ = data.draw(questions(resource))
@@ -127,7 +125,7 @@ def test_one_unit_goes_where_the_policy_says(
     st.integers(-(2**31), 2**31 - 1),
     POLICY | st.text(max_size=3),
 )
-def test_no_question_does_worse_than_a_refusal(
+def test_any_request_is_answered_or_refused(
     resource: Resource, data: st.DataObject, size: int, policy: str
 ) -> None:
     names = st.lists(st.sampled_from(ids(resource)) | st.text(max_size=5), max_size=12)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds of every request: no shape of it is a traceback, and no source counts unseen."""
+"""Properties of any GPU request: no unexpected exception, and no source against the settings."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(spec=specs(), chosen=settings())
-def test_policy_holds(spec: dict[str, Any], chosen: Settings) -> None:
-    """An unprivileged container has no GPU by what the settings do not let count."""
+def test_source_is_allowed_by_the_settings(spec: dict[str, Any], chosen: Settings) -> None:
+    """The container is unprivileged."""
     try:
         source = source_of(spec, chosen, this_node(chosen))
     except GpuhookError as error:
@@ -73,7 +73,7 @@ def test_policy_holds(spec: dict[str, Any], chosen: Settings) -> None:
 
 
 @given(spec=specs(), chosen=settings())
-def test_nobody_has_a_capability_that_is_not_allowed(
+def test_driver_capabilities_are_allowed_by_the_settings(
     spec: dict[str, Any], chosen: Settings
 ) -> None:
     try:
@@ -85,18 +85,20 @@ def test_nobody_has_a_capability_that_is_not_allowed(
 
 
 @given(env=ENV, chosen=settings())
-def test_who_asks_has_a_mark(env: list[str], chosen: Settings) -> None:
-    """The wrapper parses a config.json only for its marks: each request has one."""
+def test_every_request_has_a_mark(env: list[str], chosen: Settings) -> None:
+    """The wrapper parses a config.json only if it contains a mark."""
     try:
-        asks = plan.verdict({"process": {"env": env}}, chosen, this_node(chosen)).chosen is not None
+        requests_gpu = (
+            plan.verdict({"process": {"env": env}}, chosen, this_node(chosen)).chosen is not None
+        )
     except GpuhookError:
-        asks = True
+        requests_gpu = True
     raw = ",".join(f'"{entry}"' for entry in env).encode("utf-8", "surrogateescape")
-    assert runtime.may_ask(raw, runtime.own_marks(chosen)) or not asks
+    assert runtime.may_ask(raw, runtime.own_marks(chosen)) or not requests_gpu
 
 
 @given(mounts=MOUNTS, prefix=st.sampled_from([BELOW, BELOW.rstrip("/")]))
-def test_each_mount_is_a_name_or_malformed(mounts: Any, prefix: str) -> None:
+def test_mount_is_a_name_or_malformed(mounts: Any, prefix: str) -> None:
     names, malformed = mount_requests.names(mounts, prefix, ("imex",))
     assert all(names)
     assert all(path.startswith(BELOW + "cdi") for path in malformed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of NVIDIA_REQUIRE_*: nothing written there stops us, and judging is what it says."""
+"""Properties of NVIDIA_REQUIRE_*: any text is evaluated, and as by a simple evaluator."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def padded(version: str) -> list[int]:
 
 
 def plain_term(text: str, facts: RequirementFacts) -> str:
-    """Judge one term by a regular expression and Python's own comparisons."""
+    """Evaluate one term by a regular expression and Python's comparisons."""
     found = re.fullmatch(r"(cuda|driver|arch|brand)([<>=!]=?)([0-9a-z.]+)", text.lower())
     if found is None or found[2] not in COMPARISONS:
         return INVALID
@@ -73,16 +73,16 @@ def plain_term(text: str, facts: RequirementFacts) -> str:
 
 
 def plain(text: str, facts: RequirementFacts) -> str:
-    """Judge a text: what is unknown counts as what holds, until the end."""
+    """Evaluate a text. An unknown term is treated as met, until the end."""
     is_open = False
     for alternative in text.split():
-        judged = [plain_term(term, facts) for term in alternative.split(",")]
-        end = next((one for one in judged if one in (UNMET, INVALID)), MET)
+        results = [plain_term(term, facts) for term in alternative.split(",")]
+        end = next((one for one in results if one in (UNMET, INVALID)), MET)
         if end == UNMET:
             continue
         if end == INVALID:
             return UNKNOWN if is_open else INVALID
-        if UNKNOWN not in judged:
+        if UNKNOWN not in results:
             return MET
         is_open = True
     return UNKNOWN if is_open else UNMET
@@ -90,13 +90,13 @@ def plain(text: str, facts: RequirementFacts) -> str:
 
 @given(TEXT.map(" ".join), FACTS)
 @example("cuda=0 cuda,cuda=0 brand=tesla", RequirementFacts(""))
-def test_a_text_is_judged_as_a_plain_evaluator_judges(text: str, facts: RequirementFacts) -> None:
+def test_verdict_equals_that_of_a_simple_evaluator(text: str, facts: RequirementFacts) -> None:
     (requirement,) = requirements.required_terms({"NVIDIA_REQUIRE_X": text})
     assert requirements.of_requirement(requirement, facts) == plain(text, facts)
 
 
 @given(st.text() | st.text("cudarivebn<>=!., 019"), FACTS)
-def test_whatever_is_written_gets_a_verdict(text: str, facts: RequirementFacts) -> None:
+def test_any_text_has_a_verdict(text: str, facts: RequirementFacts) -> None:
     for one in requirements.required_terms({"NVIDIA_REQUIRE_X": text, "CUDA_VERSION": text}):
         verdict = requirements.of_requirement(one, facts)
         assert verdict in (MET, UNMET, UNKNOWN, INVALID, NEWER)
@@ -106,17 +106,17 @@ def test_whatever_is_written_gets_a_verdict(text: str, facts: RequirementFacts) 
 
 
 @given(VERSION, VERSION, st.none() | st.integers(0, 3))
-def test_an_order_of_versions_is_one(one: str, other: str, zeros: int | None) -> None:
-    """Exactly one of <, = and > holds, and zeros at the end change nothing."""
+def test_versions_have_a_total_order(one: str, other: str, zeros: int | None) -> None:
+    """Trailing zeros have no effect."""
     facts = RequirementFacts("", cuda=one)
     wanted = other + ".0" * (zeros or 0)
-    held = [
+    signs = [
         sign
         for sign in "<=>"
         if requirements.of_term(requirements.Term(f"cuda{sign}{wanted}"), facts) == MET
     ]
-    assert len(held) == 1
-    assert held[0] == (
+    assert len(signs) == 1
+    assert signs[0] == (
         "<" if padded(one) < padded(other) else "=" if padded(one) == padded(other) else ">"
     )
 
@@ -125,10 +125,10 @@ SORTS = st.sampled_from([("9.0", "nvidia"), ("7.5", "tesla"), (None, "tesla"), (
 
 
 @given(st.dictionaries(st.integers(0, 40), SORTS, max_size=20))
-def test_each_gpu_keeps_its_facts_through_the_arguments(
+def test_facts_of_each_gpu_are_read_back_from_the_arguments(
     gpus: dict[int, tuple[str | None, str | None]],
 ) -> None:
-    """Grouped into ranges and read out again, a minor has its own arch and brand, and no other."""
+    """The arguments group minors into ranges."""
     made = [
         Gpu(index=n, minor=minor, compute_capability=arch, brand=brand)
         for n, (minor, (arch, brand)) in enumerate(gpus.items())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of what a node offers, for any node and any configuration of it."""
+"""Properties of the offered resources, for any node and any configuration."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ CONFIGURATION = st.builds(
 
 
 @given(NODE, CONFIGURATION)
-def test_whatever_a_node_is_its_units_are_distinct_and_fit(
+def test_offered_units_are_unique_and_fit_into_a_message(
     node: Node, configuration: Configuration
 ) -> None:
     assert set(unusable(node)) <= {
@@ -105,8 +105,8 @@ def test_whatever_a_node_is_its_units_are_distinct_and_fit(
 
 
 @given(NODE, CONFIGURATION)
-def test_limits_promise_no_more_than_there_is(node: Node, configuration: Configuration) -> None:
-    """Unless that is wanted, and except for devices of unknown memory."""
+def test_limits_fit_into_the_memory_of_the_device(node: Node, configuration: Configuration) -> None:
+    """Oversubscribed devices and devices of unknown memory are excepted."""
     try:
         offer = offered(node, configuration)
     except FileError:

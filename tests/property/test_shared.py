@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Property of what devices need not say: a container gets the same, with it or without it."""
+"""Common edits are omitted from devices without a change for the container."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ EDITS = st.fixed_dictionaries({}, optional={"env": ENV, "deviceNodes": NODES, "g
 
 
 @given(EDITS, EDITS)
-def test_nothing_changes_for_a_container(own: dict[str, Any], common: dict[str, Any]) -> None:
-    """Applied after the spec's own edits, what is left of a device's makes the same container."""
+def test_omitted_common_edits_change_no_container(
+    own: dict[str, Any], common: dict[str, Any]
+) -> None:
+    """The common edits of the spec are applied first."""
     device: Any = {"name": "x", "containerEdits": own}
-    left = gpu_spec.without_common(device, common)  # type: ignore[arg-type]
+    reduced = gpu_spec.without_common(device, common)  # type: ignore[arg-type]
     both = merged([common, own])  # type: ignore[list-item]
-    assert merged([common, left["containerEdits"]]) == both  # type: ignore[list-item]
-    assert bool(left["containerEdits"]) == bool(own)
+    assert merged([common, reduced["containerEdits"]]) == both  # type: ignore[list-item]
+    assert bool(reduced["containerEdits"]) == bool(own)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short forms against an oracle that lists every text that each form of each device can have."""
+"""Short forms of device names, compared with the rules of docs/requests.md."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = st.lists(PIECES, max_size=6).map("".join) | st.text(max_size=12)
 
 
 def oracle(name: str, uuids: list[str]) -> list[str] | None:
-    """Return what a name stands for by the rules of docs/requests.md, None for several devices."""
+    """Return the full names of a name by the rules; None if it is ambiguous."""
     if re.fullmatch("0+[0-9]+", name):
         return [re.sub("^0+(?=.)", "", name)]
     if found := re.fullmatch("(0|[1-9][0-9]*)-([1-9][0-9]*)", name):
@@ -33,8 +33,8 @@ def oracle(name: str, uuids: list[str]) -> list[str] | None:
     if re.fullmatch("[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]", name, re.IGNORECASE | re.ASCII):
         return ["0000:" + name.lower()]
     if re.match("(gpu|mig)-[0-9a-f]{8}", name, re.IGNORECASE | re.ASCII):
-        meant = [one for one in uuids if one.lower().startswith(name.lower())]
-        return meant if len(meant) < 2 else None
+        matches = [one for one in uuids if one.lower().startswith(name.lower())]
+        return matches if len(matches) < 2 else None
     return []
 
 
@@ -47,9 +47,9 @@ def requests(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 @given(requests())
-def test_as_the_rules_say(request: tuple[str, list[str]]) -> None:
+def test_full_names_follow_the_rules(request: tuple[str, list[str]]) -> None:
     name, uuids = request
-    # Notes have the same UUIDs in lower case, and other names.
+    # The known names also have the UUIDs in lower case.
     known = [*map(str.lower, uuids), "0", "gpu0", "0000:1a:00.0", *uuids]
     expected = oracle(name, uuids)
     event("several" if expected is None else "none" if not expected else "found")
@@ -58,17 +58,17 @@ def test_as_the_rules_say(request: tuple[str, list[str]]) -> None:
         return
     with refused("GH1060") as caught:
         short_names.full_names(name, lambda: known)
-    meant = [one for one in uuids if one.lower().startswith(name.lower())]
-    assert all(one in caught.value.message for one in meant)
+    matches = [one for one in uuids if one.lower().startswith(name.lower())]
+    assert all(one in caught.value.message for one in matches)
 
 
 @given(st.integers(0, 9999), st.integers(0, 9999))
-def test_a_range_is_its_indices(first: int, last: int) -> None:
+def test_range_is_expanded_to_its_indices(first: int, last: int) -> None:
     found = short_names.full_names(f"{first}-{last}", list)
     assert len(found) <= 4096
     assert found == (list(map(str, range(first, last + 1))) if 0 < last - first < 4096 else [])
 
 
 @given(st.text() | NAMES)
-def test_advice_is_a_line(name: str) -> None:
+def test_advice_is_printable(name: str) -> None:
     assert short_names.advice(name, "a variable", ["0", "all"]).isprintable()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edited TOML has the settings and every other line, and gpuhook's lines can be removed."""
+"""Edited TOML has the settings and all other lines, and gpuhook's lines can be removed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import tomlkit
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gpuhook.engines.configure import toml_text
-from gpuhook.engines.configure.toml_edit import Setting, edited
 from gpuhook.engines.read import toml_document
+from gpuhook.engines.toml import toml_text
+from gpuhook.engines.toml.toml_edit import Setting, edited
 from gpuhook.errors import GpuhookError
 
 NAMES = st.sampled_from(["a", "b", "io.x", "c-1", "runc", "options", "\u00e9"])
@@ -29,8 +29,8 @@ SETTINGS = st.lists(
 )
 
 
-def written(document: dict[str, object], comments: list[str], *, inline: bool) -> bytes:
-    """Return a document as a user may have written it."""
+def toml_bytes(document: dict[str, object], comments: list[str], *, inline: bool) -> bytes:
+    """Return a document with comments, in two styles."""
     if inline:
         lines = [
             f"{toml_text.dotted([name])} = {toml_text.value_text(v)}"
@@ -55,24 +55,24 @@ def merged(document: dict[str, object], settings: list[Setting]) -> dict[str, ob
 
 
 @given(DOCUMENTS, COMMENTS, st.booleans(), SETTINGS)
-def test_a_file_says_what_was_set_and_all_it_said_before(
+def test_edited_file_has_the_settings_and_all_other_lines(
     document: dict[str, object], comments: list[str], inline: bool, settings: list[Setting]
 ) -> None:
     paths = [one.path for one in settings]
     assume(not any(a == b[: len(a)] for a in paths for b in paths if a is not b))
-    before = written(document, comments, inline=inline)
+    before = toml_bytes(document, comments, inline=inline)
     assume(toml_document.parsed(before) == document)
     wanted = merged(toml_document.parsed(before), settings)
     try:
         after = edited("x", before, settings)
     except GpuhookError:
-        return  # and nothing is written
+        return  # the file is not written
     assert toml_document.parsed(after) == wanted
     assert toml_text.without_marked_lines(after).rstrip() == before.rstrip()
     assert edited("x", after, settings) == after
 
 
 @given(DOCUMENTS)
-def test_a_table_is_read_as_it_was_written(document: dict[str, object]) -> None:
+def test_table_is_read_back(document: dict[str, object]) -> None:
     text = "\n".join(toml_text.table_lines(("x", "y z"), document))
     assert toml_document.parsed(text.encode()) == {"x": {"y z": document}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small API server of the tests' own, over real HTTPS, with the answers that a test puts in."""
+"""A small HTTPS API server for tests, with answers that a test sets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = Callable[["Asked"], None]
 
 
 def certificate(directory: Path, name: str = "ca") -> tuple[Path, Path]:
-    """Make a key and a certificate for 127.0.0.1 that is its own CA; returns their paths."""
+    """Make a key and a self-signed certificate for 127.0.0.1, and return their paths."""
     key, made = directory / f"{name}.key", directory / f"{name}.crt"
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make a certificate with")
@@ -35,7 +35,7 @@ def certificate(directory: Path, name: str = "ca") -> tuple[Path, Path]:
 
 
 class Asked(BaseHTTPRequestHandler):
-    """One request; `reply` and the rest answer it."""
+    """One request, with methods that answer it."""
 
     protocol_version = "HTTP/1.1"
     server: BaseServer
@@ -44,7 +44,7 @@ class Asked(BaseHTTPRequestHandler):
     def handle_one_request(self) -> None:
         try:
             super().handle_one_request()
-        except (OSError, ValueError):  # the client went away
+        except (OSError, ValueError):  # the client closed the connection
             self.close_connection = True
 
     def _take(self) -> None:
@@ -67,7 +67,7 @@ class Asked(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def begin(self) -> None:
-        """Begin a stream of lines, as a watch has it."""
+        """Begin a stream of lines, as in a watch."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -89,12 +89,12 @@ class Server(ThreadingHTTPServer):
     stand_in: ApiStandIn
 
     def handle_error(self, request: object, client_address: object) -> None:
-        return  # a client that does not trust us
+        return  # the client does not trust the certificate
 
 
 @dataclass
 class ApiStandIn:
-    """The server: `answers` are given one after the other, then `otherwise` for ever."""
+    """The server: it returns `answers` one after the other, then always `otherwise`."""
 
     access: ApiAccess
     otherwise: Answer
@@ -115,7 +115,7 @@ def serving(directory: Path, *, secret: str = "ca", trusted: str = "ca") -> Iter
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pairs[secret][1], pairs[secret][0])
     server = Server(("127.0.0.1", 0), Asked)
-    # The handshake is the handler thread's: a client that stalls does not stop the others.
+    # The handler thread does the handshake: a stalled client does not block the others.
     server.socket = context.wrap_socket(
         server.socket, server_side=True, do_handshake_on_connect=False
     )

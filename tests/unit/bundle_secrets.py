@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501
-"""Kinds of secrets that people have on nodes, and the parts of them that no bundle may have."""
+"""Kinds of secrets on a node, and the parts of them that no support bundle may contain."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ GPU = "nvidia.com/gpu"
 
 
 class Table(Topology):
-    """Scores by a dict of pairs of indices; a pair that is not in it has `other`."""
+    """Scores by pairs of indices; a pair that is not in the dict has the score `other`."""
 
     _scores: dict[frozenset[int], int]
     _other: int
@@ -52,7 +52,7 @@ def whole(count: int, numa: tuple[int | None, ...] = ()) -> Resource:
 
 
 def shared(*replicas: int) -> Resource:
-    """Return a resource of as many GPUs as there are numbers of replicas."""
+    """Return a resource with one GPU for each number of replicas."""
     units = [
         Unit(f"GPU-{index}::{replica}", device(index), replica)
         for index, count in enumerate(replicas)
@@ -62,7 +62,7 @@ def shared(*replicas: int) -> Resource:
 
 
 def mig(*parts: int, replicas: int = 1) -> Resource:
-    """Return a resource of MIG instances: as many of each GPU as the numbers say."""
+    """Return a resource of MIG instances: the number on each GPU is given."""
     devices = [device(gpu, part=part) for gpu, count in enumerate(parts) for part in range(count)]
     units = [
         Unit(found.uuid, found)
@@ -79,7 +79,7 @@ def ids(resource: Resource) -> list[str]:
 
 
 def taken(resource: Resource, *counts: int) -> list[str]:
-    """Return what is available when so many units of each GPU are taken."""
+    """Return the available units if so many units of each GPU are allocated."""
     left = list(counts)
     free = []
     for unit in resource.units:
@@ -93,7 +93,7 @@ def taken(resource: Resource, *counts: int) -> list[str]:
 def best_by_force(
     resource: Resource, available: list[str], required: list[str], size: int, links: Table
 ) -> list[str]:
-    """Return the best whole GPUs by trying every set, by the words of aligned.py."""
+    """Return the best whole GPUs of all sets, by the rules in aligned.py."""
     nodes = {unit.id: unit.device.numa_node for unit in resource.units}
     free = [name for name in ids(resource) if name in available]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin's configurations as texts: put together, read, and judged."""
+"""Configurations of the device plugin as texts: composed, read and checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuhook.device_plugin.config.configuration import Configuration
 HERE = "plugin.yaml"
 ENTRY = "sharing.timeSlicing.resources[0]"
 WITH_MPS_ROOT = "flags: {mpsRoot: /mps}\n"
-UNITS = "sharing: {{memoryUnits: {{resources: [{{name: gpu, {}}}]}}}}\n"  # its keys to be put in
+UNITS = "sharing: {{memoryUnits: {{resources: [{{name: gpu, {}}}]}}}}\n"  # the test adds its keys
 
 
 def parsed(text: str, *, strict: bool = False) -> ConfigReading:
@@ -32,7 +32,7 @@ def good(text: str) -> Configuration:
 
 
 def sharing(text: str, strategy: str = "timeSlicing") -> str:
-    """Return a file that shares by `strategy` what `text` says, one key a line."""
+    """Return a file that shares by `strategy`, with the lines of `text` as keys."""
     return f"sharing:\n  {strategy}:\n" + textwrap.indent(textwrap.dedent(text), "    ")
 
 
@@ -42,7 +42,7 @@ def one(text: str) -> str:
 
 
 def marked(text: str) -> tuple[str, str]:
-    """Return a text without its ^, and the place of what stands behind that."""
+    """Return a text without its ^, and the line and column of the ^."""
     before, mark, after = text.partition("^")
     assert mark
     line = before.rpartition("\n")[2]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine with two files, one of them in a new directory."""
+"""A host whose engine has two files, one of them in a new directory."""
 
 from __future__ import annotations
 

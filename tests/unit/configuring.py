@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of engines: files in memory, and plans applied to them."""
+"""Helpers for the tests of engines: files in memory, and plans applied to them."""
 
 from __future__ import annotations
 
@@ -54,10 +54,7 @@ def laid(files: dict[str, bytes], plan: EnginePlan) -> dict[str, bytes]:
 
 
 def configured(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str, bytes]:
-    """Return the files of a node after configuring its engine; a second run changes nothing.
-
-    `fields` are those of Wanted and of Node.
-    """
+    """Return the files of a node after its engine is configured; a second run changes nothing."""
     about = {
         key: fields.pop(key) for key in tuple(fields) if key in EngineNode.__dataclass_fields__
     }
@@ -69,7 +66,7 @@ def configured(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str
 
 
 def undone(name: str, files: dict[str, bytes], /, **fields: Any) -> dict[str, bytes]:
-    """Return the configured files without gpuhook's settings, as if they were edited."""
+    """Return the configured files without gpuhook's settings, as if they had been edited."""
     after = configured(name, files, **fields)
     what = wanted(
         **{key: one for key, one in fields.items() if key in EngineOptions.__dataclass_fields__}

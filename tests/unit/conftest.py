@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several unit tests begin with."""
+"""Fixtures of several unit tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuhook.containers.warm.process_handle import Process
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    """Give a container whose root is a directory with /dev in it."""
+    """Give a container whose root is a directory with /dev."""
     (tmp_path / "dev").mkdir()
     with (
         Process(os.getpid()) as process,

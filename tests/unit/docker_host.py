@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host with a Docker that tests configure and undo."""
+"""A host with Docker that tests configure and undo."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Tree = dict[str, tuple[int, int, int, bytes]]
 
 
 def made(place: Path) -> Path:
-    """Make a host whose daemon.json has an unusual mode and owner; returns its root."""
+    """Make a host whose daemon.json has an unusual mode and owner, and return its root."""
     (place / "etc/docker").mkdir(parents=True)
     (place / "var/lib").mkdir(parents=True)
     (place / "tmp").mkdir()
@@ -65,7 +65,7 @@ def configure(
 
 
 def undo(root: Path, **more: Any) -> configure_engine.EngineResult:
-    """Undo that."""
+    """Undo the configuration."""
     return configure_engine.undo(Host(str(root)), DOCKER, **more)
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 def running(
     root: Path, name: str, arguments: Sequence[str], directory: str = "/w", user: int = 0
 ) -> Iterator[None]:
-    """Run a program of this name and with these arguments. It waits, and does nothing else."""
+    """Run a program with this name and these arguments. It waits, and does nothing else."""
     shutil.copy2("/usr/bin/busybox", root / name)
     (root / directory[1:]).mkdir(parents=True, exist_ok=True)
     (root / "wait").write_text("echo up; read x", encoding="utf-8")
     process = subprocess.Popen(
-        ["sh", "/wait", *arguments],  # busybox goes by the first word
+        ["sh", "/wait", *arguments],  # busybox selects the applet by the first word
         executable=f"/{name}",
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

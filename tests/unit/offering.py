@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes and configurations for the tests of what a node offers."""
+"""Nodes and configurations for the tests of offered resources."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def ids(offer: Offer) -> dict[str, list[str]]:
 
 
 def indices(offer: Offer) -> dict[str, list[str]]:
-    """Return the index of each unit's device, with the replica behind a slash if there is one."""
+    """Return the index of each unit's device, followed by a slash and the replica if it has one."""
     return {
         resource.name: [
             unit.device.index + ("" if unit.replica is None else f"/{unit.replica}")
@@ -90,7 +90,7 @@ def offer(node: Node, *entries: SharedResource, **fields: Any) -> Offer:
     return offered(node, configured(*entries, **fields))
 
 
-def said(offer: Offer) -> str:
+def only_warning(offer: Offer) -> str:
     """Return the one warning of an offer."""
     (text,) = offer.warnings
     return text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test as a user without privileges."""
+"""Run a test as a user without privileges."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from gpuhook.explain.pods.pod_requests import PodRequest
 
 HERE = "pod.yaml"
 GPU = "nvidia.com/gpu"
-# One container with what a test is about, at line 6.
+# A pod with one container, at line 6; the test adds fields.
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -26,7 +26,7 @@ def read(text: str) -> tuple[PodRequest, ...]:
 
 
 def container(text: str) -> PodRequest:
-    """Return the only container of a pod, which is written as `text`, in YAML's flow style."""
+    """Return the only container of a pod, written as `text` in YAML's flow style."""
     (found,) = read(POD.format(text))
     return found
 

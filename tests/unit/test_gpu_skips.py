@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests on a real GPU say plainly why they do not run."""
+"""The reasons for which tests on a real GPU are skipped."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.simulated import build
         ("MEMORY_LIMITS", "v1", TOO_OLD),
     ],
 )
-def test_the_reason_to_skip(without: str, version: str, reason: str | None) -> None:
-    """A driver from before CUDA 13.4 is called too old, by the name of the call that it lacks."""
+def test_reason_to_skip(without: str, version: str, reason: str | None) -> None:
+    """A driver from before CUDA 13.4 is called too old, with the name of the missing call."""
     assert reason_to_skip(str(build.nvml_stub(without=without)), version) == reason
     assert "nvmlDeviceSetMemoryLimits_v1" in TOO_OLD
 
@@ -33,7 +33,7 @@ def test_the_reason_to_skip(without: str, version: str, reason: str | None) -> N
         (3000, "719", "allocated 3000 MiB until CUDA's error 719"),
     ],
 )
-def test_a_limit_that_does_not_hold_is_a_finding(held: int, status: str, words: str) -> None:
+def test_limit_that_is_not_enforced_is_a_finding(held: int, status: str, words: str) -> None:
     """A limit that was read back and not enforced is distinguished from an enforced one."""
     said = falls_short("dmem", 3072, held, status)
     assert words in said

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands on running containers take, and how they refuse the rest."""
+"""Options of the commands on running containers, and their usage errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuhook.cli import main
 
 
 def refused(*words: str, **env: str) -> str:
-    """Return the usage error of a command, which does nothing."""
+    """Return the usage error of a command, which changes nothing."""
     done = CliRunner().invoke(main, words, prog_name="gpuhook", env=env)
     assert done.exit_code == 2, done
     assert done.stdout == ""
@@ -21,14 +21,14 @@ def refused(*words: str, **env: str) -> str:
 
 @pytest.mark.parametrize("name", ["", " "])
 @pytest.mark.parametrize("verb", [["attach", "--device=0"], ["detach", "--device=0"], ["inspect"]])
-def test_an_empty_name(verb: list[str], name: str) -> None:
-    """An unset variable of a script is no container."""
+def test_empty_name_is_refused(verb: list[str], name: str) -> None:
+    """An unset variable of a script is not a container."""
     assert "the name of a container is empty" in refused(*verb, name)
     assert "the name of a container is empty" in refused("repair", name)
 
 
-def test_repair_takes_one_or_all() -> None:
-    """Both is a mistake, and so is neither."""
+def test_repair_takes_one_container_or_all() -> None:
+    """Both are a usage error, and so is neither."""
     assert "name a CONTAINER, or --all, not both" in refused("repair", "--all", "x")
     assert refused("repair").endswith("name a CONTAINER, or --all")
 
@@ -42,8 +42,8 @@ def test_repair_takes_one_or_all() -> None:
         ["repair", "x"],
     ],
 )
-def test_a_state_root_that_is_none(verb: list[str], tmp_path: Path) -> None:
-    """A directory that is not there, and a file, are no state roots."""
+def test_state_root_must_be_a_directory(verb: list[str], tmp_path: Path) -> None:
+    """A missing directory and a file are not state roots."""
     missing, file = tmp_path / "missing", tmp_path / "file"
     file.touch()
     assert "does not exist" in refused(*verb, "--state-root", str(missing))
@@ -57,7 +57,7 @@ def test_attach_takes_no_paths() -> None:
     assert "/dev/nvidia0 is a path, which only detach accepts" in said
 
 
-def test_driver_capabilities() -> None:
+def test_driver_capabilities_errors_name_the_option() -> None:
     """The error names the option, not a variable that is not set; an empty value is an error."""
     said = refused("attach", "x", "--device", "0", "--driver-capabilities", "foo,compute")
     assert "'--driver-capabilities': unknown driver capability foo; known are compute" in said

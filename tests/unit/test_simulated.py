@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated node is as real as it says: loadable libraries, a loader cache, device nodes."""
+"""The simulated node: loadable libraries, a loader cache, device nodes."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_the_loader_cache_lists_the_driver(tmp_path: Path, layout: layouts.Layou
 
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS)
-def test_the_files_are_what_they_are_called(tmp_path: Path, layout: layouts.Layout) -> None:
-    """Sockets are sockets, binaries can be executed, and all lies below the driver root."""
+def test_files_have_the_type_of_their_names(tmp_path: Path, layout: layouts.Layout) -> None:
+    """Sockets are sockets, binaries can be executed, and all are below the driver root."""
     made = make_node(tmp_path, "h100x8", layout=layout, real_nodes=False)
     for file in made.node.files:
         mode = os.lstat(file.host_path).st_mode
@@ -60,7 +60,7 @@ def test_the_files_are_what_they_are_called(tmp_path: Path, layout: layouts.Layo
             assert os.access(file.host_path, os.X_OK)
 
 
-def test_debian_leads_by_its_alternatives(tmp_path: Path) -> None:
+def test_debian_layout_uses_alternatives(tmp_path: Path) -> None:
     """In Debian's layout libcuda.so.1 is a link to /etc/alternatives and on to nvidia/current."""
     make_node(tmp_path, "t4", layout="debian", real_nodes=False)
     first = (tmp_path / "usr/lib/x86_64-linux-gnu/libcuda.so.1").readlink()
@@ -82,8 +82,8 @@ def test_device_nodes_have_the_driver_s_numbers(tmp_path: Path) -> None:
         assert stat.S_IMODE(status.st_mode) == 0o666
 
 
-def test_the_fingerprint_is_the_tree_s(tmp_path: Path) -> None:
-    """The facts of a simulated node carry the fingerprint of its own tree, and the same again."""
+def test_fingerprint_is_that_of_the_tree(tmp_path: Path) -> None:
+    """The facts of a simulated node have the fingerprint of its own tree, each time."""
     made = make_node(tmp_path, "t4", real_nodes=False)
     (libcuda,) = (f.host_path for f in made.node.files if f.soname == "libcuda.so.1")
     assert made.node.fingerprint == host_fingerprint.fingerprint(made.host_root, libcuda)
@@ -92,7 +92,7 @@ def test_the_fingerprint_is_the_tree_s(tmp_path: Path) -> None:
     assert host_fingerprint.module_version(made.host_root) == "580.95.05"
 
 
-def test_made_twice_is_made_once(tmp_path: Path) -> None:
+def test_node_is_made_over_an_existing_one(tmp_path: Path) -> None:
     """A node can be made over an existing one, also while its libraries are in use."""
     first = make_node(tmp_path, "t4", real_nodes=False)
     ctypes.CDLL(first.nvml_library)
@@ -100,8 +100,8 @@ def test_made_twice_is_made_once(tmp_path: Path) -> None:
     assert second.node.files == first.node.files
 
 
-def test_the_command_line(tmp_path: Path) -> None:
-    """`python -m tests.simulated.node` makes a node and prints where its parts are."""
+def test_command_line(tmp_path: Path) -> None:
+    """`python -m tests.simulated.node` makes a node and prints the paths of its parts."""
     command = [sys.executable, "-m", "tests.simulated.node", str(tmp_path), "--no-nodes"]
     command += ["--profile", "lost-gpu", "--layout", "driver-container"]
     here = Path(__file__).parents[2]
@@ -112,8 +112,8 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_nvidia_smi_tells_the_nodes(tmp_path: Path) -> None:
-    """The stand-in for nvidia-smi runs in a root without any library and lists what it sees."""
+def test_nvidia_smi_lists_the_nodes(tmp_path: Path) -> None:
+    """The stand-in for nvidia-smi runs in a root without libraries and lists what it sees."""
     (tmp_path / "dev").mkdir()
     os.mknod(tmp_path / "dev/nvidia3", stat.S_IFCHR | 0o666, os.makedev(195, 3))
     os.mknod(tmp_path / "dev/nvidiactl", stat.S_IFCHR | 0o666, os.makedev(195, 255))
@@ -129,8 +129,8 @@ def test_nvidia_smi_tells_the_nodes(tmp_path: Path) -> None:
     assert (run().returncode, run().stdout) == (6, "No devices were found\n")
 
 
-def test_an_elf_note(tmp_path: Path) -> None:
-    """A note is in a section of its name, readable by binutils, in a library that still loads."""
+def test_elf_note(tmp_path: Path) -> None:
+    """A note is in a section of its name, readable by binutils, in a library that can be loaded."""
     library = tmp_path / "libcuda.so.1"
     content = b'{"format": 1}'
     note = elf_maker.Note(".note.cuda.fwd_compatibility", "NVIDIA Corporation", content)
@@ -144,7 +144,7 @@ def test_an_elf_note(tmp_path: Path) -> None:
 
 
 def test_needed_libraries_and_machine(tmp_path: Path) -> None:
-    """NEEDED entries and the machine are those asked for; a library may have no SONAME."""
+    """NEEDED entries and the machine are the requested ones; a library may have no SONAME."""
     library = tmp_path / "libx.so"
     elf_maker.write(library, None, needed=("liba.so.1", "libb.so.2"), machine=elf_maker.EM_AARCH64)
     shown = read_elf("-d", library)
@@ -154,8 +154,8 @@ def test_needed_libraries_and_machine(tmp_path: Path) -> None:
     assert "AArch64" in read_elf("-h", library)
 
 
-def test_a_tiny_library_leaves_the_stack_alone(tmp_path: Path) -> None:
-    """A library asks for no executable stack: newer glibc would refuse to load it."""
+def test_tiny_library_has_no_executable_stack(tmp_path: Path) -> None:
+    """A newer glibc refuses to load a library that needs an executable stack."""
     library = tmp_path / "libx.so"
     elf_maker.write(library, "libx.so")
     (line,) = (line for line in read_elf("-l", library).splitlines() if "GNU_STACK" in line)

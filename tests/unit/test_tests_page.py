@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/README.md: its example is a test that runs, and it names what there is."""
+"""tests/README.md: its example is a test that runs, and the names on it exist."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 PAGES = [TESTS / "README.md", *(TESTS.parent / name for name in ("README.md", "README.ko.md"))]
 
 
-def test_the_example_is_a_test() -> None:
+def test_example_is_a_test() -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     assert (TESTS / "contract/test_example.py").read_text(encoding="utf-8").endswith(block)
 
 
-def test_it_names_each_folder() -> None:
+def test_page_names_each_folder() -> None:
     folders = {path.parent.name for path in TESTS.glob("*/__init__.py")}
     assert set(re.findall(r"`([a-z]+)/`", PAGE)) == folders
 
 
-def test_files_that_it_names() -> None:
+def test_named_files_exist() -> None:
     named = re.findall(r"`(?:tests/)?((?:[a-z_]+/)+[a-z_]+\.py)", PAGE)
     assert len(named) > 5
     assert [name for name in named if not (TESTS / name).is_file()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(TESTS.parent)))
-def test_targets_that_a_page_names(page: Path) -> None:
-    """Each target that a page names is one of the Makefile's."""
+def test_named_make_targets_exist(page: Path) -> None:
     named = set(re.findall(r"`(?:[a-z/_]+ )?make ([a-z-]+)[ `]", page.read_text(encoding="utf-8")))
     assert {"test", "test-all"} <= named
     assert named <= TARGETS

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.apply.live.hotplug_steps import Operation
-    from gpuhook.apply.rootfs.rootfs_files import Provision
+    from gpuhook.apply.rootfs.provision import Provision
     from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Mount
     from gpuhook.containers.warm.process_handle import Process
 

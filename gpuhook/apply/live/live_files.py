@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.apply.live.live_root import LiveRoot
-    from gpuhook.apply.rootfs.rootfs_files import Provision
+    from gpuhook.apply.rootfs.provision import Provision
 
 
 class LiveFiles:

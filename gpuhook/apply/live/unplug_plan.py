@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.apply.live.live_injection import InjectedItems
-    from gpuhook.apply.rootfs.rootfs_files import Provision
+    from gpuhook.apply.rootfs.provision import Provision
 
 
 def plan_nodes(

@@ -290,7 +290,7 @@ def _allow(linux: dict[str, Any], device: dict[str, Any], access: str) -> None:
 def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
     """Add mounts after those of the spec, each in place of the one of the same destination.
 
-    A mount below another one comes after it: it would be hidden.
+    A mount comes before those below it, which it would hide, and after those above it.
     """
     if not added:
         return
@@ -306,28 +306,34 @@ def _add_mounts(spec: dict[str, Any], added: list[Mount]) -> None:
             if not ID_MAPPED.isdisjoint(options):
                 _map_ids(spec, entry)
         entries[normpath(destination)] = entry
-    placed = [(_destination(mount) or "", mount) for mount in mounts]
-    placed = [(place, mount) for place, mount in placed if place not in entries]
-    parents = _parents([*(place for place, _ in placed), *entries])
+    mounts[:] = [mount for mount in mounts if _destination(mount) not in entries]
+    above = _parents([_destination(mount) or "" for mount in mounts] + list(entries))
     for destination, entry in entries.items():
-        at = len(placed)
-        if destination in parents:
-            below = (
-                i for i, (place, _) in enumerate(placed) if place.startswith(destination + "/")
-            )
-            at = next(below, at)
-        placed.insert(at, (destination, entry))
-    mounts[:] = [mount for _, mount in placed]
+        at = _position(destination, mounts) if destination in above else len(mounts)
+        mounts.insert(at, entry)
+
+
+def _position(destination: str, mounts: list[Any]) -> int:
+    """Return where to insert a mount: before the first one below it, else at the end.
+
+    Mounts that a later mount above `destination` hides do not count: that mount would hide the new
+    one, too.
+    """
+    at = len(mounts)
+    for index in reversed(range(len(mounts))):
+        place = _destination(mounts[index])
+        if place and f"{destination}/".startswith(f"{place.rstrip('/')}/"):
+            break
+        if place and place.startswith(f"{destination}/"):
+            at = index
+    return at
 
 
 def _parents(destinations: list[str]) -> set[str]:
-    """Return every directory above one of the destinations."""
-    found: set[str] = set()
-    for directory in {place.rpartition("/")[0] for place in destinations}:
-        while directory and directory not in found:
-            found.add(directory)
-            directory = directory.rpartition("/")[0]
-    return found
+    """Return the destinations that have another one of them below."""
+    ordered = sorted(destination + "/" for destination in destinations)
+    pairs = zip(ordered, ordered[1:])  # if anything is below a destination, the next one is
+    return {above[:-1] for above, below in pairs if below.startswith(above)}
 
 
 def _map_ids(spec: dict[str, Any], entry: dict[str, Any]) -> None:

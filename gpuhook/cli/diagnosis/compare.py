@@ -11,7 +11,8 @@ import click
 
 from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
-from gpuhook.compare import compare_item, compare_text, comparison, node_comparison
+from gpuhook.compare import compare_text, comparison, node_comparison
+from gpuhook.compare.items import compare_item
 from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console

@@ -14,7 +14,6 @@ from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli.generate import generate_call
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot.extras.extra_devices import root_of
 from gpuhook.vendors.nvidia.spec import device_selection
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH
 from gpuhook.vendors.nvidia.warm import hook_names
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 # One library for each driver capability: a spec without one of them was limited.
 _CAPABILITY_LIBRARIES = {"libcuda", "libnvidia-ml", "libnvidia-encode", "libGLX_nvidia"}
+_CONTROL = "/dev/nvidiactl"
 
 
 def words(found: Compiled, job: Jobs) -> list[str]:
@@ -46,11 +46,7 @@ def words(found: Compiled, job: Jobs) -> list[str]:
         given += [word for name in sorted(hooks) for word in (option, name)]
     if job.ldconfig:
         given += ["--ldconfig-path", job.ldconfig]
-    mounts, nodes = found.edits.get("mounts") or (), found.edits.get("deviceNodes") or ()
-    libraries = [(one["containerPath"], one["hostPath"]) for one in mounts]
-    driver_root = root_of(pair for pair in libraries if ".so." in pair[0])
-    dev_root = root_of((one["path"], one.get("hostPath")) for one in nodes)
-    given += ["--driver-root", driver_root or "/", "--dev-root", dev_root or "/"]
+    given += ["--driver-root", _driver_root(found), "--dev-root", _dev_root(found)]
     return [*given, "--output", found.path]
 
 
@@ -71,3 +67,22 @@ def require_same(found: Compiled, given: tuple[str, ...], root: click.Context) -
 def _stems(found: Compiled) -> set[str]:
     mounts = found.edits.get("mounts") or ()
     return {os.path.basename(mount["containerPath"]).partition(".so")[0] for mount in mounts}
+
+
+def _driver_root(found: Compiled) -> str:
+    """Return the driver root, by the host path of the first library.
+
+    Other files may be elsewhere: the site's rules add any file of the host.
+    """
+    for mount in found.edits.get("mounts") or ():
+        host, inside = mount["hostPath"], mount["containerPath"]
+        if ".so." in inside and host.endswith(inside):
+            return host[: -len(inside)] or "/"
+    return "/"
+
+
+def _dev_root(found: Compiled) -> str:
+    for node in found.edits.get("deviceNodes") or ():
+        if node["path"] == _CONTROL:
+            return (node.get("hostPath") or _CONTROL)[: -len(_CONTROL)] or "/"
+    return "/"

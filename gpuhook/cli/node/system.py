@@ -187,7 +187,8 @@ class _Run:
 
     def load(self, modules: tuple[str, ...]) -> None:
         """Load kernel modules."""
-        self._do(kernel_modules.steps(self._roots.host, self._roots.driver, modules))
+        for module in modules:  # one may load others
+            self._do([kernel_modules.step(self._roots.host, self._roots.driver, module)])
 
     def make_nodes(self, *, is_control: bool, is_replaced: bool) -> None:
         """Create device nodes."""

@@ -167,14 +167,15 @@ def dockers(node: ExaminedNode) -> tuple[DockerHere, ...]:
     if program(tree, "dockerd") or (tree.status(docker_config.PATH) and not has_snap):
         found.append(docker_here("docker", docker_config.read(tree, path), daemon, started))
     if has_snap:
-        found.append(docker_here("snap", docker_config.read(tree, docker_config.SNAP_PATH)))
+        read = docker_config.read(tree, docker_config.SNAP_PATH)
+        found.append(docker_here("snap", read, started=started))
     for home in homes(tree):
         try:
-            read = _docker_of(tree, home)
+            of_user = _docker_of(tree, home)
         except OSError:
             continue  # a file of a user must not hide the system's Docker
-        if read is not None:
-            found.append(docker_here("rootless", read, daemon))
+        if of_user is not None:
+            found.append(docker_here("rootless", of_user, daemon))
     return tuple(found)
 
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
+    from gpuhook.apply.rootfs.provision import Provision
     from gpuhook.apply.rootfs.root_directory import Root
-    from gpuhook.apply.rootfs.rootfs_files import Provision
     from gpuhook.entry.hooks.oci_state import HookState
     from gpuhook.host.hot.engine_log import EngineLog
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.apply.rootfs.rootfs_files import Provision
+from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.entry.hooks import apply_hook, oci_state, toolkit_loader
 from gpuhook.entry.hooks.hook_root import HookRoot
 from gpuhook.errors import fault

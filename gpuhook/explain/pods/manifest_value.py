@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NULL, _BOOL = "tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class Value:
@@ -37,12 +38,15 @@ class Value:
 
     @property
     def kind(self) -> str:
-        """Return "object", "array", "scalar", or "" for nothing."""
+        """Return "object", "array", "number", "bool", "string", or "" for nothing."""
         if not self.is_there:
             return ""
         if isinstance(self._node, yaml.MappingNode):
             return "object"
-        return "array" if isinstance(self._node, yaml.SequenceNode) else "scalar"
+        if isinstance(self._node, yaml.SequenceNode):
+            return "array"
+        tag = self._node.tag if self._node is not None else ""
+        return "number" if tag in _NUMBERS else "bool" if tag == _BOOL else "string"
 
     def __getitem__(self, key: str) -> Value:
         """Return the value of a key, nothing if it is missing or this is not an object."""

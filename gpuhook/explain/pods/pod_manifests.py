@@ -104,12 +104,14 @@ def _container(
     gpus = {} if kind == EPHEMERAL else _gpus(requests | limits)
     mounts = tuple(_mounts(pod, container))
     security = container["securityContext"]
-    objections = list(pod_rules.mount_objections(mounts, container["volumeMounts"].where))
-    if kind != EPHEMERAL:
-        objections[:0] = [
+    if kind == EPHEMERAL:
+        objections = [*pod_rules.ephemeral_objections(resources, f"{path}.resources")]
+    else:
+        objections = [
             *pod_rules.resource_objections(resources, f"{path}.resources"),
             *pod_rules.container_objections(container, environment.known, gpus),
         ]
+    objections += pod_rules.mount_objections(mounts, container["volumeMounts"].where)
     return PodRequest(
         pod=pod.name,
         namespace=pod.namespace,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gpuhook.explain.pods.workloads import Pod
 
 _DEVICES = VOCABULARY.devices_env
+_VARIABLES = (_DEVICES, VOCABULARY.capabilities_env)
 _NOTHING = ("", "void", "none")
 _REQUEST = f"resources.limits: {{{resource_names.GPU}: 1}}"
 
@@ -62,16 +63,50 @@ def resource_objections(resources: Value, path: str) -> Iterator[Objection]:
                 yield from _amount(name, amount, where)
             else:
                 yield from _name(name, amount, where)
-    for name, amount in requests.items():
-        request = quantity(amount.text())
-        if resource_names.is_gpu(name) and request is not None and name not in limits:
-            yield _refused(
-                "gpu-under-requests",
-                f"{path}.limits: Required value: Limit must be set for non overcommitable "
-                "resources",
-                f"{name}: {_whole(request)} under limits; requests are optional",
-                amount,
-            )
+    for name, value in resources.members().items():
+        if resource_names.is_gpu(name):
+            instead = f"limits: {{{name}: {value.text() or '1'}}}, below resources"
+            said = f'strict decoding error: unknown field "{path}.{name}"'
+            yield _refused("resources-field", said, instead, value)
+    for name in filter(resource_names.is_gpu, requests):
+        yield from _request(name, requests[name], limits.get(name), path)
+
+
+def _request(name: str, amount: Value, limit: Value | None, path: str) -> Iterator[Objection]:
+    """Yield an objection to a request of GPUs that differs from the limit."""
+    request = quantity(amount.text())
+    if request is None:
+        return
+    if limit is None:
+        yield _refused(
+            "gpu-under-requests",
+            f"{path}.limits: Required value: Limit must be set for non overcommitable resources",
+            f"{name}: {_whole(request)} under limits; requests are optional",
+            amount,
+        )
+        return
+    number = quantity(limit.text())
+    if number is not None and number != request:
+        yield _refused(
+            "unequal",
+            f'{path}.requests: Invalid value: "{amount.text()}": must be equal to {name} limit '
+            f"of {limit.text()}",
+            f"{name}: {_whole(number)} in both, or only under limits",
+            amount,
+        )
+
+
+def ephemeral_objections(resources: Value, path: str) -> Iterator[Objection]:
+    """Yield an objection to GPUs in the `resources` of an ephemeral container."""
+    names = (name for section in ("limits", "requests") for name in resources[section].members())
+    if any(map(resource_names.is_gpu, names)):
+        yield _refused(
+            "ephemeral-resources",
+            f"{path}: Forbidden: cannot be set for an Ephemeral Container",
+            "remove them: an ephemeral container gets no devices; request the GPU in a container "
+            f"of the pod, or set {_DEVICES} in a separate pod",
+            resources,
+        )
 
 
 def _name(name: str, amount: Value, path: str) -> Iterator[Objection]:
@@ -131,6 +166,7 @@ def container_objections(
             "one of them; or use the list strategy cdi-cri, which adds all devices",
             container["resources"].where,
         )
+    yield from _not_strings(container)
     yield from _zero(container, env)
     privileged = container.at("securityContext", "privileged")
     if privileged.is_true() and gpus:
@@ -163,6 +199,20 @@ def _variable(where: str, value: str | None, held: str) -> Iterator[Objection]:
             _REQUEST,
             where,
         )
+
+
+def _not_strings(container: Value) -> Iterator[Objection]:
+    """Yield an objection to each variable of the vendor whose value is a number or a boolean."""
+    for variable in container["env"].items():
+        name, value = variable["name"].text(), variable["value"]
+        if name in _VARIABLES and value.kind in ("number", "bool"):
+            yield _refused(
+                "not-a-string",
+                f"json: cannot unmarshal {value.kind} into Go struct field EnvVar.env.value of "
+                "type string",
+                f'{name}: value: "{value.text()}"',
+                value,
+            )
 
 
 def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:

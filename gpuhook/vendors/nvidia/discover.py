@@ -67,7 +67,7 @@ def node(
     broken files of the driver are a `files_trouble`: enough for reports, not for containers.
     `create_nodes` makes missing MIG nodes. Raises GH1200 to GH1210, and faults of driver files.
     """
-    answer = answer or ask_nvml(where)
+    answer = answer or _ask_nvml(where)
     gpus = _completed(answer.gpus, where.host)
     found, trouble = _files(
         where, answer.driver, require=require_files, explicit_libraries=explicit_libraries
@@ -112,8 +112,7 @@ def _files(
     return found, ""
 
 
-def ask_nvml(where: Roots) -> DriverAnswer:
-    """Return the driver and its GPUs as NVML reports them; raises GH1200 to GH1206."""
+def _ask_nvml(where: Roots) -> DriverAnswer:
     path = nvml_library.find(
         where.driver, library=where.nvml_library, search_paths=where.library_search_paths
     )

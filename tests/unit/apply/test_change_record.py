@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of what was changed in a config.json, and what a broken one cannot do."""
+"""The record of the changes to a config.json, and records that are malformed or forged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EDITS: Any = {
 
 
 def created(spec: dict[str, Any], edits: Any = EDITS) -> dict[str, Any]:
-    """Return `spec` after a create: edited and recorded."""
+    """Return `spec` after a create: edited, and with a record."""
     before = change_record.survey(spec)
     oci_spec.apply(spec, edits)
     change_record.write(spec, before, edits)
@@ -29,8 +29,8 @@ def recorded(content: object, **spec: Any) -> dict[str, Any]:
     return {change_record.KEY: content, "annotations": {"mine": "x"}, **spec}
 
 
-def test_the_request_comes_back() -> None:
-    """The variable says again what the container asked for, and a new one is gone."""
+def test_undo_restores_the_request_variable() -> None:
+    """The variable has the requested value again, and an added variable is removed."""
     spec = created({"process": {"env": ["A=1", "NVIDIA_VISIBLE_DEVICES=0"]}})
     assert "NVIDIA_VISIBLE_DEVICES=void" in spec["process"]["env"]
     assert change_record.take_back(spec)
@@ -39,16 +39,16 @@ def test_the_request_comes_back() -> None:
     assert spec["linux"]["devices"] == spec["linux"]["resources"]["devices"] == spec["mounts"] == []
 
 
-def test_rules_that_were_there_stay() -> None:
-    """An allow rule that the engine had set already is not ours to take back."""
+def test_undo_keeps_rules_of_the_engine() -> None:
+    """An allow rule that the engine had set before is not removed."""
     rule = {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rwm"}
     spec = created({"linux": {"resources": {"devices": [rule]}}})
     change_record.take_back(spec)
     assert spec["linux"]["resources"]["devices"] == [rule]
 
 
-def test_a_spec_without_a_record() -> None:
-    """Without a record nothing happens, not even to hooks that look like ours."""
+def test_undo_without_a_record_changes_nothing() -> None:
+    """Without a record nothing changes, not even hooks that look like gpuhook's."""
     hook = {"path": "/h", "env": [oci_spec.HOOK_MARK + "apply"]}
     specs: list[dict[str, Any]] = [
         {"hooks": {"createContainer": [hook]}},
@@ -61,8 +61,8 @@ def test_a_spec_without_a_record() -> None:
         assert fastjson.dumps(spec) == before
 
 
-def test_marked_hooks_go() -> None:
-    """Hooks of the wrapper's go with the record, the engine's stay."""
+def test_undo_removes_marked_hooks() -> None:
+    """Hooks of the wrapper are removed with the record, those of the engine are kept."""
     ours, theirs = (
         {"path": "/h", "env": [oci_spec.HOOK_MARK + "params"]},
         {"path": "/h", "env": []},
@@ -75,15 +75,15 @@ def test_marked_hooks_go() -> None:
 @pytest.mark.parametrize(
     "content", ["", "{}", 7, [], None, {"env": {"a": 1}}, {"env": [[["A=1"], "B=1"], ["A=1"]]}]
 )
-def test_broken_records(content: object) -> None:
-    """A record that cannot be read is dropped; other annotations stay."""
+def test_malformed_records_are_removed(content: object) -> None:
+    """A record that cannot be read is removed; other annotations are kept."""
     spec = recorded(content, process={"env": ["A=1"]})
     assert change_record.take_back(spec)
     assert spec == {"annotations": {"mine": "x"}, "process": {"env": ["A=1"]}}
 
 
 class Counted(str):
-    """A text that counts how often it is compared."""
+    """A text that counts its comparisons."""
 
     __slots__ = ()
     compared = 0
@@ -95,8 +95,8 @@ class Counted(str):
     __hash__ = str.__hash__
 
 
-def test_many_variables_are_looked_up() -> None:
-    """The work grows with the number of the variables, not with its square."""
+def test_lookup_of_variables_is_linear() -> None:
+    """The work grows with the number of variables, not with its square."""
     names = [f"V{number}=1" for number in range(2000)]
     pairs = [[Counted(name), None] for name in names]
     spec = recorded({"env": pairs}, process={"env": [*map(Counted, names), "A=1"]})
@@ -105,8 +105,8 @@ def test_many_variables_are_looked_up() -> None:
     assert Counted.compared <= 4 * len(names)
 
 
-def test_the_mounts_of_a_record() -> None:
-    """Those that the wrapper has made are known by it; what is no record names none."""
+def test_mounts_of_a_record() -> None:
+    """The record names the mounts that the wrapper has made; a malformed record names none."""
     assert change_record.mounts(created({})) == ["/c"]
     broken: list[Any] = ["no record", [], {"mounts": 7}, {"mounts": [7]}]
     for content in broken:
@@ -114,8 +114,8 @@ def test_the_mounts_of_a_record() -> None:
     assert change_record.mounts({}) == []
 
 
-def test_a_denial_is_never_lifted() -> None:
-    """A record takes allow rules away, never a denial."""
+def test_undo_removes_no_deny_rule() -> None:
+    """A record removes allow rules, never a deny rule."""
     deny, allow = {"allow": False, "access": "rwm"}, {"allow": True, "access": "r"}
     rules = [deny, allow, {"access": "rwm"}]
     spec = recorded({"rules": rules}, linux={"resources": {"devices": list(rules)}})
@@ -123,8 +123,8 @@ def test_a_denial_is_never_lifted() -> None:
     assert spec["linux"]["resources"]["devices"] == [deny, {"access": "rwm"}]
 
 
-def test_only_our_kind_of_mount_goes() -> None:
-    """A record unmounts no /proc, no tmpfs and no engine's bind without `nodev`."""
+def test_undo_removes_only_mounts_of_the_wrapper() -> None:
+    """A record removes no /proc, no tmpfs and no bind of the engine without `nodev`."""
     kept = [
         {"destination": "/proc", "type": "proc", "options": ["nodev"]},
         {"destination": "/secret", "type": "bind", "options": ["rbind", "ro"]},
@@ -137,8 +137,8 @@ def test_only_our_kind_of_mount_goes() -> None:
     assert spec["mounts"] == kept
 
 
-def test_variables_that_are_not_text() -> None:
-    """An entry of bytes that are no UTF-8 is recorded and comes back as it was."""
+def test_variables_that_are_not_utf8_are_restored() -> None:
+    """An entry of bytes that are not UTF-8 is recorded and restored unchanged."""
     raw = b'{"process":{"env":["PATH=/\xff"]}}'
     spec = created(fastjson.loads(raw), {"env": ["PATH=/new"]})
     written = fastjson.loads(fastjson.dumps(spec))
@@ -146,7 +146,7 @@ def test_variables_that_are_not_text() -> None:
     assert fastjson.dumps(written) == raw
 
 
-def test_bound_nodes_go() -> None:
+def test_undo_removes_bound_device_nodes() -> None:
     """A node that was bound in a user namespace is removed, another bind at its path is kept."""
     node = {"path": "/dev/gpu", "hostPath": "/dev/null"}
     linux = {"namespaces": [{"type": "user"}]}
@@ -159,8 +159,8 @@ def test_bound_nodes_go() -> None:
 
 
 @pytest.mark.parametrize("options", [None, 7, "nodev"])
-def test_options_that_are_not_a_list(options: object) -> None:
-    """A mount with malformed options is kept: the runtime reports it."""
+def test_mount_with_malformed_options_is_kept(options: object) -> None:
+    """The runtime reports such a mount."""
     mount = {"destination": "/c", "type": "bind", "options": options}
     spec = recorded({"mounts": ["/c"]}, mounts=[mount])
     change_record.take_back(spec)

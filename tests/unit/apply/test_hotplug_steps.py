@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a plan, on a directory as it is while a runtime makes a container of it."""
+"""The steps of a hot-plug plan, on a directory that stands for a container's root."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from gpuhook.errors import GpuhookError
 PATH = "/dev/made/here/gpu"
 
 
-def test_directories_of_a_node(live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that cannot be made leaves none of the directories that were made for it."""
+def test_failed_node_leaves_no_directories(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a node cannot be created, the directories that were created for it are removed."""
 
     def refused(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "gpu")
@@ -31,8 +33,7 @@ def test_directories_of_a_node(live: Live, tmp_path: Path, monkeypatch: pytest.M
     assert not any(live.made.document().values())
 
 
-def test_what_is_in_the_way_of_a_node(live: Live, tmp_path: Path) -> None:
-    """It stays, and so does what was there before."""
+def test_existing_file_in_place_of_a_node_is_kept(live: Live, tmp_path: Path) -> None:
     place = tmp_path / PATH[1:]
     place.parent.mkdir(parents=True)
     place.write_text("a file")
@@ -43,8 +44,7 @@ def test_what_is_in_the_way_of_a_node(live: Live, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make device nodes")
-def test_a_node(live: Live, tmp_path: Path) -> None:
-    """It is made with its directories, and undone with them."""
+def test_node_is_created_and_removed_with_its_directories(live: Live, tmp_path: Path) -> None:
     node = NodeStep(PATH, "c", (195, 3), 0o640)
     node.execute(live)
     found = (tmp_path / PATH[1:]).stat()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's ldconfig run over an image: it ends in time, whatever the image makes it do."""
+"""The host's ldconfig run on an image: it ends within the deadline, whatever the image contains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuhook.apply.live import ldconfig
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Run a shell's `text` in the place of ldconfig, without what only root can do to it."""
+    """Run a shell script `text` in place of ldconfig, without the steps that need root."""
 
     def become(program: int, arguments: list[str], writer: int) -> None:
         assert program >= 0
@@ -30,19 +30,21 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
         ldconfig._run(program.fileno(), ["-X"])
 
 
-def test_it_ends_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tmp_path, monkeypatch, "echo a warning; exit 0")
 
 
-def test_what_it_said_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_has_the_output_of_ldconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(OSError, match="its exit status is 3: no such thing"):
         run(tmp_path, monkeypatch, "echo no such thing >&2; exit 3")
 
 
 @pytest.mark.parametrize("text", ["sleep 1000", "exec >&- 2>&-; exec sleep 1000"])
-def test_one_that_hangs_is_ended(
+def test_hanging_ldconfig_is_killed(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that has closed what it speaks through: the start of a container waits for it."""
+    """Also one that has closed its output: the start of a container waits for it."""
     with pytest.raises(OSError, match="it did not end within 1 seconds"):
         run(tmp_path, monkeypatch, f"exec {text}" if text[:5] == "sleep" else text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ContainerEdits in an OCI spec, with the semantics of the CDI library."""
+"""Applying ContainerEdits to an OCI spec, with the semantics of the CDI library."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ def applied(spec: dict[str, Any], **edits: Any) -> dict[str, Any]:
 
 
 def test_variables_are_replaced_in_place() -> None:
-    """A variable keeps its place and is there once; a new one comes last; odd entries stay."""
+    """A variable keeps its place and occurs once; a new one is last; malformed entries are kept."""
     spec = {"process": {"env": ["A=1", "B=2", "odd", "A=3", 7, "AB=4"]}}
     applied(spec, env=["A=x", "C=y"])
     assert spec["process"]["env"] == ["A=x", "B=2", "odd", 7, "AB=4", "C=y"]
 
 
-def test_a_node_is_read_from_the_host() -> None:
-    """A node without numbers gets those of the host's node, and a rule for just that node."""
+def test_device_numbers_are_read_from_the_host() -> None:
+    """A node without numbers gets those of the host's node, and a rule for that node alone."""
     spec = applied({}, deviceNodes=[{"path": "/dev/null", "permissions": "rw"}])
     assert spec["linux"]["devices"] == [{"path": "/dev/null", "type": "c", **NULL}]
     rule = {"allow": True, "type": "c", **NULL, "access": "rw"}
     assert spec["linux"]["resources"]["devices"] == [rule]
 
 
-def test_the_default_access_is_everything() -> None:
+def test_default_permissions_are_rwm() -> None:
     """CDI's default of `permissions` is rwm."""
     spec = applied({}, deviceNodes=[{"path": "/dev/null"}])
     assert spec["linux"]["resources"]["devices"][0]["access"] == "rwm"
 
 
-def test_a_complete_node_is_not_looked_at() -> None:
-    """A node with type and major is taken as it is: the host's need not be there."""
+def test_complete_node_is_not_looked_up() -> None:
+    """A node with type and major is used as it is: the host's node need not exist."""
     node = {"path": "/dev/x", "hostPath": "/nowhere", "type": "c", "major": 195, "minor": 254}
     spec = applied({}, deviceNodes=[node])
     device = {"path": "/dev/x", "type": "c", "major": 195, "minor": 254}
     assert spec["linux"]["devices"] == [device]
 
 
-def test_a_device_replaces_the_one_of_its_path() -> None:
-    """A device of the same path goes, others and their order stay; a denial stays too."""
+def test_device_replaces_one_with_the_same_path() -> None:
+    """Other devices and their order are kept, and so is a deny rule."""
     other, deny = {"path": "/dev/a", "type": "c"}, {"allow": False, "access": "rwm"}
     spec: dict[str, Any] = {
         "linux": {
@@ -66,8 +66,8 @@ def test_a_device_replaces_the_one_of_its_path() -> None:
     assert spec["linux"]["resources"]["devices"][0] == deny
 
 
-def test_of_two_nodes_of_one_path_the_last_counts() -> None:
-    """The last node of a path is made, as if the parts had been applied one after another."""
+def test_last_of_two_nodes_with_one_path_applies() -> None:
+    """The result is that of applying the edits one after another."""
     nodes = [{"path": "/dev/null", "fileMode": mode} for mode in (0o600, 0o666)]
     spec = applied({}, deviceNodes=nodes)
     assert [device["fileMode"] for device in spec["linux"]["devices"]] == [0o666]
@@ -83,23 +83,23 @@ def test_of_two_nodes_of_one_path_the_last_counts() -> None:
     ],
 )
 def test_owner_of_a_device(user: object, owner: dict[str, int]) -> None:
-    """Where CDI names no owner, a device belongs to the process, unless that is root."""
+    """If CDI names no owner, a device belongs to the user of the process, unless that is root."""
     spec = applied({"process": {"user": user}}, deviceNodes=[{"path": "/dev/null"}])
     device = spec["linux"]["devices"][0]
     assert {key: device[key] for key in ("uid", "gid") if key in device} == owner
 
 
 @pytest.mark.parametrize("node", ["/nowhere/nvidia0", "/etc/passwd", "/dev"])
-def test_what_is_no_node(node: str) -> None:
-    """A node that is missing, or is none, is GH1302 with its path."""
+def test_missing_node_is_a_fault(node: str) -> None:
+    """A node that is missing, or is not a device node, is GH1302 with its path."""
     with pytest.raises(GpuhookError) as caught:
         applied({}, deviceNodes=[{"path": "/dev/nvidia0", "hostPath": node}])
     assert caught.value.code == "GH1302"
     assert node in caught.value.message
 
 
-def test_a_node_of_another_type() -> None:
-    """A node whose type the host's does not have is GH1302."""
+def test_node_of_another_type_is_a_fault() -> None:
+    """A node whose type differs from the host's node is GH1302."""
     with pytest.raises(GpuhookError) as caught:
         applied({}, deviceNodes=[{"path": "/dev/null", "type": "b"}])
     assert caught.value.code == "GH1302"
@@ -118,7 +118,7 @@ def test_a_pipe_has_no_rule(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("here", [True, False])
 def test_nodes_in_a_user_namespace(here: bool) -> None:
-    """With another host path the node is bound there; else the runtime binds the same path."""
+    """A node with another host path is bound; else the runtime binds the same path."""
     source = "/dev/null" if here else "/dev/zero"
     spec: dict[str, Any] = {"linux": {"namespaces": [{"type": "user"}]}}
     applied(spec, deviceNodes=[{"path": "/dev/null", "hostPath": source}])
@@ -130,8 +130,8 @@ def test_nodes_in_a_user_namespace(here: bool) -> None:
     assert [rule["minor"] for rule in spec["linux"]["resources"]["devices"]] == [3 if here else 5]
 
 
-def test_mounts() -> None:
-    """A mount replaces the one of its destination, however that is spelled, and comes last."""
+def test_mount_replaces_one_with_the_same_destination() -> None:
+    """Spellings of one path are equal, and the new mount is last."""
     spec = {"mounts": [{"destination": "/usr//lib/x/", "source": "old"}, {"destination": "/proc"}]}
     mount = {"hostPath": "/h", "containerPath": "/usr/lib/x", "options": ["ro", "bind"]}
     applied(spec, mounts=[mount, {"hostPath": "tmpfs", "containerPath": "/t", "type": "tmpfs"}])
@@ -142,8 +142,8 @@ def test_mounts() -> None:
     ]
 
 
-def test_hooks() -> None:
-    """A hook goes under its stage, without its name, once."""
+def test_hooks_are_added_once() -> None:
+    """A hook is added to its stage, without its name, once."""
     hook = {"hookName": "createContainer", "path": "/h", "args": ["h", "x"], "timeout": 3}
     spec = applied({"hooks": {"prestart": [{"path": "/p"}]}}, hooks=[hook, hook])
     assert spec["hooks"] == {
@@ -153,7 +153,7 @@ def test_hooks() -> None:
 
 
 @pytest.mark.parametrize("said", [{}, {"env": []}])
-def test_a_hook_on_the_hosts_side_never_has_the_images_variables(said: dict[str, Any]) -> None:
+def test_host_hooks_do_not_get_the_variables_of_the_image(said: dict[str, Any]) -> None:
     """Without its own variables, runc gives it the image's; other stages are unchanged."""
     hook = {"path": "/h", **said}
     assert applied({}, hooks=[{"hookName": "createContainer", **hook}])["hooks"] == {
@@ -172,8 +172,8 @@ def test_a_hook_on_the_hosts_side_never_has_the_images_variables(said: dict[str,
     }
 
 
-def test_groups() -> None:
-    """Groups are added once; 0 is left out, as CDI has it."""
+def test_groups_are_added_once() -> None:
+    """Group 0 is left out, as in the CDI library."""
     spec = {"process": {"user": {"additionalGids": [10]}}}
     applied(spec, additionalGids=[0, 44, 10, 44])
     assert spec["process"]["user"]["additionalGids"] == [10, 44]
@@ -181,7 +181,7 @@ def test_groups() -> None:
 
 
 def test_rdt_and_network_devices() -> None:
-    """intelRdt is taken whole; a network device goes under its name on the host."""
+    """intelRdt replaces the whole object; a network device is added under its name on the host."""
     device = {"hostInterfaceName": "eth0", "name": "net1"}
     spec = applied({"linux": {"intelRdt": {"x": 1}}}, intelRdt={"closID": "c"}, netDevices=[device])
     assert spec["linux"] == {"intelRdt": {"closID": "c"}, "netDevices": {"eth0": {"name": "net1"}}}
@@ -209,7 +209,7 @@ MAPPINGS = {
 def test_mapped_mounts(
     option: str, linux: dict[str, Any], kept: bool, expected: dict[str, Any]
 ) -> None:
-    """They have the mappings of the container's user namespace, and no option where it has none."""
+    """They get the mappings of the user namespace, and no option without one."""
     mount = {"hostPath": "/h", "containerPath": "/c", "options": ["ro", option, "nodev"]}
     spec = applied({"linux": dict(linux)}, mounts=[mount])
     (found,) = spec["mounts"]
@@ -218,8 +218,8 @@ def test_mapped_mounts(
     assert mount["options"] == ["ro", option, "nodev"]
 
 
-def test_other_mounts_are_not_mapped() -> None:
-    """A user namespace alone does not map what did not ask for it, nor its own mapping."""
+def test_mounts_are_mapped_only_on_request() -> None:
+    """A user namespace maps only mounts that request it and have no own mapping."""
     plain = {"hostPath": "/h", "containerPath": "/c", "options": ["ro", "idmap=uids=0-1-10"]}
     (found,) = applied({"linux": {**USER, **MAPPINGS}}, mounts=[plain])["mounts"]
     assert found["options"] == ["ro", "idmap=uids=0-1-10"]
@@ -238,8 +238,8 @@ def test_other_mounts_are_not_mapped() -> None:
         ({"hooks": {"createContainer": "x"}}, "createContainer"),
     ],
 )
-def test_parts_of_another_type(spec: dict[str, Any], key: str) -> None:
-    """A part of the spec that has another type than OCI's is GH1303 with its name."""
+def test_parts_of_another_type_are_faults(spec: dict[str, Any], key: str) -> None:
+    """A part of the spec whose type is not OCI's is GH1303 with its name."""
     with pytest.raises(GpuhookError) as caught:
         applied(
             spec,
@@ -252,8 +252,8 @@ def test_parts_of_another_type(spec: dict[str, Any], key: str) -> None:
     assert f" {key} is not " in caught.value.message
 
 
-def test_nulls_are_absent() -> None:
-    """null stands for an absent part, as in Go."""
+def test_null_means_absent() -> None:
+    """null means an absent part, as in Go."""
     spec = applied({"process": {"env": None}, "mounts": None, "linux": None}, env=["A=1"])
     assert spec == {"process": {"env": ["A=1"]}, "mounts": None, "linux": None}
 
@@ -266,12 +266,17 @@ def test_nulls_are_absent() -> None:
         ([], ["/x/y", "/x", "/xy"], ["/x", "/x/y", "/xy"]),
         (["/data"], ["/data/in", "/datas"], ["/data", "/data/in", "/datas"]),
         (["/data/in", 7, {}], ["/data"], ["/data", "/data/in", 7, {}]),
+        (["/usr/lib/a", "/usr"], ["/usr/lib"], ["/usr/lib/a", "/usr", "/usr/lib"]),
+        (
+            ["/usr/lib/a", "/usr", "/usr/lib/b"],
+            ["/usr/lib"],
+            ["/usr/lib/a", "/usr", "/usr/lib", "/usr/lib/b"],
+        ),
+        (["/data/in", "/"], ["/data"], ["/data/in", "/", "/data"]),
     ],
 )
-def test_a_mount_does_not_hide_those_below_it(
-    before: list[Any], added: list[str], after: list[Any]
-) -> None:
-    """As in the CDI library, which sorts mounts by their depth."""
+def test_mounts_are_sorted_by_depth(before: list[Any], added: list[str], after: list[Any]) -> None:
+    """A mount must not hide those below it: the CDI library sorts them by depth, too."""
     held = [{"destination": one} if isinstance(one, str) else one for one in before]
     spec: dict[str, Any] = {"mounts": held}
     mounts: Any = [{"hostPath": "/h", "containerPath": path} for path in added]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a root file system holds, nothing outside it is read or written."""
+"""Access to a root file system: no file outside it is read or written, whatever it contains."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gpuhook.errors import GpuhookError
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Return a directory with a root file system `root` and a host directory `host` beside it."""
+    """Return a directory with a root file system `root` and a host directory `host`."""
     (tmp_path / "root/usr/lib").mkdir(parents=True)
     (tmp_path / "host").mkdir()
     (tmp_path / "host/secret").write_text("secret")
     return tmp_path
 
 
-def test_links_and_files(place: Path) -> None:
-    """Links and files are made with their parents, and made once."""
+def test_links_and_files_are_created_once(place: Path) -> None:
+    """They are created with their parent directories; a second time changes nothing."""
     with Root(str(place / "root")) as root:
         assert root.link("libcuda.so.1", "/usr/lib/deep/er/libcuda.so")
         assert not root.link("libcuda.so.1", "/usr/lib/deep/er/libcuda.so")
@@ -38,7 +38,7 @@ def test_links_and_files(place: Path) -> None:
 @pytest.mark.parametrize(
     "target", ["HOST", "../../host", "../../../../../../../HOST", "/../../HOST"]
 )
-def test_directory_links_stay_inside(place: Path, target: str) -> None:
+def test_directory_links_are_resolved_inside_the_root(place: Path, target: str) -> None:
     """A directory that is a link to a host path is resolved inside the root."""
     host = str(place / "host")
     os.symlink(target.replace("HOST", host), place / "root/usr/lib/x")
@@ -49,8 +49,8 @@ def test_directory_links_stay_inside(place: Path, target: str) -> None:
     assert os.listdir(place / "host") == ["secret"]
 
 
-def test_final_links_are_replaced_or_resolved_inside(place: Path) -> None:
-    """A file that is a link to a host path is read inside the root and replaced, not followed."""
+def test_links_to_host_files_are_replaced(place: Path) -> None:
+    """A file that is a link to a host path is read inside the root, and replaced, not followed."""
     os.mkdir(place / "root/etc")
     os.symlink(place / "host/secret", place / "root/etc/ld.so.cache")
     with Root(str(place / "root")) as root:
@@ -60,8 +60,8 @@ def test_final_links_are_replaced_or_resolved_inside(place: Path) -> None:
     assert not os.path.islink(place / "root/etc/ld.so.cache")
 
 
-def test_link_in_place_of_a_file_and_of_a_directory(place: Path) -> None:
-    """A file of the image gives way to the link; a directory does not."""
+def test_link_replaces_a_file_and_no_directory(place: Path) -> None:
+    """A file of the image is replaced by the link; a directory is not."""
     (place / "root/usr/lib/a").write_text("image")
     os.mkdir(place / "root/usr/lib/b")
     with Root(str(place / "root")) as root:
@@ -71,8 +71,8 @@ def test_link_in_place_of_a_file_and_of_a_directory(place: Path) -> None:
     assert sorted(os.listdir(place / "root/usr/lib")) == ["a", "b"]
 
 
-def test_loops_end(place: Path) -> None:
-    """A loop of links is an error, not a hang."""
+def test_link_loops_are_errors(place: Path) -> None:
+    """A loop of links is an error, not an endless loop."""
     os.symlink("/usr/lib/y", place / "root/usr/lib/x")
     os.symlink("/usr/lib/x", place / "root/usr/lib/y")
     with Root(str(place / "root")) as root, pytest.raises(OSError, match="symbolic links"):
@@ -80,7 +80,7 @@ def test_loops_end(place: Path) -> None:
 
 
 def test_special_files_are_not_opened(place: Path) -> None:
-    """A pipe or an endless file in place of the cache is refused, not waited for."""
+    """A pipe or an endless file in place of the cache is refused, without a wait."""
     os.mkdir(place / "root/etc")
     os.mkfifo(place / "root/etc/ld.so.cache")
     (place / "root/etc/big").write_bytes(b"x" * 100)
@@ -93,15 +93,15 @@ def test_special_files_are_not_opened(place: Path) -> None:
     assert (place / "root/etc/ld.so.cache").read_bytes() == b"ours"
 
 
-def test_the_host_root_is_refused() -> None:
-    """Nothing is ever done in the host's own root."""
+def test_host_root_is_refused() -> None:
+    """The host's own root is never changed."""
     with pytest.raises(GpuhookError) as caught:
         Root("/")
     assert caught.value.code == "GH1304"
 
 
 def test_mount_points_are_not_crossed(place: Path) -> None:
-    """What is mounted inside the root is not touched."""
+    """Files below a mount point inside the root are not changed."""
     inside = place / "root/mnt"
     inside.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "none", inside], check=False).returncode:
@@ -114,7 +114,7 @@ def test_mount_points_are_not_crossed(place: Path) -> None:
 
 
 def test_binds_of_the_same_file_system_are_not_crossed(place: Path) -> None:
-    """A host directory bound into the root has the root's device number, and is left alone."""
+    """A host directory bound into the root has the same device number, and is not changed."""
     inside = place / "root/mnt"
     inside.mkdir()
     if subprocess.run(["mount", "--bind", place / "host", inside], check=False).returncode:
@@ -131,8 +131,8 @@ def test_binds_of_the_same_file_system_are_not_crossed(place: Path) -> None:
     assert os.listdir(place / "host") == ["secret"]
 
 
-def test_real(place: Path) -> None:
-    """A path's real place is found as far as it exists."""
+def test_real_path(place: Path) -> None:
+    """The real path is resolved as far as it exists."""
     os.symlink("usr/lib", place / "root/lib")
     os.symlink("/lib/../../nowhere/x", place / "root/l")
     with Root(str(place / "root")) as root:
@@ -143,7 +143,7 @@ def test_real(place: Path) -> None:
 
 
 def test_stale_temporary_files_are_removed(place: Path) -> None:
-    """What a killed writer left behind goes with the next change; a living one's stays."""
+    """A change removes temporary files of a killed writer, not those of a running one."""
     (place / "root/usr/lib/.gpuhook-999999999-x").write_text("")
     (place / f"root/usr/lib/.gpuhook-{os.getppid()}-x").write_text("")
     (place / f"root/usr/lib/.gpuhook-{os.getpid()}-f").write_text("of one who had our pid")

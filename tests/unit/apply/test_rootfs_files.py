@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links and the loader's files in root file systems of every kind."""
+"""Links and the loader's files in root file systems with glibc, musl, both and none."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpuhook.apply.rootfs.loader_files import CACHE, FRONT
+from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.root_directory import Root
-from gpuhook.apply.rootfs.rootfs_files import Provision, provide, require_writable
+from gpuhook.apply.rootfs.rootfs_files import provide, require_writable
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_cache, ld_cache_entries, ld_so_conf
 
@@ -38,7 +39,7 @@ def provided(place: Path, libraries: list[tuple[str, str]] = LIBRARIES) -> list[
 
 
 def listed(place: Path) -> dict[bytes, bytes]:
-    """Return what the loader cache leads each name to; the first entry of a name counts."""
+    """Return the path of each name in the loader cache; the first entry of a name applies."""
     found: dict[bytes, bytes] = {}
     for entry in ld_cache_entries.parse((place / "etc/ld.so.cache").read_bytes()):
         found.setdefault(entry.soname, entry.path)
@@ -46,7 +47,7 @@ def listed(place: Path) -> dict[bytes, bytes]:
 
 
 def tree(place: Path) -> dict[str, str]:
-    """Return every file of the root with what it holds or leads to."""
+    """Return every file of the root with its content or link target."""
     found = {}
     for path in sorted(place.rglob("*")):
         if path.is_symlink():
@@ -56,8 +57,8 @@ def tree(place: Path) -> dict[str, str]:
     return found
 
 
-def test_glibc(place: Path) -> None:
-    """Names lead to links beside the libraries; a later ldconfig reads the drop-in."""
+def test_glibc_root_gets_links_and_a_drop_in(place: Path) -> None:
+    """The cache has the links of the libraries; a later ldconfig reads the drop-in."""
     (place / "lib/ld-linux-x86-64.so.2").write_text("")
     (place / "etc/ld.so.conf").write_text("/opt/lib")
     assert provided(place) == []
@@ -73,8 +74,8 @@ def test_glibc(place: Path) -> None:
     assert list(place.glob("etc/ld-musl-*")) == []
 
 
-def test_twice_is_as_once(place: Path) -> None:
-    """A second time changes no byte and adds no file."""
+def test_second_run_changes_nothing(place: Path) -> None:
+    """A second run changes no byte and adds no file."""
     (place / "lib/ld-musl-x86_64.so.1").write_text("")
     (place / "lib/ld-linux-x86-64.so.2").write_text("")
     provided(place)
@@ -83,7 +84,7 @@ def test_twice_is_as_once(place: Path) -> None:
     assert tree(place) == first
 
 
-def test_no_loader_files_at_all(place: Path) -> None:
+def test_root_without_loader_files_gets_them(place: Path) -> None:
     """A distroless root without ld.so.conf and cache gets both."""
     os.rmdir(place / "lib")
     os.rmdir(place / "etc")
@@ -92,7 +93,7 @@ def test_no_loader_files_at_all(place: Path) -> None:
     assert (place / "etc/ld.so.conf").read_text() == "include /etc/ld.so.conf.d/*.conf\n"
 
 
-def test_musl(place: Path) -> None:
+def test_musl_root_gets_a_path_file(place: Path) -> None:
     """A root with musl alone gets its path file, and no cache."""
     (place / "lib/ld-musl-x86_64.so.1").write_text("")
     assert provided(place) == []
@@ -102,7 +103,7 @@ def test_musl(place: Path) -> None:
     assert not (place / "etc/ld.so.conf").exists()
 
 
-def test_musl_and_glibc(place: Path) -> None:
+def test_root_with_both_loaders_gets_both(place: Path) -> None:
     """A root with both loaders gets the files of both."""
     (place / "lib/ld-musl-x86_64.so.1").write_text("")
     (place / "lib64").mkdir()
@@ -112,7 +113,7 @@ def test_musl_and_glibc(place: Path) -> None:
     assert b"libcuda.so.1" in listed(place)
 
 
-def test_many_musl_loaders(place: Path) -> None:
+def test_many_musl_loaders_are_bounded(place: Path) -> None:
     """An image that names a thousand loaders gets a few files, not a thousand."""
     for number in range(1000):
         (place / f"lib/ld-musl-a{number}.so.1").write_text("")
@@ -121,22 +122,22 @@ def test_many_musl_loaders(place: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"corrupt", b"glibc-ld.so.cache1.1" + b"\xff" * 40])
-def test_a_corrupt_cache(content: bytes, place: Path) -> None:
+def test_corrupt_cache_is_replaced(content: bytes, place: Path) -> None:
     """A cache that the loader would ignore is replaced by one with gpuhook's entries alone."""
     (place / "etc/ld.so.cache").write_bytes(content)
     assert provided(place) == []
     assert b"libcuda.so.1" in listed(place)
 
 
-def test_a_cache_that_is_no_file(place: Path) -> None:
-    """A pipe in place of the cache is replaced; no process waits for it."""
+def test_pipe_in_place_of_the_cache_is_replaced(place: Path) -> None:
+    """No process waits for the pipe."""
     os.mkfifo(place / "etc/ld.so.cache")
     assert provided(place) == []
     assert b"libcuda.so.1" in listed(place)
 
 
-def test_sections_that_overlap(place: Path) -> None:
-    """A cache whose extension names the same megabytes many times is not blown up by it."""
+def test_overlapping_cache_sections_are_bounded(place: Path) -> None:
+    """A cache whose extension names the same megabytes many times does not grow."""
     text = ld_cache.merged(None, [(b"libx.so.1", b"/lib/libx.so.1")], flags=0x0303)
     extension = len(text) + -len(text) % 4
     body = bytearray(text.ljust(extension, b"\0"))
@@ -151,8 +152,8 @@ def test_sections_that_overlap(place: Path) -> None:
     assert b"libcuda.so.1" in listed(place)
 
 
-def test_libraries_of_an_older_driver(place: Path) -> None:
-    """What the last create added for another driver is in the cache no more."""
+def test_libraries_of_an_older_driver_are_removed(place: Path) -> None:
+    """Entries that the last create added for another driver are removed from the cache."""
     old = [(path.replace("550", "470"), name.replace("550", "470")) for path, name in LIBRARIES]
     provided(place, old)
     assert b"libnvidia-tls.so.470.1" in listed(place)
@@ -172,14 +173,13 @@ def test_preferred_libraries_come_first(place: Path) -> None:
     assert DIRECTORY in (place / ld_so_conf.LAST[1:]).read_text().split("\n")
 
 
-def test_without_libraries(place: Path) -> None:
-    """Links alone touch none of the loader's files."""
+def test_links_alone_change_no_loader_file(place: Path) -> None:
     assert provided(place, []) == []
     assert os.readlink(f"{place}{DIRECTORY}/libcuda.so") == "libcuda.so.1"
     assert list((place / "etc").iterdir()) == []
 
 
-def test_paths_are_all_that_is_written(place: Path) -> None:
+def test_paths_are_all_written_files(place: Path) -> None:
     """`paths` names every file that a glibc root gets: mounts over them are found by it."""
     provision = Provision(LIBRARIES, LINKS, [])
     image = ld_cache.merged(None, [(b"libcuda.so.1", b"/opt/libcuda.so.1")], flags=0x0303)
@@ -192,8 +192,8 @@ def test_paths_are_all_that_is_written(place: Path) -> None:
     assert CACHE in provision.paths()
 
 
-def test_directories_in_the_way(place: Path) -> None:
-    """A directory of the image in place of a link or a file is left, and named."""
+def test_directories_in_the_way_are_reported(place: Path) -> None:
+    """A directory of the image in place of a link or a file is kept and named."""
     (place / DIRECTORY[1:] / "libcuda.so.1").mkdir(parents=True)
     (place / "etc/ld.so.cache/x").mkdir(parents=True)
     failures = provided(place)
@@ -203,8 +203,8 @@ def test_directories_in_the_way(place: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
-def test_a_read_only_root(place: Path) -> None:
-    """A root that is mounted read-only is refused beforehand; without that, every part fails."""
+def test_read_only_root_is_refused(place: Path) -> None:
+    """A root that is mounted read-only is refused first; without that check, each part fails."""
     subprocess.run(["mount", "--bind", place, place], check=True)
     subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
     try:
@@ -220,8 +220,8 @@ def test_a_read_only_root(place: Path) -> None:
         require_writable(root)
 
 
-def test_a_system_directory_that_only_our_ldconfig_has_searched(place: Path) -> None:
-    """A cache that ldconfig made for us does not show what the image's own ldconfig searches."""
+def test_directories_searched_only_by_the_hosts_ldconfig(place: Path) -> None:
+    """The cache of the host's ldconfig does not show what the image's ldconfig searches."""
     made = Provision([("/usr/lib64/libcuda.so.550.1", "libcuda.so.1")], [], [])
     found = [(b"libcuda.so.1", b"/usr/lib64/libcuda.so.1")]
     made.index = lambda _first, _last: ld_cache.merged(None, found, flags=0x0303)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a detach takes out of the loader's cache."""
+"""Entries that a detach removes from the loader cache."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ OTHER = (b"libmine.so.1", b"/opt/libmine.so.1")
 
 @pytest.mark.parametrize("ours", [b"/lib", b"/usr/lib"])
 @pytest.mark.parametrize("images", [b"/lib", b"/usr/lib"])
-def test_entries_by_the_path_that_the_image_uses(ours: bytes, images: bytes) -> None:
-    """An ldconfig in the container may name /lib for /usr/lib, and the other way round."""
+def test_entries_match_through_links_of_directories(ours: bytes, images: bytes) -> None:
+    """An ldconfig in the container may name /lib for /usr/lib, or the reverse."""
     flags = ld_cache.flags_for(os.uname().machine)
     data = ld_cache.merged(None, [(b"libcuda.so.1", images + b"/libcuda.so.1"), OTHER], flags=flags)
     entries = [(b"libcuda.so.1", ours + b"/libcuda.so.1")]

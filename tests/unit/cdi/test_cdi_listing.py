@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specs that are only looked at: what is listed, and that nothing is kept of it."""
+"""Listing CDI specs: the result, and that listing writes no file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPEC = {
 
 @pytest.fixture
 def dirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return two spec directories: a good spec in each, and in the second all that can be wrong."""
+    """Return two spec directories: each has a valid spec, the second also has all invalid kinds."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     low, high = tmp_path / "low", tmp_path / "high"
     low.mkdir()
@@ -38,7 +38,7 @@ def dirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [str(low), str(high), str(tmp_path / "missing")]
 
 
-def test_what_is_listed(dirs: list[str]) -> None:
+def test_listing(dirs: list[str]) -> None:
     """The later directory wins; broken files are reported, dangling links are ignored."""
     devices, broken = spec_list.devices(dirs)
     high = f"{dirs[1]}/thing.yaml"
@@ -50,8 +50,8 @@ def test_what_is_listed(dirs: list[str]) -> None:
     assert codes == {"broken.yaml": "GH1109", "directory.json": "GH1310"}
 
 
-def test_nothing_is_kept(dirs: list[str], tmp_path: Path) -> None:
-    """`gpuhook cdi list` leaves the state directory as it is: it is not even made."""
+def test_listing_writes_nothing(dirs: list[str], tmp_path: Path) -> None:
+    """`gpuhook cdi list` does not change the state directory, and does not create it."""
     words = [word for directory in dirs for word in ("--spec-dir", directory)]
     done = CliRunner().invoke(main, ["cdi", "list", *words])
     assert done.exit_code == 0
@@ -59,8 +59,8 @@ def test_nothing_is_kept(dirs: list[str], tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
-def test_a_compiled_form_is_no_matter(dirs: list[str]) -> None:
-    """The text of a spec applies, whatever the state directory has for it."""
+def test_listing_ignores_compiled_specs(dirs: list[str]) -> None:
+    """The text of a spec applies, whatever its compiled form has."""
     path = f"{dirs[0]}/thing.json"
     compiled_spec.store(
         path, os.stat(path), fault("GH1109", path=path, place="JSON", reason="kept")

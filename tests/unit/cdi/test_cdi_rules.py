@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of CDI specs: what is accepted, what is refused and with which words."""
+"""The rules of CDI specs: accepted and refused specs, and the messages."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def changed(pointer: str, value: object) -> dict[str, Any]:
 
 
 def refused(spec: object) -> GpuhookError:
-    """Return the fault that `spec` is refused with."""
+    """Return the fault of a refused `spec`."""
     with pytest.raises(GpuhookError) as caught:
         spec_rules.check(spec, "/etc/cdi/x.json")
     assert caught.value.message.startswith("/etc/cdi/x.json: ")
     return caught.value
 
 
-def test_a_good_spec_passes() -> None:
+def test_valid_spec_passes() -> None:
     """A spec that uses most of CDI passes the rules and the schema."""
     spec_rules.check(GOOD, "x")
     validate.check(GOOD, "x")
@@ -70,7 +70,7 @@ def test_a_good_spec_passes() -> None:
     ],
 )
 def test_what_the_reference_accepts_passes(pointer: str, value: object) -> None:
-    """null means absent, names may be one letter, digits may start a device name."""
+    """null means absent, names may have one letter, digits may start a device name."""
     spec_rules.check(changed(pointer, value), "x")
 
 
@@ -123,7 +123,7 @@ def test_what_the_reference_accepts_passes(pointer: str, value: object) -> None:
     ],
 )
 def test_broken_rules_are_named(pointer: str, value: object, words: str) -> None:
-    """Each broken rule is refused with the JSON pointer of the culprit and the reason."""
+    """Each broken rule is refused with its JSON pointer and the reason."""
     error = refused(changed(pointer, value))
     assert error.code == "GH1106"
     assert words in error.message
@@ -133,13 +133,13 @@ def test_broken_rules_are_named(pointer: str, value: object, words: str) -> None
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", 5])
-def test_a_spec_is_an_object(spec: object) -> None:
-    """What is no object at all is refused like any other broken spec."""
+def test_spec_must_be_an_object(spec: object) -> None:
+    """A document that is not an object is refused like any other broken spec."""
     assert refused(spec).code == "GH1106"
 
 
 @pytest.mark.parametrize("version", ["1.2.0", "1.1.1", "2.0.0", "10.0.0"])
-def test_a_version_from_the_future_has_its_own_fault(version: str) -> None:
+def test_newer_version_has_its_own_fault(version: str) -> None:
     """A newer version has another fault than a broken one, whatever the spec contains."""
     error = refused({**GOOD, "cdiVersion": version, "fromTheFuture": 1})
     assert error.code == "GH1107"
@@ -166,13 +166,13 @@ NODE = {"deviceNodes": [{"path": "/dev/x"}]}
     ],
 )
 def test_the_lowest_version_follows_the_content(needed: str, parts: dict[str, Any]) -> None:
-    """Each part of CDI needs the version that introduced it."""
+    """Each part of CDI requires the version that introduced it."""
     spec = {"kind": "vendor.com/x", "devices": [{"name": "d", "containerEdits": NODE}], **parts}
     assert spec_versions.lowest(spec) == needed
 
 
 def test_too_low_a_version_is_refused() -> None:
-    """A spec that uses more than it declares is refused with what needs the newer version."""
+    """A spec that uses more than its version has is refused with the field and its version."""
     error = refused({**GOOD, "cdiVersion": "0.5.0"})
     assert error.code == "GH1108"
     assert "intelRdt needs 0.7.0" in error.message
@@ -187,8 +187,8 @@ def test_too_low_a_version_is_refused() -> None:
         ("/containerEdits/hooks/0/timeout", 0),
     ],
 )
-def test_the_schema_is_stricter(pointer: str, value: object) -> None:
-    """Our schema refuses what CDI lets pass and no runtime can do."""
+def test_schema_is_stricter_than_cdi(pointer: str, value: object) -> None:
+    """gpuhook's schema refuses what CDI accepts and no runtime can do."""
     spec = changed(pointer, value)
     spec_rules.check(spec, "x")
     with pytest.raises(GpuhookError, match=r"^x: /") as caught:
@@ -196,7 +196,7 @@ def test_the_schema_is_stricter(pointer: str, value: object) -> None:
     assert caught.value.code == "GH1106"
 
 
-def test_one_wrong_device_among_many_alike_is_found_at_its_place() -> None:
+def test_one_wrong_device_among_many_is_located() -> None:
     spec = copy.deepcopy(GOOD)
     spec["devices"] = [
         {"name": f"d{n}", "containerEdits": {"deviceNodes": [{"path": f"/dev/x{n}"}]}}
@@ -208,6 +208,6 @@ def test_one_wrong_device_among_many_alike_is_found_at_its_place() -> None:
         validate.check(spec, "x")
 
 
-def test_text_that_is_no_unicode_is_refused() -> None:
+def test_text_that_is_not_unicode_is_refused() -> None:
     with pytest.raises(GpuhookError, match="is not UTF-8"):
         validate.check(changed("/containerEdits/env/0", "A=\udcff"), "x")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CDI spec files: reading as CDI reads them, writing so that everybody reads the same."""
+"""CDI spec files: reading them as CDI does, and writing them for every reader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPEC: Any = {
 
 
 def read_text(tmp_path: Path, text: str | bytes, name: str = "x.yaml") -> Any:
-    """Return the spec that a file with this text holds."""
+    """Return the spec in a file with this text."""
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return spec_files.read(str(path))
@@ -40,8 +40,8 @@ def head(devices: str) -> str:
 
 
 @pytest.mark.parametrize("fmt", spec_files.FORMATS)
-def test_what_is_written_is_read(tmp_path: Path, fmt: str) -> None:
-    """A spec written in either format is read back as it was."""
+def test_written_spec_is_read_back(tmp_path: Path, fmt: str) -> None:
+    """A spec written in either format is read back unchanged."""
     path = str(tmp_path / f"new/dir/x.{fmt}")
     spec_files.write(SPEC, path, fmt)
     assert spec_files.read(path) == SPEC
@@ -49,8 +49,8 @@ def test_what_is_written_is_read(tmp_path: Path, fmt: str) -> None:
     assert os.listdir(tmp_path / "new/dir") == [f"x.{fmt}"]
 
 
-def test_yaml_means_the_same_to_other_readers() -> None:
-    """A name that looks like a number or a flag is quoted, so that every reader takes text."""
+def test_ambiguous_yaml_names_are_quoted() -> None:
+    """A name that looks like a number or a flag is quoted, so that every reader reads text."""
     text = spec_files.document(SPEC, "yaml")
     assert text.startswith("---\ncdiVersion:")
     assert yaml.safe_load(text) == SPEC
@@ -59,7 +59,7 @@ def test_yaml_means_the_same_to_other_readers() -> None:
 
 
 def test_yaml_has_no_anchors() -> None:
-    """A value used twice is written twice: aliases are hard to read and to diff."""
+    """A value that is used twice is written twice: aliases are hard to read and to compare."""
     shared = {"deviceNodes": [{"path": "/dev/x"}]}
     devices = [{"name": name, "containerEdits": shared} for name in "ab"]
     spec: Any = dict(SPEC, devices=devices)
@@ -67,7 +67,7 @@ def test_yaml_has_no_anchors() -> None:
 
 
 def test_unquoted_names_are_text(tmp_path: Path) -> None:
-    """Scalars in the place of strings keep their spelling: a device may be called 0 or 0:1."""
+    """A scalar in place of a string keeps its spelling: a device may be called 0 or 0:1."""
     edits = "{deviceNodes: [{path: /dev/x, fileMode: 0666}]}"
     names = ("0", "0:1", "1e3", "yes", "0010")
     text = head("".join(f"- name: {name}\n  containerEdits: {edits}\n" for name in names))
@@ -77,14 +77,14 @@ def test_unquoted_names_are_text(tmp_path: Path) -> None:
 
 
 def test_empty_values_are_absent(tmp_path: Path) -> None:
-    """A key without a value is as if it were not there."""
+    """A key without a value is like an absent key."""
     text = head("- name: a\n  containerEdits:\n    env: [A=b]\n    mounts:\n") + "containerEdits:\n"
     spec = read_text(tmp_path, text)
     assert spec["devices"][0] == {"name": "a", "containerEdits": {"env": ["A=b"]}}
     assert "containerEdits" not in spec
 
 
-def test_merge_keys_work(tmp_path: Path) -> None:
+def test_merge_keys_are_read(tmp_path: Path) -> None:
     """YAML's merge keys and aliases are read, as CDI's own reader does."""
     text = head("- &a\n  name: a\n  containerEdits: {env: [A=b]}\n- <<: *a\n  name: b\n")
     devices = read_text(tmp_path, text)["devices"]
@@ -116,8 +116,8 @@ def test_broken_yaml_names_the_place(
     assert reason in caught.value.message
 
 
-def test_multiplying_aliases_end(tmp_path: Path) -> None:
-    """A small file of aliases that stands for billions of values is refused, not expanded."""
+def test_multiplying_aliases_are_refused(tmp_path: Path) -> None:
+    """A small file with aliases that mean billions of values is refused, not expanded."""
     lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 12)]
     with pytest.raises(GpuhookError, match="aliases") as caught:
@@ -132,22 +132,22 @@ def test_broken_json_names_the_place(tmp_path: Path) -> None:
     assert caught.value.code == "GH1109"
 
 
-def test_an_empty_file_is_a_broken_spec(tmp_path: Path) -> None:
-    """An empty file is refused by the rules, not a crash."""
+def test_empty_file_is_a_broken_spec(tmp_path: Path) -> None:
+    """An empty file is refused by the rules, without a crash."""
     with pytest.raises(GpuhookError) as caught:
         read_text(tmp_path, "")
     assert caught.value.code == "GH1106"
 
 
-def test_an_absent_file_is_a_fault(tmp_path: Path) -> None:
-    """A file that is not there is named."""
+def test_missing_file_is_a_fault(tmp_path: Path) -> None:
+    """The fault names the file."""
     with pytest.raises(GpuhookError, match="No such file") as caught:
         spec_files.read(str(tmp_path / "absent.yaml"))
     assert caught.value.code == "GH1110"
 
 
-def test_an_unwritable_place_leaves_the_old_file(tmp_path: Path) -> None:
-    """A spec that cannot be written is a fault with a code, and nothing is left half done."""
+def test_unwritable_directory_keeps_the_old_file(tmp_path: Path) -> None:
+    """A spec that cannot be written is a fault with a code, and no partial file is left."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(GpuhookError, match="cannot write the CDI spec") as caught:
         spec_files.write(SPEC, str(tmp_path / "file/x.yaml"), "yaml")
@@ -168,8 +168,8 @@ except GpuhookError as error:
 """
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    """If there is no space for the new spec, the old one remains and nothing else does."""
+def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
+    """If there is no space for the new spec, the old one is kept and no other file."""
     path = tmp_path / "x.yaml"
     spec_files.write(SPEC, str(path), "yaml")
     before = path.read_bytes()
@@ -181,8 +181,8 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["x.yaml"]
 
 
-def test_a_key_that_is_there_twice_in_json_is_refused(tmp_path: Path) -> None:
-    """CDI's own decoder refuses it in both formats."""
+def test_duplicate_json_keys_are_refused(tmp_path: Path) -> None:
+    """CDI's own decoder refuses them in both formats."""
     text = json.dumps(SPEC).replace('"kind":', '"kind": "a.com/b", "kind":')
     with pytest.raises(GpuhookError, match="the key 'kind' occurs twice") as caught:
         read_text(tmp_path, text, "x.json")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specs moved to another root: which paths change, which do not, and by which command."""
+"""Moving specs to another root: the paths that change, those that do not, and the command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIONS = TransformOptions(hook_args.HOST_OPTIONS, hook_args.PATH_BEHIND, hook_a
 
 
 def _spec() -> Any:
-    """Return a spec as NVIDIA's toolkit writes it in a driver container, and gpuhook's hook."""
+    """Return a spec as NVIDIA's toolkit writes it in a driver container, with gpuhook's hook."""
     return {
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",
@@ -66,7 +66,7 @@ def _moved(source: str, target: str, relative_to: str) -> Any:
 
 
 def test_paths_of_the_host() -> None:
-    """Nodes, mounted files, programs of the host and their arguments move: nothing else."""
+    """Nodes, mounted files, programs of the host and their arguments move, and no other path."""
     found = _moved("/r", "/", HOST)
     expected = _spec()
     expected["devices"][0]["containerEdits"]["deviceNodes"] = [{"path": "/dev/nvidia0"}]
@@ -96,7 +96,7 @@ def test_paths_in_the_container() -> None:
 
 
 def _apply(*words: str) -> Any:
-    """Return a spec with our hook and these arguments."""
+    """Return a spec with gpuhook's hook and these arguments."""
     spec = _spec()
     hook = spec["containerEdits"]["hooks"][1]
     hook["args"] = ["gpuhook-hook", "apply", *words]
@@ -119,8 +119,8 @@ def _apply(*words: str) -> Any:
         ("--ldconfig", "/usr/sbin/ldconfig", "/usr/sbin/ldconfig"),
     ],
 )
-def test_our_hook_s_values_in_the_container(option: str, before: str, after: str) -> None:
-    """The path in each value moves, and the hook still understands the value."""
+def test_hook_arguments_in_the_container(option: str, before: str, after: str) -> None:
+    """The path in each value moves, and the hook still reads the value."""
     move = (Move("/usr", "/opt"),)
     for words, expected in (
         ([option, before], [option, after]),
@@ -132,8 +132,8 @@ def test_our_hook_s_values_in_the_container(option: str, before: str, after: str
     assert hook_args.parse([option, after]).arguments()[:2] == [option, after]
 
 
-def test_our_hook_s_values_on_the_host() -> None:
-    """The paths of the host's own files move, ldconfig among them; none of the container's does."""
+def test_hook_arguments_on_the_host() -> None:
+    """The paths of the host's files move, such as ldconfig; those of the container do not."""
     words = [
         "--ldconfig", "/r/sbin/ldconfig", "--host-root", "/r", "--libcuda", "/r/lib/libcuda.so.1",
         "--needs", "compute=/r/x", "--chmod", "0755:/r/dri", "--library", "/r/x=libx.so",
@@ -146,7 +146,7 @@ def test_our_hook_s_values_on_the_host() -> None:
     assert hook["args"][8:] == words[6:]
 
 
-def test_a_node_that_moves_in_the_container_stays_on_the_host() -> None:
+def test_moved_container_path_keeps_the_host_path() -> None:
     """A node without hostPath gets one if its path in the container changes."""
     spec = _spec()
     spec["devices"][0]["containerEdits"]["deviceNodes"] = [{"path": "/dev/nvidia0"}]
@@ -156,8 +156,8 @@ def test_a_node_that_moves_in_the_container_stays_on_the_host() -> None:
 
 
 @pytest.mark.parametrize("roots", [("/r", "/r"), ("/rr", "/x"), ("/r/usr/li", "/x"), ("/", "/")])
-def test_nothing_changes(roots: tuple[str, str]) -> None:
-    """Equal roots change nothing, nor does one that ends in the middle of a name."""
+def test_equal_roots_change_nothing(roots: tuple[str, str]) -> None:
+    """Nor does a root that ends in the middle of a name."""
     assert _moved(*roots, HOST) == _spec()
     assert _moved(*roots, CONTAINER) == _spec()
 
@@ -166,7 +166,7 @@ _NAMES = st.lists(st.sampled_from(["a", "b", "ab", "lib"]), max_size=4)
 
 
 @given(_NAMES, _NAMES, _NAMES)
-def test_there_and_back(one: list[str], other: list[str], rest: list[str]) -> None:
+def test_moving_back_restores_the_spec(one: list[str], other: list[str], rest: list[str]) -> None:
     """A path below the old root is below the new one, and a move back undoes it."""
     source, target = "/" + "/".join(one), "/" + "/".join(other)
     path = "/" + "/".join([*one, *rest])
@@ -183,7 +183,7 @@ def gpuhook(*arguments: str, text: str | None = None) -> Result:
 
 
 def test_from_input_to_output(tmp_path: Path) -> None:
-    """Standard input to standard output, a file onto itself, YAML to JSON."""
+    """Standard input to standard output, a file to itself, YAML to JSON."""
     text = json.dumps(_spec())
     done = gpuhook("root", "--from", "/r", "--to", "/", text=text)
     assert done.exit_code == 0, done.output
@@ -198,8 +198,8 @@ def test_from_input_to_output(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == yaml.safe_load(path.read_text())
 
 
-def test_driver_and_devices_apart() -> None:
-    """What is below the dev root goes another way than the driver's files."""
+def test_driver_root_and_dev_root_move_separately() -> None:
+    """Paths below the dev root move to another root than the driver's files."""
     roots = ("--driver-root", "/r", "--target-driver-root", "/run/driver", "--target-dev-root", "/")
     found = yaml.safe_load(gpuhook("driver", *roots, text=json.dumps(_spec())).stdout)
     assert found["devices"][0]["containerEdits"]["deviceNodes"] == [{"path": "/dev/nvidia0"}]
@@ -233,8 +233,8 @@ def test_driver_and_devices_apart() -> None:
         ),
     ],
 )
-def test_bad_input(arguments: tuple[str, ...], text: str, said: str) -> None:
-    """What is wrong is said with its place, and nothing is written."""
+def test_bad_input_is_refused(arguments: tuple[str, ...], text: str, said: str) -> None:
+    """The fault names the place, and no file is written."""
     done = gpuhook(*arguments, text=text)
     assert done.exit_code in (1, 2)
     assert said in done.stderr

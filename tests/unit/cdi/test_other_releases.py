@@ -40,15 +40,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def other_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on this is another release."""
+    """Make this process another release."""
     for module in (compiled_spec, settings):
         monkeypatch.setattr(module, "__version__", "99.0.0")
 
 
-def test_a_spec_that_another_release_could_not_read(
+def test_error_of_another_release_is_checked_again(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is compiled again, once: this release may accept it."""
+    """A spec that another release could not read is compiled again, once."""
     source = here / "x.json"
     source.write_text(json.dumps(NEWER))
     found = source.stat()
@@ -60,8 +60,10 @@ def test_a_spec_that_another_release_could_not_read(
     assert compiled_spec.load(str(source), found) is not None
 
 
-def test_a_spec_that_another_release_compiled(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It applies: a plugin and a host of two releases do not undo each other's work."""
+def test_compiled_spec_of_another_release_is_used(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin and a host of two releases do not undo each other's work."""
     source = here / "x.json"
     source.write_text(json.dumps(SPEC))
     found = source.stat()
@@ -72,10 +74,10 @@ def test_a_spec_that_another_release_compiled(here: Path, monkeypatch: pytest.Mo
     assert compiled.device("0") == {"env": ["A=1"]}
 
 
-def test_settings_that_another_release_did_not_know(
+def test_value_that_only_the_newer_release_accepts(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A value that is new is an error of the older one, and none of the newer."""
+    """A new value is an error in the older release, and none in the newer."""
     file = here / "config.yaml"
     file.write_text("cdi: {onStale: later}\n")
     reason = settings_file.problem(str(file))
@@ -90,8 +92,8 @@ def test_settings_that_another_release_did_not_know(
     assert read.on_stale == "later"
 
 
-def test_a_setting_that_another_release_does_not_know(here: Path) -> None:
-    """After the way back a key that is new is passed over."""
+def test_unknown_setting_is_ignored_after_a_downgrade(here: Path) -> None:
+    """After a downgrade, a key of the newer release is ignored."""
     file = here / "config.yaml"
     file.write_text("cdi: {later: 1, onStale: refuse}\n")
     assert settings_file.problem(str(file)) == ""
@@ -109,8 +111,8 @@ def _ledger(place: Path, more: dict[str, Any]) -> None:
     ledger.record(str(place / "runc"), "one", {**own, **more})
 
 
-def test_the_ledger(here: Path) -> None:
-    """An entry with more in it is read, and kept whole."""
+def test_ledger_entry_with_unknown_fields_is_kept(here: Path) -> None:
+    """An entry with additional fields is read, and kept as a whole."""
     _ledger(here, {"later": {"a": [1]}})
     (entry,) = ledger.living()
     assert entry["devices"] == ["nvidia.com/gpu=0"]
@@ -124,7 +126,9 @@ def _with_more(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda _: None, _with_more])
-def test_what_was_noted_of_the_node(here: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def test_node_record_with_unknown_fields_is_read(
+    here: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
     gpu: dict[str, Any] = {"uuid": "GPU-1", "minor": 0, "memory_bytes": 7}
     document: dict[str, Any] = {"schema": "gpuhook/inventory/v1", "gpus": [gpu], "aliases": {}}
     change(document)
@@ -133,8 +137,8 @@ def test_what_was_noted_of_the_node(here: Path, change: Callable[[dict[str, Any]
     assert node_json.uuids() == {"/dev/nvidia0": "GPU-1"}
 
 
-def test_what_was_noted_of_generated_specs(here: Path) -> None:
-    """With a field more, whose checksum is the other release's: still how the spec was made."""
+def test_spec_record_with_unknown_fields_is_read(here: Path) -> None:
+    """The record has an additional field and the other release's checksum, and still applies."""
     spec_records.remember(
         spec_records.Generated("/etc/cdi/x.yaml", ["--output", "/etc/cdi/x.yaml"])
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook cdi show`, `validate` and `resolve`: specs of any vendor, and the host they are for."""
+"""`gpuhook cdi show`, `validate` and `resolve`: specs of any vendor, checked on their host."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def _findings(*arguments: str) -> list[str]:
     ]
 
 
-def test_a_device_is_shown_as_a_spec(dirs: tuple[Path, Path]) -> None:
-    """One device, with what comes with each, is a valid spec that names its file."""
+def test_device_is_shown_as_a_spec(dirs: tuple[Path, Path]) -> None:
+    """One device with the common edits is a valid spec that names its file."""
     path = _write(dirs[0] / "a.json", _edits(env=["B=1"]))
     done = gpuhook("show", "nvidia.com/gpu=1")
     assert done.stdout.startswith(f"# {path}\n")
@@ -97,16 +97,18 @@ def test_a_device_is_shown_as_a_spec(dirs: tuple[Path, Path]) -> None:
         ("", "GH1101"),
     ],
 )
-def test_nothing_to_show(name: str, code: str, dirs: tuple[Path, Path]) -> None:
-    """Neither a device nor a file: the fault says what there is."""
+def test_show_without_devices_or_files_is_a_fault(
+    name: str, code: str, dirs: tuple[Path, Path]
+) -> None:
+    """The fault lists what exists."""
     _write(dirs[0] / "a.json", _edits())
     done = gpuhook("show", name)
     assert done.exit_code == 1
     assert f"Error {code}" in done.stderr
 
 
-def test_what_names_result_in(dirs: tuple[Path, Path]) -> None:
-    """The edits of a spec come once and first, those of each device after, with their source."""
+def test_resolve_shows_the_source_of_each_edit(dirs: tuple[Path, Path]) -> None:
+    """The edits of a spec are first and once, then those of each device, with their source."""
     path = _write(dirs[0] / "a.json", _edits(env=["B=1"]))
     done = gpuhook("resolve", "0", "nvidia.com/gpu=1", "0", "-o", "json")
     document = _validated(done.stdout, "cdi-resolve")
@@ -121,8 +123,8 @@ def test_what_names_result_in(dirs: tuple[Path, Path]) -> None:
     ]  # fmt: skip
 
 
-def test_every_kind_of_edit_has_its_line(dirs: tuple[Path, Path]) -> None:
-    """Nothing that CDI can say is missing in the table."""
+def test_table_has_a_line_for_each_kind_of_edit(dirs: tuple[Path, Path]) -> None:
+    """No field of CDI is missing in the table."""
     spec = _edits(
         deviceNodes=[
             {"path": "/dev/a", "hostPath": "/x/a", "major": 1, "minor": 3, "permissions": "r"},
@@ -148,8 +150,8 @@ def test_every_kind_of_edit_has_its_line(dirs: tuple[Path, Path]) -> None:
         assert line in text
 
 
-def test_a_config_json_as_it_would_be(dirs: tuple[Path, Path], tmp_path: Path) -> None:
-    """With --oci the edits are applied to a config.json, which stays as it is; unknown stays."""
+def test_resolve_applies_edits_to_a_config_json(dirs: tuple[Path, Path], tmp_path: Path) -> None:
+    """--oci applies the edits to a config.json, whose file and unknown fields are kept."""
     _write(dirs[0] / "a.json", _edits(mounts=[{"hostPath": "/h", "containerPath": "/c"}]))
     config = tmp_path / "config.json"
     config.write_text('{"odd": 1, "process": {"env": ["PATH=/"]}}')
@@ -164,7 +166,7 @@ def test_a_config_json_as_it_would_be(dirs: tuple[Path, Path], tmp_path: Path) -
     assert "GH1301" in gpuhook("resolve", "0", "--oci", "-", text="[").stderr
 
 
-def test_a_config_json_keeps_its_numbers(dirs: tuple[Path, Path]) -> None:
+def test_resolve_keeps_numbers_of_a_config_json(dirs: tuple[Path, Path]) -> None:
     """Numbers that Python changes or refuses are printed as they were read."""
     _write(dirs[0] / "a.json", _edits(env=["B=1"]))
     numbers = f"[1.10, -0, 1e400, {'9' * 5000}]"
@@ -172,7 +174,8 @@ def test_a_config_json_keeps_its_numbers(dirs: tuple[Path, Path]) -> None:
     assert "".join(done.stdout.split()).startswith(f'{{"x":{"".join(numbers.split())},')
 
 
-def test_a_config_json_that_runtimes_read_in_different_ways(dirs: tuple[Path, Path]) -> None:
+def test_ambiguous_config_json_is_refused(dirs: tuple[Path, Path]) -> None:
+    """Duplicate keys, and keys in another case: runtimes read them in different ways."""
     _write(dirs[0] / "a.json", _edits(env=["B=1"]))
     for text in ('{"process": {"env": []}, "process": {}}', '{"Process": {}}'):
         done = gpuhook("resolve", "0", "--oci", "-", text=text)
@@ -180,8 +183,10 @@ def test_a_config_json_that_runtimes_read_in_different_ways(dirs: tuple[Path, Pa
         assert "GH1307" in done.stderr
 
 
-def test_a_whole_host(dirs: tuple[Path, Path], tmp_path: Path) -> None:
-    """Without a path all specs of the node are looked at; a node of theirs is there and right."""
+def test_validate_without_a_path_checks_all_specs_of_the_node(
+    dirs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A spec whose nodes, files and hooks exist has no finding."""
     hook = tmp_path / "hook"
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)
@@ -221,10 +226,10 @@ def test_a_whole_host(dirs: tuple[Path, Path], tmp_path: Path) -> None:
         ("hooks", {**HOOK, "path": "/bin/sh", "env": []}, "warning {at} the hook /bin/sh has"),
     ],
 )
-def test_what_the_host_has_not(
+def test_validate_reports_what_the_host_lacks(
     key: str, item: dict[str, Any], said: str, dirs: tuple[Path, Path]
 ) -> None:
-    """Each thing that is not there, or another one, is named with its place in the spec."""
+    """Each missing or different file is named with its place in the spec."""
     path = _write(dirs[0] / "a.json", _edits(**{key: [item]}))
     found = _findings()
     assert any(said.format(at=f"/containerEdits/{key}/0") in one for one in found), found
@@ -234,8 +239,10 @@ def test_what_the_host_has_not(
 
 
 @needs_root
-def test_who_may_write_what_root_runs(dirs: tuple[Path, Path], tmp_path: Path) -> None:
-    """A hook, a directory above it, a spec: who can write one of them is root."""
+def test_validate_reports_files_that_others_can_write(
+    dirs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A user who can write a hook, a directory above it, or a spec, can become root."""
     home = tmp_path / "home"
     home.mkdir()
     hook = home / "hook"
@@ -260,9 +267,7 @@ def test_who_may_write_what_root_runs(dirs: tuple[Path, Path], tmp_path: Path) -
     assert gpuhook("validate").exit_code == 0
 
 
-def test_our_own_hook_knows_the_host_it_was_written_for(
-    dirs: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_validate_reports_a_stale_spec(dirs: tuple[Path, Path], tmp_path: Path) -> None:
     """A stale spec of gpuhook is an error."""
     hook = tmp_path / "gpuhook-hook"
     hook.write_text("#!/bin/sh\n")
@@ -278,8 +283,10 @@ def test_our_own_hook_knows_the_host_it_was_written_for(
     assert gpuhook("validate").exit_code == 1
 
 
-def test_files_against_each_other(dirs: tuple[Path, Path]) -> None:
-    """Twice in one directory is nothing at all; a later directory wins."""
+def test_validate_compares_files(dirs: tuple[Path, Path]) -> None:
+    """A device that is in one directory twice is an error; a later directory overrides with
+    a warning.
+    """
     for name in ("a.json", "b.json"):
         _write(dirs[0] / name, _edits())
     found = _findings()
@@ -293,7 +300,7 @@ def test_files_against_each_other(dirs: tuple[Path, Path]) -> None:
     assert gpuhook("validate").exit_code == 0
 
 
-def test_one_directory_by_two_names(
+def test_validate_resolves_links_of_directories(
     dirs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """/var/run/cdi is /run/cdi: its specs do not contradict themselves."""
@@ -304,8 +311,8 @@ def test_one_directory_by_two_names(
     assert _findings() == []
 
 
-def test_engines_of_old(dirs: tuple[Path, Path]) -> None:
-    """A version that old engines do not read is reported, with the field that needs it."""
+def test_validate_reports_versions_that_old_engines_refuse(dirs: tuple[Path, Path]) -> None:
+    """The finding has the field that needs the version."""
     spec = {**_edits(additionalGids=[44]), "cdiVersion": "0.7.0"}
     _write(dirs[0] / "a.json", spec)
     assert "additionalGids needs 0.7.0" in _findings()[0]
@@ -313,8 +320,8 @@ def test_engines_of_old(dirs: tuple[Path, Path]) -> None:
     assert "0.5.0 is enough" in _findings()[0]
 
 
-def test_no_spec_at_all(dirs: tuple[Path, Path]) -> None:
-    """Nothing to check is nothing wrong, and said."""
+def test_validate_without_specs_succeeds(dirs: tuple[Path, Path]) -> None:
+    """A message says that there is nothing to check."""
     done = gpuhook("validate")
     assert done.exit_code == 0
     assert f"no CDI spec in {dirs[0]}, {dirs[1]}" in done.stderr
@@ -337,8 +344,10 @@ _TEXTS = (
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(text=_TEXTS, extension=st.sampled_from(["json", "yaml"]))
-def test_whatever_a_file_says(text: str, extension: str, dirs: tuple[Path, Path]) -> None:
-    """No content of a file makes a command fall over: it is judged, or refused with a code."""
+def test_any_file_content_is_valid_or_a_fault(
+    text: str, extension: str, dirs: tuple[Path, Path]
+) -> None:
+    """No content of a file causes a traceback: it is valid, or refused with a code."""
     path = dirs[0] / f"a.{extension}"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     commands = [
@@ -352,7 +361,7 @@ def test_whatever_a_file_says(text: str, extension: str, dirs: tuple[Path, Path]
         assert "GH1491" not in done.stderr
 
 
-def test_files_of_any_kind(dirs: tuple[Path, Path]) -> None:
+def test_special_files_do_not_block(dirs: tuple[Path, Path]) -> None:
     """A directory, a pipe, a device or a dangling link in place of a spec does not block."""
     (dirs[0] / "d.json").mkdir()
     os.mkfifo(dirs[0] / "p.json")
@@ -365,8 +374,8 @@ def test_files_of_any_kind(dirs: tuple[Path, Path]) -> None:
     assert gpuhook("show", str(dirs[0] / "p.json")).exit_code == 1
 
 
-def test_a_hook_of_many_arguments_keeps_the_table_readable(dirs: tuple[Path, Path]) -> None:
-    """Our own hook names each library of the driver: the table has its beginning."""
+def test_long_hook_arguments_are_cut_in_the_table(dirs: tuple[Path, Path]) -> None:
+    """gpuhook's hook names each library of the driver: the table shows the beginning."""
     arguments = ["gpuhook-hook", "apply", *(f"--library=/usr/lib/lib{n}.so={n}" for n in range(99))]
     hook = {"hookName": "createContainer", "path": "/usr/bin/gpuhook-hook", "args": arguments}
     _write(dirs[1] / "nvidia.json", _edits(hooks=[hook]))
@@ -377,7 +386,7 @@ def test_a_hook_of_many_arguments_keeps_the_table_readable(dirs: tuple[Path, Pat
 
 
 @pytest.mark.parametrize("command", ["show", "resolve"])
-def test_devices_of_other_vendors_are_not_for_us_to_describe(
+def test_hint_for_other_vendors_names_the_vendor_not_generate_cdi(
     dirs: tuple[Path, Path], command: str
 ) -> None:
     hint = gpuhook(command, "acme.com/gpu=0").stderr
@@ -385,5 +394,5 @@ def test_devices_of_other_vendors_are_not_for_us_to_describe(
     assert "its vendor" in hint
     assert "generate-cdi" not in hint
     assert "gpuhook refresh" in gpuhook(command, "nvidia.com/gpu=0").stderr
-    path = _write(dirs[1] / "nvidia.json", _edits())  # another program's
+    path = _write(dirs[1] / "nvidia.json", _edits())  # a spec of another program
     assert f"generate-cdi --output {path}" in gpuhook(command, "nvidia.com/gpu=7").stderr

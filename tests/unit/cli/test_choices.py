@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What generate-cdi's options turn on and off, and the names that NVIDIA's toolkit has for them."""
+"""Options of generate-cdi that enable and disable parts of a spec, with the names in
+NVIDIA's toolkit.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ OPTIONS = {name: option for option in generate_cdi.params for name in option.opt
 
 @pytest.fixture(autouse=True)
 def nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the machine's settings and variables out."""
+    """Hide the machine's settings and variables."""
     for name in list(os.environ):
         if name.startswith(("GPUHOOK_", "NVIDIA_")):
             monkeypatch.delenv(name)
@@ -53,15 +55,15 @@ def call(*args: str, env: dict[str, str] | None = None) -> Result:
     return CliRunner().invoke(main, words, env=env, prog_name="gpuhook")
 
 
-def made(*args: str, env: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return the spec that the options make."""
+def generated(*args: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the spec that generate-cdi prints with these options."""
     done = call("--format", "json", *args, env=env)
     assert done.exit_code == 0, done.output
     return dict(json.loads(done.stdout))
 
 
 def job_of(document: dict[str, Any]) -> hook_args.Jobs:
-    """Return the jobs of a spec's one hook."""
+    """Return the jobs of the only hook in a spec."""
     (hook,) = document["containerEdits"]["hooks"]
     return hook_args.of_hook(hook)
 
@@ -77,8 +79,8 @@ def described(node: Node, **choices: Any) -> hook_args.Jobs:
     return job_of({**describe(node, Choices(**choices)).spec})
 
 
-def test_every_hook_has_its_job(t4: Node) -> None:
-    """By default all jobs are there but chmod; each name takes its own job away and no other."""
+def test_each_hook_name_disables_its_job(t4: Node) -> None:
+    """By default all jobs but chmod are enabled; each name disables its own job and no other."""
     whole = described(t4).arguments()
     parts = {
         hook_names.LINKS: ["--link", "--skip"],
@@ -97,15 +99,15 @@ def test_every_hook_has_its_job(t4: Node) -> None:
     assert described(t4, enabled_hooks=frozenset({"chmod"})).chmod == [(0o755, "/dev/dri")]
 
 
-def test_who_wins_of_disabled_and_enabled() -> None:
-    """`all` disables each, and what is enabled as well is on; without any there is no hook."""
-    job = job_of(made("--disable-hook", "all", "--enable-hook", "update-ldcache"))
+def test_enabling_wins_over_disabling_all_hooks() -> None:
+    """`all` disables each hook but the enabled ones; without any there is no hook."""
+    job = job_of(generated("--disable-hook", "all", "--enable-hook", "update-ldcache"))
     assert job.skipped == [hook_args.LINKS, hook_args.PROFILE]
     assert (job.links, job.cuda_compat, job.libraries != []) == ([], "", True)
     done = call("--disable-hook", "all", "--format", "json")
     assert "hooks" not in json.loads(done.stdout)["containerEdits"]
     assert "warning: every hook is disabled: " in done.stderr
-    assert job_of(made("--disable-hook", "all", "--enable-hook", "chmod")).chmod
+    assert job_of(generated("--disable-hook", "all", "--enable-hook", "chmod")).chmod
 
 
 @pytest.mark.parametrize(
@@ -118,8 +120,8 @@ def test_who_wins_of_disabled_and_enabled() -> None:
         ("disable-multiple-csv-devices", "multiple_csv_devices", False),
     ],
 )
-def test_a_flag_changes_one_choice(flag: str, field: str, value: bool) -> None:
-    """Each feature flag is one field of the choices, and the others stay as they are."""
+def test_feature_flag_changes_one_choice(flag: str, field: str, value: bool) -> None:
+    """Each feature flag is one field of the choices; the others do not change."""
 
     def chosen(*flags: str) -> dict[str, Any]:
         given = {
@@ -134,8 +136,8 @@ def test_a_flag_changes_one_choice(flag: str, field: str, value: bool) -> None:
 
 
 @pytest.mark.parametrize("flag", ["disable-nvsandboxutils", "disable-nvsandbox-utils"])
-def test_flags_without_effect_are_told(flag: str) -> None:
-    """A flag for what gpuhook never does is accepted, and a note says so."""
+def test_flags_without_effect_have_a_note(flag: str) -> None:
+    """A flag for a thing that gpuhook never does is accepted with a note."""
     done = call("--feature-flag", flag)
     assert done.exit_code == 0
     assert "note: disable-nvsandboxutils: gpuhook never loads that library" in done.stderr
@@ -153,8 +155,8 @@ def test_flags_without_effect_are_told(flag: str) -> None:
         (["--feature-flag", "enable-coherent-annotations", "--format", "json"], "GH1520"),
     ],
 )
-def test_contradictions_are_refused(options: list[str], code: str) -> None:
-    """What cannot be meant together is refused by its code, with the reason, and nothing else."""
+def test_contradictory_options_are_refused(options: list[str], code: str) -> None:
+    """The error has its code and the reason, and nothing is printed."""
     done = call(*options)
     assert (done.exit_code, done.stdout) == (1, "")
     assert f"Error {code}: " in done.stderr
@@ -165,16 +167,16 @@ def test_contradictions_are_refused(options: list[str], code: str) -> None:
     [["--enable-hook", "all"], ["--disable-hook", "x"], ["--feature-flag", "x"]],
 )
 def test_unknown_names_are_usage_errors(options: list[str]) -> None:
-    """An unknown name is wrong usage; so is enabling all hooks, as in the toolkit."""
+    """An unknown name is a usage error; so is enabling all hooks, as in the toolkit."""
     done = call(*options)
     assert done.exit_code == 2
     assert options[0] in done.stderr
 
 
-def test_ldconfig_goes_into_the_hook() -> None:
-    """The path is one argument of the hook; the toolkit's mark of a host's path is understood."""
-    assert job_of(made("--ldconfig-path", "/sbin/ldconfig")).ldconfig == "/sbin/ldconfig"
-    assert job_of(made("--ldconfig-path", "@/sbin/ldconfig")).ldconfig == "/sbin/ldconfig"
+def test_ldconfig_path_is_an_argument_of_the_hook() -> None:
+    """The toolkit's mark of a host path (@) is accepted."""
+    assert job_of(generated("--ldconfig-path", "/sbin/ldconfig")).ldconfig == "/sbin/ldconfig"
+    assert job_of(generated("--ldconfig-path", "@/sbin/ldconfig")).ldconfig == "/sbin/ldconfig"
 
 
 @pytest.mark.parametrize(
@@ -193,16 +195,16 @@ def test_ldconfig_goes_into_the_hook() -> None:
         (["--hook-path", "/a/gpuhook-hook"], ["--nvidia-ctk-path=/a/gpuhook-hook"]),
     ],
 )
-def test_the_toolkits_names_are_understood(ours: list[str], theirs: list[str]) -> None:
-    """An option of nvidia-ctk's name does what ours does, and is in no help text."""
-    assert made(*theirs) == made(*ours) != made("--no-all-device")
+def test_toolkit_option_names_are_aliases(ours: list[str], theirs: list[str]) -> None:
+    """An option with nvidia-ctk's name has the same effect, and is in no help text."""
+    assert generated(*theirs) == generated(*ours) != generated("--no-all-device")
     shown = CliRunner().invoke(main, ["generate-cdi", "--help"]).stdout
     named = theirs[0].partition("=")[0]
     assert not any(line.lstrip().startswith(named + " ") for line in shown.splitlines())
 
 
-def test_values_are_no_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows an option is its value, even if it has an option's name."""
+def test_option_values_are_not_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word after an option is its value, even if it has an option's name."""
     done = call("--device-id", "--device")
     assert "GH1511: --device-id --device: " in done.stderr
     assert call("--", "--device").exit_code == 2
@@ -230,21 +232,22 @@ def test_values_are_no_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("NVIDIA_CTK_CDI_HOOK_PATH", "/a/gpuhook-hook", ["--hook-path", "/a/gpuhook-hook"]),
     ],
 )
-def test_the_toolkits_variables_are_read(variable: str, value: str, options: list[str]) -> None:
-    """A variable of the toolkit's counts as the option does; it is after the option and after
-    our own variable."""
-    assert made(env={variable: value}) == made(*options) != made()
+def test_toolkit_variables_are_read(variable: str, value: str, options: list[str]) -> None:
+    """A variable of the toolkit has the effect of the option; the option and gpuhook's
+    variable take precedence.
+    """
+    assert generated(env={variable: value}) == generated(*options) != generated()
     ours = str(OPTIONS[options[0]].envvar or "GPUHOOK_GENERATE_CDI_" + _upper(options[0]))
     own = options[1] if len(options) > 1 else "1"
-    assert made(env={variable: "wrong", ours: own}) == made(*options)
+    assert generated(env={variable: "wrong", ours: own}) == generated(*options)
 
 
 def _upper(option: str) -> str:
     return option.strip("-").replace("-", "_").upper()
 
 
-def test_the_toolkits_hook_is_passed_over() -> None:
-    """A unit file may name nvidia-cdi-hook: that program cannot do our jobs, and a note says so."""
+def test_toolkit_hook_path_is_ignored_with_a_note() -> None:
+    """A unit file may name nvidia-cdi-hook, which cannot do the jobs of gpuhook's hook."""
     for given in (
         call("--nvidia-cdi-hook-path", "/usr/bin/nvidia-cdi-hook"),
         call("--nvidia-ctk-path=/usr/bin/nvidia-ctk"),
@@ -256,14 +259,14 @@ def test_the_toolkits_hook_is_passed_over() -> None:
         assert "nvidia-cdi-hook" not in given.stdout
 
 
-def test_none_leaves_out_the_device_all() -> None:
+def test_device_id_none_leaves_out_the_device_all() -> None:
     """--device-id none: every GPU, and no device `all`."""
-    assert made("--device-id", "none") == made("--no-all-device")
-    assert made("--device-id", "none,0") == made("--device-id", "0", "--no-all-device")
+    assert generated("--device-id", "none") == generated("--no-all-device")
+    assert generated("--device-id", "none,0") == generated("--device-id", "0", "--no-all-device")
 
 
-def test_what_all_have_leaves_the_devices() -> None:
-    """Edits that the spec has already are in no device, unless nothing would be left of it."""
+def test_common_edits_are_not_repeated_in_devices() -> None:
+    """A device leaves out edits of the whole spec, unless nothing would be left of it."""
     node = {"path": "/dev/a"}
     common: Any = {"env": ["A=1"], "deviceNodes": [node], "additionalGids": [7]}
     own: Any = {"env": ["A=1", "B=2"], "deviceNodes": [node], "additionalGids": [7]}
@@ -274,15 +277,15 @@ def test_what_all_have_leaves_the_devices() -> None:
 
 
 def coherent(*facts: bool | None) -> Node:
-    """Return a node of eight GPUs, of which these are known to be coherent or not."""
+    """Return a node with eight GPUs, each coherent, not coherent or unknown."""
     node = dump_file.load("h100x8")
     known = dict(enumerate(facts))
     gpus = tuple(replace(gpu, coherent=known.get(gpu.index)) for gpu in node.gpus)
     return replace(node, gpus=gpus)
 
 
-def test_coherent_gpus_are_told_apart() -> None:
-    """Devices are annotated, and each sort has a spec of its own class; `all` is of that sort."""
+def test_coherent_gpus_are_annotated_and_have_their_own_spec() -> None:
+    """Each sort has a spec with its own class; `all` is of that sort."""
     node = coherent(True, False, True)
     found = describe(node, Choices(coherent=True, strategies=("index",)))
     notes = {d["name"]: d.get("annotations", {}) for d in found.spec["devices"]}
@@ -312,10 +315,10 @@ def test_coherent_gpus_are_told_apart() -> None:
         (pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN), None),
     ],
 )
-def test_what_nvml_calls_coherent(
+def test_coherence_as_nvml_reports_it(
     answer: Any, expected: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ATS is coherent; a GPU or library that knows no such mode is not; an error is no answer."""
+    """ATS is coherent; a GPU or library without the mode is not; an error leaves it unknown."""
 
     def mode(_handle: object) -> object:
         if isinstance(answer, pynvml.NVMLError):
@@ -331,8 +334,8 @@ def test_what_nvml_calls_coherent(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
-def test_an_old_library_has_no_coherent_gpu(tmp_path: Path) -> None:
-    """A node whose NVML has no such call: every GPU is one of those that are not coherent."""
+def test_old_library_has_no_coherent_gpu(tmp_path: Path) -> None:
+    """On a node whose NVML lacks the call, every GPU is not coherent."""
     node = make_node(tmp_path / "node", "t4")
     words = ["generate-cdi", *node.options, "--feature-flag", "enable-coherent-annotations"]
     done = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "cdi/nvidia.json")])
@@ -340,8 +343,8 @@ def test_an_old_library_has_no_coherent_gpu(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "cdi")) == ["nvidia.json", "nvidia.noncoherent.json"]
 
 
-def test_coherent_specs_are_files_beside(tmp_path: Path) -> None:
-    """NAME.coherent and NAME.noncoherent lie beside the output; on standard output all follow."""
+def test_coherent_specs_are_separate_files(tmp_path: Path) -> None:
+    """NAME.coherent and NAME.noncoherent are in the output's directory; standard output has all."""
     file = tmp_path / "node.yaml"
     file.write_text(yaml.safe_dump(dump.as_dict(coherent(*[True] * 4, *[False] * 4))))
     words = ["generate-cdi", "--inventory", str(file)]
@@ -365,24 +368,24 @@ def test_coherent_specs_are_files_beside(tmp_path: Path) -> None:
         ["--feature-flag", "enable-coherent-annotations"],
     ],
 )
-def test_management_has_but_one_device(options: list[str], tmp_path: Path) -> None:
-    """Options that pick devices are refused in mode management, before anything is looked at."""
+def test_management_refuses_device_options(options: list[str], tmp_path: Path) -> None:
+    """Options that select devices are refused in mode management, before the node is read."""
     words = ["generate-cdi", "--mode", "management", "--driver-root", str(tmp_path), *options]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 1
     assert "Error GH1520: " in done.stderr
 
 
-def test_management_without_a_node(tmp_path: Path) -> None:
-    """No node of the driver is a fault that says where they were looked for."""
+def test_management_without_nodes_is_a_fault(tmp_path: Path) -> None:
+    """The fault names the directories that were searched."""
     words = ["generate-cdi", "--mode", "management", "--driver-root", str(tmp_path)]
     done = CliRunner().invoke(main, [*words, "--dev-root", str(tmp_path)])
     assert f"GH1519: mode management found no driver device node in {tmp_path}" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
-def test_management_has_the_files_that_the_site_wants(tmp_path: Path) -> None:
-    """Those that it drops are left out, and the vendor-neutral libraries come on request."""
+def test_management_applies_the_rules_of_the_site(tmp_path: Path) -> None:
+    """Dropped files are left out, and vendor-neutral libraries are added on request."""
     node = make_node(tmp_path / "node", "t4")
     library = next(Path(f.host_path) for f in node.node.files if f.soname == "libcuda.so.1")
     shutil.copy(library, library.with_name("libOpenCL.so.1"))
@@ -403,7 +406,7 @@ def test_management_has_the_files_that_the_site_wants(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
-def test_which_nodes_are_managed(tmp_path: Path) -> None:
+def test_nodes_in_management_mode(tmp_path: Path) -> None:
     """GPUs, control and capability nodes and IMEX channels; no fabric, no storage, no files."""
     names = ["nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia-fs0", "nvidia-nvswitch0"]
     names += ["nvidia-nvswitchctl", "nvidia-nvlink", "nvidia-caps/nvidia-cap1", "other"]
@@ -424,8 +427,10 @@ def test_which_nodes_are_managed(tmp_path: Path) -> None:
     ]
 
 
-def test_programs_that_are_no_ldconfig(tmp_path: Path) -> None:
-    """A program that is missing, a directory, not executable, dynamic or no program is refused."""
+def test_unusable_ldconfig_is_refused(tmp_path: Path) -> None:
+    """A program that is missing, a directory, not executable, dynamic or not a program is
+    refused.
+    """
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
     for path, reason in (
@@ -445,8 +450,8 @@ def test_programs_that_are_no_ldconfig(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces are made by root")
-def test_ldconfig_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that does not end is killed, and the fault says so; nothing is left behind."""
+def test_hanging_ldconfig_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault reports the timeout, and no process or file is left."""
     monkeypatch.setattr(ldconfig, "SECONDS", 0)
     (tmp_path / "proc").mkdir()
     root = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)

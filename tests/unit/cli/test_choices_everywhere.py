@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices and rules that count in every mode of generate-cdi, whatever platform it describes."""
+"""Choices and file rules that apply in every mode of generate-cdi."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made
 
 @pytest.fixture(autouse=True)
 def nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the machine's settings and state out."""
+    """Hide the machine's settings and state."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "no-settings.yaml"))
 
 
 @pytest.mark.parametrize("mode", ["management", "wsl", "csv"])
-def test_every_mode_gives_the_driver_s_files_as_the_site_wants_them(
-    mode: str, tmp_path: Path
-) -> None:
-    """What files.d adds is there, what it drops is not, also where NVML is not asked."""
+def test_every_mode_applies_the_rules_of_the_site(mode: str, tmp_path: Path) -> None:
+    """Files that files.d adds or drops, also in modes without NVML."""
     root = tmp_path / "node"
     if mode == "management":
         make_node(root, "t4")
@@ -57,7 +55,7 @@ def test_every_mode_gives_the_driver_s_files_as_the_site_wants_them(
 
 
 def _generated(root: Path, *options: str) -> tuple[set[str], str]:
-    """Return the container paths of the mounts in a spec, and what was said."""
+    """Return the container paths of the mounts in a spec, and standard error."""
     roots = [f"--{name}-root={root}" for name in ("driver", "dev", "host")]
     done = CliRunner().invoke(main, ["generate-cdi", *roots, *options])
     assert done.exit_code == 0, done.stderr
@@ -66,7 +64,7 @@ def _generated(root: Path, *options: str) -> tuple[set[str], str]:
 
 
 @pytest.mark.parametrize(("make", "node"), [(wsl_node.make, "dxg"), (tegra_node.make, "nvmap")])
-def test_choices_count_on_every_platform(
+def test_choices_apply_on_every_platform(
     make: Callable[[Path], object], node: str, tmp_path: Path
 ) -> None:
     """Without groups and without hooks, as on other nodes."""
@@ -87,8 +85,8 @@ def test_choices_count_on_every_platform(
         assert ("hooks:" in done.stdout) == has_hooks
 
 
-def test_management_gives_explicit_libraries(tmp_path: Path) -> None:
-    """The flag counts as in other modes; what is for graphics alone stays out."""
+def test_management_adds_explicit_libraries(tmp_path: Path) -> None:
+    """The flag has the same effect as in other modes; graphics libraries are left out."""
     made = make_node(tmp_path, "t4")
     where = Path(made.nvml_library).parent
     for stem in ("OpenCL", "GLX"):
@@ -100,8 +98,8 @@ def test_management_gives_explicit_libraries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", [EXPLICIT_LIBRARIES, COHERENT, NO_IPC, ONE_CSV_DEVICE])
-def test_what_changes_nothing_is_told(flag: str, tmp_path: Path) -> None:
-    """A flag, or rules about files, in a mode that gives nothing that they are about."""
+def test_options_without_effect_have_a_note(flag: str, tmp_path: Path) -> None:
+    """A flag, or rules about files, in a mode that adds no such parts."""
     extra_nodes.add(tmp_path)
     rules = tmp_path / "files.d"
     rules.mkdir()

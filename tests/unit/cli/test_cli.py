@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frame of the command line and `gpuhook inventory`."""
+"""The command group, its options and messages, and `gpuhook inventory`."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ if TYPE_CHECKING:
 
 
 def gpuhook(*arguments: str, **env: str) -> Result:
-    """Run the command line in this process, as from a shell with `env` added."""
+    """Run the command line in this process with `env` added to the environment."""
     return CliRunner().invoke(main, arguments, prog_name="gpuhook", env=env)
 
 
-def test_version() -> None:
-    """`--version` prints name and version."""
+def test_version_has_name_and_number() -> None:
     assert gpuhook("--version").stdout == f"gpuhook, version {__version__}\n"
 
 
 def test_help_lists_the_commands() -> None:
-    """`--help` has a line for each command that is there."""
+    """`--help` has a line for each command."""
     shown = gpuhook("--help")
     assert shown.exit_code == 0
     assert " inventory Show the driver" in " ".join(shown.stdout.split())
 
 
-def test_help_has_what_the_commands_say_themselves() -> None:
-    """What is listed of a command without importing it is what its own help begins with."""
+def test_help_lines_equal_those_of_the_commands() -> None:
+    """Lines that are listed without an import equal those of the imported commands."""
     ctx = click.Context(main, info_name="gpuhook")
     lines, listed = click.HelpFormatter(width=200), click.HelpFormatter(width=200)
     main.format_commands(ctx, lines)
@@ -59,8 +58,8 @@ def test_help_has_what_the_commands_say_themselves() -> None:
 
 
 @pytest.mark.parametrize("incomplete", ["", "in", "--q", "x"])
-def test_shells_are_told_what_the_commands_say_themselves(incomplete: str) -> None:
-    """Names, options and their help are those that click finds by importing every command."""
+def test_completion_equals_that_of_click(incomplete: str) -> None:
+    """Names, options and their help equal those that click finds by importing every command."""
     ctx = click.Context(main, info_name="gpuhook")
     ours = main.shell_complete(ctx, incomplete)
     all_of_them = click.Group.shell_complete(main, ctx, incomplete)
@@ -99,15 +98,15 @@ def test_help_has_each_option_in_one_section(words: str) -> None:
 
 @pytest.mark.parametrize("group", ["", "cdi", "config", "health", "limits"])
 def test_help_cuts_no_sentence(group: str) -> None:
-    """What a command does is said to the end of its first sentence, in lines that fit."""
+    """The description of a command is its whole first sentence, in lines that fit."""
     shown = gpuhook(*filter(None, [group]), "--help").stdout
     _, *lines = shown.splitlines()
     assert not [line for line in lines if line.endswith("...") or len(line) > 80]
 
 
 @pytest.mark.parametrize("word", ["-q", "--quiet"])
-def test_what_holds_for_all_commands_may_stand_anywhere(word: str) -> None:
-    """Before the command and behind it; behind `--` a word is what it is."""
+def test_common_options_may_be_anywhere(word: str) -> None:
+    """They may be before or after the command; after `--` a word is an argument."""
     for words in ((word, "health", "show"), ("health", word, "show"), ("health", "show", word)):
         assert gpuhook(*words).stderr == ""
     assert gpuhook("health", "show").stderr != ""
@@ -115,16 +114,16 @@ def test_what_holds_for_all_commands_may_stand_anywhere(word: str) -> None:
     assert "Traceback" in gpuhook("inventory", "--inventory", "t5", "--debug").stderr
 
 
-def test_unknown_command() -> None:
-    """An unknown command is wrong usage: status 2, nothing on standard output."""
+def test_unknown_command_is_a_usage_error() -> None:
+    """Exit status 2, and nothing on standard output."""
     failed = gpuhook("inventroy")
     assert failed.exit_code == 2
     assert failed.stdout == ""
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
-def test_a_start_imports_one_command_only(option: str) -> None:
-    """`gpuhook --version` and `--help` load no command, no YAML, no NVML."""
+def test_start_imports_no_command(option: str) -> None:
+    """`gpuhook --version` and `--help` import no command, no YAML, no NVML."""
     program = (
         f"import sys; from gpuhook.cli import main; main(['{option}'], standalone_mode="
         "False); print(sorted({'yaml', 'pynvml', 'structlog', 'jsonschema'} & set(sys.modules)),"
@@ -138,15 +137,15 @@ def test_a_start_imports_one_command_only(option: str) -> None:
 
 
 def test_commands_name_their_modules() -> None:
-    """The target of each name is the command of that name, in a module of the command line."""
+    """The target of each name is the command with that name, in a module of the command line."""
     for name, target in COMMANDS.items():
         module, _, attribute = target.partition(":")
         assert module.startswith("gpuhook.cli.")
         assert getattr(importlib.import_module(module), attribute).name == name
 
 
-def test_a_fault_in_words() -> None:
-    """A fault is one line with its code, one with the way out, status 1, no data."""
+def test_fault_is_two_lines() -> None:
+    """A line with code and message, a line with the hint, status 1, no data."""
     failed = gpuhook("inventory", "--inventory", "t5")
     assert failed.exit_code == 1
     assert failed.stdout == ""
@@ -156,22 +155,22 @@ def test_a_fault_in_words() -> None:
     assert "h100x8, lost-gpu, t4" in hint
 
 
-def test_a_system_error_in_words(tmp_path: Path) -> None:
-    """A file that cannot be read is named with the reason, without a traceback."""
+def test_system_error_has_no_traceback(tmp_path: Path) -> None:
+    """A file that cannot be read is named with the reason."""
     failed = gpuhook("inventory", "--inventory", str(tmp_path))
     assert failed.exit_code == 1
     assert failed.stderr.startswith(f"Error GH1590: {tmp_path}: Is a directory\nhint: ")
 
 
-def test_debug_shows_where_a_fault_comes_from() -> None:
-    """With --debug the traceback comes before the sentence."""
+def test_debug_prints_the_traceback() -> None:
+    """With --debug the traceback is printed before the message."""
     failed = gpuhook("--debug", "inventory", "--inventory", "t5")
     assert failed.exit_code == 1
     assert "dump_file.py" in failed.stderr
     assert failed.stderr.splitlines()[-2].startswith("Error GH1500: ")
 
 
-def test_debug_logs_what_is_read() -> None:
+def test_debug_logs_json_lines() -> None:
     """With --debug and --log-format json each step is a JSON line on standard error."""
     shown = gpuhook("--debug", "--log-format", "json", "inventory", "--inventory", "t4")
     lines = [json.loads(line) for line in shown.stderr.splitlines()]
@@ -179,8 +178,8 @@ def test_debug_logs_what_is_read() -> None:
     assert (lines[0]["source"], lines[0]["gpus"]) == ("t4", 1)
 
 
-def test_the_table() -> None:
-    """The table has the driver on top, headers in capitals and a line for each GPU."""
+def test_inventory_table() -> None:
+    """The driver is on top, headers are capitals, and each GPU has a line."""
     driver, empty, header, *rows = gpuhook("inventory", "--inventory", "h100x8").stdout.splitlines()
     assert driver == "Driver 580.95.05, kernel module 580.95.05, CUDA 13.0"
     assert empty == ""
@@ -193,8 +192,8 @@ def test_the_table() -> None:
     assert all(row[place - 2 : place] == "  " for row in (header, *rows))
 
 
-def test_compute_mode_and_time_slice_are_shown_and_dumped(tmp_path: Path) -> None:
-    """They are what the driver says now: a dump has them as far as it does."""
+def test_inventory_has_compute_mode_and_time_slice(tmp_path: Path) -> None:
+    """Table and dump have the values that the driver reports."""
     node = make_node(tmp_path / "node", "t4", real_nodes=False)
     uuid = str(node.node.gpus[0].uuid)
     stub_events.say(node, uuid, "compute_mode 3")
@@ -215,16 +214,16 @@ def test_driver_without_compute_policy_leaves_the_time_slice_unknown(tmp_path: P
     assert "time_slice" not in gpuhook("inventory", *node.options, "-o", "json").stdout
 
 
-def test_a_lost_gpu_in_the_table() -> None:
-    """A lost GPU is listed as LOST with the reason, and warned of on standard error."""
+def test_inventory_table_marks_a_lost_gpu() -> None:
+    """A lost GPU is listed as LOST with the reason, with a warning on standard error."""
     shown = gpuhook("inventory", "--inventory", "lost-gpu")
     states = [line.rpartition("  ")[2] for line in shown.stdout.splitlines()[3:]]
     assert states == ["ok", "ok", "LOST: fallen off the bus or otherwise inaccessible", "ok"]
     assert shown.stderr.startswith("warning: GPU 2 is lost: ")
 
 
-def test_mig_instances_in_the_table(tmp_path: Path) -> None:
-    """Instances have a table of their own below the GPUs', with what is wrong with one."""
+def test_inventory_table_lists_mig_instances(tmp_path: Path) -> None:
+    """They have their own table below that of the GPUs, with the trouble of an instance."""
     shown = gpuhook("inventory", "--inventory", "a100-mig").stdout.split("\n\n")
     assert len(shown) == 3
     header, *rows = (line.split("  ") for line in shown[2].splitlines())
@@ -245,8 +244,8 @@ def test_mig_instances_in_the_table(tmp_path: Path) -> None:
     assert row.endswith("  unknown,67  BROKEN: no node")
 
 
-def test_no_gpus(tmp_path: Path) -> None:
-    """A node without GPUs says so."""
+def test_inventory_without_gpus(tmp_path: Path) -> None:
+    """The output says that there are none."""
     document = yaml.safe_load(dump_file.text(dump_file.load("t4"), "yaml")) | {"gpus": []}
     dumped = tmp_path / "none.json"
     dumped.write_text(json.dumps(document), encoding="utf-8")
@@ -254,8 +253,8 @@ def test_no_gpus(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_a_dump_is_an_inventory(tmp_path: Path, form: str) -> None:
-    """What `-o` prints can be given to --inventory, and shows the same."""
+def test_dump_can_be_given_to_inventory(tmp_path: Path, form: str) -> None:
+    """The output of `-o` is accepted by --inventory, and gives the same output."""
     dumped = tmp_path / "node"
     dumped.write_text(gpuhook("inventory", "--inventory", "h100x8", "-o", form).stdout, "utf-8")
     assert dump_file.load(str(dumped)) == dump_file.load("h100x8")
@@ -263,8 +262,8 @@ def test_a_dump_is_an_inventory(tmp_path: Path, form: str) -> None:
     assert again.stdout == gpuhook("inventory", "--inventory", "h100x8").stdout
 
 
-def test_an_option_by_its_variable() -> None:
-    """Every node option has one variable for all commands; the option wins over it."""
+def test_node_options_have_variables() -> None:
+    """Every node option has one variable for all commands; the option takes precedence."""
     assert "Tesla T4" in gpuhook("inventory", GPUHOOK_INVENTORY="t4").stdout
     both = gpuhook("inventory", "--inventory", "h100x8", GPUHOOK_INVENTORY="t4")
     assert "H100" in both.stdout
@@ -273,14 +272,14 @@ def test_an_option_by_its_variable() -> None:
         assert "GPUHOOK_" + name in " ".join(shown.split())
 
 
-def test_a_machine_without_a_driver(tmp_path: Path) -> None:
-    """A driver root without a driver is a fault that says where was looked."""
+def test_driver_root_without_a_driver_is_a_fault(tmp_path: Path) -> None:
+    """The fault names the searched directories."""
     failed = gpuhook("inventory", f"--driver-root={tmp_path}", f"--host-root={tmp_path}")
     assert failed.exit_code == 1
     assert failed.stderr.startswith("Error GH1200: no libnvidia-ml.so.1 below the driver root")
 
 
-def test_a_closed_pipe_is_no_fault() -> None:
+def test_closed_pipe_is_not_an_error() -> None:
     """`gpuhook inventory | head -0` ends without a traceback."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -295,7 +294,7 @@ PROGRAM = "from gpuhook.cli import main; main(prog_name='gpuhook')"
 
 
 def written(target: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line with its standard output as a shell's redirection says."""
+    """Run the command line with its standard output redirected by a shell."""
     script = f'"$@" {target}'
     command = ["sh", "-c", script, "sh", sys.executable, "-c", PROGRAM, *words]
     return subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True)
@@ -315,8 +314,10 @@ def written(target: str, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("target", "reason"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
 )
-def test_an_output_that_cannot_be_written(target: str, reason: str, words: list[str]) -> None:
-    """It is said once, with the reason, and the status is 1."""
+def test_output_that_cannot_be_written_is_an_error(
+    target: str, reason: str, words: list[str]
+) -> None:
+    """One message with the reason, and status 1."""
     ended = written(target, *words)
     assert ended.returncode == 1
     message, hint = ended.stderr.splitlines()
@@ -324,16 +325,16 @@ def test_an_output_that_cannot_be_written(target: str, reason: str, words: list[
     assert hint.startswith("hint: check where the output goes")
 
 
-def test_nothing_to_print(tmp_path: Path) -> None:
-    """A closed standard output is no matter to a command that prints nothing there."""
+def test_closed_standard_output_is_ignored_without_output(tmp_path: Path) -> None:
+    """A closed standard output is no error for a command that prints nothing to it."""
     file = tmp_path / "settings.yaml"
     file.touch()
     ended = written(">&-", "config", "compile", str(file))
     assert (ended.returncode, "GH1591" in ended.stderr) == (0, False)
 
 
-def test_a_closed_standard_error() -> None:
-    """The command works; what it would print there is lost."""
+def test_closed_standard_error_is_ignored() -> None:
+    """The command works; its messages are lost."""
     shown = [sys.executable, "-c", PROGRAM, "ps"]
     command = ["sh", "-c", '"$@" 2>&-', "sh", *shown]
     ended = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
@@ -341,13 +342,13 @@ def test_a_closed_standard_error() -> None:
     assert (ended.returncode, ended.stdout) == (plain.returncode, plain.stdout)
 
 
-def test_a_pipe_that_closes_is_quiet() -> None:
+def test_closing_pipe_prints_no_message() -> None:
     """A closed pipe is not reported."""
     ended = written("| true", "inventory", "--inventory", "t4")
     assert ended.stderr == ""
 
 
-def test_a_command_that_is_misspelt() -> None:
+def test_misspelt_command_has_a_suggestion() -> None:
     result = gpuhook("docter")
     assert result.exit_code == 2
     assert "No such command 'docter'. Did you mean 'doctor'?" in result.stderr
@@ -362,6 +363,8 @@ def test_a_command_that_is_misspelt() -> None:
         (["map", "--inventory"], "node", ["node"]),
     ],
 )
-def test_shells_are_told_values(words: list[str], incomplete: str, told: list[str]) -> None:
+def test_completion_has_values_of_options(
+    words: list[str], incomplete: str, told: list[str]
+) -> None:
     completed = ShellComplete(main, {}, "gpuhook", "_GPUHOOK_COMPLETE")
     assert [one.value for one in completed.get_completions(words, incomplete)] == told

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook generate-cdi` and `gpuhook cdi` as people and the wrapper call them."""
+"""`gpuhook generate-cdi` and `gpuhook cdi`, called by users and by the wrapper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a state directory of the test's own."""
+    """Return the test's own state directory."""
     for name in list(os.environ):
         if name.startswith("GPUHOOK_"):
             monkeypatch.delenv(name)
@@ -38,7 +38,7 @@ def call(*args: str, env: dict[str, str] | None = None) -> Result:
 
 
 def compile_never(path: str) -> None:
-    """Fail: the cold compiler must not be needed."""
+    """Fail: the cold compiler must not run."""
     raise AssertionError(path)
 
 
@@ -49,8 +49,8 @@ def compile_cold(path: str) -> None:
 
 @pytest.mark.parametrize("profile", ["t4", "h100x8", "lost-gpu", "a100-mig"])
 @pytest.mark.parametrize("fmt", ["yaml", "json"])
-def test_a_profile_becomes_a_spec_on_standard_output(profile: str, fmt: str) -> None:
-    """Any profile gives a spec in either format, without root and without a GPU."""
+def test_profile_becomes_a_spec_on_standard_output(profile: str, fmt: str) -> None:
+    """Each profile gives a spec in both formats, without root and without a GPU."""
     done = call("generate-cdi", "--inventory", profile, "--format", fmt)
     assert done.exit_code == 0
     document = spec_files.parser("x." + fmt)(done.stdout.encode(), "x")
@@ -65,10 +65,10 @@ def mounted(document: dict[str, Any]) -> list[str]:
     ]
 
 
-def test_what_the_settings_allow_is_what_a_spec_describes(
+def test_spec_has_only_allowed_capabilities(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An engine applies it as it is: of this node it has no more, but on demand."""
+    """An engine applies the whole spec: files that the settings do not allow need an option."""
     settings = tmp_path / "settings.yaml"
     monkeypatch.setenv("GPUHOOK_CONFIG", str(settings))
     node = make_node(tmp_path / "node", "t4")
@@ -83,7 +83,7 @@ def test_what_the_settings_allow_is_what_a_spec_describes(
     settings.write_text("request: {driverCapabilities: [utility]}")
     assert "nvidia-smi" in files()
     assert not [name for name in files() if name.startswith("libcuda")]
-    # By libcuda a spec is known to be of this driver, given to containers or not.
+    # libcuda identifies the driver of a spec, also if containers do not get it.
     arguments = json.loads(call(*words).stdout)["containerEdits"]["hooks"][0]["args"]
     assert "libcuda.so." in arguments[arguments.index("--libcuda") + 1]
     assert "--cuda-compat" not in arguments
@@ -94,15 +94,15 @@ def test_what_the_settings_allow_is_what_a_spec_describes(
     assert "GH1530" in call(*words).output
 
 
-def test_a_lost_gpu_is_told_of_once() -> None:
+def test_lost_gpu_is_reported_once() -> None:
     """One line says that a lost GPU is left out, and why."""
     done = call("generate-cdi", "--inventory", "lost-gpu")
     (line,) = [line for line in done.stderr.splitlines() if "lost" in line]
     assert line.startswith("warning: GPU 2 is left out of the spec: it is lost (")
 
 
-def test_the_file_is_whole_and_ready(tmp_path: Path) -> None:
-    """--output writes a 0644 file, nothing to standard output, and the compiled form with it."""
+def test_output_file_is_complete_and_compiled(tmp_path: Path) -> None:
+    """--output writes a 0644 file and its compiled form, and nothing to standard output."""
     path = tmp_path / "cdi/nvidia.yaml"
     done = call("generate-cdi", "--inventory", "t4", "--output", str(path))
     assert (done.exit_code, done.stdout) == (0, "")
@@ -116,13 +116,13 @@ def test_the_file_is_whole_and_ready(tmp_path: Path) -> None:
     assert compiled.edits == spec_files.read(str(path))["containerEdits"]
 
 
-def test_of_many_devices_the_first_are_told(tmp_path: Path) -> None:
+def test_long_list_of_devices_is_cut(tmp_path: Path) -> None:
     done = call("generate-cdi", "--inventory", "a100-mig", "--output", str(tmp_path / "a.yaml"))
     assert "nvidia.com/gpu 0:0, 0:1, " in done.stderr
     assert done.stderr.endswith(" and 1 more\n")
 
 
-def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:
+def test_second_run_replaces_the_first(tmp_path: Path) -> None:
     """The same command twice leaves one file with the same content."""
     path = tmp_path / "nvidia.json"
     for _ in range(2):
@@ -130,17 +130,17 @@ def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["nvidia.json", "state"]
 
 
-def test_a_dump_is_not_taken_for_this_node(tmp_path: Path, state: Path) -> None:
-    """node.json tells of the node that was asked; a dump may be of any node."""
+def test_dump_writes_no_node_record(tmp_path: Path, state: Path) -> None:
+    """node.json describes this node; a dump may be of any node."""
     path = str(tmp_path / "nvidia.json")
     assert call("generate-cdi", "--inventory", "t4", "--output", path).exit_code == 0
     assert not (state / "node.json").exists()
 
 
-def test_an_unwritable_state_directory_is_no_obstacle(
+def test_unwritable_state_directory_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The spec is written also where nothing can be kept for the wrapper."""
+    """The spec is written also if the state directory is not writable."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", "/proc/gpuhook")
     path = tmp_path / "nvidia.json"
     assert call("generate-cdi", "--inventory", "t4", "--output", str(path)).exit_code == 0
@@ -148,8 +148,8 @@ def test_an_unwritable_state_directory_is_no_obstacle(
 
 
 @needs_root
-def test_missing_nodes_of_instances(tmp_path: Path, state: Path) -> None:
-    """An instance without its nodes is left out with what makes them; or they are made."""
+def test_instances_with_missing_nodes_are_left_out_or_fixed(tmp_path: Path, state: Path) -> None:
+    """The warning has the command that makes the nodes; with the option they are made."""
     made = make_node(tmp_path / "node", "a100-mig")
     missing = Path(made.dev_root, "dev/nvidia-caps/nvidia-cap76")
     missing.unlink()
@@ -168,8 +168,8 @@ def test_missing_nodes_of_instances(tmp_path: Path, state: Path) -> None:
     assert missing.is_char_device()
 
 
-def test_no_node_is_made_for_a_dump() -> None:
-    """Nodes are made on the node that is asked: with a dump the option is a usage error."""
+def test_creating_nodes_for_a_dump_is_a_usage_error() -> None:
+    """Nodes are made only on the node that is described."""
     done = call("generate-cdi", "--inventory", "a100-mig", "--create-device-nodes")
     assert done.exit_code == 2
     assert "--create-device-nodes cannot be used with --inventory" in done.stderr
@@ -212,25 +212,25 @@ def test_wrong_values_are_refused_by_code(
         ["--format", "toml"],
     ],
 )
-def test_unknown_words_are_usage_errors(options: list[str]) -> None:
-    """A word that an option does not know is wrong usage, exit status 2, with the known ones."""
+def test_unknown_values_are_usage_errors(options: list[str]) -> None:
+    """The exit status is 2, and the message has the allowed values."""
     done = call("generate-cdi", "--inventory", "t4", *options)
     assert done.exit_code == 2
     assert options[0] in done.stderr
 
 
-def test_options_are_checked_before_the_node_is_asked() -> None:
+def test_options_are_checked_before_the_node_is_read() -> None:
     """A wrong option is reported first, also if the node cannot be read."""
     done = call("generate-cdi", "--inventory", "/no/such/dump", "--vendor", "1x")
     assert "GH1510" in done.stderr
 
 
 def test_every_option_has_its_variable() -> None:
-    """--help names an environment variable for each option, made of the option's own name."""
+    """--help has an environment variable for each option, derived from the option's name."""
     shown = "".join(call("generate-cdi", "--help").stdout.split())
     for option in generate_cdi.params:
         if getattr(option, "hidden", False):
-            continue  # another name of one that is shown
+            continue  # another name of an option that is shown
         name = option.opts[0].lstrip("-").replace("-", "_").upper()
         assert f"envvar:GPUHOOK_GENERATE_CDI_{name}" in shown or f"envvar:GPUHOOK_{name}" in shown
 
@@ -243,15 +243,16 @@ def test_every_option_has_its_variable() -> None:
         ("NO_ALL_DEVICE", "1", ["0", "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"]),
     ],
 )
-def test_variables_count_like_options(variable: str, value: str, expected: list[str]) -> None:
-    """An option given by its environment variable has the same effect."""
+def test_variables_have_the_effect_of_options(
+    variable: str, value: str, expected: list[str]
+) -> None:
     env = {f"GPUHOOK_GENERATE_CDI_{variable}": value}
     done = call("generate-cdi", "--inventory", "t4", "--format", "json", env=env)
     assert [device["name"] for device in json.loads(done.stdout)["devices"]] == expected
 
 
-def test_the_kind_can_be_chosen() -> None:
-    """--vendor and --class make the kind; a dotted class needs CDI 0.6.0."""
+def test_vendor_and_class_can_be_set() -> None:
+    """--vendor and --class are the kind; a dotted class requires CDI 0.6.0."""
     options = ["--vendor", "a", "--class", "b.c", "--format", "json"]
     document = json.loads(call("generate-cdi", "--inventory", "t4", *options).stdout)
     assert (document["kind"], document["cdiVersion"]) == ("a/b.c", "0.6.0")
@@ -265,21 +266,21 @@ SPEC: dict[str, Any] = {
 
 
 def write(path: Path, **parts: object) -> Path:
-    """Write a spec that differs from SPEC by `parts`."""
+    """Write a spec that is SPEC with `parts` replaced."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(SPEC | parts))  # JSON is YAML
     return path
 
 
-def test_compile_makes_yaml_readable_for_the_wrapper(tmp_path: Path) -> None:
-    """A YAML spec of anybody's is compiled once and then read without a YAML parser."""
+def test_compiled_yaml_is_read_without_a_parser(tmp_path: Path) -> None:
+    """A YAML spec of any program is compiled once and then read without a YAML parser."""
     path = write(tmp_path / "cdi/x.yaml")
     assert registry.load([str(path.parent)], compile_cold).device("vendor.com/device=a")
     assert registry.load([str(path.parent)], compile_never).device("vendor.com/device=a")
 
 
-def test_a_broken_spec_is_compiled_into_its_error(tmp_path: Path) -> None:
-    """The error of a spec is compiled too: the file is parsed once, and its error is printed."""
+def test_broken_spec_is_compiled_into_its_error(tmp_path: Path) -> None:
+    """The error of a spec is compiled, too: the file is parsed once, and its error is printed."""
     path = write(tmp_path / "cdi/x.yaml", cdiVersion="9.0.0")
     compile_cold(str(path))
     compiled = compiled_spec.load(str(path), os.stat(path))
@@ -290,8 +291,8 @@ def test_a_broken_spec_is_compiled_into_its_error(tmp_path: Path) -> None:
     assert compiled_spec.load(str(path), os.stat(path)) is None
 
 
-def test_an_unreadable_json_spec_is_broken_not_fatal(tmp_path: Path) -> None:
-    """A JSON spec that is no regular file is one broken spec; the others still count."""
+def test_unreadable_json_spec_is_one_broken_spec(tmp_path: Path) -> None:
+    """A JSON spec that is not a regular file is one broken spec; the others still apply."""
     write(tmp_path / "cdi/x.json")
     os.mkfifo(tmp_path / "cdi/y.json")
     found = registry.load([str(tmp_path / "cdi")], compile_never)
@@ -300,7 +301,7 @@ def test_an_unreadable_json_spec_is_broken_not_fatal(tmp_path: Path) -> None:
 
 
 def test_validate_names_each_broken_file(tmp_path: Path) -> None:
-    """`cdi validate` checks every file, says what is wrong, and fails if anything is."""
+    """`cdi validate` checks every file, reports each error, and fails if there is any."""
     good = write(tmp_path / "good.yaml")
     bad = write(tmp_path / "bad.json", devices=[])
     done = call("cdi", "validate", str(bad), str(good))
@@ -310,8 +311,8 @@ def test_validate_names_each_broken_file(tmp_path: Path) -> None:
     assert call("cdi", "validate", str(good)).exit_code == 0
 
 
-def test_list_shows_who_describes_what(tmp_path: Path) -> None:
-    """`cdi list` shows each device with its file, who wins, what conflicts, and broken files."""
+def test_list_shows_devices_conflicts_and_broken_files(tmp_path: Path) -> None:
+    """`cdi list` shows each device with its file, the one that applies, and conflicts."""
     low, high = tmp_path / "low", tmp_path / "high"
     devices = [{"name": name, "containerEdits": {"env": ["A=1"]}} for name in ("a", "b", "c")]
     write(low / "1.json", devices=devices)
@@ -335,7 +336,7 @@ def test_list_shows_who_describes_what(tmp_path: Path) -> None:
     assert "GH1109" in table.stderr
 
 
-def test_options_for_a_tegra_are_told_where_the_machine_is_none(tmp_path: Path) -> None:
+def test_tegra_options_have_a_note_on_other_machines(tmp_path: Path) -> None:
     done = call("generate-cdi", "--inventory", "t4", "--csv-ignore-pattern", "*.so")
     assert done.exit_code == 0, done.stderr
     assert "note: the options --csv-... have no effect in mode nvml" in done.stderr

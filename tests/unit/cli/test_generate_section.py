@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of generate-cdi, and the driver's roots, from the settings file."""
+"""Options of generate-cdi, and the driver's roots, set in the settings file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made
 
 @pytest.fixture(autouse=True)
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return where this node's settings file would be; there is none yet."""
+    """Return the path of this node's settings file, which does not exist."""
     for name in list(os.environ):
         if name.startswith("GPUHOOK_"):
             monkeypatch.delenv(name)
@@ -37,8 +37,8 @@ def generated(*arguments: str, **env: str) -> Result:
     return call("generate-cdi", "--inventory", "h100x8", *arguments, **env)
 
 
-def test_the_options_of_the_file_count(file: Path) -> None:
-    """Texts, lists, switches: as if they were on the command line."""
+def test_options_in_the_file_apply(file: Path) -> None:
+    """Texts, lists, switches: like options of the command line."""
     file.write_text(
         "generate:\n  format: json\n  vendor: example.com\n  class: card\n"
         "  deviceNameStrategies: [type-index]\n  deviceIds: ['0', '3']\n  noAllDevice: true\n"
@@ -53,8 +53,8 @@ def test_the_options_of_the_file_count(file: Path) -> None:
     assert "libcuda" not in done.stdout
 
 
-def test_who_wins(file: Path) -> None:
-    """The command line, then the variable, then the file; what is empty says nothing."""
+def test_precedence_of_option_variable_and_file(file: Path) -> None:
+    """The command line, then the variable, then the file; an empty value is unset."""
     file.write_text("generate: {vendor: file.example, class: filed, output: '', deviceIds: []}\n")
     done = generated("--vendor", "cli.example", GPUHOOK_GENERATE_CDI_VENDOR="env.example")
     assert yaml.safe_load(done.stdout)["kind"] == "cli.example/filed"
@@ -69,8 +69,8 @@ def test_who_wins(file: Path) -> None:
     }
 
 
-def test_a_dump_is_made_with_what_makes_sense_for_it(file: Path) -> None:
-    """What the file says of this node's platform is nothing against --inventory."""
+def test_inventory_option_ignores_settings_of_this_node(file: Path) -> None:
+    """With --inventory, settings of this node's platform have no effect."""
     file.write_text(f"generate: {{mode: nvml, createDeviceNodes: true, filesDir: {file.parent}}}\n")
     assert generated().exit_code == 0
     for options in (["--create-device-nodes"], ["--files-dir", "/etc"]):
@@ -79,10 +79,8 @@ def test_a_dump_is_made_with_what_makes_sense_for_it(file: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("mode", ["nvml", "proc", "management", "imex"])
-def test_another_mode_is_made_with_what_makes_sense_for_it(
-    mode: str, file: Path, tmp_path: Path
-) -> None:
-    """What the file says of the GPUs, and of a Tegra, is nothing against a mode without them."""
+def test_mode_option_ignores_settings_of_other_modes(mode: str, file: Path, tmp_path: Path) -> None:
+    """Settings of GPUs and of a Tegra have no effect in a mode without them."""
     node = make_node(tmp_path / "node", "t4")
     channel = Path(node.dev_root) / "dev/nvidia-caps-imex-channels/channel3"
     channel.parent.mkdir()
@@ -112,9 +110,7 @@ def test_another_mode_is_made_with_what_makes_sense_for_it(
     assert not (tmp_path / "gpus.yaml").exists()
 
 
-def test_what_the_file_says_of_a_tegra_is_nothing_against_another_mode(
-    file: Path, tmp_path: Path
-) -> None:
+def test_tegra_settings_are_ignored_in_other_modes(file: Path, tmp_path: Path) -> None:
     file.write_text("generate: {csvFiles: [/site/devices.csv], csvIgnorePatterns: ['*/nv*']}\n")
     words = ("generate-cdi", "--driver-root", str(tmp_path), "--host-root", str(tmp_path))
     assert "GH1213" in call(*words, "--mode", "gds").stderr
@@ -123,8 +119,10 @@ def test_what_the_file_says_of_a_tegra_is_nothing_against_another_mode(
     assert "--csv-" in call(*words).stderr
 
 
-def test_the_file_that_the_settings_name(file: Path, tmp_path: Path) -> None:
-    """It is for this node: a dump goes to standard output. A caller's own file has its format."""
+def test_output_file_of_the_settings(file: Path, tmp_path: Path) -> None:
+    """It is for this node: a dump goes to standard output. A file of the caller has its own
+    format.
+    """
     named, other = tmp_path / "nvidia.json", tmp_path / "other.yaml"
     file.write_text(f"generate: {{output: {named}, format: json}}\n")
     assert json.loads(generated().stdout)["kind"] == "nvidia.com/gpu"
@@ -134,7 +132,9 @@ def test_the_file_that_the_settings_name(file: Path, tmp_path: Path) -> None:
 
 
 @needs_root
-def test_this_node_goes_to_the_file_or_to_standard_output(file: Path, tmp_path: Path) -> None:
+def test_output_without_an_option_is_the_file_or_standard_output(
+    file: Path, tmp_path: Path
+) -> None:
     node = make_node(tmp_path / "node", "t4")
     named = tmp_path / "nvidia.yaml"
     file.write_text(f"generate: {{output: {named}, deviceNameStrategies: [uuid]}}\n")
@@ -154,8 +154,8 @@ def test_this_node_goes_to_the_file_or_to_standard_output(file: Path, tmp_path: 
         ("generate: {driverCapabilities: [cuda]}", "generate.driverCapabilities.0: it must be"),
     ],
 )
-def test_a_broken_section(text: str, sentence: str, file: Path) -> None:
-    """The error comes before any change; --help needs no file."""
+def test_broken_section_is_a_fault(text: str, sentence: str, file: Path) -> None:
+    """The error is reported before any change; --help does not read the file."""
     file.write_text(text + "\n")
     failed = generated()
     assert (failed.exit_code, failed.stdout) == (1, "")
@@ -165,10 +165,10 @@ def test_a_broken_section(text: str, sentence: str, file: Path) -> None:
 
 
 @needs_root
-def test_the_roots_of_the_driver_count_for_every_command(
+def test_driver_roots_apply_to_every_command(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """inventory and generate-cdi look where driver.root says; an option looks elsewhere."""
+    """inventory and generate-cdi use driver.root; an option takes precedence."""
     node = make_node(tmp_path / "node", "t4")
     file.write_text(f"driver: {{root: {node.driver_root}, devRoot: {node.dev_root}}}\n")
     shown = call("inventory", "-o", "json")

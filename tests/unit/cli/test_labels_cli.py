@@ -51,7 +51,7 @@ def seed(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_seeds_node(seed: str) -> None:
+def test_labels_of_the_seed_configuration(seed: str) -> None:
     """The T4 with the seeds' configuration has the labels that the seeds show."""
     shown = run("--inventory", "t4", "--config-file", seed, "--no-timestamp")
     assert shown.exit_code == 0, shown.stderr
@@ -67,8 +67,8 @@ def test_the_seeds_node(seed: str) -> None:
     assert "nvidia.com/gfd.timestamp" not in found
 
 
-def test_the_references_variables(seed: str, tmp_path: Path) -> None:
-    """A container made for the reference's labels is configured by the same environment."""
+def test_variables_of_gpu_feature_discovery(seed: str, tmp_path: Path) -> None:
+    """A container for GPU Feature Discovery is configured by the same environment."""
     path = tmp_path / "features.d" / "gfd"
     env = {
         "GFD_CONFIG_FILE": seed,
@@ -87,8 +87,7 @@ def test_the_references_variables(seed: str, tmp_path: Path) -> None:
     assert "nvidia.com/gfd.timestamp" not in found
 
 
-def test_json(seed: str) -> None:
-    """Programs get a document with its schema."""
+def test_json_output_fits_its_schema(seed: str) -> None:
     shown = run("--inventory", "t4", "-o", "json", "--config-file", seed, "--accelerator-label")
     document = json.loads(shown.stdout)
     assert document["schema"] == "gpuhook/labels/v1"
@@ -96,8 +95,8 @@ def test_json(seed: str) -> None:
     assert abs(int(document["labels"]["nvidia.com/gfd.timestamp"]) - time.time()) < 600
 
 
-def test_gpus_that_single_cannot_offer() -> None:
-    """MIG strategy single on GPUs that are not alike labels the node so, and says why."""
+def test_strategy_single_on_unlike_gpus() -> None:
+    """The label is INVALID, and a message has the reason."""
     shown = run("--inventory", "a100-mig", "--mig-strategy", "single")
     assert shown.exit_code == 0
     found = read(shown.stdout)
@@ -115,15 +114,15 @@ def test_gpus_that_single_cannot_offer() -> None:
         (["--interval", "soon"], {}, "--interval: "),
     ],
 )
-def test_bad_options(arguments: list[str], env: dict[str, str], code: str) -> None:
-    """What cannot be understood is said, and nothing is printed."""
+def test_bad_options_are_refused(arguments: list[str], env: dict[str, str], code: str) -> None:
+    """The error names the option, and nothing is printed."""
     failed = run("--inventory", "t4", *arguments, **env)
     assert (failed.exit_code, failed.stdout) == (1, "")
     assert code in failed.stderr
 
 
-def test_a_node_without_a_driver(tmp_path: Path) -> None:
-    """Without a driver the command fails, or labels what it knows where that is asked for."""
+def test_node_without_a_driver(tmp_path: Path) -> None:
+    """The command fails, or with an option prints the labels that it knows."""
     roots = [f"--{name}-root={tmp_path}" for name in ("driver", "host")]
     failed = run(*roots)
     assert (failed.exit_code, failed.stdout) == (1, "")
@@ -172,10 +171,10 @@ def _started(
     )
 
 
-def test_a_run_that_goes_on(seed: str, tmp_path: Path) -> None:
-    """SIGHUP reads the configuration again, a broken one changes nothing, the end removes the file.
+def test_repeated_run_rereads_its_configuration_at_sighup(seed: str, tmp_path: Path) -> None:
+    """SIGHUP rereads the configuration, a broken one has no effect, and the exit removes the file.
 
-    The configuration is only read at SIGHUP; the interval is for what the node itself shows.
+    The configuration is read only at SIGHUP; at each interval the facts of the node are read.
     """
     path = tmp_path / "features.d" / "gfd"
     log = tmp_path / "log"
@@ -204,7 +203,7 @@ def test_a_run_that_goes_on(seed: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["--interval", "infinite", "--remove-labels-on-exit"], ["--interval", "1h"]]
 )
-def test_labels_that_stay(seed: str, tmp_path: Path, arguments: list[str]) -> None:
+def test_label_file_is_kept_at_exit(seed: str, tmp_path: Path, arguments: list[str]) -> None:
     """With an infinite interval, or by default, the file remains after the process."""
     path = tmp_path / "gfd"
     with _started(seed, path, *arguments) as process:
@@ -225,23 +224,23 @@ def test_labels_that_stay(seed: str, tmp_path: Path, arguments: list[str]) -> No
         ((), {"MIG_STRATEGY": "x"}, "variable MIG_STRATEGY: must be one of"),
     ],
 )
-def test_a_bad_value_is_told_by_the_name_it_was_given_by(
+def test_bad_value_is_reported_by_the_name_that_set_it(
     arguments: tuple[str, ...], env: dict[str, str], told: str
 ) -> None:
-    """Not by the name that the plugin has for it."""
+    """Not by the name of the plugin's setting."""
     failed = run("--inventory", "t4", *arguments, **env)
     assert failed.exit_code == 1
     assert told in failed.stderr
 
 
-def test_a_place_for_the_file_that_is_none_is_named(tmp_path: Path) -> None:
-    """By the path that was given, not by that of a temporary file."""
+def test_output_file_error_names_the_given_path(tmp_path: Path) -> None:
+    """Not the path of a temporary file."""
     failed = run("--inventory", "t4", "--output-file", str(tmp_path))
     assert failed.exit_code == 1
     assert f"{tmp_path}: Is a directory" in failed.stderr
 
 
-def test_a_run_that_goes_on_writes_the_file_that_nfd_reads() -> None:
+def test_repeated_run_defaults_to_the_file_of_nfd() -> None:
     """GPU Feature Discovery accepts an interval without an output file."""
     said: dict[str, tuple[str, ...]] = dict.fromkeys(labels._OPTIONS, ())
     said |= {"interval": ("60s",), "oneshot": ()}
@@ -251,7 +250,7 @@ def test_a_run_that_goes_on_writes_the_file_that_nfd_reads() -> None:
     assert labels._update(said | {"interval": ()}).path == ""
 
 
-def test_a_file_that_was_moved_is_not_left_behind(seed: str, tmp_path: Path) -> None:
+def test_file_of_the_earlier_path_is_removed(seed: str, tmp_path: Path) -> None:
     """NFD reads all files of its directory, also those that are no longer written."""
     first, second = tmp_path / "features.d" / "first", tmp_path / "features.d" / "second"
     text = "flags: {gfd: {outputFile: %s}}\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook limits` as far as no container is needed: words, refusals, what the ledger knows."""
+"""`gpuhook limits` without containers: arguments, refusals, and the contents of the ledger."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def node(tmp_path: Path) -> SimulatedNode:
-    """Give a node with one GPU that takes directories below tmp_path/cg for cgroups."""
+    """Give a node with one GPU that accepts directories below tmp_path/cg as cgroups."""
     made = make_node(tmp_path / "node", "t4", real_nodes=False)
     stub_limits.take_for_cgroups(made, gpu(made), tmp_path / "cg")
     return made
@@ -62,7 +62,7 @@ def limits(*words: str) -> Result:
 
 
 def entered(place: Path, identity: str, record: dict[str, Any], **more: Any) -> None:
-    """Enter a container with a record of its memory."""
+    """Record a container with its memory limits in the ledger."""
     (place / "runc" / identity).mkdir(parents=True)
     entry = {"pid": 0, "started": None, "memory": [record], **more}
     ledger.record(str(place / "runc"), identity, entry)
@@ -87,8 +87,8 @@ def record(device: str, cgroup: Path | None, **more: Any) -> dict[str, Any]:
         ([], "Missing option '--limit'"),
     ],
 )
-def test_words_that_make_no_limit(words: list[str], said: str) -> None:
-    """They are wrong usage, and the message says what to write."""
+def test_invalid_amounts_are_usage_errors(words: list[str], said: str) -> None:
+    """The message has a valid form."""
     shown = limits("set", "trainer", *words)
     assert shown.exit_code == 2
     assert said in " ".join(shown.stderr.split())
@@ -96,8 +96,8 @@ def test_words_that_make_no_limit(words: list[str], said: str) -> None:
 
 @AS_ROOT
 @pytest.mark.parametrize("words", [("set", "trainer", "--limit", "4Gi"), ("clear", "trainer")])
-def test_another_user(words: tuple[str, ...]) -> None:
-    """Only the host's root sets limits; other users get that error first."""
+def test_another_user_is_refused(words: tuple[str, ...]) -> None:
+    """Only the host's root sets limits; for other users this is the first error."""
     with other_user(lambda: limits("show")):
         shown = limits(*words)
     assert shown.exit_code == 1
@@ -107,8 +107,8 @@ def test_another_user(words: tuple[str, ...]) -> None:
     )
 
 
-def test_what_the_guard_watches(place: Path) -> None:
-    """Of its knowing is who bounds memory, what is used above a limit, and a limit of no record."""
+def test_show_has_the_state_of_the_guard(place: Path) -> None:
+    """Its marks show who enforces a limit, use above a limit, and containers without a record."""
     trouble = {"by": "", "trouble": "GH1250: too old"}
     for name in ("above", "kept"):
         entered(place, name, record("GPU-1", None, **trouble))
@@ -136,8 +136,8 @@ def test_what_the_guard_watches(place: Path) -> None:
         assert (found["above"]["guard"]["over"], found["above"]["used"]) == (over, 5 * GIB)
 
 
-def test_nobody_is_limited() -> None:
-    """The table is empty then, and a line on standard error says so."""
+def test_show_without_limits() -> None:
+    """The table is empty, and a line on standard error says so."""
     shown = limits("show")
     assert shown.exit_code == 0
     assert "no container has a memory limit" in shown.stderr
@@ -145,7 +145,7 @@ def test_nobody_is_limited() -> None:
 
 
 def test_show_all(place: Path, node: SimulatedNode) -> None:
-    """What the driver holds of what the ledger has, who bounds it, and where they differ."""
+    """Limits in the driver and in the ledger, who enforces them, and differences."""
     held, lost = place / "cg/held", place / "cg/lost"
     for path in (held, lost):
         path.mkdir(parents=True)
@@ -179,8 +179,8 @@ def test_show_all(place: Path, node: SimulatedNode) -> None:
     assert gpu(node) in wide[0]
 
 
-def test_a_driver_that_cannot_be_asked(place: Path) -> None:
-    """The ledger's words are shown all the same, with the reason."""
+def test_show_without_a_driver(place: Path) -> None:
+    """The ledger's limits are shown, with the reason why the driver's are not."""
     entered(place, "one", record("GPU-1", place))
     shown = limits("show", f"--driver-root={place}")
     assert shown.exit_code == 0
@@ -189,8 +189,8 @@ def test_a_driver_that_cannot_be_asked(place: Path) -> None:
 
 
 @AS_ROOT
-def test_what_a_user_cannot_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user who cannot read the ledger does not see an empty list."""
+def test_show_for_a_user_warns_of_unchecked_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who cannot read the state of a runtime does not see an empty list."""
     with tempfile.TemporaryDirectory() as name:
         public = Path(name)
         public.chmod(0o755)
@@ -205,8 +205,8 @@ def test_what_a_user_cannot_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no container" not in shown.stderr
 
 
-def test_words_of_a_ledger_command_no_terminal(place: Path) -> None:
-    """What is no record is passed over; control characters are shown, not obeyed."""
+def test_ledger_text_is_escaped(place: Path) -> None:
+    """A malformed record is ignored; control characters are escaped."""
     told = record("GPU-\x1b[31m", None, by="", trouble="a\nb")
     entered(place, "one", told, pod="\x07")
     entered(place, "two", {"device": 7, "hard": "much"})
@@ -217,7 +217,7 @@ def test_words_of_a_ledger_command_no_terminal(place: Path) -> None:
 
 @pytest.mark.parametrize("hard", [4 * GIB, NO_LIMIT])
 @pytest.mark.parametrize("granted", [None, MemoryLimit("GPU-1", GIB, GIB, is_asked=True)])
-def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit | None) -> None:
+def test_records_without_a_grant(hard: int, granted: MemoryLimit | None) -> None:
     """A record without its own grant is the grant."""
     made = LimitRecord(MemoryLimit("GPU-1", hard), granted)
     made.cgroups = ["/sys/fs/cgroup/a"]
@@ -242,8 +242,7 @@ def test_records_are_read_as_they_were_written(hard: int, granted: MemoryLimit |
         (MemoryLimit("g", 4 * GIB, 2 * GIB), "4Gi (2Gi of it guaranteed)"),
     ],
 )
-def test_limits_in_words(limit: MemoryLimit | None, words: str) -> None:
-    """As Kubernetes writes amounts."""
+def test_limits_are_printed_as_kubernetes_quantities(limit: MemoryLimit | None, words: str) -> None:
     assert limit_state.amounts(limit) == words
 
 
@@ -255,14 +254,14 @@ def test_limits_in_words(limit: MemoryLimit | None, words: str) -> None:
         ("v1", False, "warning: this node cannot enforce memory limits: this node has cgroup v1"),
     ],
 )
-def test_whether_the_node_holds_limits(
+def test_show_reports_whether_the_node_enforces_limits(
     hierarchy: str,
     is_old: bool,  # a parameter of the test
     told: str,
     node: SimulatedNode,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is shown without any container, as text and in JSON."""
+    """Also without any container, as text and in JSON."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: hierarchy)
     monkeypatch.setattr(memory_backend, "backend_of", lambda cgroups: memory_backend.MISC)
     monkeypatch.setattr(memory_backend, "is_not_passed_on", lambda cgroups: False)
@@ -281,8 +280,8 @@ def test_whether_the_node_holds_limits(
     assert bool(document["node"]["reason"]) is not holds
 
 
-def test_a_limit_that_holds_no_context_is_doubted() -> None:
-    """By the same figure as that of the plugin's configuration."""
+def test_limit_too_small_for_a_context_has_a_warning() -> None:
+    """The bound is that of the plugin's configuration."""
     assert limit_options.warnings(CONTEXT_MEMORY) == []
     (told,) = limit_options.warnings(CONTEXT_MEMORY - 1)
     assert "need about 256Mi" in told

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manual pages and completions: as complete as --help, and taken by those who read them."""
+"""Manual pages and completions: complete like --help, and accepted by man and the shells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHELLS = {"bash": ["bash", "-n"], "zsh": ["zsh", "-n"], "fish": ["fish", "--no-e
 
 
 def _shown(name: str, tmp_path: Path) -> str:
-    """Return a page as man(1) shows it, on one line; groff's warnings are failures."""
+    """Return a page as man(1) shows it, on one line; warnings of groff are failures."""
     page = tmp_path / name
     page.write_text(PAGES[name], encoding="utf-8")
     command = ["groff", "-man", "-Tascii", "-ww", "-P-cbou", str(page)]
@@ -43,8 +43,8 @@ def test_a_page_refers_to_pages_that_exist() -> None:
 
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_a_page_has_what_help_has(name: str, tmp_path: Path) -> None:
-    """Every option of --help is there, groff has no complaint, and no mark of click's is left."""
+def test_page_has_every_option_of_help(name: str, tmp_path: Path) -> None:
+    """Every option of --help is on the page, groff has no warning, and no mark of click is left."""
     shown = _shown(name, tmp_path)
     context = click.Context(main, info_name="gpuhook", auto_envvar_prefix="GPUHOOK")
     command: click.Command = main
@@ -67,7 +67,7 @@ def test_a_page_has_what_help_has(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_completion_script_is_one_of_that_shell(shell: str, tmp_path: Path) -> None:
+def test_completion_script_is_accepted_by_its_shell(shell: str, tmp_path: Path) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     script = tmp_path / "completion"

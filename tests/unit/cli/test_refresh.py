@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook refresh`: which specs it writes again, how, and which it leaves alone."""
+"""`gpuhook refresh`: the specs that it writes again, how, and those that it does not change."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ from click.testing import CliRunner, Result
 
 import gpuhook
 from gpuhook.cdi import spec_file as spec_files
+from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli import main
+from gpuhook.cli.generate import legacy_spec
 from gpuhook.cli.generate import refresh as refreshing
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import spec_records
 from tests.simulated.node import SimulatedNode, make_node
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.container_edits import DeviceNode, Mount, Spec
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 SCHEMA = json.loads(
@@ -83,7 +89,7 @@ def here(tmp_path: Path) -> Here:
     return Here(tmp_path)
 
 
-def test_fresh_specs_stay_and_nvml_is_not_asked(here: Here) -> None:
+def test_fresh_specs_are_kept_without_a_call_of_nvml(here: Here) -> None:
     here.generate()
     before = here.spec.stat()
     Path(here.node.nvml_profile).write_text("init 999\n")
@@ -92,8 +98,8 @@ def test_fresh_specs_stay_and_nvml_is_not_asked(here: Here) -> None:
     assert here.spec.stat() == before
 
 
-def test_what_was_chosen_is_kept(here: Here) -> None:
-    """Each spec comes again with its own options, and with nothing more."""
+def test_refresh_keeps_the_options_of_each_spec(here: Here) -> None:
+    """Each spec is written again with its own options, and with no others."""
     other = here.specs / "some.json"
     here.generate("--device-id", "1,3", "--device-name-strategy", "type-index", "--no-all-device")
     here.generate("--class", "other", "--hooks", "none", "--driver-capabilities", "utility",
@@ -105,12 +111,12 @@ def test_what_was_chosen_is_kept(here: Here) -> None:
     assert here.states() == {"nvidia.yaml": "written", "some.json": "written"}
     assert here.names() == ["gpu1", "gpu3"]
     assert here.spec.read_text() != before[0]
-    assert other.read_text() == before[1]  # it has no hook, so nothing of the boot
+    assert other.read_text() == before[1]  # without a hook it has no boot id
     assert here.states() == {"nvidia.yaml": "unchanged", "some.json": "unchanged"}
 
 
 def upgraded(here: Here) -> None:
-    """Another build of the same library, as a package upgrade puts it in place."""
+    """Replace a library by another build of the same version, as a package upgrade does."""
     library = next(f for f in here.node.node.files if f.soname == "libcuda.so.1")
     os.utime(library.host_path, ns=(1, 1))
 
@@ -127,7 +133,9 @@ def new_uvm_major(here: Here) -> None:
 
 
 def replaced_root(here: Here) -> None:
-    """The driver's container was restarted: its tree is a copy with other inodes."""
+    """Replace the driver's tree by a copy with other inodes, as a restarted driver
+    container does.
+    """
     root = Path(here.node.driver_root)
     shutil.copytree(root / "usr", root / "new", symlinks=True)
     shutil.rmtree(root / "usr")
@@ -144,7 +152,9 @@ def replaced_root(here: Here) -> None:
         (lambda here: here.config.write_text(here.config.read_text() + "\n"), "was changed"),
     ],
 )
-def test_what_makes_a_spec_stale(change: Callable[[Here], object], told: str, here: Here) -> None:
+def test_changes_that_make_a_spec_stale(
+    change: Callable[[Here], object], told: str, here: Here
+) -> None:
     here.generate()
     change(here)
     (one,) = here.refresh()
@@ -156,8 +166,8 @@ def test_what_makes_a_spec_stale(change: Callable[[Here], object], told: str, he
 @pytest.mark.parametrize(
     ("place", "name"), [("option", "site.yaml"), ("settings", "site.yaml"), ("option", "site.yml")]
 )
-def test_the_rules_of_the_site_were_changed(place: str, name: str, here: Here) -> None:
-    """Wherever the directory was named."""
+def test_changed_rules_of_the_site_make_a_spec_stale(place: str, name: str, here: Here) -> None:
+    """For each way to name their directory."""
     rules = here.config.parent / "files.d"
     rules.mkdir()
     if place == "settings":
@@ -173,7 +183,7 @@ def test_the_rules_of_the_site_were_changed(place: str, name: str, here: Here) -
     assert here.states() == {"nvidia.yaml": "unchanged"}
 
 
-def test_another_version_of_gpuhook_writes_anew(
+def test_other_version_of_gpuhook_makes_a_spec_stale(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here.generate()
@@ -182,8 +192,8 @@ def test_another_version_of_gpuhook_writes_anew(
     assert "gpuhook: was " in one["reason"]
 
 
-def test_a_gpu_that_went(here: Here) -> None:
-    """What is offered follows: seven are left."""
+def test_removed_gpu_makes_a_spec_stale(here: Here) -> None:
+    """The new spec has the remaining seven GPUs."""
     here.generate("--mode", "proc", "--device-name-strategy", "index")
     shutil.rmtree(here.gpus()[0])
     (one,) = here.refresh()
@@ -191,7 +201,7 @@ def test_a_gpu_that_went(here: Here) -> None:
     assert here.names() == [*map(str, range(7)), "all"]
 
 
-def test_mig_instances_made_anew(tmp_path: Path) -> None:
+def test_removed_mig_instance_makes_a_spec_stale(tmp_path: Path) -> None:
     here = Here(tmp_path, "a100-mig")
     here.generate("--mode", "proc", "--device-name-strategy", "index")
     capabilities = here.host / "proc/driver/nvidia/capabilities"
@@ -205,7 +215,7 @@ def test_mig_instances_made_anew(tmp_path: Path) -> None:
     )
 
 
-def test_no_driver_keeps_the_spec_and_is_no_failure(here: Here) -> None:
+def test_without_a_driver_the_spec_is_kept_without_failure(here: Here) -> None:
     here.generate()
     before = here.spec.read_text()
     for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
@@ -216,7 +226,7 @@ def test_no_driver_keeps_the_spec_and_is_no_failure(here: Here) -> None:
     assert here.spec.read_text() == before
 
 
-def test_all_gpus_gone_keeps_the_spec(here: Here) -> None:
+def test_without_gpus_the_spec_is_kept(here: Here) -> None:
     here.generate()
     for gpu in here.gpus():
         shutil.rmtree(gpu)
@@ -224,7 +234,7 @@ def test_all_gpus_gone_keeps_the_spec(here: Here) -> None:
     assert (one["state"], one["reason"][:21]) == ("kept", "the driver has no GPU")
 
 
-def test_a_node_without_a_driver_needs_no_spec(here: Here) -> None:
+def test_node_without_a_driver_needs_no_spec(here: Here) -> None:
     shutil.rmtree(here.host / "sys/module")
     shutil.rmtree(here.host / "proc/driver")
     done = here.call("refresh")
@@ -232,8 +242,8 @@ def test_a_node_without_a_driver_needs_no_spec(here: Here) -> None:
     assert not here.spec.exists()
 
 
-def test_a_node_without_a_spec_gets_one(here: Here) -> None:
-    """In the directory of the highest priority; where the driver is, the environment says."""
+def test_node_without_a_spec_gets_one(here: Here) -> None:
+    """In the directory of the highest priority; the environment names the driver root."""
     here.env["GPUHOOK_DRIVER_ROOT"] = here.node.driver_root
     assert here.states("--dry-run") == {"nvidia.yaml": "stale"}
     assert not here.spec.exists()
@@ -242,8 +252,8 @@ def test_a_node_without_a_spec_gets_one(here: Here) -> None:
     assert here.states() == {"nvidia.yaml": "unchanged"}
 
 
-def test_a_removed_spec_is_forgotten(here: Here) -> None:
-    """One of two is not made again; the last one is, with its options."""
+def test_removed_spec_is_forgotten(here: Here) -> None:
+    """One of two specs is not written again; the last one is, with its options."""
     other = here.specs / "other.yaml"
     here.generate("--device-id", "2", "--no-all-device")
     here.generate("--class", "other", output=other)
@@ -255,7 +265,7 @@ def test_a_removed_spec_is_forgotten(here: Here) -> None:
     assert here.names()[0] == "2"
 
 
-def test_specs_of_others_are_never_touched(here: Here) -> None:
+def test_specs_of_others_are_not_changed(here: Here) -> None:
     text = json.dumps(
         {
             "cdiVersion": "0.5.0",
@@ -272,7 +282,7 @@ def test_specs_of_others_are_never_touched(here: Here) -> None:
     assert os.listdir(here.specs) == ["nvidia.json"]
 
 
-def test_force_writes_all_of_ours(here: Here) -> None:
+def test_force_writes_all_specs_of_gpuhook(here: Here) -> None:
     here.generate()
     before = here.spec.stat().st_mtime_ns
     (one,) = here.refresh("--force")
@@ -280,8 +290,8 @@ def test_force_writes_all_of_ours(here: Here) -> None:
     assert here.spec.stat().st_mtime_ns > before
 
 
-def test_without_its_note_a_whole_spec_is_told_from_itself(here: Here) -> None:
-    """After a boot /run is empty, and a spec in /etc/cdi is there."""
+def test_without_a_record_options_are_read_from_the_spec(here: Here) -> None:
+    """After a boot /run is empty, and a spec in /etc/cdi remains."""
     path = here.specs.parent / "etc/gpus.yaml"
     path.parent.mkdir()
     here.generate("--device-name-strategy", "type-index", "--vendor", "example.com", output=path)
@@ -304,8 +314,8 @@ def test_without_its_note_a_whole_spec_is_told_from_itself(here: Here) -> None:
         ["--ldconfig-path", "/sbin/ldconfig"],
     ],
 )
-def test_without_its_note_a_hook_does_what_it_did(options: list[str], here: Here) -> None:
-    """What was chosen of its jobs shows in its arguments."""
+def test_without_a_record_the_jobs_of_the_hook_are_kept(options: list[str], here: Here) -> None:
+    """The choice of its jobs is read from its arguments."""
 
     def choices() -> list[object]:
         job = hook_args.of_hook(spec_files.read(str(here.spec))["containerEdits"]["hooks"][0])
@@ -319,6 +329,31 @@ def test_without_its_note_a_hook_does_what_it_did(options: list[str], here: Here
     assert choices() == before
 
 
+def test_a_library_of_the_site_is_not_in_the_driver_root() -> None:
+    """The site's rules add files of any directory: the first library is the driver's."""
+    paths = {
+        "/usr/lib/libcuda.so.1": "/usr/lib/libcuda.so.1",
+        "/opt/site/usr/lib/libsite.so.1": "/usr/lib/libsite.so.1",
+    }
+    mounts: list[Mount] = [
+        {"hostPath": host, "containerPath": inside} for host, inside in paths.items()
+    ]
+    nodes: list[DeviceNode] = [
+        {"path": "/dev/nvidiactl"},
+        {"path": "/dev/nvidia-uvm", "hostPath": "/other/dev/nvidia-uvm"},
+    ]
+    spec: Spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}],
+        "containerEdits": {"deviceNodes": nodes, "mounts": mounts},
+    }
+    found = compiled_spec.of_spec("/etc/cdi/nvidia.yaml", spec)
+    words = legacy_spec.words(found, hook_args.Jobs("/usr/bin/gpuhook-hook"))
+    roots = [words[words.index(f"--{name}-root") + 1] for name in ("driver", "dev")]
+    assert roots == ["/", "/"]
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [
@@ -326,7 +361,7 @@ def test_without_its_note_a_hook_does_what_it_did(options: list[str], here: Here
         (["--driver-capabilities", "utility"], "it was generated without "),
     ],
 )
-def test_without_its_note_a_limited_spec_is_left(options: list[str], what: str, here: Here) -> None:
+def test_without_a_record_a_limited_spec_is_kept(options: list[str], what: str, here: Here) -> None:
     """No container gets more than before, except with --force."""
     here.generate(*options)
     before = here.spec.read_text()
@@ -339,10 +374,10 @@ def test_without_its_note_a_limited_spec_is_left(options: list[str], what: str, 
     assert here.states("--force") == {"nvidia.yaml": "written"}
 
 
-def test_one_failure_keeps_no_other_from_being_written(
+def test_one_failure_does_not_stop_the_other_specs(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A note of another version, and a driver that does not answer."""
+    """The record of another version, with an unknown option."""
     other = here.specs / "other.yaml"
     here.generate("--mode", "proc")
     here.generate("--class", "other", output=other)
@@ -356,7 +391,7 @@ def test_one_failure_keeps_no_other_from_being_written(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "gpuhook/generated/v1", "words": 7}'])
-def test_broken_notes_are_no_notes(text: str, here: Here) -> None:
+def test_broken_records_are_ignored(text: str, here: Here) -> None:
     here.generate()
     (note,) = (here.state / "generated").iterdir()
     note.write_text(text)
@@ -366,8 +401,8 @@ def test_broken_notes_are_no_notes(text: str, here: Here) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--force"]])
-def test_a_hook_of_ours_that_cannot_be_understood(options: list[str], here: Here) -> None:
-    """A spec without a record does not prevent the others from being written."""
+def test_hook_with_unknown_arguments_fails_that_spec_alone(options: list[str], here: Here) -> None:
+    """The other specs are still written."""
     garbled = here.specs / "garbled.json"
     here.generate("--class", "other", output=garbled)
     shutil.rmtree(here.state)
@@ -385,7 +420,9 @@ def test_a_hook_of_ours_that_cannot_be_understood(options: list[str], here: Here
     assert garbled.read_bytes() == before
 
 
-def test_a_lock_that_nobody_gives_back(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_held_by_another_process_is_a_fault(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here.generate()
     here.reboot()
     monkeypatch.setattr(refreshing, "_LOCK_SECONDS", 0.1)
@@ -397,7 +434,7 @@ def test_a_lock_that_nobody_gives_back(here: Here, monkeypatch: pytest.MonkeyPat
     assert here.states() == {"nvidia.yaml": "written"}
 
 
-def test_words_for_people(here: Here) -> None:
+def test_text_output(here: Here) -> None:
     here.generate()
     assert here.call("refresh").stdout == (f"{here.spec}: unchanged: it matches this host\n")
     Path(here.node.nvml_profile).write_text("init 999\n")
@@ -408,8 +445,8 @@ def test_words_for_people(here: Here) -> None:
     assert "Error GH1206: " in done.stderr
 
 
-def test_a_spec_that_another_program_has_put_there_is_left(here: Here) -> None:
-    """NVIDIA's refresh writes the same file: gpuhook leaves it alone."""
+def test_spec_replaced_by_another_program_is_kept(here: Here) -> None:
+    """NVIDIA's refresh writes the same file: gpuhook does not change it."""
     here.generate()
     devices = [{"name": "0", "containerEdits": {"env": ["A=1"]}}]
     text = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices})
@@ -424,7 +461,7 @@ def test_a_spec_that_another_program_has_put_there_is_left(here: Here) -> None:
     assert here.states() == {"nvidia.yaml": "unchanged"}
 
 
-def test_a_spec_of_ours_that_was_broken_is_mended(here: Here) -> None:
+def test_broken_spec_of_gpuhook_is_fixed(here: Here) -> None:
     here.generate()
     before = here.spec.read_text()
     here.spec.write_text("devices: [")
@@ -433,7 +470,7 @@ def test_a_spec_of_ours_that_was_broken_is_mended(here: Here) -> None:
     assert here.spec.read_text() == before
 
 
-def test_what_nobody_knows_is_not_overwritten(here: Here) -> None:
+def test_broken_spec_of_unknown_origin_is_not_overwritten(here: Here) -> None:
     here.spec.write_text("devices: [")
     (one,) = here.refresh(rc=1)
     assert one["error"]["code"] == "GH1529"
@@ -446,8 +483,8 @@ def explained(here: Here, **env: str) -> dict[str, Any]:
     return found
 
 
-def test_explain_tells_of_a_stale_spec_what_a_create_does_about_it(here: Here) -> None:
-    """The spec is refreshed first, or the setting or a missing GPU refuses the container."""
+def test_explain_reports_what_a_create_does_with_a_stale_spec(here: Here) -> None:
+    """The spec is refreshed first, or a setting or missing GPU refuses the container."""
     here.generate("--mode", "proc")
     assert explained(here)["node"]["notes"] == []
     here.reboot()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every document that a command prints has a schema that ships, and keeps to it."""
+"""Every document that a command prints fits a shipped schema."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_PRINTED = {
 
 
 def _known() -> set[str]:
-    """Return the names of documents that schemas describe."""
+    """Return the names of documents that have schemas."""
     texts = (json.dumps(schema["properties"].get("schema", {})) for schema in SCHEMAS.values())
     return {name for text in texts for name in NAME.findall(text)}
 
@@ -61,7 +61,7 @@ def test_every_document_has_a_schema() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
-def test_a_schema_is_one(name: str) -> None:
+def test_schemas_are_valid(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
 
 
@@ -75,7 +75,7 @@ def test_a_schema_is_one(name: str) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_json_and_yaml_are_one_document(
+def test_json_and_yaml_are_the_same_document(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
@@ -84,7 +84,7 @@ def test_json_and_yaml_are_one_document(
     assert found[0] == found[1]
 
 
-def test_specs_are_listed_as_the_schema_has_it(tmp_path: Path) -> None:
+def test_list_of_specs_fits_its_schema(tmp_path: Path) -> None:
     spec = tmp_path / "nvidia.json"
     assert _run("generate-cdi", "--inventory", "t4", "--output", str(spec)).exit_code == 0
     (tmp_path / "broken.json").write_text("{")
@@ -98,7 +98,7 @@ def test_specs_are_listed_as_the_schema_has_it(tmp_path: Path) -> None:
     assert [row.split()[0] for row in rows] == names
 
 
-def test_what_is_wrong_with_a_configuration_is_a_document(tmp_path: Path) -> None:
+def test_findings_of_a_configuration_are_a_document(tmp_path: Path) -> None:
     wrong = tmp_path / "config.yaml"
     wrong.write_text("version: v1\nflags: {migStrategy: both}\n")
     for output in ("json", "yaml"):
@@ -107,13 +107,13 @@ def test_what_is_wrong_with_a_configuration_is_a_document(tmp_path: Path) -> Non
         assert _validated(told.stdout, output)["findings"]
 
 
-def test_the_explanation_of_a_fault_is_a_document() -> None:
+def test_explanation_of_a_code_is_a_document() -> None:
     found = [_validated(_run("explain", "GH1102", "-o", o).stdout, o) for o in ("json", "yaml")]
     assert found[0] == found[1]
     assert found[0]["code"] == "GH1102"
 
 
-def test_the_settings_are_printed_as_their_file_is_written(tmp_path: Path) -> None:
+def test_settings_are_printed_in_the_form_of_their_file(tmp_path: Path) -> None:
     shown = json.loads(_run("config", "show", "-o", "json").stdout)
     jsonschema.validate(shown, SCHEMAS["config"])
     written = tmp_path / "config.yaml"
@@ -121,7 +121,7 @@ def test_the_settings_are_printed_as_their_file_is_written(tmp_path: Path) -> No
     assert _run("config", "validate", str(written)).exit_code == 0
 
 
-def test_names_are_what_other_commands_take(tmp_path: Path) -> None:
+def test_output_names_are_accepted_by_other_commands(tmp_path: Path) -> None:
     listed = _run("inventory", "--inventory", "a100-mig", "-o", "name").stdout.split()
     assert any(name.startswith("MIG-") for name in listed)
     for name in listed:
@@ -130,8 +130,8 @@ def test_names_are_what_other_commands_take(tmp_path: Path) -> None:
             assert made.exit_code == 0, made.stderr
 
 
-def test_where_there_is_json_there_is_yaml() -> None:
-    """-o means the same in all commands."""
+def test_commands_with_json_output_have_yaml() -> None:
+    """-o has the same meaning in all commands."""
     for path, options in _outputs():
         if "json" in options:
             assert "yaml" in options, path
@@ -153,7 +153,7 @@ def _outputs() -> list[tuple[str, tuple[str, ...]]]:
     return found
 
 
-def test_a_mistake_of_our_own_has_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_has_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a traceback only with --debug."""
     monkeypatch.setattr("gpuhook.cli.node.inventory.load_node", lambda **options: 1 // 0)
     failed = _run("inventory")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--watch: in place on a terminal, else block after block, until a key or a signal ends it."""
+"""--watch: drawn in place on a terminal, else one block after another, until a key or signal."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ GPUHOOK = [sys.executable, "-m", "gpuhook"]
 
 
 def command(place: Path, *words: str) -> tuple[list[str], dict[str, str]]:
-    """Return the command line of a ps that sees nothing of this machine's ledger, and its env."""
+    """Return the arguments of a ps with an empty ledger, and its environment."""
     options = ["--watch", "--interval", "0.1", "--no-nvml", "--recorded", *words]
     env = {**os.environ, "GPUHOOK_STATE_DIR": str(place / "state")}
     return [*GPUHOOK, "ps", *options], env
 
 
-def test_documents_follow_each_other(tmp_path: Path) -> None:
-    """A JSON document a line, until an interrupt, which is no fault."""
+def test_json_documents_follow_each_other(tmp_path: Path) -> None:
+    """Each is one line; an interrupt ends the command without an error."""
     line, env = command(tmp_path, "-o", "json")
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=env) as watching:
         assert watching.stdout is not None
@@ -39,7 +39,7 @@ def test_documents_follow_each_other(tmp_path: Path) -> None:
     assert [one["schema"] for one in found] == ["gpuhook/ps/v1"] * 3
 
 
-def test_whoever_reads_may_go_away(tmp_path: Path) -> None:
+def test_reader_that_closes_the_pipe_causes_no_traceback(tmp_path: Path) -> None:
     line, env = command(tmp_path, "-o", "yaml")
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
@@ -54,8 +54,8 @@ def test_whoever_reads_may_go_away(tmp_path: Path) -> None:
         assert "Traceback" not in watching.stderr.read()
 
 
-def test_a_terminal_is_drawn_anew(tmp_path: Path) -> None:
-    """On the other screen, line over line, until q; the terminal is as it was before."""
+def test_terminal_is_drawn_in_place(tmp_path: Path) -> None:
+    """On the alternate screen until q; then the terminal is as before."""
     line, env = command(tmp_path)
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -73,7 +73,7 @@ def test_a_terminal_is_drawn_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "0", "1e9"])
-def test_nobody_waits_for_no_time(seconds: str) -> None:
+def test_interval_must_be_positive(seconds: str) -> None:
     for name in ("ps", "map"):
         done = CliRunner().invoke(main, [name, "--watch", "--interval", seconds])
         assert (done.exit_code, done.stdout) == (2, "")
@@ -81,7 +81,7 @@ def test_nobody_waits_for_no_time(seconds: str) -> None:
 
 
 def until(fd: int, wanted: bytes, count: int = 0) -> bytes:
-    """Return what comes out of a terminal up to these bytes, or up to so many drawings."""
+    """Return the output of a terminal up to these bytes, or up to this number of drawings."""
     shown = b""
     while (wanted not in shown) if wanted else shown.count(b"\x1b[J") < count:
         assert select.select([fd], [], [], 60)[0], shown

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings file that ships, the schema and docs/configuration.md say the same."""
+"""The shipped settings file, the schema and docs/configuration.md agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 MARKED = re.compile(r"^  #(?=[a-zA-Z]+:)", re.MULTILINE)
 
 
-def test_the_files_are_those_of_the_schema_and_the_options() -> None:
+def test_generated_files_are_current() -> None:
     schema = json.loads((ROOT / "gpuhook/schemas/config.json").read_text("utf-8"))
     assert schema == settings_texts.schema()
     assert settings_file.shipped() == settings_texts.shipped()
@@ -31,7 +31,7 @@ def test_the_files_are_those_of_the_schema_and_the_options() -> None:
 
 
 def test_every_option_of_generate_cdi_has_a_key() -> None:
-    """All but those that name another node; and each key is the option's name."""
+    """All but those that name another node; each key is the option's name."""
     keys = dict(generate_section.options(generate_cdi))
     names = {param.name for param in generate_cdi.params if not getattr(param, "hidden", False)}
     elsewhere = {"driver_root", "dev_root", "inventory"}
@@ -42,8 +42,8 @@ def test_every_option_of_generate_cdi_has_a_key() -> None:
     assert {"noAllDevice", "librarySearchPaths", "hooks", "createDeviceNodes"} <= set(keys)
 
 
-def test_the_shipped_file_sets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`config default` prints it; it is valid, and the defaults count."""
+def test_shipped_file_sets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`config default` prints it; it is valid, and the defaults apply."""
     path = tmp_path / "config.yaml"
     path.write_text(CliRunner().invoke(main, ["config", "default"]).stdout, encoding="utf-8")
     monkeypatch.setenv("GPUHOOK_CONFIG", str(path))
@@ -53,8 +53,8 @@ def test_the_shipped_file_sets_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert generate_section.values_of_file(generate_cdi) == {}
 
 
-def test_with_its_marks_taken_away_it_sets_the_defaults(tmp_path: Path) -> None:
-    """Every key of the schema is there, and has the value that counts without it."""
+def test_shipped_file_without_comment_marks_sets_the_defaults(tmp_path: Path) -> None:
+    """It has every key of the schema with its default."""
     path = tmp_path / "config.yaml"
     path.write_text(MARKED.sub("  ", settings_file.shipped()), encoding="utf-8")
     assert settings_file.problem(str(path)) == settings_file.unknown_keys(str(path)) == ""
@@ -68,7 +68,7 @@ def test_with_its_marks_taken_away_it_sets_the_defaults(tmp_path: Path) -> None:
     assert values(found) == values(settings.Settings())
 
 
-def test_every_key_is_told_in_words() -> None:
+def test_every_key_has_a_description() -> None:
     for section in settings_file.schema()["properties"].values():
         assert section["description"].endswith(".")
         assert all(one["description"] for one in section["properties"].values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook system` on simulated nodes: device nodes, links, modules; and roots with traps."""
+"""`gpuhook system` on simulated nodes: device nodes, links, modules, and hostile links."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call(node: SimulatedNode, *arguments: str) -> Result:
     options = node.options
-    if "load-kernel-modules" in arguments:  # which has nothing to do with /dev
+    if "load-kernel-modules" in arguments:  # which has no option --dev-root
         options = [one for one in options if not one.startswith("--dev-root")]
     return CliRunner().invoke(main, ["system", *arguments, *options], prog_name="gpuhook")
 
 
 def steps(node: SimulatedNode, *arguments: str) -> list[dict[str, Any]]:
-    """Return the steps of a call that does what is asked for."""
+    """Return the steps of a successful call."""
     done = call(node, *arguments, "-o", "json")
     assert done.exit_code == 0, done.stderr
     document = json.loads(done.stdout)
@@ -68,8 +68,8 @@ def clear(node: SimulatedNode) -> None:
 
 
 @pytest.mark.parametrize("profile", ["t4", "h100x8", "a100-mig"])
-def test_all_nodes_are_made_again(profile: str, tmp_path: Path) -> None:
-    """With the numbers that the driver's own tools gave; and once more changes nothing."""
+def test_missing_nodes_are_created(profile: str, tmp_path: Path) -> None:
+    """They get the numbers that the driver's own tools gave; a second call changes nothing."""
     node = make_node(tmp_path, profile)
     before = devices(node)
     assert before
@@ -89,7 +89,7 @@ def test_all_nodes_are_made_again(profile: str, tmp_path: Path) -> None:
     assert devices(node) == after
 
 
-def test_the_control_devices_alone(tmp_path: Path) -> None:
+def test_control_devices_alone(tmp_path: Path) -> None:
     node = make_node(tmp_path, "t4")
     clear(node)
     steps(node, "create-device-nodes", "--control-devices")
@@ -97,8 +97,8 @@ def test_the_control_devices_alone(tmp_path: Path) -> None:
     assert sorted(devices(node)) == [f"/dev/{name}" for name in names]
 
 
-def test_mode_and_owner_are_those_of_the_parameters(tmp_path: Path) -> None:
-    """But for the nodes of nvidia-uvm, which is another module."""
+def test_mode_and_owner_are_those_of_the_driver_parameters(tmp_path: Path) -> None:
+    """Except for the nodes of nvidia-uvm, which is another module."""
     node = make_node(tmp_path, "t4")
     clear(node)
     params = Path(node.host_root, "proc/driver/nvidia/params")
@@ -109,7 +109,7 @@ def test_mode_and_owner_are_those_of_the_parameters(tmp_path: Path) -> None:
     assert devices(node)["/dev/nvidia-uvm"][2] == 0o666
 
 
-def test_what_is_wrong_is_refused_or_replaced(tmp_path: Path) -> None:
+def test_wrong_node_is_refused_or_replaced(tmp_path: Path) -> None:
     """A refused node prevents all changes; --replace replaces all but a directory."""
     node = make_node(tmp_path, "t4")
     right = devices(node)
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_refused_or_replaced(tmp_path: Path) -> None:
     assert (dev / "nvidia0").is_dir()
 
 
-def test_a_module_that_is_not_loaded_is_told(tmp_path: Path) -> None:
+def test_module_that_is_not_loaded_is_reported(tmp_path: Path) -> None:
     node = make_node(tmp_path, "t4")
     clear(node)
     numbers = Path(node.host_root, "proc/devices")
@@ -155,8 +155,8 @@ def test_a_module_that_is_not_loaded_is_told(tmp_path: Path) -> None:
     assert "gpuhook system load-kernel-modules" in table.stderr
 
 
-def test_nothing_is_followed_out_of_the_root(tmp_path: Path) -> None:
-    """Absolute links mean the tree's own root, and those that climb end at it."""
+def test_links_are_resolved_inside_the_root(tmp_path: Path) -> None:
+    """Absolute links mean the tree's own root, and those with `..` end at it."""
     node = make_node(tmp_path / "node", "a100-mig")
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -180,8 +180,8 @@ def links(node: SimulatedNode) -> dict[str, str]:
     return {one.name: os.readlink(one) for one in place.iterdir() if one.is_symlink()}
 
 
-def test_links_lead_to_each_device_node(tmp_path: Path) -> None:
-    """Control nodes, GPUs, capabilities and channels; each link is the device of its name."""
+def test_links_name_each_device_node(tmp_path: Path) -> None:
+    """Control nodes, GPUs, capabilities and channels; each link leads to the device of its name."""
     node = make_node(tmp_path, "a100-mig")
     channels = Path(node.dev_root, "dev/nvidia-caps-imex-channels")
     channels.mkdir()
@@ -200,8 +200,8 @@ def test_links_lead_to_each_device_node(tmp_path: Path) -> None:
     assert {one["action"] for one in steps(node, "create-dev-char-symlinks")} == {"keep"}
 
 
-def test_links_for_all_that_could_be(tmp_path: Path) -> None:
-    """--create-all needs no node: it links what the kernel's tables have."""
+def test_create_all_links_without_nodes(tmp_path: Path) -> None:
+    """--create-all needs no node: it uses the kernel's tables."""
     node = make_node(tmp_path, "a100-mig")
     there = {f"{major}:{minor}" for major, minor, _ in devices(node).values()}
     clear(node)
@@ -215,7 +215,7 @@ def test_links_for_all_that_could_be(tmp_path: Path) -> None:
 
 
 def test_nodes_and_links_in_one_call(tmp_path: Path) -> None:
-    """A dry run says the same as the call: it knows of nodes that it has not made."""
+    """A dry run prints the same steps, also for nodes that it has not created."""
     node = make_node(tmp_path, "t4")
     clear(node)
     dry = steps(node, "create-dev-char-symlinks", "--create-device-nodes", "--dry-run")
@@ -223,13 +223,13 @@ def test_nodes_and_links_in_one_call(tmp_path: Path) -> None:
     assert links(node)["195:255"] == "../nvidiactl"
 
 
-def test_a_wrong_link_is_refused_or_replaced(tmp_path: Path) -> None:
+def test_wrong_link_is_refused_or_replaced(tmp_path: Path) -> None:
     node = make_node(tmp_path, "t4")
     char = Path(node.dev_root, "dev/char")
     shutil.rmtree(char, ignore_errors=True)
     char.mkdir()
     (char / "195:0").symlink_to("../nvidiactl")
-    (char / "195:255").symlink_to("/dev/nvidiactl")  # another way to the same: kept
+    (char / "195:255").symlink_to("/dev/nvidiactl")  # another path to the same node: kept
     failed = call(node, "create-dev-char-symlinks")
     assert failed.exit_code == 1
     assert "it is a link to ../nvidiactl, and should lead to ../nvidia0" in failed.stderr
@@ -258,8 +258,8 @@ def modprobe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log
 
 
-def test_modules_that_are_not_loaded_are_loaded(tmp_path: Path, modprobe: Path) -> None:
-    """In order, with the driver root's modules; what is loaded is left alone."""
+def test_modules_are_loaded_in_order(tmp_path: Path, modprobe: Path) -> None:
+    """With the driver root's modules; loaded ones are left alone."""
     node = make_node(tmp_path / "node", "t4")
     loaded = Path(node.host_root, "sys/module/nvidia")
     loaded.mkdir(parents=True, exist_ok=True)
@@ -271,7 +271,19 @@ def test_modules_that_are_not_loaded_are_loaded(tmp_path: Path, modprobe: Path) 
     assert modprobe.read_text() == f"-d {root} -- nvidia-uvm\n-d {root} -- nvidia-modeset\n"
 
 
-def test_a_module_that_cannot_be_loaded(tmp_path: Path, modprobe: Path) -> None:
+def test_module_that_another_one_loads_needs_no_step(tmp_path: Path, modprobe: Path) -> None:
+    """modprobe may load further modules of the list (softdep): these need no step."""
+    node = make_node(tmp_path / "node", "t4")
+    modules = Path(node.host_root, "sys/module")
+    shutil.rmtree(modules, ignore_errors=True)
+    program = tmp_path / "programs/modprobe"
+    program.write_text(f"{program.read_text()}mkdir -p {modules}/nvidia {modules}/nvidia_uvm\n")
+    done = steps(node, "load-kernel-modules")
+    assert [one["action"] for one in done] == ["load", "keep", "load"]
+    assert "nvidia-uvm" not in modprobe.read_text()
+
+
+def test_module_that_cannot_be_loaded_is_a_fault(tmp_path: Path, modprobe: Path) -> None:
     node = make_node(tmp_path / "node", "t4")
     failed = call(node, "load-kernel-modules", "--module", "nvidia-fs")
     assert failed.exit_code == 1
@@ -280,15 +292,14 @@ def test_a_module_that_cannot_be_loaded(tmp_path: Path, modprobe: Path) -> None:
     modprobe.unlink()
 
 
-def test_without_modprobe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_modprobe_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = make_node(tmp_path / "node", "t4")
     monkeypatch.setattr(kernel_modules, "_PATH", str(tmp_path / "nowhere"))
     failed = call(node, "load-kernel-modules")
     assert "there is no modprobe in" in failed.stderr
 
 
-def test_a_made_node_is_one_that_gpuhook_finds(tmp_path: Path) -> None:
-    """generate-cdi takes what create-device-nodes has made."""
+def test_created_nodes_are_found_by_generate_cdi(tmp_path: Path) -> None:
     node = make_node(tmp_path, "a100-mig")
     clear(node)
     steps(node, "create-device-nodes")

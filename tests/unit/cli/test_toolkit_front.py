@@ -64,7 +64,7 @@ from gpuhook.errors import GpuhookError
         ),
     ],
 )
-def test_commands(given: str, made: str) -> None:
+def test_commands_of_the_toolkit(given: str, made: str) -> None:
     """Command lines of the toolkit's users work."""
     assert toolkit_front.translated(given.split(), {}) == made.split()
 
@@ -85,8 +85,8 @@ def test_commands(given: str, made: str) -> None:
         ),
     ],
 )
-def test_variables(given: str, variables: dict[str, str], made: str) -> None:
-    """The toolkit's variables count where its options are not given."""
+def test_variables_of_the_toolkit(given: str, variables: dict[str, str], made: str) -> None:
+    """They apply if the option is not set."""
     words = toolkit_front.translated(given.split(), variables)
     assert words[2:] == made.split()
     assert toolkit_front.translated([*given.split()], {"NVIDIA_CTK_QUIET": "1"})[0] == "-q"
@@ -105,8 +105,8 @@ def test_variables(given: str, variables: dict[str, str], made: str) -> None:
         ("runtime", None),
     ],
 )
-def test_refused(given: str, instead: str | None) -> None:
-    """What has no counterpart is refused with what to do instead; a group alone tells its usage."""
+def test_commands_without_a_counterpart_are_refused(given: str, instead: str | None) -> None:
+    """The message has the alternative; a group alone prints its usage."""
     if instead is None:
         assert toolkit_front.translated(given.split(), {}) == []
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables of options without an explicit one: their names are those of click's parameters."""
+"""Variables of options without an explicit one: click derives them from the parameters' names."""
 
 import click
 import pytest
@@ -16,7 +16,7 @@ DRY_RUNS = {
 
 
 @pytest.mark.parametrize(("words", "variable"), DRY_RUNS.items())
-def test_a_variable_makes_a_dry_run(
+def test_variable_enables_a_dry_run(
     words: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, "1")

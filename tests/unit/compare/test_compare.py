@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons: who gave what, what was asked, and which differences are known."""
+"""`gpuhook compare`: the injector of each item, the original request, and known differences."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.compare import (
+from gpuhook.compare import expected_injection, original_request
+from gpuhook.compare.expected_injection import ExpectedInjection, foreign, own_spec
+from gpuhook.compare.items import (
     compare_item,
     env_items,
-    expected_injection,
     injector,
     known_differences,
-    original_request,
     surplus_items,
 )
-from gpuhook.compare.expected_injection import ExpectedInjection, foreign, own_spec
-from gpuhook.compare.mount_items import ContainerMounts
+from gpuhook.compare.items.mount_items import ContainerMounts
 from gpuhook.containers.warm import state_roots
 from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
@@ -81,11 +80,13 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
         (config(hooks={"createContainer": 7, "prestart": [3]}), [], [], injector.NOBODY),
     ],
 )
-def test_who_gave_it(spec: dict[str, Any], nodes: list[str], mounts: list[str], by: str) -> None:
+def test_injector_is_recognized(
+    spec: dict[str, Any], nodes: list[str], mounts: list[str], by: str
+) -> None:
     assert injector.injector_of(spec, {}, nodes, mounts) == by
 
 
-def test_the_ledger_knows_what_gpuhook_gave() -> None:
+def test_ledger_entry_means_injected_by_gpuhook() -> None:
     assert (
         injector.injector_of(config(), {"nodes": ["/dev/nvidia0"]}, ["/dev/nvidia0"], [])
         == injector.OURS
@@ -105,7 +106,7 @@ def test_the_ledger_knows_what_gpuhook_gave() -> None:
         "kind: nvidia.com/gpu\ncontainerEdits: {env: [GPUHOOK_HOOKS=none, A=1]}\n",
     ],
 )
-def test_other_specs_that_give_nothing_of_nvidias(text: str, tmp_path: Path) -> None:
+def test_unrelated_specs_add_no_variables(text: str, tmp_path: Path) -> None:
     settings = Settings()
     settings.spec_dirs = [str(tmp_path)]
     (tmp_path / "x.yaml").write_text(
@@ -126,12 +127,12 @@ def test_other_specs_that_give_nothing_of_nvidias(text: str, tmp_path: Path) -> 
         (None, []),
     ],
 )
-def test_links_that_hooks_name(args: object, paths: list[str]) -> None:
+def test_paths_of_links_in_hooks(args: object, paths: list[str]) -> None:
     spec = {"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-cdi-hook", "args": args}]}}
     assert surplus_items.named(spec) == paths
 
 
-def test_what_was_asked_stands_in_front_of_what_was_answered() -> None:
+def test_request_precedes_the_added_variables() -> None:
     spec = config("A=1", "NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_CTK_LIBCUDA_DIR=/x")
     spec["process"]["env"].append("NVIDIA_VISIBLE_DEVICES=void")
     before = original_request.before(spec)
@@ -140,8 +141,8 @@ def test_what_was_asked_stands_in_front_of_what_was_answered() -> None:
     assert len(spec["process"]["env"]) == 4
 
 
-def test_a_pods_own_void_is_what_it_asks_for() -> None:
-    """A device plugin says it where the devices come by CDI, in the middle of the variables."""
+def test_void_of_the_pod_itself_is_the_request() -> None:
+    """A device plugin sets it in the middle of the variables if the devices come by CDI."""
     plain = config("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_DRIVER_CAPABILITIES=all", "B=2")
     assert original_request.before(plain) == original_request.Before(plain)
     added = ["NVIDIA_CTK_LIBCUDA_DIR=/x", "NVIDIA_VISIBLE_DEVICES=void", "MINE=1"]
@@ -151,8 +152,8 @@ def test_a_pods_own_void_is_what_it_asks_for() -> None:
 
 
 @pytest.mark.parametrize("is_accepted", [True, False])
-def test_a_path_that_names_nothing_is_no_request_that_is_refused(is_accepted: bool) -> None:
-    """The refusal is the only item."""
+def test_mount_that_names_no_gpu_is_not_a_refusal(is_accepted: bool) -> None:
+    """A refusal would be the only item."""
     log, settings = Heard(), Settings()
     settings.accept_volume_mounts = is_accepted
     context = described("t4", settings, log, is_elsewhere=True)
@@ -175,7 +176,7 @@ def test_specs_of_older_toolkits_append_void_alone() -> None:
 
 
 @pytest.mark.parametrize("spec", [{}, {"process": None}, {"process": {"env": 3}}, config()])
-def test_a_config_without_variables(spec: dict[str, Any]) -> None:
+def test_config_without_variables_is_unchanged(spec: dict[str, Any]) -> None:
     assert original_request.before(spec) == original_request.Before(spec)
 
 
@@ -193,7 +194,7 @@ def test_a_config_without_variables(spec: dict[str, Any]) -> None:
         ("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", injector.LEGACY, GRAPHICS, False),
     ],
 )
-def test_what_the_legacy_mode_is_known_to_lack(
+def test_known_omissions_of_the_legacy_mode(
     path: str, by: str, expected: ExpectedInjection, is_known: bool
 ) -> None:
     assert bool(known_differences.missing(path, by, expected)) is is_known
@@ -210,12 +211,12 @@ def test_what_the_legacy_mode_is_known_to_lack(
         ("/dev/nvidia7", injector.LEGACY, False),
     ],
 )
-def test_what_is_known_to_be_there_besides(path: str, by: str, is_known: bool) -> None:
+def test_known_additions(path: str, by: str, is_known: bool) -> None:
     found = known_differences.extra_part(path, by, COMPUTE, is_whole=False, is_privileged=False)
     assert bool(found) is is_known
 
 
-def test_display_nodes_count_where_graphics_is_asked_for() -> None:
+def test_display_nodes_are_unknown_additions_with_graphics() -> None:
     path = "/dev/dri/renderD128"
     assert not known_differences.extra_part(
         path, injector.CDI, GRAPHICS, is_whole=False, is_privileged=False
@@ -223,7 +224,7 @@ def test_display_nodes_count_where_graphics_is_asked_for() -> None:
 
 
 class _Root:
-    """A container's root that holds these files, mounted or not."""
+    """A container's root that contains these files, mounted or not."""
 
     def __init__(self, files: dict[str, bytes], mounted: tuple[str, ...] = ()) -> None:
         self._files = files
@@ -240,14 +241,14 @@ class _Root:
         return path in self._mounted
 
 
-def _held(files: dict[str, bytes], status: str = "", mounted: tuple[str, ...] = ()) -> Any:
+def _container(files: dict[str, bytes], status: str = "", mounted: tuple[str, ...] = ()) -> Any:
     process = SimpleNamespace(read=lambda name: status.encode() if name == "status" else b"")
     return cast("Any", SimpleNamespace(root=_Root(files, mounted), process=process))
 
 
-def test_groups_without_which_a_node_cannot_be_opened() -> None:
+def test_missing_groups_are_reported() -> None:
     edits: ContainerEdits = {"additionalGids": [44, 45, 0]}
-    held = _held({}, "Name:\tx\nGid:\t1000\t1000\t1000\t1000\nGroups:\t44 1000 \n")
+    held = _container({}, "Name:\tx\nGid:\t1000\t1000\t1000\t1000\nGroups:\t44 1000 \n")
     found = list(env_items.groups(held, ExpectedInjection(edits=edits)))
     assert [(one.name, one.verdict) for one in found] == [
         ("44", compare_item.SAME),
@@ -260,20 +261,24 @@ def test_groups_without_which_a_node_cannot_be_opened() -> None:
     [(b"1", compare_item.DIFFERS), (b"0", compare_item.SAME)],
     ids=["open", "masked"],
 )
-def test_the_mask_over_the_drivers_parameters(
+def test_masked_driver_parameters(
     value: bytes, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_params, "masked", lambda _: b"ModifyDeviceFiles: 0\n")
     job = Jobs("/usr/bin/gpuhook-hook")
     job.driver_params = True
     expected = ExpectedInjection(edits={"env": ["A=1"]}, todo=[job])
-    held = _held({driver_params.PATH: b"DeviceFileUID: 0\nModifyDeviceFiles: " + value + b"\n"})
+    held = _container(
+        {driver_params.PATH: b"DeviceFileUID: 0\nModifyDeviceFiles: " + value + b"\n"}
+    )
     (found,) = env_items.effects(held, injector.CDI, expected)
     assert (found.kind, found.verdict) == (compare_item.MASK, verdict)
 
 
-def test_the_legacy_mode_masks_where_nothing_is_to_be_masked() -> None:
-    held = _held({driver_params.PATH: b"ModifyDeviceFiles: 0\n"}, mounted=(driver_params.PATH,))
+def test_superfluous_mask_of_the_legacy_mode_is_known() -> None:
+    held = _container(
+        {driver_params.PATH: b"ModifyDeviceFiles: 0\n"}, mounted=(driver_params.PATH,)
+    )
     (found,) = env_items.effects(held, injector.LEGACY, ExpectedInjection(edits={"env": ["A=1"]}))
     assert found.is_known
 
@@ -291,52 +296,52 @@ EGL = [("/usr/lib/libEGL_nvidia.so.580.95.05", "libEGL_nvidia.so.0")]
         ([], EGL, injector.OURS, compare_item.GPUHOOK, False),
     ],
 )
-def test_the_application_profile_goes_with_egl(
+def test_application_profile_requires_egl(
     files: list[str], libraries: list[tuple[str, str]], by: str, verdict: str, *, is_known: bool
 ) -> None:
     job = Jobs("/usr/bin/gpuhook-hook")
     job.libraries = libraries
     expected = ExpectedInjection(edits={"env": ["A=1"]}, todo=[job])
-    (found,) = env_items.effects(_held(dict.fromkeys(files, b"{}")), by, expected)
+    (found,) = env_items.effects(_container(dict.fromkeys(files, b"{}")), by, expected)
     assert (found.kind, found.verdict, found.is_known) == (compare_item.PROFILE, verdict, is_known)
-    nobody = ExpectedInjection(edits={"env": ["A=1"]})
-    assert list(env_items.effects(_held({}), by, nobody)) == []
+    no_jobs = ExpectedInjection(edits={"env": ["A=1"]})
+    assert list(env_items.effects(_container({}), by, no_jobs)) == []
 
 
 @pytest.fixture
-def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a machine on which no container runs."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(state_roots, "PLACES", (str(tmp_path / "runc"),))
     return tmp_path
 
 
-def test_a_node_without_a_driver_is_called_so(nobody: Path) -> None:
-    done = CliRunner().invoke(main, ["compare", "--all", f"--driver-root={nobody}"])
+def test_node_without_a_driver_is_a_fault(empty_node: Path) -> None:
+    done = CliRunner().invoke(main, ["compare", "--all", f"--driver-root={empty_node}"])
     assert (done.exit_code, done.stdout) == (1, "")
     message, hint = done.stderr.splitlines()
-    assert message.startswith(f"Error GH1942: no NVIDIA driver in {nobody}")
+    assert message.startswith(f"Error GH1942: no NVIDIA driver in {empty_node}")
     assert "--driver-root /host" in hint
 
 
-def test_a_name_of_nobody_is_told_as_that_without_a_driver_too(tmp_path: Path) -> None:
+def test_unknown_container_is_reported_without_a_driver_too(tmp_path: Path) -> None:
     words = ["compare", "nobody-is-called-so", "--driver-root", str(tmp_path)]
     failed = CliRunner().invoke(main, words)
     assert failed.exit_code == 1
     assert failed.stderr.startswith("Error GH1735: nobody-is-called-so: no such container")
 
 
-def test_a_driver_that_hangs_is_given_up(nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_driver_is_a_fault(empty_node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_worker, "SECONDS", 0.2)
     monkeypatch.setattr(discover, "node", lambda *_, **__: time.sleep(600))
     for words_ in (["compare", "--all"], ["inventory"]):
-        done = CliRunner().invoke(main, [*words_, f"--driver-root={nobody}"])
+        done = CliRunner().invoke(main, [*words_, f"--driver-root={empty_node}"])
         assert (done.exit_code, done.stdout) == (1, "")
         assert done.stderr.startswith("Error GH1256: the driver did not answer within 0.2 seconds")
 
 
-def test_no_container_with_a_gpu(nobody: Path) -> None:
-    """A sentence, no count of nothing; documents stay documents."""
+def test_all_without_containers(empty_node: Path) -> None:
+    """A text says so; documents remain documents."""
     words_ = ["compare", "--all", "--inventory", "t4"]
     done = CliRunner().invoke(main, words_)
     assert (done.exit_code, done.stdout) == (0, "")
@@ -353,12 +358,12 @@ def test_no_container_with_a_gpu(nobody: Path) -> None:
         ["--all", "--watch"],
     ],
 )
-def test_options_that_contradict_each_other(arguments: list[str]) -> None:
+def test_contradictory_options_are_usage_errors(arguments: list[str]) -> None:
     assert CliRunner().invoke(main, ["compare", *arguments]).exit_code == 2
 
 
-def test_whose_spec_it_is(tmp_path: Path) -> None:
-    """By its hook, or the variable that stands for one; of NVIDIA's specs it has neither."""
+def test_owner_of_a_spec(tmp_path: Path) -> None:
+    """By its hook, or the variable that replaces it; NVIDIA's specs have neither."""
     settings = Settings()
     settings.spec_dirs = [str(tmp_path), str(tmp_path / "missing")]
     spec: dict[str, Any] = {"kind": "nvidia.com/gpu", "containerEdits": {}}
@@ -375,8 +380,8 @@ def test_whose_spec_it_is(tmp_path: Path) -> None:
     assert own_spec(settings, "nvidia.com/gpu") == ""
 
 
-def test_no_server_of_a_file_system_is_asked(tmp_path: Path) -> None:
-    """A container's FUSE or NFS server may never answer: a mount of its data is left alone."""
+def test_mounted_file_systems_are_not_read(tmp_path: Path) -> None:
+    """A container's FUSE or NFS server may never answer: a mount of its data is not read."""
     file = tmp_path / "libcuda.so.1"
     file.touch()
     about = file.stat()

@@ -18,7 +18,7 @@ from gpuhook.config import toolkit_import
 from gpuhook.doctor.facts import toolkit_settings
 from gpuhook.node import settings_file
 
-# As `nvidia-ctk config default` of 1.20 prints it.
+# The output of `nvidia-ctk config default` 1.20.
 DEFAULT = """\
 #accept-nvidia-visible-devices-as-volume-mounts = false
 #accept-nvidia-visible-devices-envvar-when-unprivileged = true
@@ -136,7 +136,7 @@ def imported(tmp_path: Path, text: str) -> tuple[dict[str, Any], str]:
     return yaml.safe_load(done.stdout) or {}, done.stderr
 
 
-def test_the_default_file_says_nothing_new(tmp_path: Path) -> None:
+def test_default_file_sets_nothing(tmp_path: Path) -> None:
     """Except for the modules that the toolkit loads at every start, and gpuhook does not."""
     document, told = imported(tmp_path, DEFAULT)
     assert document == {}
@@ -146,23 +146,23 @@ def test_the_default_file_says_nothing_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "document"), TAKEN)
-def test_what_is_taken_over(text: str, document: dict[str, Any], tmp_path: Path) -> None:
-    """It has the same meaning, is valid, and gets no remark."""
+def test_imported_keys(text: str, document: dict[str, Any], tmp_path: Path) -> None:
+    """They have the same meaning, are valid, and get no remark."""
     found, told = imported(tmp_path, text + "\n")
     assert (found, told) == (document, "")
     assert settings_file.faults_of(found) == []
 
 
 @pytest.mark.parametrize(("text", "sentence"), TOLD)
-def test_what_is_told(text: str, sentence: str, tmp_path: Path) -> None:
+def test_remarks_for_keys_that_are_not_imported(text: str, sentence: str, tmp_path: Path) -> None:
     """The remark has the key, the reason and what to do; no invalid value is written."""
     found, told = imported(tmp_path, text + "\n")
     assert found == {}
     assert sentence in told
 
 
-def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
-    """Every key with another value than the default is imported, or gets a remark."""
+def test_every_key_of_the_toolkit_is_imported_or_has_a_remark(tmp_path: Path) -> None:
+    """Keys with another value than the default."""
     others: dict[type, Any] = {bool: True, str: "/other", list: ["/other"]}
     special = {
         "supported-driver-capabilities": "compute",
@@ -186,7 +186,7 @@ def test_every_key_of_the_toolkit_is_taken_over_or_told(tmp_path: Path) -> None:
         assert bool(found.document) != bool(found.remarks), key
 
 
-def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
+def test_output_is_a_valid_settings_file(tmp_path: Path) -> None:
     """--output writes a valid file with the remarks, and replaces an existing one."""
     source, target = tmp_path / "config.toml", tmp_path / "config.yaml"
     source.write_text('disable-require = true\nfrob = "\\u001b[1m"\n')
@@ -210,7 +210,7 @@ def test_the_output_is_a_file_that_counts(tmp_path: Path) -> None:
         (b"#" * ((1 << 20) + 1), "it is larger than 1 MiB"),
     ],
 )
-def test_a_file_that_cannot_be_read(content: bytes | None, reason: str, tmp_path: Path) -> None:
+def test_unreadable_file_is_a_fault(content: bytes | None, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     if content is not None:
         path.write_bytes(content)
@@ -228,7 +228,7 @@ VALUES = st.one_of(
 @given(st.dictionaries(st.sampled_from(list(toolkit_settings.KEYS)), VALUES, max_size=8))
 @example({"nvidia-container-runtime.runtimes": ["\x85"]})
 @examples(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_what_comes_of_any_file_is_valid(keys: dict[str, Any]) -> None:
+def test_any_file_gives_valid_settings(keys: dict[str, Any]) -> None:
     """The settings are valid for any values, and are read back unchanged."""
     document: dict[str, Any] = {}
     for key, value in keys.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding containers in state directories as runc and crun write them."""
+"""Finding containers in the state directories of runc and crun."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SANDBOX = {
 
 
 class Node:
-    """A node with containers that are plain processes."""
+    """A node whose containers are plain processes."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -40,7 +40,7 @@ class Node:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def process(self) -> tuple[int, int]:
-        """Start a process; returns its pid and start time."""
+        """Start a process, and return its pid and start time."""
         process = subprocess.Popen(["sleep", "60"])
         self.processes.append(process)
         started = procfs.start_time(process.pid)
@@ -58,7 +58,7 @@ class Node:
     def runc(
         self, identity: str, annotations: dict[str, str] | None = None, **state: Any
     ) -> tuple[int, int]:
-        """Make a container as runc 1.1 writes it down; `state` replaces keys of the state."""
+        """Make a container with the state of runc 1.1; `state` replaces keys of it."""
         pid, started = self.process()
         config = {
             "rootfs": "/var/lib/c/" + identity,
@@ -79,7 +79,7 @@ class Node:
         return pid, started
 
     def crun(self, identity: str, **state: Any) -> tuple[int, int]:
-        """Make a container as crun 1.8 writes it down."""
+        """Make a container with the state of crun 1.8."""
         pid, started = self.process()
         document = {
             "pid": pid,
@@ -125,8 +125,8 @@ def refused(text: str, roots: list[str]) -> GpuhookError:
     return caught.value
 
 
-def test_a_container_of_runc(node: Node) -> None:
-    """Everything that runc's state tells is there, the bundle out of its label."""
+def test_container_of_runc(node: Node) -> None:
+    """Every fact of runc's state is read; the bundle is in a label."""
     pid, started = node.runc("abc1")
     found = find("abc1", node.roots)
     assert (found.id, found.pid, found.started, found.status) == ("abc1", pid, started, "running")
@@ -138,8 +138,8 @@ def test_a_container_of_runc(node: Node) -> None:
         assert process.pid == pid
 
 
-def test_a_container_of_crun(node: Node) -> None:
-    """Everything that crun's status tells is there."""
+def test_container_of_crun(node: Node) -> None:
+    """Every fact of crun's status is read."""
     pid, started = node.crun("abc2")
     found = find("abc2", node.roots)
     assert (found.id, found.pid, found.started, found.status) == ("abc2", pid, started, "running")
@@ -148,22 +148,22 @@ def test_a_container_of_crun(node: Node) -> None:
     assert found.root_path == "/var/lib/c/abc2"
 
 
-def test_the_copy_of_crun(node: Node) -> None:
-    """Where the bundle is gone, crun's own copy of config.json counts."""
+def test_copy_of_config_json_of_crun(node: Node) -> None:
+    """If the bundle is gone, crun's own copy of config.json applies."""
     node.crun("abc", bundle=str(node.place / "gone"))
     node.write("crun", "abc", "config.json", '{"hostname": "copy"}')
     assert find("abc", node.roots).config() == {"hostname": "copy"}
 
 
-def test_created(node: Node) -> None:
+def test_created_container(node: Node) -> None:
     """The fifo shows that a container has not started yet."""
     node.runc("abc")
     node.write("runc", "abc", "exec.fifo", "")
     assert find("abc", node.roots).status == "created"
 
 
-def test_stopped(node: Node) -> None:
-    """A container whose process has ended is found, has no process, and is nothing running."""
+def test_stopped_container(node: Node) -> None:
+    """A container whose process has ended is found, and has no process."""
     node.runc("abc")
     node.processes[0].kill()
     node.processes[0].wait()
@@ -175,15 +175,15 @@ def test_stopped(node: Node) -> None:
     assert everything(node.roots)[0] == []
 
 
-def test_a_pid_that_is_used_again(node: Node) -> None:
-    """A living process that started at another time makes no container a running one."""
+def test_container_whose_pid_is_reused_is_not_running(node: Node) -> None:
+    """Another process with the pid has another start time."""
     pid, started = node.process()
     node.runc("abc", init_process_pid=pid, init_process_start=started - 1)
     assert find("abc", node.roots).status == "stopped"
 
 
-def test_prefixes(node: Node) -> None:
-    """The beginning of an id is enough where it is the beginning of one; an id is itself."""
+def test_prefix_of_one_id_is_enough(node: Node) -> None:
+    """An id that is also a prefix of another one names its own container."""
     node.runc("abc1")
     node.crun("abc12")
     assert find("abc12", node.roots).id == "abc12"
@@ -194,15 +194,15 @@ def test_prefixes(node: Node) -> None:
     assert f"abc12 (running in {node.roots[1]})" in error.message
 
 
-def test_a_stopped_one_is_in_nobodys_way(node: Node) -> None:
-    """Of several that are meant, the one that runs is."""
+def test_running_container_is_preferred_to_stopped_ones(node: Node) -> None:
+    """Of several matches, the running one is used."""
     node.runc("abc1")
     node.runc("abc2", init_process_pid=0)
     assert find("abc", node.roots).id == "abc1"
 
 
-def test_one_id_under_two_roots(node: Node) -> None:
-    """Ids are unique per state root only: both running is one too many."""
+def test_running_containers_with_one_id_are_ambiguous(node: Node) -> None:
+    """Ids are unique per state root only."""
     node.runc("abc")
     pid, started = node.process()
     document = {"pid": pid, "process-start-time": started}
@@ -210,16 +210,16 @@ def test_one_id_under_two_roots(node: Node) -> None:
     assert refused("abc", node.roots).code == "GH1736"
 
 
-def test_one_root_under_two_names(node: Node) -> None:
-    """/var/run and /run are one place."""
+def test_links_between_roots_are_resolved(node: Node) -> None:
+    """/var/run and /run are one directory."""
     node.runc("abc")
     (node.place / "link").symlink_to(node.roots[0])
     assert find("abc", [*node.roots, str(node.place / "link")]).id == "abc"
     assert len(everything([*node.roots, str(node.place / "link")])[0]) == 1
 
 
-def test_none(node: Node) -> None:
-    """It is said where was looked, what could not be read, and what there is."""
+def test_unknown_container_is_a_fault(node: Node) -> None:
+    """It names the searched directories, unreadable ones, and existing containers."""
     node.runc("abc")
     node.write("crun", "broken", "status", "{")
     error = refused("abd", [*node.roots, "/no/such/root"])
@@ -242,8 +242,8 @@ def test_none(node: Node) -> None:
     ],
     ids=["cut", "list", "text", "negative", "start", "huge"],
 )
-def test_a_state_that_cannot_be_used(node: Node, text: str, reason: str) -> None:
-    """A container with such a state is refused with the reason, and is in no other's way."""
+def test_unusable_state_refuses_only_its_container(node: Node, text: str, reason: str) -> None:
+    """The fault has the reason; other containers are found."""
     node.runc("abc1")
     node.write("crun", "abc", "status", text)
     error = refused("abc", node.roots)
@@ -258,15 +258,15 @@ def test_a_state_that_cannot_be_used(node: Node, text: str, reason: str) -> None
     assert reason in told.message
 
 
-def test_a_directory_without_a_state(node: Node) -> None:
-    """So it is while a runtime makes or removes a container, and everywhere but in a state root."""
+def test_directory_without_a_state_is_ignored(node: Node) -> None:
+    """A runtime leaves one while it creates or removes a container."""
     os.mkdir(node.roots[0] + "/abc")
     assert "neither" in refused("abc", node.roots).message
     assert everything(node.roots) == ([], {})
     assert "abc" not in refused("other", node.roots).message
 
 
-def test_many_states_that_cannot_be_used(node: Node) -> None:
+def test_many_unusable_states_are_counted(node: Node) -> None:
     """A few are named, the others counted."""
     for number in range(9):
         node.write("runc", f"abc{number}", "state.json", "{")
@@ -276,24 +276,24 @@ def test_many_states_that_cannot_be_used(node: Node) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
-def test_a_user_s_broken_state_is_that_user_s(node: Node) -> None:
-    """No user makes a look at all containers fail for root."""
+def test_broken_state_of_a_user_does_not_fail_for_root(node: Node) -> None:
+    """A user cannot make the search for all containers fail."""
     file = node.write("runc", "abc", "state.json", "{")
     for path in (file, file.parent):
         os.chown(path, 1000, 1000)
     assert everything(node.roots) == ([], {})
 
 
-def test_a_fifo_holds_nobody_up(node: Node) -> None:
-    """A state that is no file is not waited for."""
+def test_fifo_in_place_of_a_state_does_not_block(node: Node) -> None:
+    """A state that is not a regular file is not opened."""
     os.mkdir(node.roots[0] + "/abc")
     os.mkfifo(node.roots[0] + "/abc/state.json")
     assert "is not a regular file" in refused("abc", node.roots).message
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
-def test_a_state_of_a_user(node: Node) -> None:
-    """A user's state may name the processes of that user's namespaces, and no others."""
+def test_state_of_a_user_names_processes_of_that_user(node: Node) -> None:
+    """It may name the processes of that user's namespaces, and no others."""
     node.crun("abc")
     os.chown(node.roots[1] + "/abc/status", 1000, 1000)
     error = refused("abc", node.roots)
@@ -305,16 +305,16 @@ def test_a_state_of_a_user(node: Node) -> None:
     assert "user 1000 wrote it" in error.message
 
 
-def test_a_link_is_no_state(node: Node) -> None:
-    """A link to a container's state makes no second container of it."""
+def test_link_is_not_a_state(node: Node) -> None:
+    """A link to a container's state is not a second container."""
     node.runc("abc")
     os.symlink(node.roots[0] + "/abc", node.roots[1] + "/other")
     assert refused("other", node.roots).code == "GH1739"
     assert [found.id for found in everything(node.roots)[0]] == ["abc"]
 
 
-def test_pids(node: Node) -> None:
-    """A pid names the container whose first process it is; one that sees the host's mounts none."""
+def test_pid_of_a_container(node: Node) -> None:
+    """A pid names the container whose first process it is; a process of the host has none."""
     pid, _ = node.runc("abc")
     assert find(str(pid), node.roots).id == "abc"
     other, _ = node.process()
@@ -323,8 +323,8 @@ def test_pids(node: Node) -> None:
     assert refused(str(1 << 22), node.roots).code == "GH1730"
 
 
-def test_a_number_that_begins_an_id(node: Node) -> None:
-    """It is the container's, if no container has it as a pid; if another has, it is neither's."""
+def test_number_that_is_a_pid_and_a_prefix(node: Node) -> None:
+    """It is the container's prefix if no other container has the pid, else it is ambiguous."""
     other, _ = node.process()
     node.runc(f"{other}ff")
     assert find(str(other), node.roots).id == f"{other}ff"
@@ -336,23 +336,23 @@ def test_a_number_that_begins_an_id(node: Node) -> None:
 @pytest.mark.parametrize(
     "name", ["train-0", "ml/train-0", "train-0/main", "ml/train-0/main"], ids=str
 )
-def test_pods(node: Node, name: str) -> None:
-    """A pod's names mean its container, where it has one; its sandbox does not count."""
+def test_name_of_a_pod(node: Node, name: str) -> None:
+    """A pod's name means its only container; the sandbox is ignored."""
     node.runc("abc1", SANDBOX)
     node.runc("abc2", POD)
     assert find(name, node.roots).id == "abc2"
 
 
-def test_a_pod_of_two_containers(node: Node) -> None:
-    """The pod's name alone does not say which; the container's does."""
+def test_name_of_a_pod_with_two_containers_is_ambiguous(node: Node) -> None:
+    """With the container's name it is unique."""
     node.runc("abc1", POD)
     node.runc("abc2", {**POD, "io.kubernetes.cri.container-name": "other"})
     assert refused("train-0", node.roots).code == "GH1736"
     assert find("train-0/other", node.roots).id == "abc2"
 
 
-def test_the_state_roots_of_the_ledger(node: Node) -> None:
-    """A container that gpuhook has entered is found where its runtime keeps its state."""
+def test_state_roots_of_the_ledger(node: Node) -> None:
+    """A container in the ledger is found in the state root of its runtime."""
     node.runc("abc")
     assert refused("abc", []).code == "GH1735"
     ledger.record(node.roots[0], "abc", {"pid": 0, "started": None})
@@ -360,8 +360,8 @@ def test_the_state_roots_of_the_ledger(node: Node) -> None:
     assert [found.id for found in everything()[0]] == ["abc"]
 
 
-def test_a_container_that_only_the_ledger_knows(node: Node) -> None:
-    """The hook of a CDI spec enters the process and the bundle, and no state root."""
+def test_container_that_only_the_ledger_has(node: Node) -> None:
+    """The hook of a CDI spec records the process and the bundle, and no state root."""
     pid, started = node.process()
     bundle = node.bundle("abc", POD)
     ledger.record("", "abc", {"pid": pid, "started": started, "bundle": bundle})
@@ -382,15 +382,17 @@ def test_a_container_that_only_the_ledger_knows(node: Node) -> None:
     ],
     ids=["podman", "cri-o", "containerd", "docker", "nobody"],
 )
-def test_engines(node: Node, annotations: dict[str, str] | None, bundle: str, engine: str) -> None:
-    """The engine of a container follows from its annotations, or from the path of its bundle."""
+def test_engine_of_a_container(
+    node: Node, annotations: dict[str, str] | None, bundle: str, engine: str
+) -> None:
+    """It is derived from the annotations, or from the path of the bundle."""
     config = {"config": {"labels": [f"bundle={bundle}"]}} if bundle else {}
     node.runc("abc", annotations, **config)
     assert find("abc", node.roots).engine == engine
 
 
-def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A star stands for the directories that are there, whole or begun."""
+def test_pattern_of_state_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A star means each existing directory with that prefix."""
     for name in ("run/runc", "run/docker/runtime-runc/moby", "run/docker/other/moby", "user/crun"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "run/docker/runtime-file").write_text("")

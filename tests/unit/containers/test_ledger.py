@@ -22,15 +22,15 @@ from gpuhook.host.hot import procfs
 
 
 @pytest.fixture(autouse=True)
-def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the ledger its own state directory; returns the directory of its entries."""
+def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the ledger its own state directory, and return the directory of its entries."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     return tmp_path / "state/containers"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
-    """Return the state root of a runtime, with the state of container `here`."""
+    """Return the state root of a runtime, with the state of the container `here`."""
     (tmp_path / "runc/here").mkdir(parents=True)
     return str(tmp_path / "runc")
 
@@ -43,39 +43,39 @@ def living() -> list[str]:
     return [entry["id"] for entry in ledger.living()]
 
 
-def test_an_empty_ledger() -> None:
-    """A node where nothing was ever given has no entries, and reading makes no directory."""
+def test_empty_ledger() -> None:
+    """A node without entries; reading creates no directory."""
     assert ledger.living() == []
     assert not os.path.exists(ledger.directory())
 
 
-def test_the_state_of_the_runtime_counts(root: str, held: Path) -> None:
-    """An entry lives as long as the runtime keeps the container's state; a writer removes it."""
+def test_entry_lasts_as_long_as_the_state_of_the_runtime(root: str, entries: Path) -> None:
+    """A writer removes an entry whose state is gone."""
     entered(root, "here", pod="p")
     entered(root, "gone")
     assert [(e["id"], e["pod"], e["root"]) for e in ledger.living()] == [("here", "p", root)]
-    assert len(os.listdir(held)) == 2
+    assert len(os.listdir(entries)) == 2
     os.rmdir(root + "/here")
     assert living() == []
-    assert len(os.listdir(held)) == 2
+    assert len(os.listdir(entries)) == 2
     ledger.living(is_swept=True)
-    assert os.listdir(held) == []
+    assert os.listdir(entries) == []
 
 
-def test_a_state_root_that_does_not_exist(root: str, held: Path) -> None:
-    """That says nothing of the container; a writer on the host removes the entry."""
+def test_missing_state_root(root: str, entries: Path) -> None:
+    """It says nothing about the container to a reader; a writer on the host removes the entry."""
     entered(root, "here")
     os.rename(root, root + "-moved")
     assert living() == ["here"]
     assert ledger.is_alive(ledger.living()[0]) is None
-    assert len(os.listdir(held)) == 1
+    assert len(os.listdir(entries)) == 1
     ledger.living(is_swept=True)
-    assert os.listdir(held) == []
+    assert os.listdir(entries) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to change the user")
-def test_a_state_root_that_cannot_be_seen() -> None:
-    """A writer without permission to look keeps the entry: the container may be there."""
+def test_invisible_state_root_keeps_the_entry() -> None:
+    """Without permission to look, a writer must assume that the container exists."""
     nobody = 65534
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
@@ -100,11 +100,11 @@ def test_a_state_root_that_cannot_be_seen() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
-def test_a_ledger_that_is_mounted(root: str, held: Path) -> None:
-    """In a pod that has the ledger alone, a writer cannot tell that a container has ended."""
+def test_mounted_ledger_keeps_its_entries(root: str, entries: Path) -> None:
+    """In a pod that mounts the ledger alone, a writer cannot know that a container has ended."""
     entered(root, "here")
     entered("", "hook", pid=os.getpid(), started=1)
-    state = held.parent
+    state = entries.parent
     script = (
         f"mkdir /run/moved && mount --bind {state} /run/moved && mount -t tmpfs none {state.parent}"
         f' && mkdir {state} && mount --bind /run/moved {state} && exec "$@"'
@@ -114,19 +114,21 @@ def test_a_ledger_that_is_mounted(root: str, held: Path) -> None:
     command += [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "2\n", done.stderr
-    assert len(os.listdir(held)) == 2
+    assert len(os.listdir(entries)) == 2
 
 
-def test_a_relative_root(root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state root is kept as seen by the create, wherever the reader stands."""
+def test_relative_state_root_is_made_absolute(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is relative to the working directory of the create, not of the reader."""
     monkeypatch.chdir(tmp_path)
     entered("runc", "here")
     monkeypatch.chdir("/")
     assert [entry["root"] for entry in ledger.living()] == [root]
 
 
-def test_the_creator_stands_for_the_container() -> None:
-    """Until the runtime has its state, and where no root is known, a living process counts."""
+def test_creator_process_keeps_the_entry() -> None:
+    """Until the runtime has its state, and without a state root, a running process counts."""
     process = subprocess.Popen(["sleep", "60"])
     try:
         started = procfs.start_time(process.pid)
@@ -138,8 +140,8 @@ def test_the_creator_stands_for_the_container() -> None:
     assert living() == []
 
 
-def test_a_pid_that_is_used_again() -> None:
-    """Another process of the same pid, with another start time, is not the container."""
+def test_reused_pid_is_another_process() -> None:
+    """Another process with the same pid has another start time."""
     started = procfs.start_time(os.getpid())
     assert isinstance(started, int)
     entered("", "now", pid=os.getpid(), started=started)
@@ -148,13 +150,12 @@ def test_a_pid_that_is_used_again() -> None:
 
 
 @pytest.mark.parametrize("pid", [0, -1, 1 << 40])
-def test_no_process(pid: int) -> None:
-    """What is no process has no start time."""
+def test_missing_process_has_no_start_time(pid: int) -> None:
     assert procfs.start_time(pid) is None
 
 
-def test_a_command_with_spaces_and_parentheses(tmp_path: Path) -> None:
-    """The start time is found behind whatever a process calls itself."""
+def test_start_time_of_a_command_with_parentheses(tmp_path: Path) -> None:
+    """The start time is read whatever name the process has, also with spaces."""
     odd = tmp_path / "a) 1 (b"
     odd.symlink_to("/bin/sleep")
     process = subprocess.Popen([odd, "60"])
@@ -168,8 +169,8 @@ def test_a_command_with_spaces_and_parentheses(tmp_path: Path) -> None:
         process.wait()
 
 
-def test_one_id_under_two_roots(tmp_path: Path) -> None:
-    """Ids are unique per state root only: both entries are kept, and a new one replaces its own."""
+def test_one_id_in_two_roots_has_two_entries(tmp_path: Path) -> None:
+    """Ids are unique per state root only; a new entry replaces that of its own root."""
     for name in ("a", "b"):
         (tmp_path / name / "x").mkdir(parents=True)
         entered(str(tmp_path / name), "x", bundle=name)
@@ -193,31 +194,30 @@ def test_one_id_under_two_roots(tmp_path: Path) -> None:
     ],
     ids=["empty", "text", "list", "schema", "id", "root", "since", "huge", "nul", "surrogate"],
 )
-def test_files_that_are_no_entries(content: str, root: str, held: Path) -> None:
-    """What cannot be understood is passed over and left where it is."""
+def test_malformed_files_are_ignored_and_kept(content: str, root: str, entries: Path) -> None:
     entered(root, "here")
-    (held / "00000000-x.json").write_text(content)
-    (held / "README").write_text("hello")
-    (held / "directory.json").mkdir()
+    (entries / "00000000-x.json").write_text(content)
+    (entries / "README").write_text("hello")
+    (entries / "directory.json").mkdir()
     assert living() == ["here"]
-    assert len(os.listdir(held)) == 4
+    assert len(os.listdir(entries)) == 4
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o664])
-def test_files_that_others_can_write(mode: int, root: str, held: Path) -> None:
-    """An entry that another user may have written is not trusted."""
+def test_writable_entries_are_ignored(mode: int, root: str, entries: Path) -> None:
+    """An entry that another user can write is not trusted."""
     entered(root, "here")
-    (file,) = held.iterdir()
+    (file,) = entries.iterdir()
     file.chmod(mode)
     assert living() == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
-def test_files_of_others(root: str, held: Path) -> None:
-    """An entry of another user's, or a link to a good one, is not believed."""
+def test_entries_of_other_users_are_ignored(root: str, entries: Path) -> None:
+    """An entry of another user, or a link to a good one, is not trusted."""
     entered(root, "here")
-    (file,) = held.iterdir()
-    target = held.parent / "elsewhere"
+    (file,) = entries.iterdir()
+    target = entries.parent / "elsewhere"
     file.rename(target)
     file.symlink_to(target)
     assert living() == []
@@ -228,27 +228,27 @@ def test_files_of_others(root: str, held: Path) -> None:
     assert living() == []
 
 
-def test_many_dead_entries_are_swept(root: str, held: Path) -> None:
-    """Creates keep the directory small, though deletes never pass through us."""
+def test_many_dead_entries_are_removed(root: str, entries: Path) -> None:
+    """Creates keep the directory small, though gpuhook does not see deletes."""
     for number in range(513):
-        (held if number else Path(ledger.directory())).mkdir(parents=True, exist_ok=True)
+        (entries if number else Path(ledger.directory())).mkdir(parents=True, exist_ok=True)
         entry = {"schema": ledger.SCHEMA, "id": f"dead-{number}", "root": root, "since": number}
-        (held / f"{number:08x}-dead.json").write_text(json.dumps(entry))
-        os.chmod(held / f"{number:08x}-dead.json", 0o644)
+        (entries / f"{number:08x}-dead.json").write_text(json.dumps(entry))
+        os.chmod(entries / f"{number:08x}-dead.json", 0o644)
     entered(root, "here")
-    assert len(os.listdir(held)) == 1
+    assert len(os.listdir(entries)) == 1
 
 
-def test_who_may_read(root: str, held: Path) -> None:
-    """An entry is a file of 0644 below directories of 0755, whatever the engine's umask."""
+def test_modes_do_not_depend_on_the_umask(root: str, entries: Path) -> None:
+    """An entry is a file with mode 0644 below directories with 0755."""
     old = os.umask(0o022)
     try:
         entered(root, "here")
     finally:
         os.umask(old)
-    (file,) = held.iterdir()
+    (file,) = entries.iterdir()
     assert file.stat().st_mode & 0o7777 == 0o644
-    assert held.stat().st_mode & 0o7777 == 0o755
+    assert entries.stat().st_mode & 0o7777 == 0o755
 
 
 @pytest.mark.parametrize(
@@ -267,13 +267,13 @@ def test_who_may_read(root: str, held: Path) -> None:
         ("é", False),
     ],
 )
-def test_ids(text: str, is_id: bool) -> None:
-    """An id is what runc and crun take; nothing of it leaves the directory."""
+def test_valid_ids(text: str, is_id: bool) -> None:
+    """An id is what runc and crun accept; its file cannot be outside the directory."""
     assert ledger.is_id(text) is is_id
 
 
-def test_the_longest_ids(tmp_path: Path) -> None:
-    """The longest id fits into a file's name, and one that begins like it has its own file."""
+def test_longest_ids(tmp_path: Path) -> None:
+    """The longest id fits into a file name, and one with the same beginning has its own file."""
     ids = ["x" * 255, "x" * 254 + "y", "x" * 200, "x" * 201]
     for identity in ids:
         (tmp_path / identity).mkdir()
@@ -281,8 +281,8 @@ def test_the_longest_ids(tmp_path: Path) -> None:
     assert sorted(living()) == sorted(ids)
 
 
-def test_an_entry_is_found(root: str, tmp_path: Path) -> None:
-    """It goes by state root and id; one whose container is gone is none."""
+def test_entry_is_found_by_root_and_id(root: str, tmp_path: Path) -> None:
+    """An entry whose container is gone is not found."""
     entered(root, "here", pod="p")
     entered(root, "gone")
     entry = ledger_changes.find_entry(root, "here")
@@ -294,7 +294,7 @@ def test_an_entry_is_found(root: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def sleeper() -> Iterator[tuple[int, int]]:
-    """Give the pid and start time of a process that stands for a container's first."""
+    """Give the pid and start time of a process that stands for a container's first process."""
     process = subprocess.Popen(["sleep", "60"])
     started = procfs.start_time(process.pid)
     assert started is not None
@@ -303,15 +303,15 @@ def sleeper() -> Iterator[tuple[int, int]]:
     process.wait()
 
 
-def test_one_directory_by_two_names(sleeper: tuple[int, int]) -> None:
-    """Engines say /var/run for /run."""
+def test_links_between_directories_are_resolved(sleeper: tuple[int, int]) -> None:
+    """Engines use /var/run for /run."""
     pid, started = sleeper
     ledger.record("/var/run/gpuhook-tests", "x", {"pid": pid, "started": started})
     assert ledger_changes.find_entry("/run/gpuhook-tests", "x") is not None
 
 
-def test_an_entry_of_the_hook(root: str, sleeper: tuple[int, int]) -> None:
-    """It names no state root, and counts for a container whose first process it names."""
+def test_entry_without_a_state_root(root: str, sleeper: tuple[int, int]) -> None:
+    """The hook's entry applies to a container whose first process it names."""
     pid, started = sleeper
     ledger.record("", "here", {"pid": pid, "started": started, "route": "cdi"})
     entry = ledger_changes.find_entry(root, "here", pid)
@@ -323,8 +323,8 @@ def test_an_entry_of_the_hook(root: str, sleeper: tuple[int, int]) -> None:
     assert [(e["root"], e["live"]) for e in ledger.living()] == [("", ["x"])]
 
 
-def test_what_is_done_live(root: str, sleeper: tuple[int, int]) -> None:
-    """It is kept beside what the create wrote, and taken back by the next change."""
+def test_live_changes_are_added_to_the_entry(root: str, sleeper: tuple[int, int]) -> None:
+    """The data of the create is kept; a change to None removes the entry."""
     entered(root, "here", devices=["nvidia.com/gpu=0"])
     ledger_changes.update(root, "here", sleeper, lambda entry: {**entry, "live": [{"device": "1"}]})
     entry = ledger_changes.find_entry(root, "here")
@@ -335,8 +335,8 @@ def test_what_is_done_live(root: str, sleeper: tuple[int, int]) -> None:
     assert ledger_changes.find_entry(root, "here") is None
 
 
-def test_a_container_that_was_given_nothing(root: str, sleeper: tuple[int, int]) -> None:
-    """It gets an entry with the first thing that is done to it, which ends with the process."""
+def test_live_change_of_a_container_without_an_entry(root: str, sleeper: tuple[int, int]) -> None:
+    """The first change makes an entry, which ends with the process."""
     given = {"route": "attach", "live": {"edits": {}}}
     ledger_changes.update(root, "here", sleeper, lambda entry: {**entry, **given})
     (entry,) = ledger.living()
@@ -346,7 +346,7 @@ def test_a_container_that_was_given_nothing(root: str, sleeper: tuple[int, int])
     assert ledger.living() == []
 
 
-def test_attached_before_a_restart(root: str, sleeper: tuple[int, int]) -> None:
+def test_live_entry_ends_with_a_restart(root: str, sleeper: tuple[int, int]) -> None:
     """An entry that only `attach` made does not apply to a restarted container."""
     gone = (sleeper[0], sleeper[1] - 1)
     given = {"route": "attach", "live": {"edits": {}}, "devices": ["nvidia.com/gpu=0"]}
@@ -354,8 +354,8 @@ def test_attached_before_a_restart(root: str, sleeper: tuple[int, int]) -> None:
     assert ledger.living() == []
 
 
-def test_a_restart_under_the_same_id(root: str, sleeper: tuple[int, int]) -> None:
-    """Changes of an earlier run do not apply to the container that runs now."""
+def test_live_changes_of_an_earlier_run_are_ignored(root: str, sleeper: tuple[int, int]) -> None:
+    """They do not apply to the container that runs now."""
     entered(root, "here", devices=["nvidia.com/gpu=0"])
     gone = (sleeper[0], sleeper[1] - 1)
     done = {"live": [{"device": "1"}], "withdrawn": ["nvidia.com/gpu=0"]}
@@ -365,7 +365,9 @@ def test_a_restart_under_the_same_id(root: str, sleeper: tuple[int, int]) -> Non
     assert not {"init", "live", "withdrawn"} & set(entry)
 
 
-def test_many_who_update_at_once(root: str, sleeper: tuple[int, int], held: Path) -> None:
+def test_concurrent_updates_are_all_kept(
+    root: str, sleeper: tuple[int, int], entries: Path
+) -> None:
     """None of them undoes what another has written."""
     code = (
         "import sys; from gpuhook.containers.warm import ledger_changes\n"
@@ -379,11 +381,11 @@ def test_many_who_update_at_once(root: str, sleeper: tuple[int, int], held: Path
     assert [process.wait() for process in running] == [0] * 12
     (entry,) = ledger.living()
     assert sorted(entry["live"], key=int) == [str(n) for n in range(12)]
-    assert len(os.listdir(held)) == 1
+    assert len(os.listdir(entries)) == 1
 
 
-def test_one_who_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container is changed by one at a time; others need not wait."""
+def test_changes_of_one_container_are_exclusive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes of other containers need not wait."""
     monkeypatch.setattr(ledger_changes, "_TIMEOUT", 0)
     with ledger_changes.Changing("x"):
         with ledger_changes.Changing("y"):
@@ -396,14 +398,14 @@ def test_one_who_changes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_locks_are_no_entries(root: str, sleeper: tuple[int, int], held: Path) -> None:
-    """Creates count what is in the directory of the entries."""
+def test_locks_are_not_entries(root: str, sleeper: tuple[int, int], entries: Path) -> None:
+    """Creates count the files in the directory of the entries."""
     entered(root, "here")
     for number in range(300):
         with ledger_changes.Changing(str(number)):
             pass
     ledger_changes.update(root, "here", sleeper, lambda entry: entry)
-    assert len(os.listdir(held)) == 1
+    assert len(os.listdir(entries)) == 1
 
 
 CONTAINERD = {
@@ -421,29 +423,29 @@ CRIO = {
 
 
 @pytest.mark.parametrize("annotations", [CONTAINERD, CRIO], ids=["containerd", "cri-o"])
-def test_pods(annotations: dict[str, str]) -> None:
-    """Pod, namespace and container are read from the annotations of either engine."""
+def test_pod_of_annotations(annotations: dict[str, str]) -> None:
+    """Pod, namespace and container are read from the annotations of both engines."""
     told = {"pod": "train-0", "namespace": "ml", "container": "main"}
     assert ledger.pod_of(annotations) == told
 
 
 @pytest.mark.parametrize("annotations", [None, [], "x", {}, {"io.kubernetes.pod.name": 7}])
-def test_no_pod(annotations: object) -> None:
-    """Without such annotations there is no pod, and odd ones do no harm."""
+def test_no_pod_in_other_annotations(annotations: object) -> None:
+    """Malformed ones are ignored."""
     assert ledger.pod_of(annotations) == {}
 
 
-def test_nothing_that_cannot_be_read(root: str, held: Path) -> None:
-    """An entry that is too large to be read again is refused, and the one before it remains."""
+def test_too_large_entry_is_refused(root: str, entries: Path) -> None:
+    """The entry before it remains."""
     entered(root, "here")
-    (before,) = [path.read_bytes() for path in held.iterdir()]
+    (before,) = [path.read_bytes() for path in entries.iterdir()]
     with pytest.raises(OSError, match="File too large"):
         entered(root, "here", live="x" * (1 << 20))
-    assert [path.read_bytes() for path in held.iterdir()] == [before]
+    assert [path.read_bytes() for path in entries.iterdir()] == [before]
 
 
 def test_warnings_are_bounded_and_printable(root: str) -> None:
-    """As they are written, and as they are read of a file with another form."""
+    """When they are written, and when a file has other ones."""
     many = [GpuhookError("GH1007", f"{n} \x1b[2J\n" + "x" * 5000, "") for n in range(100)]
     entered(root, "here", warnings=ledger_warnings.records(many))
     (entry,) = ledger.living()
@@ -463,13 +465,13 @@ def test_warnings_are_bounded_and_printable(root: str) -> None:
         assert all(text.isprintable() for one in found for text in one.values())
 
 
-def test_warnings_are_added(root: str) -> None:
-    """To the entry of this id and bundle, each once; one without an entry gets what is made."""
+def test_warnings_are_added_once(root: str) -> None:
+    """To the entry of this id and bundle; without an entry, a new one is made."""
     first, second = (GpuhookError(f"GH100{n}", f"number {n}", "") for n in (7, 8))
     entered(root, "here", bundle="/b", route="wrapper", warnings=ledger_warnings.records([first]))
     ledger_changes.add_warnings("here", "/other", [second])
     assert ledger_warnings.read(ledger.living()[0]) == ledger_warnings.records([first])
-    for bundle in ("/b", "/"):  # crun 1.8 does not always name it
+    for bundle in ("/b", "/"):  # crun 1.8 does not always report it
         ledger_changes.add_warnings("here", bundle, [first, second])
         (entry,) = ledger.living()
         assert ledger_warnings.read(entry) == ledger_warnings.records([first, second])
@@ -481,7 +483,7 @@ def test_warnings_are_added(root: str) -> None:
     assert ledger_warnings.read(added) == ledger_warnings.records([second])
 
 
-def test_an_entry_of_another_container_in_the_same_file(root: str) -> None:
+def test_ids_with_one_file_name_are_distinguished(root: str) -> None:
     """Ids above 200 characters are cut and get a checksum, which two of them may share."""
     chosen, known = random.Random(1), dict[str, str]()
     path = one = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open process: its facts, and that no fact of another process replaces them."""
+"""A handle of a process: its facts, and that those of another process never replace them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuhook.errors import GpuhookError
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """Give a process that only waits."""
     process = subprocess.Popen(["sleep", "60"], env={"NAME": "a value", "ODD": "\udcff"})
-    # Popen returns while the kernel is still making the new program's memory.
+    # Popen returns before the kernel has set up the memory of the new program.
     while not Path(f"/proc/{process.pid}/environ").read_bytes():
         time.sleep(0.001)
     yield process
@@ -35,8 +35,8 @@ def code_of(call: Callable[[], object]) -> str:
     return caught.value.code
 
 
-def test_what_is_told(sleeper: subprocess.Popen[bytes]) -> None:
-    """Its start time, variables, files and namespaces are those of that process."""
+def test_facts_of_the_process(sleeper: subprocess.Popen[bytes]) -> None:
+    """Start time, variables, files and namespaces are those of the process."""
     with Process(sleeper.pid) as process:
         assert process.read("comm", 64) == b"sleep\n"
         assert process.environment() == ["NAME=a value", "ODD=\udcff"]
@@ -52,8 +52,8 @@ def test_what_is_told(sleeper: subprocess.Popen[bytes]) -> None:
         process.require_alive()
 
 
-def test_no_descriptor_is_left(sleeper: subprocess.Popen[bytes]) -> None:
-    """Neither a held process nor one that was refused keeps a descriptor."""
+def test_no_descriptor_leaks(sleeper: subprocess.Popen[bytes]) -> None:
+    """Neither an open handle that is closed nor a refused one keeps a descriptor."""
     before = os.listdir("/proc/self/fd")
     with Process(sleeper.pid) as process:
         process.environment()
@@ -63,19 +63,18 @@ def test_no_descriptor_is_left(sleeper: subprocess.Popen[bytes]) -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_no_process() -> None:
-    """A pid that no process has is refused."""
+def test_missing_process_is_refused() -> None:
     assert code_of(lambda: Process(1 << 22)) == "GH1730"
 
 
-def test_a_pid_that_is_used_again(sleeper: subprocess.Popen[bytes]) -> None:
-    """A process that started at another time than the container's is another one."""
+def test_reused_pid_is_refused(sleeper: subprocess.Popen[bytes]) -> None:
+    """A process with another start time than the container's is another process."""
     with Process(sleeper.pid) as process:
         assert code_of(lambda: Process(sleeper.pid, process.started - 1)) == "GH1732"
 
 
-def test_a_zombie(sleeper: subprocess.Popen[bytes]) -> None:
-    """A process that has ended is gone, though no parent has waited for it."""
+def test_zombie_is_refused(sleeper: subprocess.Popen[bytes]) -> None:
+    """A process that has ended is gone, even if no parent has waited for it."""
     with Process(sleeper.pid) as process:
         sleeper.kill()
         os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
@@ -83,8 +82,8 @@ def test_a_zombie(sleeper: subprocess.Popen[bytes]) -> None:
         assert code_of(lambda: Process(sleeper.pid)) == "GH1730"
 
 
-def test_it_ends_while_held(sleeper: subprocess.Popen[bytes]) -> None:
-    """Every question then says so, whichever process has the pid by now."""
+def test_process_that_ends_while_open(sleeper: subprocess.Popen[bytes]) -> None:
+    """Every later question fails, also if the pid is reused."""
     with Process(sleeper.pid) as process:
         sleeper.kill()
         sleeper.wait()
@@ -99,8 +98,10 @@ def test_it_ends_while_held(sleeper: subprocess.Popen[bytes]) -> None:
         assert {code_of(question) for question in questions} == {"GH1732"}
 
 
-def test_while_it_ends(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that has left its mount namespace, and is no zombie yet, has ended."""
+def test_process_that_is_ending(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that has left its mount namespace, and is not a zombie yet, has ended."""
 
     opened = os.open
 
@@ -114,21 +115,21 @@ def test_while_it_ends(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.Mon
         assert code_of(process.mounts) == "GH1732"
 
 
-def test_a_file_that_is_not_there(sleeper: subprocess.Popen[bytes]) -> None:
-    """While the process lives, a missing file is just that, and is named."""
+def test_missing_file_of_a_running_process(sleeper: subprocess.Popen[bytes]) -> None:
+    """It is an error with the file's name, not the end of the process."""
     with Process(sleeper.pid) as process, pytest.raises(FileNotFoundError) as caught:
         process.open("no-such-file", os.O_RDONLY)
     assert caught.value.filename == f"/proc/{sleeper.pid}/no-such-file"
 
 
-def test_a_file_that_is_too_long(sleeper: subprocess.Popen[bytes]) -> None:
-    """What a process can make long is read up to a limit."""
+def test_long_file_is_cut(sleeper: subprocess.Popen[bytes]) -> None:
+    """A file whose length the process chooses is read up to a limit."""
     with Process(sleeper.pid) as process:
         assert code_of(lambda: process.read("environ", 4)) == "GH1310"
 
 
-def test_no_rights() -> None:
-    """A process without permission gets an error with a hint; needs another user's process."""
+def test_missing_permission_has_a_hint() -> None:
+    """Needs a process of another user."""
     program = (
         "import os, sys; from gpuhook.containers.warm.process_handle import Process\n"
         "from gpuhook.errors import GpuhookError\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reports of a turn of the device plugin."""
+"""The log lines about changes between turns of the device plugin."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ DEVICE = resource().devices[0]
 OFFER = Offer((resource(),), ())
 
 
-def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
+def test_written_spec_is_logged_and_a_warning_only_once() -> None:
     with capture_logs() as lines:
-        told = ChangeReport(Notifier(logger()), "/none")
-        told.report_outcome(
+        report = ChangeReport(Notifier(logger()), "/none")
+        report.report_outcome(
             TurnOutcome(
                 Configuration(), OFFER, warnings=("a doubt",), written=("/var/run/cdi/a.json",)
             )
         )
-        told.report_outcome(TurnOutcome(Configuration(), OFFER, warnings=("a doubt", "another")))
+        report.report_outcome(TurnOutcome(Configuration(), OFFER, warnings=("a doubt", "another")))
     assert [(line["log_level"], line["event"], line.get("path")) for line in lines] == [
         ("warning", "a doubt", None),
         ("info", "CDI spec written", "/var/run/cdi/a.json"),
@@ -41,7 +41,7 @@ def test_spec_that_was_written_is_told_and_a_warning_only_once() -> None:
     ]
 
 
-def test_limits_that_no_running_server_of_mps_takes_are_told() -> None:
+def test_mps_limits_that_need_a_restart_are_logged() -> None:
     with capture_logs() as lines:
         ChangeReport(Notifier(logger()), "/none").report_outcome(
             TurnOutcome(Configuration(), OFFER, mps=MpsState(changed=[GPU]))
@@ -56,23 +56,21 @@ def sharing(lines: list[MutableMapping[str, Any]]) -> list[tuple[str, str]]:
     return [(line["resource"], line["memory"]) for line in lines if line["event"] == "sharing"]
 
 
-def test_what_is_isolated_is_told_once_and_when_it_changes() -> None:
-    """Each resource has one line about its isolation, and another after a change."""
+def test_isolation_is_logged_once_per_change() -> None:
     memory = {device.uuid: UnitMemory(9 << 20, 9 << 20) for device in resource().devices}
     shared = replace(resource(), sharing="time-slicing", memory=memory)
     with capture_logs() as lines:
-        told = ChangeReport(Notifier(logger()), "/none")
+        report = ChangeReport(Notifier(logger()), "/none")
         for unenforced in ("", "", "the driver is old", ""):
-            told.report_isolation((shared,), (unenforced, ""), guard=True)
-    said = [memory.partition(" by ")[0] for _, memory in sharing(lines)]
-    kept, watched = "limited to 9Mi a replica, enforced", "limited to 9Mi a replica, watched"
-    assert said == [kept, watched, kept]
+            report.report_isolation((shared,), (unenforced, ""), guard=True)
+    reported = [memory.partition(" by ")[0] for _, memory in sharing(lines)]
+    enforced, watched = "limited to 9Mi a replica, enforced", "limited to 9Mi a replica, watched"
+    assert reported == [enforced, watched, enforced]
     assert {line["strategy"] for line in lines} == {"time-slicing"}
     assert all({"compute", "stability", "crash"} <= line.keys() for line in lines)
 
 
-def test_devices_that_differ_have_lines_of_their_own() -> None:
-    """If one GPU has limits and another has none, each line names its devices."""
+def test_devices_with_different_limits_have_separate_lines() -> None:
     other = replace(DEVICE, uuid="GPU-other", index="7")
     units = (*resource().units, Unit("GPU-other::0", other, 0))
     memory = {"GPU-other": UnitMemory(9 << 20, 9 << 20)}
@@ -84,14 +82,14 @@ def test_devices_that_differ_have_lines_of_their_own() -> None:
     assert len(lines) == 2
 
 
-def test_a_limit_that_nobody_holds_is_a_warning() -> None:
-    """The warning has the amount, the reason and the remedy, also for a GPU that is not shared."""
+def test_unenforced_limit_is_a_warning() -> None:
+    """It has the amount, the reason and the remedy, also for a GPU that is not shared."""
     memory = {device.uuid: UnitMemory(3 << 30, 3 << 30) for device in resource().devices}
     for strategy, amount in (("time-slicing", "3Gi a replica"), ("none", "3Gi")):
         limited = replace(resource(), sharing=strategy, memory=memory)
         with capture_logs() as lines:
-            told = ChangeReport(Notifier(logger()), "/none")
-            told.report_isolation(
+            report = ChangeReport(Notifier(logger()), "/none")
+            report.report_isolation(
                 (limited,), ("driver 580 is older than r615", "update the driver")
             )
         (line,) = lines
@@ -102,25 +100,25 @@ def test_a_limit_that_nobody_holds_is_a_warning() -> None:
         assert "gpuhook.guard.action" in line["hint"]
 
 
-def test_a_unit_of_memory_is_no_replica() -> None:
+def test_limit_of_a_memory_unit_is_logged_per_unit() -> None:
     memory = {device.uuid: UnitMemory(1 << 30, 1 << 30) for device in resource().devices}
     units = replace(resource(), sharing=MEMORY_UNITS, memory=memory)
     with capture_logs() as lines:
-        told = ChangeReport(Notifier(logger()), "/none")
-        told.report_isolation((units,))
+        report = ChangeReport(Notifier(logger()), "/none")
+        report.report_isolation((units,))
     assert lines[0]["memory"].startswith("limited to 1Gi a unit, enforced by the driver")
     assert "hint" not in lines[0]
 
 
-def test_units_of_another_size_are_told_once() -> None:
+def test_changed_unit_size_is_logged_once() -> None:
     def offered(size: int) -> TurnOutcome:
         entry = SharedResource(GPU, rename="nvidia.com/gpumem", unit=size)
         return TurnOutcome(Configuration(), offer(T4, entry, strategy=MEMORY_UNITS))
 
     with capture_logs() as lines:
-        told = ChangeReport(Notifier(logger()), "/none")
+        report = ChangeReport(Notifier(logger()), "/none")
         for size in (1 << 30, 1 << 30, 512 << 20, 512 << 20):
-            told.report_outcome(offered(size))
+            report.report_outcome(offered(size))
     (line,) = lines
     assert line["reason"] == "UnitsResized"
     assert "a unit of nvidia.com/gpumem is 512 MiB now, and was 1024 MiB" in line["event"]

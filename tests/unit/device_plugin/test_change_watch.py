@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes that trigger a turn of the plugin."""
+"""ChangeWatch: the intervals of retries."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def missing(root: Path) -> NodeSnapshot:
     return NodeSnapshot(trouble=reason, signature=signature(str(root), ""))
 
 
-def looks(
-    lookout: ChangeWatch, triggers: Triggers, trouble: NodeSnapshot, times: int
+def retry_times(
+    watch: ChangeWatch, triggers: Triggers, trouble: NodeSnapshot, times: int
 ) -> list[float]:
     """Return the times, by a fake clock, of the first `times` triggered turns."""
 
@@ -45,38 +45,38 @@ def looks(
             return asyncio.TimerHandle(0, lambda: None, (), clock)
 
         clock.call_later = call_later  # type: ignore[assignment,method-assign]
-        lookout.start(lambda: None)
-        lookout.set_snapshot(trouble)
-        lookout.schedule_retry()
+        watch.start(lambda: None)
+        watch.set_snapshot(trouble)
+        watch.schedule_retry()
         while len(found) < times:
             now, call = timers.pop(0)
             assert callable(call)
             call()
             if triggers._pulled == {Reason.NODE}:
                 triggers._pulled.clear()
-                lookout.set_snapshot(trouble)
-                lookout.schedule_retry()
+                watch.set_snapshot(trouble)
+                watch.schedule_retry()
                 found.append(round(now, 3))
-        lookout.stop()
+        watch.stop()
         return found
 
     return asyncio.run(collected())
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_what_is_missing_is_looked_for_less_and_less_often(tmp_path: Path, is_lost: bool) -> None:
+def test_retry_interval_doubles_up_to_a_minute(tmp_path: Path, is_lost: bool) -> None:
     """The driver does not answer, or a GPU is lost."""
     launch = Launch(host_root=str(tmp_path))
     triggers = Triggers()
     gpus = (Gpu(0, uuid="GPU-0"), Gpu(1, uuid="GPU-1", lost="fallen off the bus"))
     lost = NodeSnapshot(seen=Node(Driver(), gpus), signature=signature(str(tmp_path), ""))
     trouble = lost if is_lost else missing(tmp_path)
-    times = looks(ChangeWatch(launch, triggers, 10.0), triggers, trouble, 5)
+    times = retry_times(ChangeWatch(launch, triggers, 10.0), triggers, trouble, 5)
     assert times == [10, 30, 70, 130, 190]
 
 
-def test_the_first_interval_is_the_configured_one(tmp_path: Path) -> None:
-    """A driver that is missing at the start is retried at the configured interval."""
+def test_first_retry_uses_the_poll_interval(tmp_path: Path) -> None:
+    """The driver is missing at the start."""
     config = tmp_path / "config.yaml"
     config.write_text(SOON, encoding="utf-8")
     source = config_source.ConfigSource(file=str(config))
@@ -87,4 +87,4 @@ def test_the_first_interval_is_the_configured_one(tmp_path: Path) -> None:
     made = plugin.Plugin(
         launch, config_source.load(source), ApiClients(launch, log), triggers, Notifier(log)
     )
-    assert looks(made._watch, triggers, trouble, 2) == [0.1, 0.3]
+    assert retry_times(made._watch, triggers, trouble, 2) == [0.1, 0.3]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the device plugin take a turn: files that change, with and without inotify."""
+"""ChangeWatch: changed files, with and without inotify."""
 
 from __future__ import annotations
 
@@ -22,24 +22,22 @@ def run(
     seconds: float = 3600.0,
     polled: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run `scenario` beside a lookout for the configuration at `path`."""
+    """Run `scenario` with a ChangeWatch of the configuration at `path`."""
 
-    async def ran() -> None:
+    async def run_watch() -> None:
         triggers = Triggers()
-        lookout = ChangeWatch(
-            Launch(ConfigSource(file=str(path)), inventory="t4"), triggers, seconds
-        )
-        lookout.start(polled)
+        watch = ChangeWatch(Launch(ConfigSource(file=str(path)), inventory="t4"), triggers, seconds)
+        watch.start(polled)
         try:
             await asyncio.wait_for(scenario(triggers), 30)
         finally:
-            lookout.stop()
+            watch.stop()
 
-    asyncio.run(ran())
+    asyncio.run(run_watch())
 
 
-def test_file_that_a_link_is_set_to_is_watched(tmp_path: Path) -> None:
-    """The configuration is a link, which a configuration manager sets to another directory."""
+def test_new_target_of_a_configuration_link_is_watched(tmp_path: Path) -> None:
+    """A configuration manager sets the link to a file of another directory."""
     config = tmp_path / "config.yaml"
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -57,8 +55,10 @@ def test_file_that_a_link_is_set_to_is_watched(tmp_path: Path) -> None:
     run(config, scenario)
 
 
-def test_node_without_inotify_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes run out of inotify instances: that is no reason not to offer GPUs."""
+def test_configuration_is_polled_without_inotify(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node can run out of inotify instances."""
 
     def refuse() -> None:
         raise OSError(24, "Too many open files", "inotify")
@@ -74,7 +74,7 @@ def test_node_without_inotify_is_looked_at(tmp_path: Path, monkeypatch: pytest.M
     assert polls
 
 
-def test_lost_inotify_watch_does_not_end_the_polls(
+def test_error_in_inotify_does_not_end_polling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     polls = 0

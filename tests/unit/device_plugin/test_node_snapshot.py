@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at a node that changes."""
+"""Snapshots of a node that changes."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ def launch(node: SimulatedNode) -> Launch:
     )
 
 
-def test_an_unchanged_node_needs_no_second_look(node: SimulatedNode) -> None:
+def test_unchanged_node_needs_no_new_snapshot(node: SimulatedNode) -> None:
     first = node_snapshot.take(launch(node), Configuration())
     assert [gpu.uuid for gpu in first.seen.gpus] == [node.node.gpus[0].uuid]
     assert not node_snapshot.has_changed(first, launch(node))
 
 
 @pytest.mark.parametrize("is_away", [False, True])
-def test_what_changes_during_a_look_is_looked_at_again(
+def test_change_during_a_snapshot_needs_a_new_snapshot(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, is_away: bool
 ) -> None:
-    """A GPU that is plugged in after NVML was asked is not missed for ever."""
+    """A GPU can be plugged in after the NVML query."""
     ask = node_snapshot._query_driver
     if is_away:
         stub_events.take_away(node)
 
-    def plugged_in() -> None:
+    def plug_gpu() -> None:
         gpu = Path(node.host_root, "proc/driver/nvidia/gpus/0000:af:00.0")
         gpu.mkdir()
 
-    def asked(*arguments: object) -> object:
+    def query_and_plug(*arguments: object) -> object:
         try:
             return ask(*arguments)  # type: ignore[arg-type]  # as they are
         finally:
-            plugged_in()
+            plug_gpu()
 
     with monkeypatch.context() as patch:
-        patch.setattr(node_snapshot, "_query_driver", asked)
+        patch.setattr(node_snapshot, "_query_driver", query_and_plug)
         first = node_snapshot.take(launch(node), Configuration())
     assert (first.trouble is not None) == is_away
     assert node_snapshot.has_changed(first, launch(node))
@@ -62,10 +62,10 @@ def test_what_changes_during_a_look_is_looked_at_again(
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_what_changes_between_two_signatures_is_looked_at_again(
+def test_change_between_two_signatures_needs_a_new_snapshot(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """A GPU that is plugged in after the signature of this number was taken is not missed."""
+    """A GPU can be plugged in after the signature of this number."""
     take = node_signature.signature
     taken: list[tuple[str, ...]] = []
 
@@ -82,8 +82,8 @@ def test_what_changes_between_two_signatures_is_looked_at_again(
     assert node_snapshot.has_changed(first, launch(node))
 
 
-def test_memory_of_a_gpu_that_is_lost_is_remembered(node: SimulatedNode) -> None:
-    """What is counted by memory stays in the list, as unhealthy."""
+def test_lost_gpu_keeps_its_last_known_memory(node: SimulatedNode) -> None:
+    """Units that are counted by memory remain in the list, as unhealthy."""
     first = node_snapshot.take(launch(node), Configuration())
     (gpu,) = first.node.gpus
     assert gpu.memory_bytes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/compatibility.md: each feature of the toolkit has its row, and each row a test."""
+"""docs/compatibility.md: each feature of the toolkit has a row, and each row a test."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TESTS = Path(__file__).parents[2]
 PAGE = (TESTS.parent / "docs" / "compatibility.md").read_text("utf-8")
 ROW = re.compile(r"^\| (\d+b?)(?: to (\d+))? \|(.*)\|$", re.MULTILINE)
 TEST = re.compile(r"`([a-z0-9_/]+\.py)?::(test_\w+)`")
-# What there is not, and what no test can drive.
+# Features that gpuhook lacks, and those that no test can cover.
 UNDRIVEN = {"88", "90", "95", "96"}
 
 
 def _rows() -> dict[str, str]:
-    """Return the text of each row by its number; a range is all of its numbers."""
+    """Return the text of each row by its number; a range is listed under each of its numbers."""
     found: dict[str, str] = {}
     for first, last, text in ROW.findall(PAGE):
         numbers = [first] if not last else [str(n) for n in range(int(first), int(last) + 1)]
@@ -36,8 +36,8 @@ def test_every_feature_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("number", [number for number in ROWS if number not in UNDRIVEN])
-def test_a_row_names_tests_that_are_there(number: str) -> None:
-    """A row whose feature works names a test function of this checkout; `::` repeats the file."""
+def test_row_names_existing_tests(number: str) -> None:
+    """A row names test functions of this checkout; `::` repeats the file."""
     tests = TEST.findall(ROWS[number].rpartition("|")[2])
     assert tests
     file = ""

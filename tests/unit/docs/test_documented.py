@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every YAML that README and docs show is what it is said to be: it is read without a word."""
+"""The YAML examples of README and docs are valid and cause no warning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuhook.errors.catalogue import explanations, retired_codes
 from gpuhook.node import settings_file
 
 ROOT = Path(__file__).parents[3]
-# The pages with configurations and objects as they are written for gpuhook itself.
+# The pages with configurations and objects for gpuhook itself.
 PAGES = (
     "README.md",
     "README.ko.md",
@@ -38,7 +38,7 @@ NVIDIA = re.compile(r"nvidia\.com/[a-z0-9.-]+")
 
 
 def blocks() -> Iterator[tuple[str, str]]:
-    """Yield page and text of each YAML block; the first lines tell them apart."""
+    """Yield page and text of each YAML block; the first lines identify the kind."""
     for page in PAGES:
         for text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
             yield page, text
@@ -48,8 +48,8 @@ EXAMPLES = list(blocks())
 
 
 @pytest.mark.parametrize(("page", "text"), EXAMPLES)
-def test_an_example_is_taken(page: str, text: str, tmp_path: Path) -> None:
-    """A configuration has no finding, a settings file is valid, a pod asks for whole numbers."""
+def test_examples_are_valid(page: str, text: str, tmp_path: Path) -> None:
+    """A configuration has no finding, a settings file is valid, a pod requests whole numbers."""
     (found,) = yaml.safe_load_all(text)
     if "apiVersion" in found:
         check_object(found)
@@ -65,7 +65,7 @@ def test_an_example_is_taken(page: str, text: str, tmp_path: Path) -> None:
 
 
 def check_object(found: dict[str, Any]) -> None:
-    """Fail unless an object of Kubernetes is a RuntimeClass, or a pod that asks for GPUs."""
+    """Fail unless a Kubernetes object is a RuntimeClass, or a pod that requests GPUs."""
     if found["kind"] == "RuntimeClass":
         assert found["handler"] == "nvidia"
         return
@@ -77,7 +77,7 @@ def check_object(found: dict[str, Any]) -> None:
 
 
 def check_part_of_the_daemon_set(found: dict[str, Any]) -> None:
-    """Fail unless it has more capabilities than the DaemonSet that ships, and all else of it."""
+    """Fail unless it adds capabilities to the shipped DaemonSet and is equal in all else."""
     (shipped,) = [
         one for one in yaml.safe_load_all(MANIFEST.read_text("utf-8")) if one["kind"] == "DaemonSet"
     ]
@@ -90,8 +90,8 @@ def check_part_of_the_daemon_set(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", [text for page, text in EXAMPLES if page == "docs/sharing.md"])
-def test_a_block_says_where_it_goes(text: str) -> None:
-    """Its first line names the file or the object, and that is what it is."""
+def test_first_line_of_a_block_names_its_file_or_object(text: str) -> None:
+    """The content is of that kind."""
     found = yaml.safe_load(text)
     is_settings = found.keys() <= SECTIONS
     kinds = {
@@ -104,12 +104,12 @@ def test_a_block_says_where_it_goes(text: str) -> None:
 
 
 def check_settings(path: Path) -> bool:
-    """Return whether `gpuhook config validate` would take the file."""
+    """Return whether `gpuhook config validate` accepts the file."""
     return not (settings_file.problem(str(path)) or settings_file.unknown_keys(str(path)))
 
 
-def test_all_ways_are_shown() -> None:
-    """The page on sharing has a configuration of each way, and a limit of each kind."""
+def test_all_ways_of_sharing_are_documented() -> None:
+    """The page on sharing has a configuration for each way, and a limit of each kind."""
     shown = [read(text.encode(), page).configuration for page, text in EXAMPLES if "docs/s" in page]
     sharing = [one.sharing for one in shown if one is not None]
     assert {one.strategy for one in sharing} >= {"time-slicing", "mps", MEMORY_UNITS}
@@ -121,15 +121,15 @@ def test_all_ways_are_shown() -> None:
     assert any(entry.time_slice for entry in entries)
 
 
-def test_codes_are_those_of_faults() -> None:
-    """A code that a page explains is one that gpuhook reports."""
+def test_documented_codes_exist() -> None:
+    """A code on a page is one that gpuhook reports."""
     said = {code for page in ALL for code in CODE.findall((ROOT / page).read_text("utf-8"))}
     assert len(said) > 50
     assert said - set(explanations()) - set(retired_codes()) == set()
 
 
-def test_commands_that_end_with_1_for_what_they_find_are_listed() -> None:
-    """What --help says of exit statuses, the page on the command line says of each command."""
+def test_commands_with_exit_status_1_for_findings_are_documented() -> None:
+    """The exit statuses in --help are those on the command-line page."""
     root = click.Context(main, info_name="gpuhook")
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     rows = [row for row in page.splitlines() if row.startswith("| `")]
@@ -140,7 +140,7 @@ def test_commands_that_end_with_1_for_what_they_find_are_listed() -> None:
 
 
 def ending_with_1(ctx: click.Context, command: click.Command) -> Iterator[str]:
-    """Yield the names of commands whose --help says when they end with 1."""
+    """Yield the names of commands whose --help has an exit status 1."""
     for name in command.list_commands(ctx) if isinstance(command, click.Group) else ():
         one = command.get_command(ctx, name) if isinstance(command, click.Group) else None
         assert one is not None
@@ -151,8 +151,8 @@ def ending_with_1(ctx: click.Context, command: click.Command) -> Iterator[str]:
             yield below.command_path.removeprefix("gpuhook ")
 
 
-def test_links_lead_somewhere() -> None:
-    """A link to a heading or a file of this project has one there."""
+def test_links_have_a_target() -> None:
+    """A link to a heading or a file of this project exists."""
     for page in ALL:
         text = (ROOT / page).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -166,8 +166,8 @@ def test_links_lead_somewhere() -> None:
 
 
 @pytest.mark.parametrize("page", ["docs/security.md", "docs/support.md"])
-def test_what_a_page_names_as_its_test_is_one(page: str) -> None:
-    """A file below tests, and a function in it where one is named."""
+def test_documented_tests_exist(page: str) -> None:
+    """The file is below tests, and contains the function if one is named."""
     text = (ROOT / page).read_text(encoding="utf-8")
     named = re.findall(r"`((?:contract|unit|property)/\w+\.py)(?:::(\w+))?`", text)
     assert len(named) > 10
@@ -176,8 +176,8 @@ def test_what_a_page_names_as_its_test_is_one(page: str) -> None:
         assert not function or f"def {function}(" in content, (path, function)
 
 
-def test_both_languages_of_the_readme_have_the_same_commands() -> None:
-    """Block by block, but for the comments; and both link to the same pages."""
+def test_both_readmes_have_the_same_commands() -> None:
+    """Block by block, except for comments; both link to the same pages."""
     shown, linked = [], []
     for page in ("README.md", "README.ko.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
@@ -188,8 +188,8 @@ def test_both_languages_of_the_readme_have_the_same_commands() -> None:
     assert linked[0] == linked[1]
 
 
-def test_both_languages_of_the_guide_have_the_same_commands_and_files() -> None:
-    """What the English guide has people run or write, the Korean one has too."""
+def test_both_guides_have_the_same_commands_and_files() -> None:
+    """The Korean guide has each command and file of the English one."""
     guide = ROOT / "docs/kubernetes.md"
     blocks = re.compile(r"^```(?:sh|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     shown = blocks.findall(guide.read_text(encoding="utf-8"))
@@ -198,8 +198,8 @@ def test_both_languages_of_the_guide_have_the_same_commands_and_files() -> None:
     assert [block for block in shown if block not in korean] == []
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    """Each page of docs is linked, and one of some length has a list of its contents."""
+def test_readme_links_every_page() -> None:
+    """A long page has a table of contents."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):
         assert f"]({page.relative_to(ROOT)})" in readme, page
@@ -208,15 +208,15 @@ def test_the_readme_leads_to_every_page() -> None:
 
 
 def headings(text: str) -> set[str]:
-    """Return the anchors that a renderer makes of headings."""
+    """Return the anchors of headings, as a renderer makes them."""
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for line in outside.splitlines() if line.startswith("#")]
     words = [re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()) for line in lines]
     return {line.replace(" ", "-") for line in words}
 
 
-def test_an_example_that_is_wrong_is_found(tmp_path: Path) -> None:
-    """A key that there is not is a finding of a configuration, and no setting."""
+def test_invalid_example_is_detected(tmp_path: Path) -> None:
+    """An unknown key is a finding in a configuration, and an error in settings."""
     assert read(b"version: v1\nsharing: {timeslicing: {}}\n", "x").findings
     path = tmp_path / "config.yaml"
     path.write_text("limit: {onFailure: auto}\n", encoding="utf-8")

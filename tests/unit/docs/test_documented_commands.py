@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every `gpuhook ...` of README and docs is one that the command line takes, in each language.
+"""Every `gpuhook ...` in README and docs is accepted by the command line, in each language.
 
-Click's own parser is asked, so that a command, an option or a value that there is not is found
-here. Nothing is run, and files that a command would read need not be there.
+Click parses each one, so that an unknown command, option or value is detected. Nothing is run,
+and files that a command would read need not exist.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ INDENTED = re.compile(r"^    (gpuhook .*)$", re.MULTILINE)
 SPAN = re.compile(r"`(gpuhook [^`]*)`")
 WORD = re.compile(r"[a-z][a-z-]*")
 ENDS = {"|", "||", "&", "&&", ";", "(", ")"}
-# Of every command: `gpuhook --quiet doctor` and `gpuhook doctor --quiet` are the same.
+# Common options: `gpuhook --quiet doctor` and `gpuhook doctor --quiet` are the same.
 EVERYWHERE = ("-q", "--quiet", "--debug")
-# Words of prose in the place of values.
+# Placeholders for values.
 STANDS_FOR_OTHERS = re.compile(r"\b(ENGINE|PATH|NAME|N|DIR|FILE|ID)\b|'\.\.\.'")
 REDIRECTIONS = {">", ">>", "<", ">&", "<<"}
 
 
 def words(line: str) -> list[str]:
-    """Return the words of a line of shell, without its comment; [] of what is no shell."""
+    """Return the words of a line of shell without its comment; [] if it is not shell."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
@@ -68,7 +68,7 @@ def calls(line: str) -> Iterator[list[str]]:
 
 
 def lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the command lines of a page, and whether each is an example in whole."""
+    """Yield the command lines of a page, and whether each is a complete example."""
     text = text.replace("\\|", "|")
     for language, block in FENCE.findall(text):
         if language in ("", "sh", "console"):
@@ -86,7 +86,7 @@ def lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def cases() -> Iterator[tuple[str, str, bool]]:
-    """Yield page, line, and whether it is an example in whole, each line once."""
+    """Yield page, line, and whether it is a complete example, each line once."""
     seen = set()
     for page in PAGES:
         for line, is_example in lines((ROOT / page).read_text(encoding="utf-8")):
@@ -96,7 +96,7 @@ def cases() -> Iterator[tuple[str, str, bool]]:
 
 
 def trouble(arguments: list[str], *, is_example: bool) -> str:
-    """Return what the command line objects to in `arguments`, "" for nothing."""
+    """Return the error of the command line for `arguments`, "" for none."""
     arguments = [word for word in arguments if word not in EVERYWHERE]
     context = click.Context(main, info_name="gpuhook")
     command: click.Command = main
@@ -107,7 +107,7 @@ def trouble(arguments: list[str], *, is_example: bool) -> str:
             return ""
         name, *arguments = arguments
         if not WORD.fullmatch(name):
-            return ""  # a word that stands for commands: COMMAND, ...
+            return ""  # a placeholder for a command: COMMAND, ...
         below = command.get_command(context, name)
         if below is None:
             return f"there is no command {name}"
@@ -121,8 +121,7 @@ def trouble(arguments: list[str], *, is_example: bool) -> str:
 def objection(
     command: click.Command, parent: click.Context, arguments: list[str], *, is_example: bool
 ) -> str:
-    """Return what a command objects to, but for files that are not here and words that stand
-    for others (FILE, ENGINE)."""
+    """Return the error of a command; missing files and placeholders (FILE) are no errors."""
     assert parent.parent is not None
     try:
         command.make_context(str(parent.info_name), list(arguments), parent=parent.parent)
@@ -143,7 +142,7 @@ CASES = list(cases())
 
 
 @pytest.mark.parametrize(("page", "line", "is_example"), CASES)
-def test_the_command_line_takes_it(page: str, line: str, is_example: bool) -> None:
+def test_documented_commands_are_accepted(page: str, line: str, is_example: bool) -> None:
     for arguments in calls(line):
         assert trouble(arguments, is_example=is_example) == "", (page, line)
 
@@ -169,11 +168,11 @@ def test_both_languages_have_commands() -> None:
         "gpuhook inspect one two three",
     ],
 )
-def test_what_is_wrong_is_found(line: str) -> None:
+def test_invalid_command_is_detected(line: str) -> None:
     assert any(trouble(arguments, is_example=True) for arguments in calls(line))
 
 
-def test_a_line_is_cut_at_pipes_and_redirections() -> None:
+def test_lines_are_cut_at_pipes_and_redirections() -> None:
     assert list(calls("gpuhook config default > /etc/x.yaml  # every key")) == [
         ["config", "default"]
     ]

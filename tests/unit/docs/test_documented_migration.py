@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/migration.md has every name of NVIDIA's that gpuhook knows, and what it is here."""
+"""docs/migration.md has every NVIDIA name that gpuhook accepts, with its counterpart."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ spec:
     image: nvidia/samples:vectoradd-cuda10.2
     resources: {limits: {nvidia.com/gpu: 2}}
 """
-# What is of gpuhook alone: its variables say so.
+# The prefix of variables that only gpuhook has.
 OWN = "GPUHOOK_"
 
 
 def section(heading: str, page: str = PAGE) -> str:
-    """Return the text below a heading of the second order."""
+    """Return the text below a second-level heading."""
     return re.split(r"^## ", page.split(f"\n## {heading}\n", 1)[1], flags=re.MULTILINE)[0]
 
 
 def row(text: str, *words: str) -> str:
-    """Return the line that has all of `words` as code, "" for none."""
+    """Return the line that contains all of `words` as code, "" for none."""
     lines = text.splitlines()
     return next((one for one in lines if all(f"`{word}`" in one for word in words)), "")
 
@@ -50,7 +50,7 @@ def row(text: str, *words: str) -> str:
 @pytest.mark.parametrize(
     "option", sorted({*toolkit_options.VARIABLES, *toolkit_options.ALIASES.values()})
 )
-def test_options_of_generate_have_their_names_of_the_toolkit(option: str) -> None:
+def test_options_of_generate_have_their_toolkit_names(option: str) -> None:
     aliases = [name for name, own in toolkit_options.ALIASES.items() if own == option]
     variable = toolkit_options.VARIABLES[option]
     assert row(section("nvidia-ctk cdi generate"), option, *aliases, variable)
@@ -61,7 +61,7 @@ def test_keys_of_config_toml_have_a_row(key: str) -> None:
     assert row(section("config.toml"), key)
 
 
-def test_what_import_takes_over_is_what_the_page_says() -> None:
+def test_imported_keys_are_those_of_the_page() -> None:
     """The setting that replaces a key is in the key's row."""
     given: dict[str, object] = {
         "disable-require": True,
@@ -81,7 +81,7 @@ def test_what_import_takes_over_is_what_the_page_says() -> None:
 
 
 def is_nvidias(option: Option) -> bool:
-    """Return whether an option has a name in NVIDIA's programs."""
+    """Return whether NVIDIA's programs have the option."""
     return any(not name.startswith(OWN) for name in option.variables)
 
 
@@ -91,7 +91,7 @@ def is_nvidias(option: Option) -> bool:
     ids=lambda one: one.name,
 )
 def test_options_of_the_plugin_have_a_row(option: Option) -> None:
-    """By its variable: an option's name may be another one there."""
+    """By the variable: the option may have another name there."""
     variables = [name for name in option.variables if not name.startswith(OWN)]
     assert any(f"`{name}`" in line for name in variables for line in PAGE.splitlines())
     if option.key.startswith("flags.") and ".gfd." not in option.key:
@@ -103,8 +103,8 @@ def test_hooks_have_a_row(hook: str) -> None:
     assert row(section("Hooks of CDI specs"), hook)
 
 
-def test_checks_of_the_troubleshooting_page_are_checks() -> None:
-    """Each table names checks of doctor in its third column, and none that there is not."""
+def test_troubleshooting_page_names_existing_checks() -> None:
+    """The third column of each table names checks of doctor."""
     known = {check.id for check in check_list.checks()}
     rows = [line.split("|") for line in TROUBLE.splitlines() if line.startswith("| `")]
     named = {
@@ -114,8 +114,8 @@ def test_checks_of_the_troubleshooting_page_are_checks() -> None:
     assert named <= known
 
 
-def test_the_known_texts_are_doctors() -> None:
-    """What doctor says that one meets, the page has: who searches finds it by either."""
+def test_troubleshooting_page_has_the_messages_of_doctor() -> None:
+    """Users search for these messages of other programs."""
     said = "".join(
         path.read_text(encoding="utf-8") for path in (ROOT / "gpuhook/doctor").rglob("*.py")
     )
@@ -132,10 +132,10 @@ def test_the_known_texts_are_doctors() -> None:
         assert text in TROUBLE
 
 
-def test_what_explain_is_shown_to_say_it_says(
+def test_documented_output_of_explain_is_current(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page's answers are those of the command, line by line."""
+    """Each line on the page is in the command's output."""
     monkeypatch.chdir(tmp_path)
     Path("pod.yaml").write_text(POD, encoding="utf-8")
     shown = [

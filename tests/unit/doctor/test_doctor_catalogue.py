@@ -19,25 +19,25 @@ from gpuhook.node.node_tree import DirectoryTree
 ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
-def test_each_has_an_id_of_its_own() -> None:
+def test_each_check_has_its_own_id() -> None:
     ids = [check.id for check in checks()]
     assert len(set(ids)) == len(ids)
     assert [one for one in ids if not ID.fullmatch(one)] == []
 
 
-def test_each_is_in_a_section_and_says_what_it_makes_sure_of() -> None:
+def test_each_check_has_a_section_and_a_title() -> None:
     for check in checks():
         assert check.section in SECTIONS
         assert len(check.title.split()) > 2, check.id
         assert not check.title.endswith("."), check.id
 
 
-def test_what_a_check_needs_is_there() -> None:
+def test_needed_checks_exist() -> None:
     ids = {check.id for check in checks()}
     assert {need for check in checks() for need in check.needs} <= ids
 
 
-def test_an_empty_tree_tells_nothing_of_gpuhook(tmp_path: Path) -> None:
+def test_empty_tree_has_no_fault_of_gpuhook(tmp_path: Path) -> None:
     """gpuhook's own checks find no fault in an empty tree."""
     node = ExaminedNode(DirectoryTree(str(tmp_path)), Readings({}))
     found = examine(node, checks())
@@ -48,9 +48,7 @@ def test_an_empty_tree_tells_nothing_of_gpuhook(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_container_that_cannot_be_looked_at_is_not_passed_over(
-    is_late: bool, tmp_path: Path
-) -> None:
+def test_unreadable_container_is_mentioned(is_late: bool, tmp_path: Path) -> None:
     late = {"where": "late", "code": "GH1760", "message": "no answer", "hint": "wait"}
     found = {"containers": [], "trouble": [late] * is_late, "looked_at": 0}
     node = ExaminedNode(DirectoryTree(str(tmp_path)), Readings({"containers": lambda: found}))
@@ -59,7 +57,7 @@ def test_a_container_that_cannot_be_looked_at_is_not_passed_over(
     assert result.finding.message == message
 
 
-def test_a_machine_without_gpus_is_told_of_quietly_too(tmp_path: Path) -> None:
+def test_machine_without_gpus_is_reported_with_quiet(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     words = ["doctor", "--quiet", "--root", str(tmp_path)]
     shown = CliRunner().invoke(main, [*words, "--checks", "driver.gpu"])
@@ -71,7 +69,7 @@ def test_a_machine_without_gpus_is_told_of_quietly_too(tmp_path: Path) -> None:
     assert shown.stderr == "1 ok\n"
 
 
-def test_a_directory_without_a_node_is_none(tmp_path: Path) -> None:
+def test_directory_without_a_node_is_refused(tmp_path: Path) -> None:
     (tmp_path / "passwd").touch()
     for name in ("doctor", "support-bundle"):
         shown = CliRunner().invoke(main, [name, "--root", str(tmp_path)])

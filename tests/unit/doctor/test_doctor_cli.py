@@ -35,7 +35,7 @@ from gpuhook.node.node_tree import DirectoryTree
 SCHEMAS = Path(gpuhook.__file__).parent / "schemas"
 
 
-def of(text: str, name: str = "doctor") -> dict[str, Any]:
+def validated(text: str, name: str = "doctor") -> dict[str, Any]:
     """Return a document after validation by its schema."""
     found: dict[str, Any] = json.loads(text)
     schema = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
@@ -46,7 +46,7 @@ def of(text: str, name: str = "doctor") -> dict[str, Any]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Give a node with a healthy driver that lacks the file that a check looks for."""
+    """Give a node with a healthy driver that lacks the file that a check requires."""
     root = tmp_path / "node"
     (root / "dev").mkdir(parents=True)
     return root
@@ -54,7 +54,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def catalogue(tree: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
-    """Replace the checks of the command, and give the new ones."""
+    """Replace the checks of the command, and return the new ones."""
 
     def missing(node: ExaminedNode) -> Iterable[Finding]:
         if node.tree.status("/dev/there") is not None:
@@ -101,7 +101,7 @@ def doctor(tree: Path) -> Callable[..., Result]:
     return called
 
 
-def test_the_root_cause_is_on_top(doctor: Callable[..., Result]) -> None:
+def test_root_cause_is_first(doctor: Callable[..., Result]) -> None:
     shown = doctor(offline=True)
     assert shown.exit_code == 1
     first, meaning, cure, *_ = shown.stdout.splitlines()
@@ -114,12 +114,12 @@ def test_the_root_cause_is_on_top(doctor: Callable[..., Result]) -> None:
     assert shown.stderr == "1 failed, 1 warning, 1 ok, 2 not applicable\n"
 
 
-def test_nothing_that_was_read_commands_the_terminal(doctor: Callable[..., Result]) -> None:
+def test_control_characters_are_escaped(doctor: Callable[..., Result]) -> None:
     assert "\x1b" not in doctor(offline=True).stdout
     assert "it is\\x1b[2J slow" in doctor(offline=True).stdout
 
 
-def test_quiet_leaves_what_is_wrong(doctor: Callable[..., Result]) -> None:
+def test_quiet_shows_only_failures_and_warnings(doctor: Callable[..., Result]) -> None:
     for shown in (doctor("--quiet", offline=True), doctor(offline=True, quietly=True)):
         assert "driver.version" not in shown.stdout
         assert "docker.absent" not in shown.stdout
@@ -129,7 +129,7 @@ def test_quiet_leaves_what_is_wrong(doctor: Callable[..., Result]) -> None:
     assert shown.stderr == ""
 
 
-def test_the_root_cause_is_printed_once(doctor: Callable[..., Result]) -> None:
+def test_root_cause_is_printed_once(doctor: Callable[..., Result]) -> None:
     shown = doctor(offline=True).stdout
     assert shown.count("FAILED   devices.there") == 1
     assert shown.count("fix:     touch /dev/there") == 1
@@ -138,13 +138,13 @@ def test_the_root_cause_is_printed_once(doctor: Callable[..., Result]) -> None:
     assert "FAILED" not in quiet
 
 
-def test_a_list_looks_at_nothing(doctor: Callable[..., Result]) -> None:
+def test_list_refuses_fix_and_from(doctor: Callable[..., Result]) -> None:
     for words in (["--fix"], ["--from", __file__]):
         shown = doctor("--list", *words)
         assert (shown.exit_code, shown.stdout) == (2, "")
 
 
-def test_warnings_are_no_failure(tree: Path, doctor: Callable[..., Result]) -> None:
+def test_warnings_are_not_failures(tree: Path, doctor: Callable[..., Result]) -> None:
     (tree / "dev/there").touch()
     shown = doctor(offline=True)
     assert shown.exit_code == 0
@@ -152,15 +152,15 @@ def test_warnings_are_no_failure(tree: Path, doctor: Callable[..., Result]) -> N
     assert "devices.after" in shown.stdout
 
 
-def test_wide_says_what_was_looked_at(doctor: Callable[..., Result]) -> None:
+def test_wide_output_shows_what_was_read(doctor: Callable[..., Result]) -> None:
     assert "looked at: /dev/there" in doctor("-o", "wide", offline=True).stdout
     assert "looked at" not in doctor(offline=True).stdout
 
 
-def test_documents_are_the_same_and_as_their_schema_says(
+def test_documents_fit_their_schema_and_json_equals_yaml(
     tree: Path, doctor: Callable[..., Result]
 ) -> None:
-    found = of(doctor("-o", "json", offline=True).stdout)
+    found = validated(doctor("-o", "json", offline=True).stdout)
     assert found == yaml.safe_load(doctor("-o", "yaml", offline=True).stdout)
     assert next(iter(found)) == "schema"
     assert (found["well"], found["first"], found["live"]) == (False, "devices.there", False)
@@ -169,13 +169,13 @@ def test_documents_are_the_same_and_as_their_schema_says(
         "driver.version", "devices.there", "devices.after", "docker.absent", "containerd.slow",
     ]  # fmt: skip
     assert found["mended"] is None
-    assert of(doctor("-o", "json").stdout)["live"] is True
+    assert validated(doctor("-o", "json").stdout)["live"] is True
 
 
-def test_chosen_checks_bring_their_causes(doctor: Callable[..., Result]) -> None:
-    found = of(doctor("--checks", "devices.after", "-o", "json", offline=True).stdout)
+def test_selected_checks_include_their_causes(doctor: Callable[..., Result]) -> None:
+    found = validated(doctor("--checks", "devices.after", "-o", "json", offline=True).stdout)
     assert [one["id"] for one in found["results"]] == ["devices.there", "devices.after"]
-    found = of(doctor("--checks", "driver, docker", "-o", "json", offline=True).stdout)
+    found = validated(doctor("--checks", "driver, docker", "-o", "json", offline=True).stdout)
     assert [one["id"] for one in found["results"]] == ["driver.version", "docker.absent"]
     wrong = doctor("--checks", "devices.their", offline=True)
     assert wrong.exit_code == 2
@@ -183,25 +183,25 @@ def test_chosen_checks_bring_their_causes(doctor: Callable[..., Result]) -> None
     assert doctor("--checks", " , ", offline=True).exit_code == 2
 
 
-def test_an_unknown_check_is_named(doctor: Callable[..., Result]) -> None:
+def test_unknown_check_is_named(doctor: Callable[..., Result]) -> None:
     told = doctor("--checks", "driver.filez")
     assert told.exit_code == 2
     assert "unknown check driver.filez" in told.output
     assert "(`gpuhook doctor --list` lists the checks)" in told.output
 
 
-def test_list_looks_at_nothing(doctor: Callable[..., Result]) -> None:
+def test_list_shows_every_check(doctor: Callable[..., Result]) -> None:
     shown = doctor("--list", "--no-headers", offline=True)
     assert shown.exit_code == 0
     assert len(shown.stdout.splitlines()) == 5
-    found = of(doctor("--list", "-o", "json", offline=True).stdout, "doctor-list")
+    found = validated(doctor("--list", "-o", "json", offline=True).stdout, "doctor-list")
     assert {one["id"]: one["needs"] for one in found["checks"]}["devices.after"] == [
         "devices.there"
     ]
     assert "devices.there" in doctor("--list", "-o", "wide", offline=True).stdout
 
 
-def test_names_are_of_what_is_wrong_and_taken_by_checks(doctor: Callable[..., Result]) -> None:
+def test_output_names_are_accepted_by_checks(doctor: Callable[..., Result]) -> None:
     told = doctor("-o", "name", offline=True)
     assert (told.exit_code, told.stdout) == (1, "devices.there\ncontainerd.slow\n")
     again = doctor("--checks", ",".join(told.stdout.split()), "-o", "name", offline=True)
@@ -222,27 +222,27 @@ def test_fix_changes_the_node_and_examines_it_again(
     assert (shown.exit_code, (tree / "dev/there").exists()) == (0, True)
     assert "devices.there: make /dev/there" in shown.stderr
     assert "(was failed, is fixed)" in shown.stdout
-    found = of(doctor("--fix", "-o", "json").stdout)
+    found = validated(doctor("--fix", "-o", "json").stdout)
     assert (found["mended"], found["well"]) == ([], True)
 
 
-def test_fix_says_what_it_could_not_do(tree: Path, doctor: Callable[..., Result]) -> None:
+def test_fix_reports_what_it_could_not_do(tree: Path, doctor: Callable[..., Result]) -> None:
     (tree / "dev").rmdir()
     shown = doctor("--fix", "-o", "json")
-    (one,) = of(shown.stdout)["mended"]
+    (one,) = validated(shown.stdout)["mended"]
     assert (one["done"], one["before"], one["after"]) == (False, "failed", "failed")
     assert "No such file or directory" in one["trouble"]
     assert shown.exit_code == 1
 
 
-def test_a_tree_is_not_fixed(tree: Path, doctor: Callable[..., Result]) -> None:
+def test_tree_is_not_fixed(tree: Path, doctor: Callable[..., Result]) -> None:
     refused = doctor("--fix", offline=True)
     assert refused.exit_code == 1
     assert refused.stderr.startswith(f"Error GH1903: {tree} is a tree of files")
     assert doctor("--dry-run").exit_code == 2
 
 
-def test_roots_lie_in_the_host_root(tree: Path, tmp_path: Path) -> None:
+def test_roots_must_be_in_the_host_root(tree: Path, tmp_path: Path) -> None:
     words = ["doctor", "--host-root", str(tree), "--driver-root", str(tmp_path)]
     refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2
@@ -251,11 +251,11 @@ def test_roots_lie_in_the_host_root(tree: Path, tmp_path: Path) -> None:
     assert (missing.exit_code, "GH1900" in missing.stderr) == (1, True)
 
 
-def test_the_driver_root_is_the_host_root_by_default(tree: Path) -> None:
+def test_driver_root_defaults_to_the_host_root(tree: Path) -> None:
     for words in (["doctor", "-o", "json"], ["doctor", "-o", "json", "--driver-root", str(tree)]):
         shown = CliRunner().invoke(main, [*words, "--host-root", str(tree)])
         assert shown.exit_code == 1, shown.stderr
-        assert of(shown.stdout)["first"] == "devices.there"
+        assert validated(shown.stdout)["first"] == "devices.there"
 
 
 @pytest.fixture(autouse=True)
@@ -269,8 +269,8 @@ def no_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuhook.host.worker.call_in_child", asked)
 
 
-def test_colour_is_for_terminals(catalogue: tuple[Check, ...], tree: Path) -> None:
-    """The words are the same with and without colour."""
+def test_colour_is_used_only_on_terminals(catalogue: tuple[Check, ...], tree: Path) -> None:
+    """The text is the same with and without colour."""
     found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), catalogue)
     plain, coloured = (
         "\n".join(doctor_text.lines(found, has_colour=has_colour)) for has_colour in (False, True)
@@ -289,7 +289,7 @@ def test_many_subjects_of_one_check_are_one_line(tree: Path) -> None:
 
 
 def test_each_section_is_printed_once(tree: Path) -> None:
-    """A check that needs one of a later section does not divide its own section."""
+    """A check that needs one in a later section does not divide its own section."""
 
     def well(name: str, *needs: str) -> Check:
         return Check(name, name, lambda _: [ok(name)], needs)
@@ -308,7 +308,7 @@ def test_each_section_is_printed_once(tree: Path) -> None:
     assert sum("host." in line for line in lines) == 3
 
 
-def test_a_user_who_is_not_root_gets_a_note(
+def test_note_for_users_other_than_root(
     doctor: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 65534)

@@ -23,6 +23,7 @@ from gpuhook.doctor.checks.engine import (
 )
 from gpuhook.doctor.checks.host import cgroups, security
 from gpuhook.doctor.examination import Examination, examine
+from gpuhook.engines.read import docker_config
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.node_tree import DirectoryTree
 
@@ -85,29 +86,29 @@ def trial(tmp_path: Path) -> Trial:
     return Trial(tmp_path)
 
 
-def test_an_empty_tree_has_nothing_that_is_ok_or_failed(trial: Trial) -> None:
+def test_empty_tree_has_only_inapplicable_checks(trial: Trial) -> None:
     results = trial.examine().results
     assert {one.finding.status for one in results} == {"not-applicable"}
     assert {one.check.id for one in results} == {check.id for check in CHECKS}
 
 
-def test_ids_are_said_once_and_needs_are_there() -> None:
+def test_ids_are_unique_and_needed_checks_exist() -> None:
     ids = [check.id for check in CHECKS]
     assert len(ids) == len(set(ids))
     assert {need for check in CHECKS for need in check.needs} <= set(ids)
 
 
-def test_docker_alone_has_to_give_gpus(trial: Trial) -> None:
+def test_docker_without_a_gpu_runtime_fails(trial: Trial) -> None:
     trial.programs("dockerd")
     assert trial.failed() == ["docker.runtime"]
-    trial.write("/etc/cdi/nvidia.yaml", SPEC)  # of version 28 and later, by CDI
+    trial.write("/etc/cdi/nvidia.yaml", SPEC)  # Docker 28 and later inject CDI devices
     trial.version("dockerd", "27.5.1")
     assert trial.failed() == ["docker.runtime"]
     trial.version("dockerd", "28.3.0")
     assert trial.failed() == []
 
 
-def test_docker_beside_a_cluster_need_not(trial: Trial) -> None:
+def test_docker_in_a_cluster_with_containerd_is_not_required(trial: Trial) -> None:
     trial.programs("dockerd", "containerd")
     trial.write(KUBELET, 'containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock"\n')
     trial.write(MAIN, PLAIN)
@@ -115,14 +116,14 @@ def test_docker_beside_a_cluster_need_not(trial: Trial) -> None:
     assert trial.status("docker.runtime") == "not-applicable"
 
 
-def test_dockers_own_containerd_need_not(trial: Trial) -> None:
+def test_containerd_of_docker_is_not_required(trial: Trial) -> None:
     trial.programs("dockerd", "nvidia-container-runtime", "nvidia-container-runtime-hook", "runc")
     trial.write(DAEMON, json.dumps(NVIDIA))
     trial.write(MAIN, 'disabled_plugins = ["cri"]\n')
     assert trial.failed() == []
 
 
-def test_gpus_go_by_cdi_from_docker_29(trial: Trial) -> None:
+def test_nvidia_cdi_hook_is_enough_since_docker_29(trial: Trial) -> None:
     trial.programs("dockerd", "nvidia-container-runtime", "nvidia-cdi-hook", "runc")
     trial.write(DAEMON, json.dumps(NVIDIA))
     trial.version("dockerd", "28.5.0")
@@ -131,7 +132,7 @@ def test_gpus_go_by_cdi_from_docker_29(trial: Trial) -> None:
     assert trial.failed() == []
 
 
-def test_cdi_that_is_off_is_told_where_it_is_the_only_way(trial: Trial) -> None:
+def test_disabled_cdi_is_a_warning_without_a_gpu_runtime(trial: Trial) -> None:
     trial.programs("dockerd", "podman")
     trial.write(DAEMON, '{"features": {"cdi": false}}')
     assert trial.status("docker.cdi") == "warning"
@@ -139,7 +140,7 @@ def test_cdi_that_is_off_is_told_where_it_is_the_only_way(trial: Trial) -> None:
     assert trial.status("docker.cdi") == "ok"
 
 
-def test_crio_alone_has_to_give_gpus(trial: Trial) -> None:
+def test_crio_without_a_gpu_runtime_fails(trial: Trial) -> None:
     trial.write("/etc/crio/crio.conf", '[crio.runtime]\ndefault_runtime = "crun"\n')
     assert trial.failed() == ["crio.runtime"]
     trial.write("/etc/cdi/nvidia.yaml", SPEC)
@@ -156,14 +157,16 @@ def test_crio_alone_has_to_give_gpus(trial: Trial) -> None:
         ),
     ],
 )
-def test_the_kubelets_engine_has_to_give_gpus(trial: Trial, flag: str, failed: str) -> None:
+def test_engine_of_the_kubelet_without_a_gpu_runtime_fails(
+    trial: Trial, flag: str, failed: str
+) -> None:
     trial.write("/var/lib/kubelet/kubeadm-flags.env", f'KUBELET_KUBEADM_ARGS="{flag}"\n')
     trial.write("/etc/crio/crio.conf", "")
     trial.write(MAIN, PLAIN)
     assert trial.failed() == [failed]
 
 
-def test_a_base_spec_with_a_hook_gives_gpus_to_plain_runc(trial: Trial) -> None:
+def test_base_spec_with_a_hook_is_a_gpu_runtime(trial: Trial) -> None:
     spec = "/etc/containerd/gpuhook-base.json"
     handler = f'[{CRI}.runtimes.nvidia]\nbase_runtime_spec = "{spec}"\n'
     trial.write(MAIN, f'{PLAIN}{handler}runtime_type = "io.containerd.runc.v2"\n')
@@ -198,10 +201,10 @@ def test_a_base_spec_with_a_hook_gives_gpus_to_plain_runc(trial: Trial) -> None:
         (["[]*/*", "[^]*/*", "[a-]*/*", "*/*\\"], []),
     ],
 )
-def test_annotations_that_pods_may_write(
+def test_gpu_annotations_that_pods_may_write_are_reported(
     patterns: list[str], words: list[str], version: int, plugin: str, trial: Trial
 ) -> None:
-    """In each version of the file; container_annotations only copy those of the kubelet."""
+    """For each version of the file; container_annotations only copies those of the kubelet."""
     trial.programs("containerd", "gpuhook-runtime", "containerd-shim-runc-v2")
     if version == 3:
         trial.version("containerd", "2.1.9")
@@ -229,7 +232,7 @@ pod_annotations = ["*/*"]
     assert len(result.finding.meaning.split("; ")) == max(len(words), 1)
 
 
-def test_a_1x_in_the_path_says_nothing_of_a_file_of_version_3(trial: Trial) -> None:
+def test_containerd_1_in_the_path_does_not_read_version_3(trial: Trial) -> None:
     """A containerd 2 in another directory reads the file, by the key of version 3."""
     trial.programs("containerd", "gpuhook-runtime", "runc", "containerd-shim-runc-v2")
     trial.version("containerd", "1.6.20")
@@ -240,7 +243,7 @@ def test_a_1x_in_the_path_says_nothing_of_a_file_of_version_3(trial: Trial) -> N
     assert trial.failed() == []
 
 
-def test_a_containerd_with_a_file_of_its_own_is_found_by_its_process(trial: Trial) -> None:
+def test_containerd_with_another_file_is_found_by_its_process(trial: Trial) -> None:
     argv = ["/usr/bin/containerd", "--config=/opt/containerd.toml"]
     process = {"pid": 1, "name": "containerd", "argv": argv, "started": 4e9, "exe": argv[0]}
     trial.readings["processes"] = [process]
@@ -267,7 +270,7 @@ TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
     ],
 )
 @pytest.mark.parametrize("text", ["a" + ".a" * 149 + " = 1\n", f"x = {'[' * 5000}{']' * 5000}\n"])
-def test_toml_past_a_bound_of_gpuhook_does_not_stop_the_engine(
+def test_toml_beyond_a_limit_of_gpuhook_does_not_stop_the_engine(
     trial: Trial, path: str, check: str, text: str
 ) -> None:
     """Go has no such limit: the file is valid, and the command must not move it."""
@@ -279,7 +282,7 @@ def test_toml_past_a_bound_of_gpuhook_does_not_stop_the_engine(
     assert "mv " not in finding.command
 
 
-def test_a_k3s_without_a_runtime_does_not_blame_another_containerd(trial: Trial) -> None:
+def test_k3s_without_a_runtime_is_the_only_failure(trial: Trial) -> None:
     trial.write("/var/lib/rancher/k3s/agent/etc/containerd/config.toml", PLAIN)
     trial.write(MAIN, PLAIN)
     failed = trial.examine().of("failed")
@@ -288,7 +291,7 @@ def test_a_k3s_without_a_runtime_does_not_blame_another_containerd(trial: Trial)
     ]
 
 
-def test_selinux_lets_containers_by_either_boolean(trial: Trial) -> None:
+def test_selinux_boolean_permits_devices(trial: Trial) -> None:
     trial.programs("podman", "crun")
     trial.write("/sys/fs/selinux/enforce", "1")
     assert trial.failed() == ["host.selinux"]
@@ -300,7 +303,7 @@ def test_selinux_lets_containers_by_either_boolean(trial: Trial) -> None:
     assert trial.failed() == []
 
 
-def test_an_engine_that_labels_nothing_is_not_kept_from_devices(trial: Trial) -> None:
+def test_engine_without_labels_is_not_subject_to_selinux(trial: Trial) -> None:
     trial.write("/sys/fs/selinux/enforce", "1")
     trial.programs("dockerd", "nvidia-container-runtime", "nvidia-container-runtime-hook", "runc")
     trial.write(DAEMON, json.dumps(NVIDIA))
@@ -313,7 +316,7 @@ _NOT = "systemd does not delegate"
 
 
 @pytest.mark.parametrize("entry", ["ada:100000:65536", "1000:100000:65536"])
-def test_subordinate_ids_are_of_a_name_or_a_number(trial: Trial, entry: str) -> None:
+def test_subordinate_ids_by_name_or_number(trial: Trial, entry: str) -> None:
     trial.programs("newuidmap", "newgidmap")
     trial.write("/etc/passwd", "ada:x:1000:1000::/home/ada:/bin/sh\n")
     trial.write("/home/ada/.local/share/containers/storage/x")
@@ -326,8 +329,8 @@ def test_subordinate_ids_are_of_a_name_or_a_number(trial: Trial, entry: str) -> 
     assert trial.failed() == []
 
 
-def test_users_engines_limit_by_what_systemd_delegates(trial: Trial) -> None:
-    """This is visible only with cgroup v2, while the user is logged in."""
+def test_rootless_limits_require_delegation_by_systemd(trial: Trial) -> None:
+    """The delegation is visible only with cgroup v2, while the user is logged in."""
     manager = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
     found = []
     trial.programs("newuidmap", "newgidmap")
@@ -356,7 +359,7 @@ def test_users_engines_limit_by_what_systemd_delegates(trial: Trial) -> None:
     ]
 
 
-def test_the_installers_settings_are_looked_at_too(trial: Trial) -> None:
+def test_settings_of_the_toolkit_container_are_checked(trial: Trial) -> None:
     path = "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml"
     trial.programs("runc")
     trial.write(path, '[nvidia-container-runtime]\nmode = "cdi-jit"\n')
@@ -365,7 +368,7 @@ def test_the_installers_settings_are_looked_at_too(trial: Trial) -> None:
     assert f"{path}:2" in finding.message
 
 
-def test_ldconfig_of_the_container_is_taken_where_it_is_allowed(trial: Trial) -> None:
+def test_ldconfig_of_the_container_requires_its_feature(trial: Trial) -> None:
     path = "/etc/nvidia-container-runtime/config.toml"
     trial.programs("runc")
     text = '[nvidia-container-cli]\nldconfig = "/sbin/ldconfig"\n'
@@ -375,21 +378,21 @@ def test_ldconfig_of_the_container_is_taken_where_it_is_allowed(trial: Trial) ->
     assert trial.failed() == []
 
 
-def test_commands_install_as_the_node_does(trial: Trial) -> None:
+def test_commands_use_the_package_manager_of_the_node(trial: Trial) -> None:
     trial.programs("dockerd", "dnf")
     trial.write(DAEMON, json.dumps(NVIDIA))
     found = trial.examine("docker.binary").of("failed")[0].finding
     assert found.command.startswith("dnf install -y nvidia-container-toolkit && ")
 
 
-def test_the_low_level_runtime_is_told_with_its_version(trial: Trial) -> None:
+def test_low_level_runtime_is_shown_with_its_version(trial: Trial) -> None:
     trial.programs("runc", "nvidia-container-runtime")
     trial.version("runc", "1.2.5")
     (one,) = trial.examine("nvidia-toolkit.low-level").of("ok")
     assert one.finding.message == "NVIDIA's runtime starts /usr/bin/runc, version 1.2.5"
 
 
-def test_a_newer_hook_is_a_finding_of_its_docker(trial: Trial) -> None:
+def test_docker_older_than_its_hook_has_a_warning(trial: Trial) -> None:
     process = {"pid": 1, "name": "dockerd", "argv": ["dockerd"], "started": 1.0, "exe": ""}
     trial.readings["processes"] = [process]
     trial.write(DAEMON, json.dumps(NVIDIA))
@@ -397,3 +400,12 @@ def test_a_newer_hook_is_a_finding_of_its_docker(trial: Trial) -> None:
     found = [one.finding for one in trial.examine("docker.restarted").of("warning")]
     assert [one.subject for one in found] == ["", "docker"]
     assert "nvidia-container-runtime-hook" in found[1].message
+
+
+def test_a_changed_file_of_dockers_snap_is_a_warning(trial: Trial) -> None:
+    process = {"pid": 1, "name": "dockerd", "argv": ["dockerd"], "started": 1.0, "exe": ""}
+    trial.readings["processes"] = [process]
+    trial.write(docker_config.SNAP_PATH, json.dumps(NVIDIA))
+    trial.programs("nvidia-container-runtime-hook")
+    found = trial.examine("docker.restarted").of("warning")
+    assert {one.finding.command for one in found} == {"snap restart docker"}

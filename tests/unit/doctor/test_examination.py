@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         (TimeoutError(110, "it does not answer", "/x"), "/x cannot be read: it does not answer"),
     ],
 )
-def test_a_check_that_crashes_is_one_finding(raised: Exception, said: str) -> None:
+def test_crashing_check_is_one_finding(raised: Exception, said: str) -> None:
     def crashing(node: ExaminedNode) -> Iterator[Finding]:
         yield ok("until here")
         raise raised

@@ -84,14 +84,14 @@ def test_processes_are_those_of_engines(tmp_path: Path) -> None:
     assert found[0]["started"] == 1000 + 250 / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
-    """Nor does a child that has its output open."""
+def test_hanging_program_is_killed(tmp_path: Path) -> None:
+    """Also if a child keeps its output open."""
     path = program(tmp_path / "slow", "sleep 600 & sleep 600")
     with pytest.raises(OSError, match="did not answer within"):
         node_programs.ProgramOutput([path]).output(0.2)
 
 
-def test_programs_tell_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_programs, "DIRECTORIES", (str(tmp_path),))
     program(tmp_path / "runc", 'echo "runc version 1.1.12-0ubuntu2"')
     program(tmp_path / "crun", "exit 3")
@@ -109,7 +109,9 @@ def test_programs_tell_their_versions(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("options", [["--config", "/etc/k3s.toml"], ["-c=/etc/k3s.toml"], []])
-def test_containerd_is_asked_as_it_runs(tmp_path: Path, options: list[str]) -> None:
+def test_containerd_is_called_with_the_options_of_its_process(
+    tmp_path: Path, options: list[str]
+) -> None:
     path = program(tmp_path / "containerd", 'echo "# $*"')
     running = [{"name": "containerd", "exe": path, "argv": [path, *options]}]
     told = node_programs.containerd(DirectoryTree("/"), running)
@@ -117,7 +119,7 @@ def test_containerd_is_asked_as_it_runs(tmp_path: Path, options: list[str]) -> N
     assert told == {"config": f"# {file}config dump\n", "command": f"{path} {file}config dump"}
 
 
-def test_a_node_without_containerd_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_without_containerd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_programs, "DIRECTORIES", ())
     taken = reading_collectors.live_readings(DirectoryTree("/"), ReadingPlace())
     assert taken.of(node_readings.CONTAINERD).trouble.startswith(
@@ -125,8 +127,8 @@ def test_a_node_without_containerd_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NVML is read in a child process with a deadline."""
+def test_driver_is_read_in_a_child_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML is read there with a deadline."""
     node = make_node(tmp_path, "t4", real_nodes=False)
     place = ReadingPlace(node.driver_root, node.dev_root, node.host_root)
     tree = DirectoryTree(node.host_root)
@@ -145,7 +147,7 @@ def test_the_driver_is_asked_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_a_node_without_systemd_says_so(tmp_path: Path) -> None:
+def test_node_without_systemd(tmp_path: Path) -> None:
     taken = reading_collectors.live_readings(
         DirectoryTree(str(tmp_path)), ReadingPlace(host_root=str(tmp_path))
     )
@@ -178,18 +180,18 @@ PRESTART = "/usr/bin/nvidia-container-runtime-hook"
         ),
     ],
 )
-def test_who_gave_a_container_its_gpus(
+def test_injectors_of_a_container(
     spec: dict[str, Any], entry: dict[str, Any], expected: list[str]
 ) -> None:
     assert injectors(spec, entry) == expected
 
 
-def test_a_hook_by_nvidias_name_may_be_ours(tmp_path: Path) -> None:
+def test_hook_with_nvidias_name_may_be_gpuhooks(tmp_path: Path) -> None:
     path = program(tmp_path / "nvidia-container-runtime-hook", "# gpuhook-prestart: the OCI hook")
     assert injectors({"hooks": {"prestart": [{"path": path}]}}, {}) == ["gpuhook"]
 
 
-def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_container_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported after the deadline; the other containers are read."""
 
     @contextmanager
@@ -216,7 +218,7 @@ def test_a_container_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
     assert found["looked_at"] == 6
 
 
-def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_unresponsive_containers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_containers, "_PATIENCE", 0.1)
     monkeypatch.setattr(gpu_containers, "_AT_ONCE", 2)
     monkeypatch.setattr(gpu_containers, "_read", lambda context, found: time.sleep(600))
@@ -226,7 +228,7 @@ def test_many_that_do_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPa
     assert codes == ["GH1760"] * 4 + ["GH1904"] * 2
 
 
-def test_many_are_looked_at_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_containers_are_listed_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_containers, "_AT_ONCE", 3)
     monkeypatch.setattr(gpu_containers, "_read", lambda context, found: {"id": found.id})
     living = [Found(str(number)) for number in range(10)]
@@ -237,7 +239,7 @@ def test_many_are_looked_at_in_their_order(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(("is_mounted", "has_pids"), [(True, True), (False, True), (True, False)])
-def test_containers_seen_from_inside_one(
+def test_containers_seen_from_inside_a_container(
     is_mounted: bool, has_pids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node's files are in another directory; its containers need its /run and pids."""
@@ -261,7 +263,7 @@ def test_containers_seen_from_inside_one(
         assert (found.document, "hostPID" in found.trouble) == (None, True)
 
 
-def test_fronts_under_nvidias_names(tmp_path: Path) -> None:
+def test_launchers_under_nvidias_names(tmp_path: Path) -> None:
     """gpuhook's programs under NVIDIA's names do not have the version of NVIDIA's toolkit."""
     bindir = tmp_path / "usr/bin"
     bindir.mkdir(parents=True)

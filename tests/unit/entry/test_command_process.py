@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook refresh` as those run it who start containers: once, not for ever, and with a reason."""
+"""`gpuhook refresh` run by a program that starts containers: once, with a deadline and a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Program:
-    """A program of this name that runs a shell script, and the number of its calls."""
+    """A program with this name that runs a shell script, and the number of its calls."""
 
     def __init__(self, place: Path, text: str) -> None:
         self.path = place / "gpuhook"
@@ -37,8 +37,10 @@ class Program:
         return cold_command.Compiler(str(self.path)).refresh(lambda: next(asked))
 
 
-def test_it_ends_well(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What it says is in no engine's way, and kept for who looks."""
+def test_output_of_a_successful_run_goes_to_a_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The engine gets none of it."""
     program = Program(tmp_path, "echo done; echo warning: x >&2")
     assert program.refresh() == ""
     assert program.calls == ["refresh"]
@@ -46,7 +48,7 @@ def test_it_ends_well(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert (tmp_path / "state/refresh.log").read_text() == "done\nwarning: x\n"
 
 
-def test_needless_by_the_time_it_is_our_turn(tmp_path: Path) -> None:
+def test_refresh_that_is_no_longer_needed_is_not_run(tmp_path: Path) -> None:
     program = Program(tmp_path, "true")
     assert program.refresh(is_needed=False) == ""
     assert program.calls == []
@@ -61,13 +63,11 @@ def test_needless_by_the_time_it_is_our_turn(tmp_path: Path) -> None:
         ("printf 'Error \\377\\n'; exit 1", "\ufffd"),
     ],
 )
-def test_it_fails_with_a_reason(text: str, reason: str, tmp_path: Path) -> None:
+def test_failure_has_a_reason(text: str, reason: str, tmp_path: Path) -> None:
     assert Program(tmp_path, text).refresh() == reason
 
 
-def test_what_has_just_failed_is_not_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recent_failure_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that wait for a broken driver fail at once; later it is tried again."""
     program = Program(tmp_path, "echo Error GH1: no; exit 1")
     assert [program.refresh() for _ in range(3)] == ["GH1: no"] * 3
@@ -77,16 +77,16 @@ def test_what_has_just_failed_is_not_tried_again(
     assert len(program.calls) == 2
 
 
-def test_a_success_is_no_reason_to_wait(tmp_path: Path) -> None:
+def test_run_after_a_success_does_not_wait(tmp_path: Path) -> None:
     program = Program(tmp_path, "true")
     assert [program.refresh(is_mended=True) for _ in range(2)] == ["", ""]
     assert len(program.calls) == 2
 
 
-def test_what_has_not_helped_is_not_tried_again(
+def test_run_that_did_not_help_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No container that asks for what is not there has it run at each of its starts."""
+    """A container that requests a missing GPU does not cause a run at each of its starts."""
     program = Program(tmp_path, "true")
     assert [program.refresh(), program.refresh()] == ["", command_process._NO_HELP]
     assert len(program.calls) == 1
@@ -96,7 +96,7 @@ def test_what_has_not_helped_is_not_tried_again(
     assert len(program.calls) == 2
 
 
-def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_run_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_process, "_TIMEOUT", 0.3)
     program = Program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
     assert "did not end in time" in program.refresh()
@@ -105,7 +105,7 @@ def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_another_one_that_hangs(
+def test_hanging_run_of_another_process_is_a_failure(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command_process, "_TIMEOUT", 0.1)
@@ -117,8 +117,7 @@ def test_another_one_that_hangs(
     assert program.calls == []
 
 
-def test_nothing_of_a_tenant_is_written_through(tmp_path: Path, state: Path) -> None:
-    """Links in the state directory lead nowhere."""
+def test_links_in_the_state_directory_are_not_followed(tmp_path: Path, state: Path) -> None:
     state.mkdir()
     victim = tmp_path / "victim"
     victim.write_text("mine")
@@ -130,13 +129,13 @@ def test_nothing_of_a_tenant_is_written_through(tmp_path: Path, state: Path) -> 
     assert victim.read_text() == "mine"
 
 
-def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_program_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuhook.host.hot.state.PROGRAM_DIRS", ())
     told = cold_command.Compiler(str(tmp_path / "launcher")).refresh(lambda: True)
     assert told.startswith("there is no gpuhook in ")
 
 
-def test_a_broken_note_is_no_failure(tmp_path: Path, state: Path) -> None:
+def test_broken_record_of_a_failure_is_ignored(tmp_path: Path, state: Path) -> None:
     state.mkdir()
     future = time.monotonic() + 1000
     for text in ("x", f"{future} not yet", "nan no", "\0"):
@@ -144,10 +143,10 @@ def test_a_broken_note_is_no_failure(tmp_path: Path, state: Path) -> None:
         assert Program(tmp_path, "true").refresh() == ""
 
 
-def test_variables_of_who_starts_a_container_are_not_the_nodes(
+def test_variables_of_the_caller_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The spec is for all containers: only what is said of gpuhook counts."""
+    """The spec is for all containers: only variables of gpuhook itself apply."""
     for name in ("XDG_DATA_DIRS", "CUDA_MPS_PIPE_DIRECTORY", "NVIDIA_CTK_CDI_GENERATE_MODE"):
         monkeypatch.setenv(name, "/home/somebody")
     monkeypatch.setenv("LD_PRELOAD", "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime's command line is understood as runc and crun understand it."""
+"""The runtime's command line is parsed like that of runc and crun."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ from gpuhook.entry import oci_command
 )
 @pytest.mark.parametrize("verb", ["create", "run"])
 def test_bundle_in_every_form(verb: str, options: list[str]) -> None:
-    """Every form of the bundle option is read, and of several the last counts."""
+    """Every form of the bundle option is read; the last one applies."""
     command = oci_command.parse(["--root", "/r", verb, *options, "id"])
     assert (command.name, command.bundle, command.identity) == (verb, "/b", "id")
 
 
-def test_no_bundle_is_the_working_directory() -> None:
-    """Without the option the bundle is the working directory."""
+def test_bundle_defaults_to_the_working_directory() -> None:
     assert oci_command.parse(["create", "id"]).bundle == "."
 
 
@@ -58,24 +57,24 @@ def test_global_options() -> None:
         ["--version"],
     ],
 )
-def test_words_that_are_no_command(argv: list[str]) -> None:
+def test_command_names_as_values_are_not_commands(argv: list[str]) -> None:
     """`create` or `run` as a value, an id or an argument is not the command."""
     assert oci_command.parse(argv).name not in oci_command.EDITED
 
 
 @pytest.mark.parametrize("identity", ["create", "run"])
 def test_container_named_like_a_command(identity: str) -> None:
-    """A container may be called like a command."""
+    """A container may have the name of a command."""
     command = oci_command.parse(["create", "--bundle", "/b", identity])
     assert (command.name, command.identity) == ("create", identity)
 
 
 def test_crun_options_after_the_id() -> None:
-    """Crun takes options behind the id, and another config file."""
+    """crun accepts options after the id, and another config file."""
     command = oci_command.parse(["create", "id", "--bundle", "/b", "--config", "/c.json"])
     assert (command.identity, command.bundle, command.config) == ("id", "/b", "/c.json")
 
 
 def test_double_dash_ends_options() -> None:
-    """What follows -- is the id, whatever it looks like."""
+    """The word after -- is the id, whatever it is."""
     assert oci_command.parse(["create", "-b", "/b", "--", "-id"]).identity == "-id"

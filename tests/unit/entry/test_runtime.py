@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook-runtime: what its program answers, and what its launcher makes of it, in any shell."""
+"""gpuhook-runtime: the output of its program, and its launcher in each shell."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Place:
         self.env = {
             "PATH": f"{path}/bin:/usr/bin:/bin",
             "GPUHOOK_STATE_DIR": str(path / "state"),
-            "GPUHOOK_HOST_ROOT": str(path),  # no driver is loaded there
+            "GPUHOOK_HOST_ROOT": str(path),  # without a loaded driver
             "GPUHOOK_CONFIG": str(self.config),
         }
         for name in ("runc", "crun"):
@@ -72,11 +72,15 @@ class Place:
         library: str = "/nowhere",
         **env: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Call the launcher in `shell`, with an interpreter that fails unless another is named."""
+        """Call the launcher in `shell`, with an interpreter that fails unless another one
+        is named.
+        """
         text = (CHECKOUT / "packaging/gpuhook-runtime.sh").read_text()
         launcher = self.path / "launcher"
         launcher.write_text(text.replace("@PYTHON@", python).replace("@LIB@", library))
-        low = {"GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"}  # not the one on record here
+        low = {
+            "GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"
+        }  # another runtime than the recorded one
         return self._run([*shell, str(launcher), *words], {**low, **env})
 
     def _run(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -95,8 +99,8 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_the_answer_is_the_runtime(place: Place) -> None:
-    """The answer is the first runtime that is there; it is put on record for the launcher."""
+def test_output_is_the_path_of_the_runtime(place: Place) -> None:
+    """It is the first existing runtime, and is recorded for the launcher."""
     done = place.call("state", "x")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{place.path}/bin/runc\n", "")
     record = place.path / "state/low-level-runtime"
@@ -105,15 +109,15 @@ def test_the_answer_is_the_runtime(place: Place) -> None:
     assert not place.log.exists()
 
 
-def test_the_environment_may_name_another(place: Place) -> None:
-    """A runtime of the engine's environment counts for that call only."""
+def test_runtime_of_the_environment(place: Place) -> None:
+    """A runtime in the engine's environment applies to that call only."""
     done = place.call("state", "x", GPUHOOK_LOW_LEVEL_RUNTIME="crun")
     assert done.stdout == f"{place.path}/bin/crun\n"
     assert not (place.path / "state").exists()
 
 
 @pytest.mark.parametrize("kind", ["directory", "huge", "no directory"])
-def test_a_record_that_cannot_be_kept(kind: str, place: Place) -> None:
+def test_unwritable_record_is_ignored(kind: str, place: Place) -> None:
     """A broken state directory stops no container."""
     if kind == "no directory":
         (place.path / "state").write_text("")
@@ -156,8 +160,8 @@ SPOILT = [
 
 
 @pytest.mark.parametrize("kind", SPOILT)
-def test_broken_settings(kind: str, place: Place) -> None:
-    """Without settings a container that asks for no GPU starts, one that does is refused."""
+def test_broken_settings_refuse_only_requests_for_gpus(kind: str, place: Place) -> None:
+    """A container that requests no GPU starts."""
     spoilt(place, kind)
     place.write({"process": {"env": ["A=1"]}})
     done = place.create()
@@ -171,8 +175,8 @@ def test_broken_settings(kind: str, place: Place) -> None:
     assert place.log.read_text().count("\n") == 1
 
 
-def test_broken_settings_keep_the_runtime(place: Place) -> None:
-    """The containers of a node are crun's; a typo in the settings gives them no other runtime."""
+def test_broken_settings_keep_the_recorded_runtime(place: Place) -> None:
+    """If the containers of a node are crun's, an error in the settings does not change that."""
     place.call("state", "x")
     record = place.path / "state/low-level-runtime"
     record.write_text(f"{place.path}/bin/crun\n")
@@ -194,8 +198,8 @@ def test_broken_settings_keep_the_runtime(place: Place) -> None:
         '{"process":null,"a":"NVIDIA_VISIBLE_DEVICES","linux":false}',
     ],
 )
-def test_odd_types_that_ask_for_nothing(spec: str, place: Place) -> None:
-    """What is wrong with a config.json that asks for no GPU is for the runtime to say."""
+def test_malformed_config_without_a_request_is_passed_through(spec: str, place: Place) -> None:
+    """The runtime reports what is wrong with it."""
     place.write(spec)
     done = place.create()
     assert (done.returncode, done.stderr) == (0, "")
@@ -210,8 +214,8 @@ def test_odd_types_that_ask_for_nothing(spec: str, place: Place) -> None:
         ({}, 0),
     ],
 )
-def test_an_error_of_our_own(spec: dict[str, object], status: int, place: Place) -> None:
-    """An unexpected exception is one line with its place; the launcher decides if it can."""
+def test_internal_error_is_one_line(spec: dict[str, object], status: int, place: Place) -> None:
+    """It has the place of the exception; the launcher continues if it can."""
     shutil.copytree(CHECKOUT / "gpuhook", place.path / "broken/gpuhook")
     broken = place.path / "broken/gpuhook/request/policy.py"
     broken.write_text("def judge(sources, spec, settings):\n    return {}['oops']\n")
@@ -225,8 +229,8 @@ def test_an_error_of_our_own(spec: dict[str, object], status: int, place: Place)
         assert "GH1491" in place.log.read_text()
 
 
-def test_no_driver(place: Place) -> None:
-    """An image's `all` on a node without a driver starts, byte for byte, with a warning."""
+def test_missing_driver(place: Place) -> None:
+    """A container whose image sets `all` starts, byte for byte, with a warning."""
     place.write(GPU)
     done = place.create()
     assert (done.returncode, done.stderr) == (0, "")
@@ -234,8 +238,8 @@ def test_no_driver(place: Place) -> None:
     assert json.loads((place.bundle / "config.json").read_text()) == GPU
 
 
-def test_a_driver_that_went_away(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bundle that had GPUs starts without them again, as if it had never had any."""
+def test_restart_after_the_driver_is_removed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle that had GPUs starts without them, and gets its first config.json again."""
     version = place.path / "sys/module/nvidia/version"
     version.parent.mkdir(parents=True)
     version.write_text("550.54.15\n")
@@ -267,15 +271,15 @@ def test_a_driver_that_went_away(place: Place, monkeypatch: pytest.MonkeyPatch) 
     assert "annotations" not in found
 
 
-def test_missing_config(place: Place) -> None:
+def test_missing_config_json_is_a_fault(place: Place) -> None:
     """A bundle without config.json is refused with its path."""
     done = place.create()
     assert done.returncode == runtime.REFUSED
     assert f"error GH1300: {place.bundle}/config.json" in done.stderr
 
 
-def test_no_runtime(place: Place) -> None:
-    """Without a runtime, the error has the names and the directories of the search."""
+def test_missing_runtime_is_a_fault(place: Place) -> None:
+    """The error has the names and the searched directories."""
     done = place.call("state", "x", GPUHOOK_LOW_LEVEL_RUNTIME="nothing-like-it")
     assert done.returncode == runtime.REFUSED
     assert "GH1401" in done.stderr
@@ -283,8 +287,8 @@ def test_no_runtime(place: Place) -> None:
     assert f"{place.path}/bin" in done.stderr
 
 
-def test_finding_a_runtime(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first that is a program and is not ourselves counts; names are looked up, paths taken."""
+def test_search_of_the_runtime(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one that is a program and is not gpuhook applies; names are searched in PATH."""
     monkeypatch.setenv("PATH", f"{place.path}/bin::relative")
     monkeypatch.delenv("GPUHOOK_LOW_LEVEL_RUNTIME", raising=False)
     ours = place.program("gpuhook-runtime", "")
@@ -301,8 +305,10 @@ def test_finding_a_runtime(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
     assert caught.value.code == "GH1401"
 
 
-def test_the_compiler_is_our_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`gpuhook` beside the launcher runs, without what could load foreign code into it."""
+def test_cold_command_is_that_of_the_installation(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gpuhook` next to the launcher runs, without variables that load foreign code."""
     program = 'echo talk; env >"$0.env"; echo "$@" >"$0.args"'
     (place.path / "bin/launcher").parent.mkdir(exist_ok=True)
     (place.path / "bin/launcher").write_text("")
@@ -327,10 +333,10 @@ def test_the_compiler_is_our_own(place: Place, monkeypatch: pytest.MonkeyPatch) 
         ("echo 'Error GH1529: bad' >&2; echo hint >&2; exit 1", "GH1529: bad"),
     ],
 )
-def test_a_compiler_that_fails(
+def test_failing_cold_command_is_a_fault(
     text: str, reason: str, place: Place, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """GH1403 names the file, the command and the reason; the container's streams get nothing."""
+    """GH1403 has the file, the command and the reason; the container's streams get nothing."""
     place.program("gpuhook", text)
     with pytest.raises(GpuhookError) as caught:
         cold_command.Compiler(f"{place.path}/bin/launcher").compile_settings("/c.yaml")
@@ -347,8 +353,10 @@ class TestLauncher:
     BUNDLE = ("--bundle", "--bundle=", "-b", "-b=", "-bundle=", "-b/")
 
     @pytest.mark.parametrize("option", BUNDLE)
-    def test_a_container_with_a_gpu(self, option: str, shell: list[str], place: Place) -> None:
-        """Whichever way the bundle is named: one that names GPUs is refused with a sentence."""
+    def test_container_with_a_request_is_refused(
+        self, option: str, shell: list[str], place: Place
+    ) -> None:
+        """However the bundle is named, with one message."""
         place.write(GPU)
         done = place.launch(shell, "create", *self._bundle(option, place), "id")
         assert (done.returncode, done.stdout) == (1, "")
@@ -359,8 +367,10 @@ class TestLauncher:
     @pytest.mark.parametrize(
         "value", ["NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=", ""]
     )
-    def test_one_without(self, value: str, option: str, shell: list[str], place: Place) -> None:
-        """One that names none goes to the runtime, its arguments untouched."""
+    def test_container_without_a_request_starts(
+        self, value: str, option: str, shell: list[str], place: Place
+    ) -> None:
+        """The runtime gets its arguments unchanged."""
         place.write({"process": {"env": [value]}})
         words = ["--log", "a b*", "create", *self._bundle(option, place), "--", "", "$id"]
         done = place.launch(shell, *words)
@@ -377,14 +387,18 @@ class TestLauncher:
             '{"io.gpuhook.record":{}}',
         ],
     )
-    def test_other_ways_to_name_one(self, spec: str, shell: list[str], place: Place) -> None:
-        """A variable is not the only way to be given a GPU."""
+    def test_requests_other_than_variables_are_refused(
+        self, spec: str, shell: list[str], place: Place
+    ) -> None:
+        """A variable is not the only way to request a GPU."""
         place.write(spec)
         done = place.launch(shell, "run", "--bundle", str(place.bundle), "id")
         assert (done.returncode, done.stdout) == (1, "")
 
     @pytest.mark.parametrize("path", ["", "/nowhere"])
-    def test_without_a_path(self, path: str, shell: list[str], place: Place) -> None:
+    def test_request_without_a_path_variable_is_refused(
+        self, path: str, shell: list[str], place: Place
+    ) -> None:
         """An environment without PATH lets no container start without its GPU."""
         words = ["create", "--bundle", str(place.bundle), "id"]
         place.write(GPU)
@@ -394,16 +408,16 @@ class TestLauncher:
         done = place.launch(shell, *words, PATH=path)
         assert (done.returncode, done.stdout) == (0, f"runc create --bundle {place.bundle} id\n")
 
-    def test_pass_through(self, shell: list[str], place: Place) -> None:
-        """Other commands do not even try Python, and the runtime's status is the launcher's."""
+    def test_other_commands_are_passed_through(self, shell: list[str], place: Place) -> None:
+        """They do not start Python, and the exit status is the runtime's."""
         low = place.program("low", 'echo "$#" "$@"; exit 7')
         words = ["exec", "--env", "A=b  c", "id", "sh", "-c", 'echo "$0" \\ *', ""]
         done = place.launch(shell, *words, python="/nowhere", GPUHOOK_LOW_LEVEL_RUNTIME=low)
         assert (done.returncode, done.stderr) == (7, "")
         assert done.stdout == " ".join([str(len(words)), *words]) + "\n"
 
-    def test_the_answer_runs(self, shell: list[str], place: Place) -> None:
-        """What Python answers is run, also from a path with spaces; its refusal is status 1."""
+    def test_printed_runtime_is_run(self, shell: list[str], place: Place) -> None:
+        """Also from a path with spaces; a refusal is status 1."""
         low = place.program("a low one", 'echo low "$@"')
         python = place.program("python", f'echo "{low}"')
         done = place.launch(shell, "create", "x  y", python=python)
@@ -412,8 +426,8 @@ class TestLauncher:
         done = place.launch(shell, "create", "id", python=python)
         assert (done.returncode, done.stdout, done.stderr) == (1, "", "because\n")
 
-    def test_the_log_of_the_engine(self, shell: list[str], place: Place) -> None:
-        """It is JSON, and stderr is one line, whatever the message of Python has in it."""
+    def test_log_of_the_engine(self, shell: list[str], place: Place) -> None:
+        """It is JSON, and stderr is one line, whatever characters the message has."""
         module = place.path / "gpuhook_bundle.py"
         module.write_text("raise ImportError('a\\tb\\r\\n\\x1b[2J\"\\\\c')\n")
         place.write(GPU)
@@ -431,7 +445,7 @@ class TestLauncher:
         return [option + path] if option.endswith("=") else [option, path]
 
 
-def test_an_upgrade_that_replaces_the_launcher(place: Place) -> None:
+def test_upgrade_during_a_start(place: Place) -> None:
     """A launcher whose library a package upgrade removes meanwhile starts the new launcher."""
     place.write({"process": {"env": ["NVIDIA_VISIBLE_DEVICES=0"]}})
     upgrade = place.path / "python"
@@ -445,7 +459,6 @@ def test_an_upgrade_that_replaces_the_launcher(place: Place) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"new {' '.join(words)}\n", "")
 
 
-def test_the_launcher_is_short() -> None:
-    """The launcher has at most 28 lines."""
+def test_launcher_has_at_most_28_lines() -> None:
     text = (CHECKOUT / "packaging/gpuhook-runtime.sh").read_text()
     assert len(text.splitlines()) <= 28

@@ -38,7 +38,7 @@ of three lines
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_codes_are_unique_and_sorted(path: Path) -> None:
-    """The codes of a file begin with the same two digits, and are in order."""
+    """The codes of a file begin with the same two digits and are sorted."""
     codes = [one.code for one in catalogue.read(path)]
     assert all(re.fullmatch(r"GH\d{4}", code) for code in codes)
     assert codes == sorted(set(codes))
@@ -52,7 +52,7 @@ def test_an_area_is_one_file() -> None:
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_an_explanation_has_kind_cause_and_example(code: str) -> None:
-    """The cure is left out if the hint says it all."""
+    """The cure is left out if the hint has it already."""
     one = catalogue.explanations()[code]
     assert one.kind in catalogue.KINDS
     assert one.cause.endswith(".")
@@ -62,7 +62,7 @@ def test_an_explanation_has_kind_cause_and_example(code: str) -> None:
     assert all(len(line) <= 100 for line in one.example.splitlines())
 
 
-def test_a_section_is_read(tmp_path: Path) -> None:
+def test_section_has_all_its_parts(tmp_path: Path) -> None:
     path = tmp_path / "area.md"
     path.write_text(SECTION, encoding="utf-8")
     assert list(catalogue.read(path)) == [
@@ -79,7 +79,7 @@ def test_a_section_is_read(tmp_path: Path) -> None:
     ]
 
 
-def test_a_section_without_a_cure(tmp_path: Path) -> None:
+def test_section_without_a_cure(tmp_path: Path) -> None:
     path = tmp_path / "area.md"
     path.write_text(SECTION.replace("Cure: Another.\n\n", ""), encoding="utf-8")
     (one,) = catalogue.read(path)
@@ -99,7 +99,7 @@ def test_a_section_without_a_cure(tmp_path: Path) -> None:
         ("of three lines\n```\n", "```\n\nmore\n"),
     ],
 )
-def test_a_malformed_section_is_named(part: str, instead: str, tmp_path: Path) -> None:
+def test_malformed_section_is_reported(part: str, instead: str, tmp_path: Path) -> None:
     path = tmp_path / "area.md"
     path.write_text(SECTION.replace(part, instead), encoding="utf-8")
     with pytest.raises(ValueError, match=r"area\.md: GH1003: "):
@@ -124,8 +124,8 @@ def test_generated_files_are_current() -> None:
     assert sorted(generate.outdated(generate.CHECKOUT)) == []
 
 
-def test_old_files_are_found(tmp_path: Path) -> None:
-    """A file that is missing, or of other texts, is given its new text."""
+def test_outdated_files_are_found(tmp_path: Path) -> None:
+    """A missing or outdated file gets its new text."""
     new = generator.files()
     for path, text in {**generate.outdated(tmp_path), **new}.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -136,10 +136,10 @@ def test_old_files_are_found(tmp_path: Path) -> None:
     assert generate.outdated(tmp_path) == new
 
 
-def test_the_check_ends_with_1(
+def test_check_exits_with_1_for_outdated_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It names the files and the command, and writes nothing; without --check they are written."""
+    """It lists the files and the command, and writes nothing; without --check it writes them."""
     every = generate.outdated(tmp_path)
     assert set(generator.files()) < set(every)
     for path in every:

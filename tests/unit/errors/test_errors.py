@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of errors and every place that raises one."""
+"""The table of errors, and each call that raises one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuhook.errors.catalogue import explanations
 PACKAGE = Path(gpuhook.__file__).parent
 TEXTS = {code: (one.message, one.hint) for code, one in explanations().items()}
 
-# What launchers, which are no Python, say by themselves: the text by its code.
+# Messages of the launchers, which are shell scripts: the text by its code.
 LAUNCHERS = {
     code: said
     for path in PACKAGE.with_name("packaging").glob("*.sh")
@@ -27,7 +27,7 @@ LAUNCHERS = {
 
 
 def _calls() -> list[tuple[str, str, set[str], bool]]:
-    """Return every fault(...) of the package: place, code, names of its facts, open-ended."""
+    """Return every call of fault() in the package: place, code, names of its facts, open-ended."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -47,7 +47,7 @@ def _calls() -> list[tuple[str, str, set[str], bool]]:
 
 
 def _codes(node: ast.expr, place: str) -> list[str]:
-    """Return the codes that the first argument of fault() may be: a literal, or one of two."""
+    """Return the codes in the first argument of fault(): a literal, or one of two."""
     if isinstance(node, ast.IfExp):
         return _codes(node.body, place) + _codes(node.orelse, place)
     assert isinstance(node, ast.Constant), f"{place}: the code of a fault is a literal"
@@ -68,7 +68,7 @@ def test_every_call_has_a_code_of_the_catalogue() -> None:
     assert [f"{place}: {code}" for place, code, _, _ in _calls() if code not in TEXTS] == []
 
 
-def test_arguments_are_the_placeholders() -> None:
+def test_arguments_match_the_placeholders() -> None:
     """Each call supplies the facts that its texts name, and no other."""
     wrong = [
         f"{place}: {code}: has {sorted(facts)}, the text {sorted(_placeholders(code))}"
@@ -83,8 +83,8 @@ def test_every_code_has_a_call() -> None:
     assert sorted(set(TEXTS) - {code for _, code, _, _ in _calls()} - set(LAUNCHERS)) == []
 
 
-def test_launchers_say_what_the_table_has() -> None:
-    """What a shell script says is word for word what is explained."""
+def test_messages_of_launchers_are_those_of_the_table() -> None:
+    """A shell script prints the text of the catalogue."""
     assert set(LAUNCHERS) <= set(TEXTS)
     facts = {"python": "@PYTHON@", "library": "@LIB@", "config": "$bundle/config.json"}
     facts["reason"] = "$found"
@@ -94,8 +94,8 @@ def test_launchers_say_what_the_table_has() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(TEXTS))
-def test_texts_read_alike(code: str) -> None:
-    """A message is one line without a dot at its end, and a hint says something."""
+def test_form_of_messages_and_hints(code: str) -> None:
+    """A message is one line without a final dot, and a hint is not empty."""
     message, hint = TEXTS[code]
     assert message == message.strip()
     assert not message.endswith(".")
@@ -104,8 +104,8 @@ def test_texts_read_alike(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(TEXTS))
-def test_an_error_is_as_in_the_catalogue(code: str) -> None:
-    """Its kind, and its sentence and hint with the facts of the case."""
+def test_error_has_kind_message_and_hint_of_the_catalogue(code: str) -> None:
+    """The placeholders are replaced by the facts."""
     facts = {name: f"{name}\t" for name in _placeholders(code)}
     raised = fault(code, **facts)
     assert type(raised) is getattr(kinds, explanations()[code].kind)
@@ -113,8 +113,8 @@ def test_an_error_is_as_in_the_catalogue(code: str) -> None:
     assert (raised.message, raised.hint) == tuple(t.format_map(shown) for t in TEXTS[code])
 
 
-def test_an_error_of_another_process() -> None:
-    """It has the kind of its code, and its words as they are."""
+def test_error_of_another_process_keeps_its_texts() -> None:
+    """Its kind is that of its code."""
     made = rebuild("GH1003", "a {b}", "c")
     assert type(made) is RequestError
     assert (made.code, str(made), made.hint) == ("GH1003", "a {b}", "c")
@@ -124,8 +124,8 @@ def test_an_error_of_another_process() -> None:
         rebuild("GH1099", "a", "b")
 
 
-def test_facts_are_shown_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control characters of a fact are escaped, long ones cut, and the exception keeps the code."""
+def test_facts_are_printed_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control characters are escaped, long facts are cut, and the exception keeps the code."""
     texts = f"{messages.TEXTS}GH1099 GpuhookError\nno {{name}}\nsee {{name}}\n"
     monkeypatch.setattr(messages, "TEXTS", texts)
     raised = fault("GH1099", name="a\nb\x1b[31m")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook explain` on nodes that are not this one, and of all that it takes."""
+"""`gpuhook explain` of variables, images, bundles, pods and codes, on simulated nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALIDATOR = jsonschema.Draft202012Validator(
     json.loads((SCHEMAS / "explain.json").read_text(encoding="utf-8"))
 )
 QUOTED = re.compile(r'[^"]*("([^"\\]|\\.)*"[^"]*)*')
-GPU = "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"  # of the profile t4
+GPU = "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"  # the GPU of profile t4
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +35,10 @@ def run(*arguments: str, stdin: str | None = None) -> Result:
     return CliRunner().invoke(main, ["explain", *arguments], input=stdin)
 
 
-def told(*arguments: str, stdin: str | None = None, status: int = 0) -> dict[str, Any]:
-    """Return the one container of the document, which fits the schema."""
+def explained_container(
+    *arguments: str, stdin: str | None = None, status: int = 0
+) -> dict[str, Any]:
+    """Return the one container of the document, which fits its schema."""
     done = run(*arguments, "-o", "json", stdin=stdin)
     assert done.exit_code == status, done.stderr
     document = json.loads(done.stdout)
@@ -51,7 +53,9 @@ def env(*entries: str, node: str = "t4") -> list[str]:
 
 
 def test_each_name_leads_to_its_device() -> None:
-    container = told(*env("NVIDIA_VISIBLE_DEVICES=1,3::2,0000:1b:00.0,1", node="h100x8"))
+    container = explained_container(
+        *env("NVIDIA_VISIBLE_DEVICES=1,3::2,0000:1b:00.0,1", node="h100x8")
+    )
     by_name = {one["name"]: one for one in container["devices"]}
     assert by_name["1"]["by"] == "name"
     assert by_name["3::2"]["by"] == "replica"
@@ -62,17 +66,15 @@ def test_each_name_leads_to_its_device() -> None:
     assert "/dev/nvidiactl" in container["changes"]["nodes"]
 
 
-def test_an_unknown_name_refuses_the_container_and_the_others_are_told_all_the_same() -> None:
-    container = told(*env("NVIDIA_VISIBLE_DEVICES=0,9"), status=1)
+def test_unknown_name_refuses_the_container_and_lists_the_others() -> None:
+    container = explained_container(*env("NVIDIA_VISIBLE_DEVICES=0,9"), status=1)
     assert container["result"] == "refused"
     assert container["fault"]["code"] == "GH1102"
     assert [one["fault"] is None for one in container["devices"]] == [True, False]
     assert container["changes"]["nodes"] == []
 
 
-def test_what_a_refused_container_would_have_beside_its_gpus_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_container_lists_its_specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("gpu", "gds"):
         edits = {"deviceNodes": [{"path": f"/dev/nvidia-{kind}"}]}
         devices = [{"name": name, "containerEdits": edits} for name in ("0", "all")]
@@ -82,21 +84,21 @@ def test_what_a_refused_container_would_have_beside_its_gpus_is_told(
     config.write_text(f"cdi: {{specDirs: [{tmp_path}]}}\n")
     monkeypatch.setenv("GPUHOOK_CONFIG", str(config))
     wish = "--annotation=cdi.k8s.io/x=nvidia.com/gpu=0,nvidia.com/gpu=9"
-    container = told(wish, "--env", "NVIDIA_GDS=enabled", status=1)
+    container = explained_container(wish, "--env", "NVIDIA_GDS=enabled", status=1)
     assert container["fault"]["code"] == "GH1102"
     paths = [Path(one["spec"]).name for one in container["specs"]]
     assert paths == ["gpu.yaml", "gds.yaml"]
 
 
-def test_sources_have_their_order_and_reasons() -> None:
-    container = told(
+def test_sources_have_an_order_and_reasons() -> None:
+    container = explained_container(
         *env("NVIDIA_VISIBLE_DEVICES=0"),
         "--annotation=cdi.k8s.io/x=nvidia.com/gpu=0",
         "--mount=/var/run/nvidia-container-devices/0",
     )
     results = [(one["kind"], one["result"]) for one in container["sources"]]
     assert results == [("annotations", "won"), ("mounts", "beaten"), ("env", "beaten")]
-    alone = told("--mount=/var/run/nvidia-container-devices/0", "--inventory=t4")
+    alone = explained_container("--mount=/var/run/nvidia-container-devices/0", "--inventory=t4")
     (source,) = alone["sources"]
     assert source["result"] == "refused"
     assert "acceptVolumeMounts" in source["reason"]
@@ -113,36 +115,36 @@ OLD = "CUDA_VERSION=8.0"
 
 @pytest.fixture
 def node(tmp_path: Path) -> list[str]:
-    """Return the options that name a simulated node, which has this machine's settings."""
+    """Return the options of a simulated node with this machine's settings."""
     return make_node(tmp_path / "node", "t4").options
 
 
 @pytest.mark.parametrize(
     ("accept", "origin"), [("kubelet", "request.acceptAnnotations is kubelet, "), ("auto", "")]
 )
-def test_the_setting_by_which_an_annotation_is_not_a_grant_is_named(
+def test_setting_that_ignores_annotations_is_named(
     accept: str, origin: str, node: list[str], tmp_path: Path
 ) -> None:
     settings(tmp_path, acceptAnnotations=accept, acceptEnvWhenUnprivileged=False)
     pod = "--annotation=io.kubernetes.container.name=POD" if accept == "auto" else "--env=A=B"
-    (source,) = told("--annotation=cdi.k8s.io/x=0", pod, *node)["sources"]
+    (source,) = explained_container("--annotation=cdi.k8s.io/x=0", pod, *node)["sources"]
     assert f"wrote it, {origin}the container is unprivileged" in source["reason"]
 
 
-def test_another_vendor_is_refused_under_request_too(node: list[str], tmp_path: Path) -> None:
+def test_other_vendor_is_refused_under_request_too(node: list[str], tmp_path: Path) -> None:
     settings(tmp_path, acceptAnnotations="kubelet")
     foreign = "--annotation=cdi.k8s.io/x=vendor.example/gpu=0"
-    container = told(foreign, "--env=NVIDIA_VISIBLE_DEVICES=0", *node, status=1)
+    container = explained_container(foreign, "--env=NVIDIA_VISIBLE_DEVICES=0", *node, status=1)
     assert "annotations that are not a grant" in container["fault"]["hint"]
     results = [(one["result"], one["reason"]) for one in container["sources"]]
     assert results == [("refused", "GH1009"), ("beaten", "cdi.k8s.io/x takes precedence")]
 
 
 def explained(node: list[str], *entries: str, status: int = 0) -> dict[str, Any]:
-    return told(*(f"--env={entry}" for entry in entries), *node, status=status)
+    return explained_container(*(f"--env={entry}" for entry in entries), *node, status=status)
 
 
-def test_an_image_of_old_asks_by_its_age(node: list[str], tmp_path: Path) -> None:
+def test_legacy_image_requests_all_gpus(node: list[str], tmp_path: Path) -> None:
     """It gets all GPUs and the whole driver, or the setting and its effect are shown."""
     container = explained(node, OLD)
     (source,) = container["sources"]
@@ -155,7 +157,7 @@ def test_an_image_of_old_asks_by_its_age(node: list[str], tmp_path: Path) -> Non
     assert any("request.legacyImages" in one for one in container["ignored"])
 
 
-def test_resources_of_a_swarm_take_the_variables_place(node: list[str], tmp_path: Path) -> None:
+def test_swarm_resources_replace_the_variable(node: list[str], tmp_path: Path) -> None:
     settings(tmp_path, swarmResources=["DOCKER_RESOURCE_GPU"])
     container = explained(node, f"DOCKER_RESOURCE_GPU={GPU}", "NVIDIA_VISIBLE_DEVICES=all")
     (source,) = container["sources"]
@@ -166,7 +168,7 @@ def test_resources_of_a_swarm_take_the_variables_place(node: list[str], tmp_path
     assert any("is empty" in one for one in container["ignored"])
 
 
-def test_what_settings_allow_of_capabilities(node: list[str], tmp_path: Path) -> None:
+def test_capabilities_that_the_settings_allow(node: list[str], tmp_path: Path) -> None:
     settings(tmp_path, driverCapabilities=["utility"])
     container = explained(node, "NVIDIA_VISIBLE_DEVICES=0")
     assert container["capabilities"]["effective"] == ["utility"]
@@ -180,10 +182,10 @@ def test_what_settings_allow_of_capabilities(node: list[str], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("value", "is_default"), [("ALL", True), ("ALL,foo", True), ("ALL,video", False)]
 )
-def test_capabilities_of_unknown_words(
+def test_capabilities_with_unknown_words(
     value: str, is_default: bool, node: list[str], tmp_path: Path
 ) -> None:
-    """Where the settings ignore each word, the default applies, and the rule says so."""
+    """If the settings ignore each word, the default applies, and the rule is shown."""
     settings(tmp_path, onUnknownCapability="ignore", defaultDriverCapabilities=["utility"])
     container = explained(node, "NVIDIA_VISIBLE_DEVICES=0", f"NVIDIA_DRIVER_CAPABILITIES={value}")
     assert (container["capabilities"]["effective"] == ["utility"]) == is_default
@@ -192,7 +194,7 @@ def test_capabilities_of_unknown_words(
     assert ("request.defaultDriverCapabilities applies (utility)" in rule) == is_default
 
 
-def test_a_refused_request_that_fails(node: list[str], tmp_path: Path) -> None:
+def test_refusal_that_fails_the_create(node: list[str], tmp_path: Path) -> None:
     settings(tmp_path, acceptEnvWhenUnprivileged=False, onRefusal="fail")
     container = explained(node, "NVIDIA_VISIBLE_DEVICES=0", status=1)
     assert (container["result"], container["fault"]["code"]) == ("refused", "GH1026")
@@ -201,16 +203,18 @@ def test_a_refused_request_that_fails(node: list[str], tmp_path: Path) -> None:
     assert explained([*node, "--privileged"], "NVIDIA_VISIBLE_DEVICES=0")["result"] == "gets"
 
 
-def test_a_mount_that_names_no_device(node: list[str], tmp_path: Path) -> None:
+def test_mount_without_a_device_is_ignored(node: list[str], tmp_path: Path) -> None:
     settings(tmp_path, acceptVolumeMounts=True)
     path = "/var/run/nvidia-container-devices/cdi/gpu0"
-    container = told(f"--mount={path}", *node)
+    container = explained_container(f"--mount={path}", *node)
     assert any(path in one for one in container["ignored"])
     assert [one["code"] for one in container["warnings"]] == ["GH1028"]
 
 
-def test_what_capabilities_leave_out_is_told() -> None:
-    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=utility"))
+def test_files_that_capabilities_leave_out_are_listed() -> None:
+    container = explained_container(
+        *env("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=utility")
+    )
     capabilities = container["capabilities"]
     assert capabilities["effective"] == ["utility"]
     uvm = next(one for one in capabilities["left_out"] if one["path"] == "/dev/nvidia-uvm")
@@ -218,9 +222,11 @@ def test_what_capabilities_leave_out_is_told() -> None:
     assert "/dev/nvidia-uvm" not in container["changes"]["nodes"]
 
 
-def test_requirements_are_judged_by_the_gpus_of_the_request() -> None:
+def test_requirements_are_checked_against_the_requested_gpus() -> None:
     text = "cuda>=99 brand=nvidia,arch>=8.0"
-    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", f"NVIDIA_REQUIRE_CUDA={text}"), status=1)
+    container = explained_container(
+        *env("NVIDIA_VISIBLE_DEVICES=0", f"NVIDIA_REQUIRE_CUDA={text}"), status=1
+    )
     requirements = container["requirements"]
     assert (requirements["verdict"], requirements["enforced"]) == ("unmet", True)
     assert requirements["note"].startswith("gpuhook refuses it; NVIDIA's runtime refuses it in leg")
@@ -251,38 +257,44 @@ def test_requirements_are_judged_by_the_gpus_of_the_request() -> None:
         ),
     ],
 )
-def test_what_comes_of_requirements(
+def test_results_of_requirements(
     variables: list[str], note: str, result: str, *, enforced: bool
 ) -> None:
     status = int(result == "refused")
-    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", *variables), status=status)
+    container = explained_container(*env("NVIDIA_VISIBLE_DEVICES=0", *variables), status=status)
     requirements = container["requirements"]
     assert requirements["note"].startswith(note)
     assert (requirements["enforced"], container["result"]) == (enforced, result)
 
 
-def test_of_who_gets_nothing_nothing_is_required() -> None:
-    container = told(*env("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_REQUIRE_CUDA=cuda>=99"))
+def test_requirements_are_not_checked_without_gpus() -> None:
+    container = explained_container(
+        *env("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_REQUIRE_CUDA=cuda>=99")
+    )
     requirements = container["requirements"]
     assert (requirements["enforced"], container["result"]) == (False, "nothing")
     assert "are not checked" in requirements["note"]
-    files = told(*env("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_REQUIRE_CUDA=brand=geforce"))
+    files = explained_container(
+        *env("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_REQUIRE_CUDA=brand=geforce")
+    )
     assert (files["requirements"]["verdict"], files["result"]) == ("met", "files-only")
     old = env("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_REQUIRE_CUDA=cuda>=99")
-    files = told(*old, status=1)
+    files = explained_container(*old, status=1)
     assert (files["requirements"]["verdict"], files["result"]) == ("unmet", "refused")
 
 
-def test_a_memory_limit_holds_on_a_node_that_is_not_this_one() -> None:
-    container = told(*env(f"NVIDIA_VISIBLE_DEVICES={GPU}", "NVIDIA_GPU_MEMORY_LIMIT=2048"))
+def test_memory_limit_on_another_node() -> None:
+    container = explained_container(
+        *env(f"NVIDIA_VISIBLE_DEVICES={GPU}", "NVIDIA_GPU_MEMORY_LIMIT=2048")
+    )
     (limit,) = container["memory"]
     assert (limit["gpu"], limit["limit"], limit["trouble"]) == (GPU, 2 << 30, "")
     (one,) = container["isolation"]
     assert one["memory_by"] == "driver"
 
 
-def test_void_asks_for_nothing() -> None:
-    container = told(*env("NVIDIA_VISIBLE_DEVICES=void"))
+def test_void_requests_nothing() -> None:
+    container = explained_container(*env("NVIDIA_VISIBLE_DEVICES=void"))
     assert container["result"] == "nothing"
     assert any("void" in sentence for sentence in container["ignored"])
 
@@ -299,11 +311,13 @@ CREATED = [
 
 
 @pytest.mark.parametrize("document", [DOCKER, OCI, SKOPEO, CREATED])
-def test_an_image_in_any_shape(document: object) -> None:
-    container = told("-", "--inventory=t4", stdin=json.dumps(document))
+def test_image_document_in_each_form(document: object) -> None:
+    container = explained_container("-", "--inventory=t4", stdin=json.dumps(document))
     assert container["kind"] == "image"
     assert container["sources"][0]["names"] == ["all"]
-    asked = told("-", "--inventory=t4", "-e", "NVIDIA_VISIBLE_DEVICES=0", stdin=json.dumps(DOCKER))
+    asked = explained_container(
+        "-", "--inventory=t4", "-e", "NVIDIA_VISIBLE_DEVICES=0", stdin=json.dumps(DOCKER)
+    )
     assert asked["sources"][0]["names"] == ["0"]
 
 
@@ -314,20 +328,20 @@ def bundle(directory: Path, *entries: str) -> Path:
     return directory
 
 
-def test_a_bundle_is_told_of_and_left_alone(tmp_path: Path) -> None:
+def test_bundle_is_explained_and_not_changed(tmp_path: Path) -> None:
     place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=0")
     before = {path: path.lstat().st_mtime_ns for path in place.rglob("*")}
-    container = told(str(place), "--inventory=t4")
+    container = explained_container(str(place), "--inventory=t4")
     assert container["changes"]["root_is_known"]
     assert any("ld.so.cache" in change for change in container["changes"]["root"])
     assert {path: path.lstat().st_mtime_ns for path in place.rglob("*")} == before
     assert not (tmp_path / "state").exists()
-    alone = told(str(place / "config.json"), "--inventory=t4")
+    alone = explained_container(str(place / "config.json"), "--inventory=t4")
     assert alone["changes"] == container["changes"]
 
 
-def test_what_an_engine_gave_on_another_node_is_not_stale_here(tmp_path: Path) -> None:
-    """The hook of the engine's spec describes that node, and this one says nothing of it."""
+def test_spec_of_another_node_is_not_stale(tmp_path: Path) -> None:
+    """The hook of the engine's spec describes that node, not this one."""
     words = ["generate-cdi", "--inventory=t4", "--format=json"]
     made = CliRunner().invoke(main, words).stdout
     hook = dict(json.loads(made)["containerEdits"]["hooks"][0])
@@ -336,10 +350,10 @@ def test_what_an_engine_gave_on_another_node_is_not_stale_here(tmp_path: Path) -
     document = json.loads((place / "config.json").read_text())
     document["hooks"] = {"createContainer": [hook]}
     (place / "config.json").write_text(json.dumps(document))
-    assert told(str(place), "--inventory=t4")["result"] == "gets"
+    assert explained_container(str(place), "--inventory=t4")["result"] == "gets"
 
 
-def test_the_difference_is_that_of_config_json(tmp_path: Path) -> None:
+def test_difference_is_that_of_config_json(tmp_path: Path) -> None:
     place = bundle(tmp_path / "bundle", "NVIDIA_VISIBLE_DEVICES=0")
     lines = run(str(place), "--inventory=t4", "--diff").stdout.splitlines()
     assert any(line.startswith("-") and "NVIDIA_VISIBLE_DEVICES=0" in line for line in lines)
@@ -348,14 +362,14 @@ def test_the_difference_is_that_of_config_json(tmp_path: Path) -> None:
     assert run(str(nothing), "--inventory=t4", "--diff").stdout == ""
 
 
-def test_a_graph_has_the_way_from_request_to_nodes() -> None:
+def test_graph_shows_the_way_from_request_to_nodes() -> None:
     lines = run(*env("NVIDIA_VISIBLE_DEVICES=0"), "--dot").stdout.splitlines()
     assert lines[0] == "digraph explain {"
     assert lines[-1] == "}"
     assert any('"0/device nvidia.com/gpu=0" -> "0/node /dev/nvidia0"' in line for line in lines)
 
 
-def test_a_hostile_name_commands_neither_terminal_nor_graph(tmp_path: Path) -> None:
+def test_hostile_name_is_escaped_in_terminal_and_graph(tmp_path: Path) -> None:
     name = 'NVIDIA_VISIBLE_DEVICES=a"];\\x b'
     for form in ("--dot", "--diff", "--output=text"):
         done = run(*env(name, "NVIDIA_REQUIRE_X=\x1b[2J"), form)
@@ -365,7 +379,7 @@ def test_a_hostile_name_commands_neither_terminal_nor_graph(tmp_path: Path) -> N
     assert all(QUOTED.fullmatch(line) for line in dot.splitlines())
 
 
-def test_yaml_is_the_same_document() -> None:
+def test_yaml_equals_json() -> None:
     arguments = env("NVIDIA_VISIBLE_DEVICES=all", node="a100-mig")
     one = yaml.safe_load(run(*arguments, "-o", "yaml").stdout)
     assert one == json.loads(run(*arguments, "-o", "json").stdout)
@@ -373,7 +387,7 @@ def test_yaml_is_the_same_document() -> None:
 
 
 @pytest.mark.parametrize("code", ["GH1102", "gh1102"])
-def test_a_code_is_explained(code: str) -> None:
+def test_code_is_explained(code: str) -> None:
     done = run(code)
     titles = [line for line in done.stdout.splitlines() if line in ("Cause", "Cure", "Example")]
     assert done.stdout.startswith("GH1102: <name>: no such device")
@@ -384,7 +398,7 @@ def test_a_code_is_explained(code: str) -> None:
     assert document["cause"] in " ".join(done.stdout.split())
 
 
-def test_a_code_without_a_cure() -> None:
+def test_code_without_a_cure() -> None:
     """Its text has no empty part, and its document has an empty cure."""
     document = json.loads(run("GH1022", "-o", "json").stdout)
     schema = json.loads((SCHEMAS / "explain-code.json").read_text(encoding="utf-8"))
@@ -395,7 +409,7 @@ def test_a_code_without_a_cure() -> None:
 
 @pytest.mark.parametrize("code", sorted(catalogue.retired_codes()))
 def test_retired_code(code: str) -> None:
-    """A code that is no longer used has its reason, and the code that replaces it."""
+    """It has its reason, and the code that replaces it."""
     document = json.loads(run(code, "-o", "json").stdout)
     schema = json.loads((SCHEMAS / "explain-retired-code.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(document)
@@ -408,7 +422,7 @@ def test_retired_code(code: str) -> None:
 @pytest.mark.parametrize(
     ("code", "nearest"), [("GH9999", "GH2143"), ("GH110", "GH1101"), ("GH100800", "GH2143")]
 )
-def test_a_code_that_is_none_names_the_nearest(code: str, nearest: str) -> None:
+def test_unknown_code_names_the_nearest(code: str, nearest: str) -> None:
     known = set(catalogue.explanations())
     done = run(code)
     assert done.exit_code == 1
@@ -430,7 +444,7 @@ def test_a_code_that_is_none_names_the_nearest(code: str, nearest: str) -> None:
         ('{"Env": 3}', "GH1910"),
     ],
 )
-def test_what_is_nothing_of_these_is_refused(text: str, code: str) -> None:
+def test_unknown_documents_are_refused(text: str, code: str) -> None:
     done = run("-", stdin=text)
     assert done.exit_code == 1
     assert code in done.stderr
@@ -447,26 +461,26 @@ def test_what_is_nothing_of_these_is_refused(text: str, code: str) -> None:
         ),
     ],
 )
-def test_json_that_cannot_be_read_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_malformed_json_is_refused_with_the_reason(text: str, reason: str) -> None:
     assert f"it cannot be read as JSON: {reason}" in run("-", stdin=text).stderr
 
 
-def test_a_number_of_many_digits_is_read() -> None:
+def test_number_with_many_digits_is_read() -> None:
     assert run("-", stdin=f'{{"process": {{}}, "x": {"9" * 5000}}}').exit_code == 0
 
 
-def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_path_is_a_fault(tmp_path: Path) -> None:
     assert "GH1911" in run(str(tmp_path / "no.json")).stderr
 
 
-def test_a_directory_that_is_no_bundle(tmp_path: Path) -> None:
+def test_directory_without_a_bundle_is_a_fault(tmp_path: Path) -> None:
     done = run(str(tmp_path))
     assert done.exit_code == 1
     assert "GH1915" in done.stderr
-    assert "--bundle" not in done.stderr  # an option of the runtime's
+    assert "--bundle" not in done.stderr  # an option of the runtime
 
 
-def test_usage() -> None:
+def test_usage_errors() -> None:
     assert run().exit_code == 2
     assert run("--env", "NVIDIA_VISIBLE_DEVICES").exit_code == 2
 
@@ -485,7 +499,7 @@ spec:
 REPLICAS = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
 
 
-def of_pod(path: Path, *options: str) -> list[dict[str, Any]]:
+def containers_of_pod(path: Path, *options: str) -> list[dict[str, Any]]:
     document = json.loads(run(str(path), "--inventory=h100x8", "-o", "json", *options).stdout)
     VALIDATOR.validate(document)
     schema = json.loads((SCHEMAS / "pod.json").read_text(encoding="utf-8"))
@@ -495,11 +509,11 @@ def of_pod(path: Path, *options: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_pod_gets_what_the_device_plugin_answers(tmp_path: Path) -> None:
+def test_pod_gets_what_the_device_plugin_allocates(tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(POD, encoding="utf-8")
-    good, bad, many = of_pod(path)
-    assert {one["result"] for one in (good, bad, many)} == {"not-created"}  # as a whole
+    good, bad, many = containers_of_pod(path)
+    assert {one["result"] for one in (good, bad, many)} == {"not-created"}  # the whole pod
     assert [one["because_of"] for one in (good, bad, many)] == [["bad"], [], ["bad"]]
     assert good["sources"][0]["names"] == [
         device["uuid"] for device in good["pod"]["allocation"]["resources"][0]["devices"]
@@ -510,13 +524,13 @@ def test_a_pod_gets_what_the_device_plugin_answers(tmp_path: Path) -> None:
     assert "nvidia.com/gpu" in done.stdout
 
 
-def test_a_pod_that_shares_is_told_of_its_replicas(tmp_path: Path) -> None:
+def test_pod_with_shared_gpus_shows_its_replicas(tmp_path: Path) -> None:
     path, plugin = tmp_path / "pod.json", tmp_path / "plugin.yaml"
     pod = yaml.safe_load(POD)
     del pod["spec"]["containers"][1:]
     path.write_text(json.dumps(pod), encoding="utf-8")
     plugin.write_text(f"version: v1\n{REPLICAS}\n", encoding="utf-8")
-    (good,) = of_pod(path, f"--plugin-config={plugin}")
+    (good,) = containers_of_pod(path, f"--plugin-config={plugin}")
     assert len(good["replicas"]) == 2
     assert {one["sharing"] for one in good["isolation"]} == {"time-slicing"}
 
@@ -533,28 +547,28 @@ def test_a_pod_that_shares_is_told_of_its_replicas(tmp_path: Path) -> None:
         (["--mount", ""], "'' is not an absolute path"),
     ],
 )
-def test_what_cannot_be_meant_is_a_mistake(words: list[str], told: str) -> None:
+def test_contradictory_options_are_usage_errors(words: list[str], told: str) -> None:
     done = run("--inventory", "t4", *words)
     assert (done.exit_code, done.stdout) == (2, "")
     assert told in done.stderr
 
 
-def test_a_form_for_all_calls_gives_way_to_one_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_option_of_the_call_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUHOOK_EXPLAIN_OUTPUT", "json")
     done = run("--inventory", "t4", "-e", "NVIDIA_VISIBLE_DEVICES=0", "--dot")
     assert done.exit_code == 0
     assert done.stdout.startswith("digraph")
 
 
-def test_a_text_without_objects_is_told_so() -> None:
+def test_text_without_objects_is_a_fault() -> None:
     done = run("-", stdin="hello")
     assert done.exit_code == 1
     assert "pod template: no object has a `kind`\n" in done.stderr
 
 
-def test_what_is_asked_for_beside_gpus_has_results_and_reasons() -> None:
+def test_extra_requests_have_results_and_reasons() -> None:
     switches = ("NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=all")
-    container = told(*env("NVIDIA_VISIBLE_DEVICES=0", *switches))
+    container = explained_container(*env("NVIDIA_VISIBLE_DEVICES=0", *switches))
     found = {one["where"]: (one["result"], one["reason"]) for one in container["extras"]}
     assert found["NVIDIA_GDS"] == ("won", "whether the node has it is unknown here")
     assert found["NVIDIA_MOFED"] == ("ignored", "NVIDIA_MOFED=1 is not NVIDIA_MOFED=enabled")
@@ -569,15 +583,15 @@ def test_what_is_asked_for_beside_gpus_has_results_and_reasons() -> None:
     assert "NVIDIA_MOFED" not in graph
 
 
-def test_what_is_beside_gpus_counts_with_gpus_alone() -> None:
-    (one,) = told(*env("NVIDIA_GDS=enabled"))["extras"]
+def test_extra_requests_require_gpus() -> None:
+    (one,) = explained_container(*env("NVIDIA_GDS=enabled"))["extras"]
     assert one["result"] == "ignored"
     assert "containers with GPUs" in one["reason"]
 
 
-def test_who_may_administer_mig_is_told() -> None:
+def test_mig_administration_requires_privileges() -> None:
     asked = env("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_MIG_CONFIG_DEVICES=all")
-    container = told(*asked, status=1)
+    container = explained_container(*asked, status=1)
     assert container["fault"]["code"] == "GH1038"
     (one,) = container["extras"]
     assert one["result"] == "refused"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What explain says of NVIDIA_REQUIRE_JETPACK, on a Tegra and elsewhere."""
+"""The output of explain for NVIDIA_REQUIRE_JETPACK, on a Tegra and on other nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FURTHER = "nvidia.com/gpu=csv-mounts-all"
 
 @pytest.fixture
 def jetson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a Jetson with its spec, as this machine."""
+    """Give a Jetson with its spec as this machine."""
     made = tegra_node.make(tmp_path / "node")
     config = tmp_path / "config.yaml"
     config.write_text(json.dumps({"cdi": {"specDirs": [str(tmp_path / "cdi")]}}))
@@ -33,8 +33,8 @@ def jetson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(made.host_root)
 
 
-def told(*env: str) -> dict[str, Any]:
-    """Return what explain says of a container with these variables."""
+def explained_container(*env: str) -> dict[str, Any]:
+    """Return the explanation of a container with these variables."""
     words = [word for entry in env for word in ("--env", entry)]
     done = CliRunner().invoke(main, ["explain", *words, "-o", "json"])
     assert done.stdout, done.stderr
@@ -42,8 +42,8 @@ def told(*env: str) -> dict[str, Any]:
     return dict(container)
 
 
-def test_the_further_files_are_a_device(jetson: Path) -> None:
-    container = told("NVIDIA_VISIBLE_DEVICES=all", ALL)
+def test_further_files_are_a_device(jetson: Path) -> None:
+    container = explained_container("NVIDIA_VISIBLE_DEVICES=all", ALL)
     assert container["result"] == "gets"
     assert [one["device"] for one in container["devices"]] == ["nvidia.com/gpu=all", FURTHER]
     adds = f"{ALL} adds {FURTHER}: the entries of all CSV files of this Tegra"
@@ -51,14 +51,16 @@ def test_the_further_files_are_a_device(jetson: Path) -> None:
     assert "/usr/src/jetson_multimedia_api" in container["changes"]["mounts"]
 
 
-def test_all_does_not_mean_the_further_files(jetson: Path, tmp_path: Path) -> None:
-    """Where the spec has no device `all`, its GPUs are all that a container gets unasked."""
+def test_all_does_not_include_the_further_files(jetson: Path, tmp_path: Path) -> None:
+    """Without a device `all` in the spec, `all` means its GPUs."""
     words = ["generate-cdi", f"--driver-root={jetson}", f"--host-root={jetson}"]
     words += ["--no-all-device", "--output", str(tmp_path / "cdi/nvidia.yaml")]
     assert CliRunner().invoke(main, words).exit_code == 0
-    named = [one["device"] for one in told("NVIDIA_VISIBLE_DEVICES=all")["devices"]]
+    named = [one["device"] for one in explained_container("NVIDIA_VISIBLE_DEVICES=all")["devices"]]
     assert named == ["nvidia.com/gpu=0"]
-    named = [one["device"] for one in told("NVIDIA_VISIBLE_DEVICES=all", ALL)["devices"]]
+    named = [
+        one["device"] for one in explained_container("NVIDIA_VISIBLE_DEVICES=all", ALL)["devices"]
+    ]
     assert named == ["nvidia.com/gpu=0", FURTHER]
 
 
@@ -69,29 +71,33 @@ def test_all_does_not_mean_the_further_files(jetson: Path, tmp_path: Path) -> No
         ([ALL], "adds nothing to a container without a GPU"),
     ],
 )
-def test_what_adds_nothing(env: list[str], sentence: str, jetson: Path) -> None:
-    container = told(*env)
+def test_values_that_add_nothing(env: list[str], sentence: str, jetson: Path) -> None:
+    container = explained_container(*env)
     assert any(sentence in note for note in container["notes"])
     assert FURTHER not in [one["device"] for one in container["devices"]]
 
 
-def test_where_the_usual_files_are_all(jetson: Path, tmp_path: Path) -> None:
+def test_node_without_further_files(jetson: Path, tmp_path: Path) -> None:
     spec = tmp_path / "cdi/nvidia.yaml"
     spec.write_text(spec.read_text().replace("csv-mounts-all", "others"))
-    container = told("NVIDIA_VISIBLE_DEVICES=0", ALL)
+    container = explained_container("NVIDIA_VISIBLE_DEVICES=0", ALL)
     assert (
         f"{ALL} adds nothing: no spec of this node has the further files of a Tegra"
         in container["notes"]
     )
 
 
-def test_without_the_variable_nothing_is_said(jetson: Path) -> None:
-    assert not any("JETPACK" in note for note in told("NVIDIA_VISIBLE_DEVICES=0")["notes"])
+def test_no_note_without_the_variable(jetson: Path) -> None:
+    assert not any(
+        "JETPACK" in note for note in explained_container("NVIDIA_VISIBLE_DEVICES=0")["notes"]
+    )
 
 
-def test_capabilities_leave_nothing_out(jetson: Path) -> None:
+def test_capabilities_leave_out_no_file(jetson: Path) -> None:
     """The files of a Tegra belong together."""
-    container = told("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=utility")
+    container = explained_container(
+        "NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=utility"
+    )
     assert container["capabilities"]["effective"] == ["utility"]
     assert container["capabilities"]["left_out"] == []
     assert f"{tegra_node.NVIDIA}/libEGL_nvidia.so.0" in container["changes"]["mounts"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of `gpuhook explain`: its first lines answer, and what they say is true."""
+"""The text output of `gpuhook explain`: the answer comes first, then the trace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def answer(text: str) -> str:
 def pod(
     path: Path, strategy: str = "", *, count: int = 1, env: str = "", cls: str = "nvidia"
 ) -> list[str]:
-    """Return the arguments for a pod with a device plugin of this list strategy."""
+    """Return the arguments for a pod with a device plugin that uses this list strategy."""
     named = f"runtimeClassName: {cls}" if cls else "restartPolicy: Always"
     (path / "pod.yaml").write_text(POD.format(cls=named, env=env, count=count), encoding="utf-8")
     plugin = path / "plugin.yaml"
@@ -63,7 +63,7 @@ def pod(
     return [str(path / "pod.yaml"), "--plugin-config", str(plugin), "--inventory=h100x8"]
 
 
-def test_several_annotations_ask() -> None:
+def test_several_annotations_are_one_source() -> None:
     wishes = [f"--annotation=cdi.k8s.io/{key}=nvidia.com/gpu=0" for key in "xz"]
     text = run(*wishes, "--inventory", "t4").stdout
     assert "won     cdi.k8s.io/x, cdi.k8s.io/z request nvidia.com/gpu=0" in text
@@ -80,20 +80,20 @@ def test_several_annotations_ask() -> None:
         ("9", "t4", "it does not start: GH1102"),
     ],
 )
-def test_the_answer_comes_first(value: str, node: str, said: str) -> None:
+def test_answer_is_the_first_line(value: str, node: str, said: str) -> None:
     lines = trace(f"NVIDIA_VISIBLE_DEVICES={value}", node=node).splitlines()
     assert lines[2].startswith("Container: ")
     assert lines[3].startswith(f"Answer: {said}")
 
 
-def test_a_request_that_policy_refuses_is_no_request_for_nothing() -> None:
+def test_refused_request_is_in_the_answer() -> None:
     text = run("--mount=/var/run/nvidia-container-devices/0", "--inventory=t4").stdout
     assert answer(text).startswith("it starts without a GPU: GH1007: ignored the request for 0 in")
     assert "hint: if this container needs GPUs, change the setting" in text
 
 
 @pytest.mark.parametrize(("value", "what"), [("all", "GPUs"), ("none", "the driver's files")])
-def test_the_answer_has_the_reason(
+def test_answer_has_the_reason(
     value: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a node without a driver, the first line says so."""
@@ -107,7 +107,7 @@ def test_the_answer_has_the_reason(
     assert answer(text).startswith(f"it starts without {without}: GH1008: {said}")
 
 
-def test_the_trace_fits_a_screen_and_wide_has_every_file() -> None:
+def test_trace_fits_a_screen_and_wide_lists_every_file() -> None:
     entries = ("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="12.0"))
     short, wide = trace(*entries), trace(*entries, wide=True)
     assert len(short.splitlines()) < 50
@@ -122,7 +122,7 @@ def test_the_trace_fits_a_screen_and_wide_has_every_file() -> None:
         assert line in wide
 
 
-def test_a_refused_container_is_told_why_and_not_what_would_be() -> None:
+def test_refused_container_has_the_reason_and_no_changes() -> None:
     text = trace("NVIDIA_VISIBLE_DEVICES=0,9")
     assert text.count("no such device") == 1
     assert "more: gpuhook explain GH1102" in text
@@ -130,7 +130,7 @@ def test_a_refused_container_is_told_why_and_not_what_would_be() -> None:
         assert title not in text.splitlines()
 
 
-def test_a_short_form_is_told_with_what_it_means() -> None:
+def test_short_form_is_shown_with_its_meaning() -> None:
     text = trace("NVIDIA_VISIBLE_DEVICES=0-2", node="h100x8")
     assert "0-2 means 0, 1, 2" in text
     assert text.count("0-2 -> nvidia.com/gpu=") == 3
@@ -143,7 +143,7 @@ def test_a_short_form_is_told_with_what_it_means() -> None:
 def test_settings_that_leave_no_capability_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A GPU without any file of the driver: the trace shows why."""
+    """The trace explains a GPU without any file of the driver."""
     node = make_node(tmp_path / "host", "t4")
     file = tmp_path / "config.yaml"
     request = {"driverCapabilities": ["compute"], "defaultDriverCapabilities": ["graphics"]}
@@ -154,12 +154,12 @@ def test_settings_that_leave_no_capability_are_shown(
     assert "limited by request.driverCapabilities (compute) -> none" in shown
 
 
-def test_a_gpu_in_mig_mode_is_said_to_be_in_it() -> None:
+def test_gpu_in_mig_mode_is_marked() -> None:
     text = trace("NVIDIA_VISIBLE_DEVICES=0", node="a100-mig")
     assert "GPU 0 is in MIG mode: only its instances can be requested, 0:0, 0:1" in text
 
 
-def test_of_requirements_those_that_matter_are_shown() -> None:
+def test_relevant_requirements_are_shown() -> None:
     met = trace("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="12.0"))
     assert "and 2 alternatives more, not needed" in met
     unmet = trace("NVIDIA_VISIBLE_DEVICES=0", CUDA.format(cuda="99.0"))
@@ -167,7 +167,7 @@ def test_of_requirements_those_that_matter_are_shown() -> None:
     assert "and 2 alternatives more, for GPUs of other brands" in unmet
 
 
-def test_a_requirement_that_nobody_can_judge_keeps_to_that(
+def test_requirement_without_known_facts_is_undecided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUHOOK_DRIVER_ROOT", str(tmp_path))
@@ -178,7 +178,7 @@ def test_a_requirement_that_nobody_can_judge_keeps_to_that(
 
 
 @pytest.mark.parametrize("strategy", ["cdi-cri", "host-files"])
-def test_a_pod_that_needs_no_runtime_gets_its_gpu_all_the_same(
+def test_pod_without_a_runtime_class_gets_its_gpu_by_cdi_or_host_files(
     tmp_path: Path, strategy: str
 ) -> None:
     arguments = pod(tmp_path, strategy, cls="")
@@ -190,7 +190,7 @@ def test_a_pod_that_needs_no_runtime_gets_its_gpu_all_the_same(
     assert (container["result"], container["route"]["name"]) == ("gets", route)
 
 
-def test_the_hook_of_a_cdi_spec_refuses_what_the_runtime_never_sees(tmp_path: Path) -> None:
+def test_requirements_are_enforced_by_the_hook_of_a_cdi_spec(tmp_path: Path) -> None:
     env = "{name: NVIDIA_REQUIRE_X, value: 'arch>=10.0'}"
     arguments = pod(tmp_path, "cdi-cri", cls="", env=env)
     assert answer(run(*arguments).stdout).startswith("it does not start: GH1044")
@@ -202,12 +202,12 @@ def test_the_hook_of_a_cdi_spec_refuses_what_the_runtime_never_sees(tmp_path: Pa
     assert answer(run(*met).stdout) == "it gets GPU 0 (NVIDIA H100 80GB HBM3), exclusively"
 
 
-def test_without_a_runtime_class_the_answer_hangs_on_the_default_runtime(tmp_path: Path) -> None:
+def test_answer_without_a_runtime_class_depends_on_the_default_runtime(tmp_path: Path) -> None:
     assert answer(run(*pod(tmp_path)).stdout).endswith("exclusively")
     assert "if the node's default runtime" in answer(run(*pod(tmp_path, cls="")).stdout)
 
 
-def test_a_gpu_that_a_pod_takes_by_hand_is_not_reserved(tmp_path: Path) -> None:
+def test_gpu_requested_by_a_variable_is_not_reserved(tmp_path: Path) -> None:
     env = "{name: NVIDIA_VISIBLE_DEVICES, value: all}"
     (container,) = json.loads(run(*pod(tmp_path, env=env), "-o", "json").stdout)["containers"]
     sharing = {one["gpu"]: one["sharing"] for one in container["isolation"]}
@@ -218,25 +218,25 @@ def test_a_gpu_that_a_pod_takes_by_hand_is_not_reserved(tmp_path: Path) -> None:
     assert "not reserved: other containers can get it too" in text
 
 
-def test_a_device_plugins_mounts_that_are_not_accepted_are_explained(tmp_path: Path) -> None:
+def test_refused_mounts_of_a_device_plugin_are_explained(tmp_path: Path) -> None:
     text = run(*pod(tmp_path, "volume-mounts")).stdout
     assert answer(text) == "it does not start: GH1101"
     assert "a device plugin with the list strategy volume-mounts sets it" in text
 
 
-def test_a_pod_that_hides_its_gpus_starts_without_what_is_booked(tmp_path: Path) -> None:
+def test_pod_with_void_starts_without_its_allocated_gpus(tmp_path: Path) -> None:
     env = "{name: NVIDIA_VISIBLE_DEVICES, value: void}"
     text = run(*pod(tmp_path, count=2, env=env)).stdout
     assert answer(text) == "it starts without the GPUs that are allocated to it"
     assert "the device plugin allocates 2 of nvidia.com/gpu" in text
 
 
-def test_a_runtime_class_that_is_almost_a_usual_one_names_that(tmp_path: Path) -> None:
+def test_misspelt_runtime_class_has_a_suggestion(tmp_path: Path) -> None:
     assert "did you mean nvidia?" in run(*pod(tmp_path, cls="nvdia")).stdout
     assert "meant?" not in run(*pod(tmp_path, cls="sandbox")).stdout
 
 
-def test_premises_are_told_before_the_trace() -> None:
+def test_premises_are_printed_before_the_trace() -> None:
     text = run("--inventory=t4", "--env=NVIDIA_VISIBLE_DEVICES=0", "--privileged").stdout
     assert text.index("also those of all GPUs") < text.index("Request")
     request = {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"]}
@@ -247,13 +247,13 @@ def test_premises_are_told_before_the_trace() -> None:
     assert "--gpus" not in docker.stdout
 
 
-def test_objections_come_in_the_order_of_their_weight(tmp_path: Path) -> None:
+def test_objections_are_ordered_by_severity(tmp_path: Path) -> None:
     text = run(*pod(tmp_path, count=9, env="{name: NVIDIA_VISIBLE_DEVICES, value: all}")).stdout
     assert answer(text).startswith("Kubernetes never schedules it: 0/1 nodes are available")
     assert text.index("pending by the scheduler") < text.index("warning by the kubelet")
 
 
-def test_what_nobody_knows_is_not_answered(tmp_path: Path) -> None:
+def test_unknown_gpus_are_not_answered(tmp_path: Path) -> None:
     arguments = pod(tmp_path)[:3]
     empty = tmp_path / "root"
     empty.mkdir()
@@ -265,7 +265,7 @@ def test_what_nobody_knows_is_not_answered(tmp_path: Path) -> None:
     assert "its GPUs are unknown here" in answer(done.stdout)
 
 
-def test_notes_that_all_containers_have_are_told_once(tmp_path: Path) -> None:
+def test_common_notes_are_printed_once(tmp_path: Path) -> None:
     path = pod(tmp_path)[0]
     text = Path(path).read_text(encoding="utf-8")
     note = "a manifest does not have the image's variables"
@@ -274,7 +274,7 @@ def test_notes_that_all_containers_have_are_told_once(tmp_path: Path) -> None:
     assert run("-", "--inventory=h100x8", stdin=text).stdout.count(note) == 1
 
 
-def test_of_several_containers_those_that_do_not_start_are_first(tmp_path: Path) -> None:
+def test_containers_that_do_not_start_are_first(tmp_path: Path) -> None:
     good = Path(pod(tmp_path)[0]).read_text(encoding="utf-8")
     bad = good.replace("train", "wide").replace("gpu: 1", "gpu: 9")
     lines = run("-", "--inventory=h100x8", stdin=f"{good}---\n{bad}").stdout.splitlines()
@@ -284,7 +284,7 @@ def test_of_several_containers_those_that_do_not_start_are_first(tmp_path: Path)
     assert "it gets GPU 0" in lines[start + 2]
 
 
-def test_a_request_that_cannot_be_read_is_not_said_to_be_none() -> None:
+def test_malformed_request_is_not_called_absent() -> None:
     text = trace("NVIDIA_VISIBLE_DEVICES=\x1b[31m")
     assert answer(text) == "it does not start: GH1004"
     assert "no variable" not in text
@@ -295,7 +295,7 @@ def graph(*arguments: str) -> Any:
     return run(*arguments, "--dot").stdout
 
 
-def test_the_graph_tells_the_outcome_and_draws_who_asks_for_nothing(tmp_path: Path) -> None:
+def test_graph_shows_the_result_and_containers_without_a_request(tmp_path: Path) -> None:
     bad = graph(*pod(tmp_path, count=9))
     assert "Kubernetes never schedules it" in bad
     assert "no variable, annotation" in bad
@@ -304,7 +304,7 @@ def test_the_graph_tells_the_outcome_and_draws_who_asks_for_nothing(tmp_path: Pa
     assert '"GPU 0"' in good
 
 
-def test_nothing_of_a_manifest_commands_a_terminal() -> None:
+def test_control_characters_of_a_manifest_are_escaped() -> None:
     pod = '{"kind": "Pod", "spec": {"containers": [{"name": "\\u001b[2J\\nx"}]}}'
     text = run("-", "--inventory", "t4", stdin=pod).stdout
     assert "x (standard input:1)" in text

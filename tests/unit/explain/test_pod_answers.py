@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the device plugin would give the containers of a pod, and who objects on that node."""
+"""The device plugin's allocations for the containers of a pod, and objections on that node."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _answered(directory: Path, text: str = "", **amounts: int) -> Allocated:
     return _allocated(container(_asking(**amounts)), T4, _configured(directory, text))
 
 
-def test_a_whole_gpu_is_one_unit_of_its_own() -> None:
+def test_whole_gpu_is_one_unit() -> None:
     given = _allocated(container(_asking(gpu=1)), T4, configuration(None))
     (answer,) = given.answers
     assert (answer.resource, answer.sharing, answer.units) == (GPU, "none", (UUID,))
@@ -70,14 +70,14 @@ def test_a_whole_gpu_is_one_unit_of_its_own() -> None:
     assert "no other container gets the GPU" in answer.isolation[0].isolation.memory
 
 
-def test_a_slice_says_what_is_not_isolated(tmp_path: Path) -> None:
+def test_slice_lists_what_is_not_isolated(tmp_path: Path) -> None:
     given = _answered(tmp_path, SLICES, gpu=1)
     assert given.units == (f"{UUID}::0",)
     assert given.allocation.envs["GPUHOOK_REPLICAS"] == f"{UUID}::0"
     assert given.answers[0].isolation[0].isolation.memory.startswith("not limited")
 
 
-def test_two_slices_of_one_gpu_are_no_more_of_it(tmp_path: Path) -> None:
+def test_two_slices_of_one_gpu_have_a_warning(tmp_path: Path) -> None:
     (objection,) = _answered(tmp_path, SLICES, gpu=2).objections
     assert (objection.id, objection.by, objection.result) == (
         "slices-of-one",
@@ -87,7 +87,7 @@ def test_two_slices_of_one_gpu_are_no_more_of_it(tmp_path: Path) -> None:
     assert objection.instead == f"{GPU}: 1"
 
 
-def test_two_slices_are_refused_where_the_configuration_forbids_them(tmp_path: Path) -> None:
+def test_two_slices_are_refused_if_the_configuration_forbids_them(tmp_path: Path) -> None:
     given = _answered(tmp_path, SINGLE, gpu=2)
     assert given.answers == ()
     (objection,) = given.objections
@@ -99,7 +99,7 @@ def test_two_slices_are_refused_where_the_configuration_forbids_them(tmp_path: P
     assert objection.said.endswith(", which is unexpected")
 
 
-def test_a_name_that_the_node_has_not_is_pending_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_resource_is_pending_with_the_nearest_name(tmp_path: Path) -> None:
     (objection,) = _answered(tmp_path, RENAMED, shard=1).objections
     assert (objection.id, objection.by, objection.result) == (
         "resource-unknown",
@@ -110,35 +110,35 @@ def test_a_name_that_the_node_has_not_is_pending_with_the_nearest(tmp_path: Path
     assert objection.instead.startswith("nvidia.com/gpu.shared: 1; this node offers")
 
 
-def test_a_renamed_resource_is_given_by_its_new_name_only(tmp_path: Path) -> None:
+def test_renamed_resource_has_only_its_new_name(tmp_path: Path) -> None:
     assert _answered(tmp_path, RENAMED, shared=1).units == (f"{UUID}::0",)
     assert [one.id for one in _answered(tmp_path, RENAMED, gpu=1).objections] == [
         "resource-unknown"
     ]
 
 
-def test_a_resource_of_another_name_is_given_if_the_configuration_has_it(tmp_path: Path) -> None:
+def test_resource_of_the_configuration_is_allocated(tmp_path: Path) -> None:
     configured = _configured(tmp_path, 'resources: {gpus: [{pattern: "*", name: card}]}')
     asked = container("resources: {limits: {nvidia.com/card: 1}}")
     assert _allocated(asked, T4, configured).units == (UUID,)
     assert "only a plugin's configuration can define" in " ".join(asked.notes)
 
 
-def test_more_than_there_is_is_pending() -> None:
+def test_more_units_than_the_node_has_are_pending() -> None:
     given = _allocated(container(_asking(gpu=9)), H100, Configuration())
     (objection,) = given.objections
     assert (objection.id, objection.result) == ("insufficient", "pending")
     assert "8 at most on this node, 9 requested" in objection.instead
 
 
-def test_a_lost_gpu_is_not_given() -> None:
+def test_lost_gpu_is_not_allocated() -> None:
     node = changed(T4, 0, lost="fallen off the bus")
     (objection,) = _allocated(container(_asking(gpu=1)), node, Configuration()).objections
     assert "0 at most on this node" in objection.instead
     assert "GPU 0 is unhealthy: it is lost (fallen off the bus)" in objection.instead
 
 
-def test_what_hinders_mps_is_told(tmp_path: Path) -> None:
+def test_replicas_above_the_limit_of_mps_are_insufficient(tmp_path: Path) -> None:
     many = _configured(tmp_path, MPS.replace("replicas: 4", "replicas: 60"))
     (objection,) = _allocated(container(_asking(gpu=1)), T4, many).objections
     assert objection.id == "insufficient"
@@ -155,7 +155,7 @@ def test_memory_units_are_of_one_gpu_or_refused(tmp_path: Path) -> None:
     assert "limited to 1Gi a unit" in given.answers[0].isolation[0].isolation.memory
 
 
-def test_an_mps_client_is_given_its_daemon(tmp_path: Path) -> None:
+def test_mps_client_gets_its_daemon(tmp_path: Path) -> None:
     given = _answered(tmp_path, MPS, gpu=1)
     assert given.allocation.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/nvidia-mps/pipe"
     assert "/mps/gpu/pipe" in [mount.host_path for mount in given.allocation.mounts]
@@ -164,7 +164,7 @@ def test_an_mps_client_is_given_its_daemon(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("strategy", "name"), [("cdi-cri", "cdi_devices"), ("cdi-annotations", "annotations")]
 )
-def test_devices_by_cdi_are_for_the_engine(tmp_path: Path, strategy: str, name: str) -> None:
+def test_cdi_devices_are_for_the_engine(tmp_path: Path, strategy: str, name: str) -> None:
     flags = f"flags: {{plugin: {{deviceListStrategy: [{strategy}]}}}}"
     given = _answered(tmp_path, flags, gpu=1)
     assert getattr(given.allocation, name)
@@ -173,7 +173,7 @@ def test_devices_by_cdi_are_for_the_engine(tmp_path: Path, strategy: str, name: 
     assert not any(key.startswith("cdi.k8s.io/") for key in spec["annotations"])
 
 
-def test_the_containers_of_a_pod_share_nothing_but_what_an_init_container_leaves() -> None:
+def test_containers_of_a_pod_share_only_the_units_of_an_init_container() -> None:
     found = read("""
         kind: Pod
         metadata: {name: p}
@@ -208,7 +208,7 @@ def test_units_of_another_container_are_not_free() -> None:
     assert "2 at most on this node, 3 requested; 6 are already allocated" in objection.instead
 
 
-def test_the_runtime_sees_no_annotation_of_the_pod() -> None:
+def test_annotations_of_the_pod_do_not_reach_the_runtime() -> None:
     asked = replace(container("image: x"), annotations={"a.example/x": "1"})
     assert "a.example/x" not in as_spec(asked)["annotations"]
 
@@ -219,25 +219,25 @@ def test_each_pod_is_alone_on_the_node() -> None:
     assert [given.units for given in of_pods(found, T4, Configuration())] == [(UUID,)] * 2
 
 
-def test_a_configuration_that_is_not_for_the_node_is_a_fault(tmp_path: Path) -> None:
+def test_configuration_that_does_not_fit_the_node_is_a_fault(tmp_path: Path) -> None:
     text = SLICES.replace("replicas: 4", "replicas: 4, memory: 10Gi")
     with pytest.raises(GpuhookError) as raised:
         _answered(tmp_path, text, gpu=1)
     assert raised.value.code == "GH1847"
 
 
-def test_a_broken_configuration_is_a_fault_of_its_file(tmp_path: Path) -> None:
+def test_broken_configuration_is_a_fault_of_its_file(tmp_path: Path) -> None:
     with pytest.raises(GpuhookError) as raised:
         _configured(tmp_path, "sharing: 1")
     assert raised.value.code == "GH1800"
 
 
-def test_extras_that_cannot_be_seen_are_told(tmp_path: Path) -> None:
+def test_invisible_extras_have_a_warning(tmp_path: Path) -> None:
     given = _answered(tmp_path, "flags: {gdrcopyEnabled: true}", gpu=1)
     assert given.warnings == ("gdrcopyEnabled: the additions of these are not shown",)
 
 
-def test_the_spec_asks_in_the_words_of_the_plugin_unless_the_pod_has_its_own() -> None:
+def test_variable_of_the_plugin_applies_unless_the_pod_sets_it() -> None:
     asked = container(_asking(gpu=1))
     given = _allocated(asked, T4, Configuration())
     image = ("NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin")
@@ -248,7 +248,7 @@ def test_the_spec_asks_in_the_words_of_the_plugin_unless_the_pod_has_its_own() -
     assert parse.environment(spec)["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-def test_the_runtime_grants_what_the_plugin_has_chosen(tmp_path: Path) -> None:
+def test_runtime_grants_the_devices_of_the_plugin(tmp_path: Path) -> None:
     asked = container(_asking(gpu=1))
     given = _allocated(asked, H100, _configured(tmp_path, SLICES))
     spec = as_spec(asked, given, H100)
@@ -289,7 +289,7 @@ def test_device_nodes_of_the_plugin_have_the_numbers_of_the_node(tmp_path: Path)
     assert {(rule["major"], rule["minor"]) for rule in rules[1:]} == set(numbers.values())
 
 
-def test_a_privileged_container_has_all_nodes_and_is_known_as_one() -> None:
+def test_privileged_container_has_all_nodes() -> None:
     asked = container("securityContext: {privileged: true}")
     spec = as_spec(asked, None, H100)
     assert policy.privileged(spec)
@@ -299,14 +299,14 @@ def test_a_privileged_container_has_all_nodes_and_is_known_as_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["", SLICES, SINGLE, UNITS, MPS, RENAMED])
-def test_the_document_is_of_its_schema(tmp_path: Path, text: str) -> None:
+def test_document_fits_its_schema(tmp_path: Path, text: str) -> None:
     asked = container(_asking(gpu=2))
     given = _allocated(asked, H100, _configured(tmp_path, text))
     for document in (pod_document(asked, given), pod_document(asked)):
         jsonschema.validate(json.loads(json.dumps(document)), SCHEMA)
 
 
-def test_the_text_says_all_in_order(tmp_path: Path) -> None:
+def test_text_is_complete_and_ordered(tmp_path: Path) -> None:
     asked = container("securityContext: {privileged: true}, " + _asking(gpu=2))
     given = _allocated(asked, T4, _configured(tmp_path, SLICES))
     lines = list(pod_text.lines(pod_document(asked, given)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Kubernetes objects to in manifests, in whose words, and what to write instead."""
+"""Objections of Kubernetes to manifests: the component, its message, and a correct form."""
 
 from __future__ import annotations
 
@@ -11,13 +11,25 @@ from gpuhook.host.quantity import quantity
 from tests.unit.pod_texts import GPU, HERE, container, ids, read
 
 RESOURCES = "spec.containers[0].resources"
-# What is written of the resources, the id, the words, and what to write instead.
+# The resources, the objection's id, its message, and the correct form.
 REFUSALS = [
     (
         "requests: {nvidia.com/gpu: 1}",
         "gpu-under-requests",
         f"{RESOURCES}.limits: Required value: Limit must be set for non overcommitable resources",
         "nvidia.com/gpu: 1 under limits; requests are optional",
+    ),
+    (
+        "requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}",
+        "unequal",
+        f'{RESOURCES}.requests: Invalid value: "1": must be equal to nvidia.com/gpu limit of 2',
+        "nvidia.com/gpu: 2 in both, or only under limits",
+    ),
+    (
+        "nvidia.com/gpu: 2",
+        "resources-field",
+        f'strict decoding error: unknown field "{RESOURCES}.nvidia.com/gpu"',
+        "limits: {nvidia.com/gpu: 2}, below resources",
     ),
     (
         "limits: {nvidia.com/gpu: 1500m}",
@@ -53,7 +65,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("written", "name", "said", "instead"), REFUSALS)
-def test_amounts_that_the_server_refuses(written: str, name: str, said: str, instead: str) -> None:
+def test_amounts_that_the_api_server_refuses(
+    written: str, name: str, said: str, instead: str
+) -> None:
     (objection,) = container(f"resources: {{{written}}}").objections
     assert (objection.id, objection.by, objection.result) == (name, "API server", "refused")
     assert said in objection.said
@@ -74,11 +88,9 @@ def test_amounts_that_the_server_refuses(written: str, name: str, said: str, ins
         # Only the API server reports these.
         "limit: {cpu: 1}",
         "limits: {cpu: -1, memory: one, disk: 3, example.com/nic: 0.5}",
-        "nvidia.com/gpu: 2",
-        "limits: {nvidia.com/gpu: 2}, requests: {nvidia.com/gpu: 1}",
     ],
 )
-def test_no_objection_to_these_amounts(written: str) -> None:
+def test_valid_amounts_have_no_objection(written: str) -> None:
     assert container(f"resources: {{{written}}}").objections == ()
 
 
@@ -101,11 +113,11 @@ def test_quantities_are_exact(text: str, number: Fraction) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ".", "1e", "1kk", "1 Gi", "0x1", "nan", "1e9999999", "--1"])
-def test_what_is_no_quantity(text: str) -> None:
+def test_invalid_quantities(text: str) -> None:
     assert quantity(text) is None
 
 
-def test_the_paths_are_those_of_the_object() -> None:
+def test_paths_are_those_of_the_object() -> None:
     (found,) = read("""
         kind: CronJob
         metadata: {name: j}
@@ -121,7 +133,15 @@ def test_the_paths_are_those_of_the_object() -> None:
     assert found.objections[0].said.startswith(path)
 
 
-def test_only_what_concerns_gpus_is_objected_to() -> None:
+def test_a_number_in_a_variable_of_gpus_has_the_error_of_the_decoder() -> None:
+    (objection,) = container("env: [{name: NVIDIA_DRIVER_CAPABILITIES, value: 0}]").objections
+    assert objection.said == (
+        "json: cannot unmarshal number into Go struct field EnvVar.env.value of type string"
+    )
+    assert objection.instead == 'NVIDIA_DRIVER_CAPABILITIES: value: "0"'
+
+
+def test_only_parts_about_gpus_have_objections() -> None:
     found = read("""
         kind: Pod
         metadata: {name: p, annotations: {n: 1}}
@@ -176,19 +196,21 @@ def test_only_what_concerns_gpus_is_objected_to() -> None:
         ("resources: {limits: {alpha.kubernetes.io/nvidia-gpu: 1}}", ["obsolete"]),
     ],
 )
-def test_what_runs_and_surprises(written: str, expected: list[str]) -> None:
+def test_valid_manifests_with_surprising_results_have_warnings(
+    written: str, expected: list[str]
+) -> None:
     found = container(written)
     assert ids(found) == expected
     assert all(objection.result != "refused" for objection in found.objections)
 
 
-def test_a_variable_by_hand_says_what_it_overrules() -> None:
+def test_variable_in_the_manifest_overrides_the_allocation() -> None:
     env = "env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]"
     (objection,) = container(f"{env}, resources: {{limits: {{{GPU}: 2}}}}").objections
     assert "the container gets no GPU, but is allocated 2 of nvidia.com/gpu" in objection.said
 
 
-def test_devices_in_a_pods_annotations_are_noted() -> None:
+def test_cdi_annotation_of_a_pod_has_a_note() -> None:
     text = """
         kind: Pod
         metadata: {name: p, annotations: {cdi.k8s.io/x: nvidia.com/gpu=1, team: ml}}
@@ -199,7 +221,7 @@ def test_devices_in_a_pods_annotations_are_noted() -> None:
     assert note.startswith("annotation cdi.k8s.io/x of a pod assigns no device")
 
 
-def test_a_runtime_class_of_another_name_is_noted() -> None:
+def test_unusual_runtime_class_has_a_note() -> None:
     (found,) = read("""
         kind: Pod
         metadata: {name: p}
@@ -212,7 +234,7 @@ def test_a_runtime_class_of_another_name_is_noted() -> None:
     assert "kubectl get runtimeclass" in " ".join(found.notes)
 
 
-def test_ephemeral_containers_and_pods_as_a_whole_have_no_devices() -> None:
+def test_ephemeral_containers_and_pod_resources_have_no_devices() -> None:
     found = read("""
         kind: Pod
         metadata: {name: p}
@@ -223,12 +245,12 @@ def test_ephemeral_containers_and_pods_as_a_whole_have_no_devices() -> None:
           ephemeralContainers:
           - {name: e, resources: {limits: {nvidia.com/gpu: 1}}}
     """)
-    assert [ids(one) for one in found] == [["pod-level-gpu"], []]
+    assert [ids(one) for one in found] == [["pod-level-gpu"], ["ephemeral-resources"]]
     assert "an ephemeral container gets no devices" in found[1].notes[0]
     assert found[1].gpus == {}
 
 
-def test_what_init_containers_ask_for_counts_by_the_larger_sum() -> None:
+def test_init_containers_reserve_the_larger_sum() -> None:
     found = read("""
         kind: Pod
         metadata: {name: p}
@@ -245,7 +267,7 @@ def test_what_init_containers_ask_for_counts_by_the_larger_sum() -> None:
     assert found[2].notes == ()
 
 
-def test_mounts_by_hand_are_told() -> None:
+def test_mounts_of_devices_in_the_manifest_have_objections() -> None:
     (found,) = read("""
         kind: Pod
         metadata: {name: p}
@@ -264,7 +286,7 @@ def test_mounts_by_hand_are_told() -> None:
     assert "Operation not permitted" in found.objections[1].said
 
 
-def test_resources_of_others_and_claims_are_only_noted() -> None:
+def test_other_vendors_and_resource_claims_have_notes() -> None:
     found = container("resources: {limits: {amd.com/gpu: 1}, claims: [{name: g}]}")
     assert (found.gpus, found.objections, found.claims) == ({}, (), ("g",))
     assert "another vendor" in found.notes[0]
@@ -283,12 +305,12 @@ def test_resources_of_others_and_claims_are_only_noted() -> None:
         ("securityContext: {privileged: true}", "has the device nodes of all GPUs"),
     ],
 )
-def test_what_a_container_without_gpus_may_still_see_is_noted(written: str, note: str) -> None:
+def test_access_of_a_container_without_gpus_has_a_note(written: str, note: str) -> None:
     (found,) = container(written).notes
     assert note in found
 
 
-def test_an_annotation_of_a_pod_is_judged_by_the_setting() -> None:
+def test_annotation_of_a_pod_has_a_note_with_the_setting() -> None:
     (found,) = read("""
         kind: Pod
         metadata: {annotations: {cdi.k8s.io/x: nvidia.com/gpu=0}}
@@ -298,5 +320,5 @@ def test_an_annotation_of_a_pod_is_judged_by_the_setting() -> None:
     assert "acceptAnnotations is any (a grant) or none (ignored)" in note
 
 
-def test_a_container_that_has_nothing_to_do_with_gpus_has_no_notes() -> None:
+def test_container_unrelated_to_gpus_has_no_notes() -> None:
     assert container("image: busybox").notes == ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests of every kind, read."""
+"""Reading manifests of each kind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORKLOADS = [
 
 @pytest.mark.parametrize("document", WORKLOADS, ids=lambda one: str(one["kind"]))
 @pytest.mark.parametrize("write", [yaml.safe_dump, json.dumps], ids=["yaml", "json"])
-def test_the_containers_of_a_workload_are_those_of_its_template(document: object, write) -> None:  # type: ignore[no-untyped-def]
+def test_containers_of_a_workload_are_those_of_its_template(document: object, write) -> None:  # type: ignore[no-untyped-def]
     (found,) = read(write(document))
     assert isinstance(document, dict)
     assert found.workload == f"{document['kind']}/n"
@@ -41,7 +41,7 @@ def test_the_containers_of_a_workload_are_those_of_its_template(document: object
     assert found.objections == ()
 
 
-def test_a_list_and_several_documents_are_read_in_their_order() -> None:
+def test_lists_and_several_documents_are_read_in_order() -> None:
     pods = [_object("Pod", {"containers": [{"name": name}]}) for name in "abc"]
     listed = {"apiVersion": "v1", "kind": "List", "items": pods[:2]}
     text = yaml.safe_dump_all([listed, pods[2], {"kind": "Service"}, None])
@@ -52,11 +52,11 @@ def test_json_with_tabs_is_read() -> None:
     assert read(json.dumps(_object("Pod", {"containers": CONTAINERS}), indent="\t"))[0].gpus
 
 
-def test_a_container_says_the_line_where_it_begins() -> None:
+def test_container_has_the_line_of_its_beginning() -> None:
     assert container("image: x").where == f"{HERE}:6"
 
 
-def test_all_containers_of_a_pod_are_told_apart() -> None:
+def test_kinds_of_containers_are_distinguished() -> None:
     found = read("""
         kind: Pod
         spec:
@@ -72,7 +72,7 @@ def test_all_containers_of_a_pod_are_told_apart() -> None:
     assert kinds == {"a": "init", "b": "sidecar", "c": "container", "d": "ephemeral"}
 
 
-def test_merged_and_referred_values_count() -> None:
+def test_merged_and_aliased_values_are_read() -> None:
     found = read("""
         kind: Pod
         metadata: {name: p}
@@ -87,7 +87,7 @@ def test_merged_and_referred_values_count() -> None:
     ]
 
 
-def test_what_the_pod_says_is_in_each_of_its_containers() -> None:
+def test_fields_of_the_pod_apply_to_each_container() -> None:
     (found,) = read("""
         kind: Pod
         metadata: {name: p, namespace: ml}
@@ -126,7 +126,7 @@ def test_variables_are_expanded_as_the_kubelet_does() -> None:
     }
 
 
-def test_a_config_map_of_the_same_file_tells_its_values_and_another_one_does_not() -> None:
+def test_config_map_of_the_same_file_has_its_values() -> None:
     (found,) = read("""
         kind: ConfigMap
         metadata: {name: m}
@@ -151,7 +151,7 @@ def test_a_config_map_of_the_same_file_tells_its_values_and_another_one_does_not
     }
 
 
-def test_variables_that_multiply_end() -> None:
+def test_multiplying_variables_are_bounded() -> None:
     names = ["V0", *(f"V{n}" for n in range(1, 60))]
     first = "{name: V0, value: xxxxxxxxxxxxxxxx}"
     rest = [f'{{name: V{n}, value: "$(V{n - 1})$(V{n - 1})"}}' for n in range(1, 60)]
@@ -170,14 +170,14 @@ def test_variables_that_multiply_end() -> None:
         ("x: 1\n" * 4_000_000, "larger than"),
     ],
 )
-def test_what_cannot_be_read_is_a_fault_with_its_place(text: str, reason: str) -> None:
+def test_unreadable_manifest_is_a_fault_with_its_place(text: str, reason: str) -> None:
     with pytest.raises(GpuhookError, match=reason) as raised:
         read(text)
     assert raised.value.code == "GH1930"
     assert f"{HERE}:1:" in raised.value.message
 
 
-def test_aliases_that_multiply_are_refused() -> None:
+def test_multiplying_aliases_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(GpuhookError, match="stands for more than 500000 values") as raised:
@@ -185,20 +185,28 @@ def test_aliases_that_multiply_are_refused() -> None:
     assert raised.value.code == "GH1930"
 
 
-def test_a_file_without_pods_says_what_it_has() -> None:
+def test_aliases_that_multiply_in_several_documents_are_refused() -> None:
+    """Each document is within the bounds, and all of them together are not."""
+    one = f"a: &a [{', '.join('x' * 500)}]\nb: [{', '.join(['*a'] * 500)}]\n"
+    with pytest.raises(GpuhookError, match="stands for more than 500000 values") as raised:
+        read("---\n".join([one] * 3))
+    assert raised.value.code == "GH1930"
+
+
+def test_file_without_pods_lists_its_objects() -> None:
     with pytest.raises(GpuhookError, match="ConfigMap, Service") as raised:
         read("kind: ConfigMap\n---\nkind: Service\n")
     assert raised.value.code == "GH1931"
 
 
-def test_a_pod_that_lost_its_indentation_is_no_pod() -> None:
+def test_pod_without_indentation_is_not_a_pod() -> None:
     with pytest.raises(GpuhookError, match="Pod") as raised:
         read("apiVersion: v1\nkind: Pod\nspec:\ncontainers:\n- name: c\nimage: x\n")
     assert raised.value.code == "GH1931"
     assert "indentation" in raised.value.hint
 
 
-# The pods of the articles that gpuhook's users start from.
+# Pods in widely used tutorials.
 SEEDS = """
 apiVersion: v1
 kind: Pod
@@ -252,7 +260,7 @@ spec:
 """
 
 
-def test_nothing_is_objected_to_in_the_usual_pods() -> None:
+def test_usual_pods_have_no_objections() -> None:
     found = read(SEEDS)
     assert [(one.gpus, one.runtime_class, one.objections) for one in found] == [
         ({GPU: 1}, None, ()),
@@ -264,7 +272,7 @@ def test_nothing_is_objected_to_in_the_usual_pods() -> None:
     assert notes[1] == ""
 
 
-def test_json_may_write_a_character_as_two_escapes() -> None:
+def test_json_surrogate_pairs_are_read() -> None:
     (found,) = read(
         '{"kind": "Pod", "spec": {"containers": [{"name": "\\ud83d\\ude00\\\\ud83d"}]}}'
     )

@@ -31,7 +31,7 @@ def test_writer_that_never_pauses_is_late() -> None:
 
 
 def test_silent_writer_is_late() -> None:
-    """Output before the deadline is returned although the pipe has not ended."""
+    """Output before the deadline is returned although the pipe is still open."""
     reader, writer = os.pipe()
     os.write(writer, b"some")
     assert child_process.read_until(reader, time.monotonic() + 0.02) == (b"some", False)

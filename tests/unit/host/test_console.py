@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of long work is shown on a terminal, and nowhere else."""
+"""Progress of long work is shown on a terminal only."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ main()
 def _talk(*arguments: str, after: float, wait: float, terminal: bool) -> tuple[str, str]:
     """Return (standard output, standard error) of a command that waits."""
     program = WAITING.format(after=after, wait=wait)
-    return _said([sys.executable, "-c", program, *arguments, "wait"], terminal=terminal)
+    return output_of([sys.executable, "-c", program, *arguments, "wait"], terminal=terminal)
 
 
-def _said(command: list[str], *, terminal: bool = True) -> tuple[str, str]:
+def output_of(command: list[str], *, terminal: bool = True) -> tuple[str, str]:
     reader, writer = pty.openpty() if terminal else os.pipe()
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, check=True, text=True)
     os.close(writer)
@@ -46,7 +46,7 @@ def _said(command: list[str], *, terminal: bool = True) -> tuple[str, str]:
     return done.stdout, said.decode()
 
 
-def test_a_terminal_shows_progress_and_the_line_goes_at_the_end() -> None:
+def test_progress_is_shown_on_a_terminal_and_removed_at_the_end() -> None:
     out, said = _talk(after=0.01, wait=0.5, terminal=True)
     assert out == "done\n"
     assert "asking the driver ... 0 s" in said
@@ -65,13 +65,13 @@ for what in ("outer", "later"):
     with console.progress(what, after=0.01), console.progress("inner", after=0.01):
         threading.Event().wait(0.3)
 """
-    said = _said([sys.executable, "-c", program])[1]
+    said = output_of([sys.executable, "-c", program])[1]
     assert said.index("outer") < said.index("later")
     assert "inner" not in said
 
 
 def test_commands_that_read_a_node_show_progress(tmp_path: Path) -> None:
-    """A terminal sees what doctor waits for; without one there is nothing but the examination."""
+    """Without a terminal, doctor prints only the examination."""
     (tmp_path / "proc").mkdir()
     (tmp_path / "etc").mkdir()
     program = f"""
@@ -83,10 +83,10 @@ look = doctor.examine
 doctor.examine = lambda *of: threading.Event().wait(0.3) or look(*of)
 main(["doctor", "--root", {str(tmp_path)!r}])
 """
-    assert "looking at the node ... 0 s" in _said([sys.executable, "-c", program])[1]
-    assert "looking at" not in _said([sys.executable, "-c", program], terminal=False)[1]
+    assert "looking at the node ... 0 s" in output_of([sys.executable, "-c", program])[1]
+    assert "looking at" not in output_of([sys.executable, "-c", program], terminal=False)[1]
 
 
-def test_no_terminal_and_quiet_show_nothing() -> None:
+def test_without_a_terminal_or_with_quiet_nothing_is_shown() -> None:
     assert _talk(after=0.01, wait=0.3, terminal=False) == ("done\n", "")
     assert _talk("--quiet", after=0.01, wait=0.3, terminal=True) == ("done\n", "")

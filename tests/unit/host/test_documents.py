@@ -10,7 +10,7 @@ import pytest
 from gpuhook.host import documents
 
 
-def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python has no sys.stdin after `<&-`."""
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(OSError, match="it is closed") as caught:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine's log file, the journal, and what is printed: each in the form of its readers."""
+"""The engine's log file, the journal, and standard error: each in the format of its readers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gpuhook.host.warm.terminal_log import TerminalLog
 FAULT = fault("GH1302", node='/dev/"nvidia0"\n\x1b', reason="gone")
 
 
-def test_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A line as runc's own; only a fault is printed, with the warnings before it."""
+def test_text_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A line in runc's format; only a fault is printed, with the warnings before it."""
     log = EngineLog("gpuhook-runtime", str(tmp_path / "log"))
     log.warning(FAULT)
-    log.warning(FAULT)  # once is enough
+    log.warning(FAULT)  # repeated warnings are logged once
     assert capfd.readouterr() == ("", "")
     log.failure(FAULT)
     second, first = (tmp_path / "log").read_text().splitlines()
@@ -42,7 +42,7 @@ def test_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert lines[2].startswith("gpuhook-runtime: warning GH1302: ")
 
 
-def test_json(tmp_path: Path) -> None:
+def test_json_log(tmp_path: Path) -> None:
     """A JSON log has one object per line, with level, msg and time."""
     log = EngineLog("gpuhook-runtime", str(tmp_path / "log"), "json")
     log.failure(FAULT)
@@ -54,8 +54,8 @@ def test_json(tmp_path: Path) -> None:
     assert FAULT.hint in found["msg"]
 
 
-def test_a_warning_in_json(tmp_path: Path) -> None:
-    """Two objects: who takes the whole file for one object takes no warning for an error."""
+def test_json_warning_is_a_separate_object(tmp_path: Path) -> None:
+    """A reader that takes the whole file for one object takes no warning for an error."""
     EngineLog("gpuhook-runtime", str(tmp_path / "log"), "json").warning(FAULT)
     text = (tmp_path / "log").read_text()
     with pytest.raises(ValueError, match="Extra data"):
@@ -66,8 +66,10 @@ def test_a_warning_in_json(tmp_path: Path) -> None:
     assert hint["msg"] == f"gpuhook-runtime: hint: {FAULT.hint}"
 
 
-def test_a_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A person's command prints its warnings, and keeps none."""
+def test_terminal_gets_warnings_and_no_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A command of a user prints its warnings, and keeps none."""
     log = TerminalLog("gpuhook", str(tmp_path / "log"))
     log.warning(FAULT)
     out, err = capfd.readouterr()
@@ -93,8 +95,8 @@ def daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], socket.
         yield bound
 
 
-def test_the_journal_comes_first(daemons: Callable[[str], socket.socket]) -> None:
-    """Where there is a journal, syslog gets nothing."""
+def test_journal_is_preferred_to_syslog(daemons: Callable[[str], socket.socket]) -> None:
+    """If there is a journal, syslog gets nothing."""
     first, second = daemons("JOURNAL"), daemons("SYSLOG")
     log = EngineLog("gpuhook-hook")
     log.container = "some-id"
@@ -107,8 +109,8 @@ def test_the_journal_comes_first(daemons: Callable[[str], socket.socket]) -> Non
         second.recv(1)
 
 
-def test_syslog(daemons: Callable[[str], socket.socket]) -> None:
-    """Without a journal: one line of RFC 3164, daemon.warning."""
+def test_syslog_without_a_journal(daemons: Callable[[str], socket.socket]) -> None:
+    """One line of RFC 3164, daemon.warning."""
     server = daemons("SYSLOG")
     EngineLog("gpuhook-runtime").warning(FAULT)
     line = server.recv(65536).decode()
@@ -116,8 +118,8 @@ def test_syslog(daemons: Callable[[str], socket.socket]) -> None:
     assert line.isprintable()
 
 
-def test_a_daemon_that_does_not_read(daemons: Callable[[str], socket.socket]) -> None:
-    """What does not fit into its queue goes to the other one, or is lost, without a wait."""
+def test_unresponsive_daemon_does_not_block(daemons: Callable[[str], socket.socket]) -> None:
+    """A message that does not fit into its queue goes to the other daemon, or is lost."""
     first, second = daemons("JOURNAL"), daemons("SYSLOG")
     for number in range(3000):
         journal.send("gpuhook-runtime", "GH1302", f"number {number}", "")
@@ -126,12 +128,11 @@ def test_a_daemon_that_does_not_read(daemons: Callable[[str], socket.socket]) ->
 
 
 @pytest.mark.usefixtures("daemons")
-def test_no_daemon() -> None:
-    """It is dropped."""
+def test_messages_without_a_daemon_are_dropped() -> None:
     journal.send("gpuhook-runtime", "GH1302", "text", "")
 
 
-def test_their_number_is_bounded(tmp_path: Path) -> None:
+def test_number_of_warnings_is_bounded(tmp_path: Path) -> None:
     """A container chooses how many there are."""
     log = EngineLog("x", str(tmp_path / "log"))
     for number in range(100):
@@ -139,31 +140,31 @@ def test_their_number_is_bounded(tmp_path: Path) -> None:
     assert len((tmp_path / "log").read_text().splitlines()) == len(log.warnings) == 32
 
 
-def test_what_is_there_stays(tmp_path: Path) -> None:
-    """A log is appended to, as the low-level runtime writes there too."""
+def test_log_is_appended_to(tmp_path: Path) -> None:
+    """The low-level runtime writes to the same file."""
     (tmp_path / "log").write_text("before\n")
     EngineLog("x", str(tmp_path / "log")).warning(FAULT)
     assert (tmp_path / "log").read_text().startswith("before\n")
 
 
-def test_nothing_is_said_for_nothing(tmp_path: Path) -> None:
-    """Without a fault there is no file: podman takes one for an error."""
+def test_no_fault_creates_no_file(tmp_path: Path) -> None:
+    """Podman takes an existing file for an error."""
     EngineLog("x", str(tmp_path / "log"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", ["", "missing/log", "directory", "/dev/full"])
-def test_a_log_that_cannot_be_written(
+def test_unwritable_log_is_printed(
     path: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Standard error has it all the same."""
+    """The fault is on standard error."""
     (tmp_path / "directory").mkdir()
     EngineLog("x", str(tmp_path / path) if path else "").failure(FAULT)
     assert "error GH1302" in capfd.readouterr().err
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    """A path of bytes that are not UTF-8 is escaped, and the line stays valid JSON."""
+def test_bytes_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
+    """The line stays valid JSON."""
     log = EngineLog("x", str(tmp_path / "log"), "json")
     log.failure(fault("GH1300", path=b"/\xff/config.json".decode("utf-8", "surrogateescape")))
     assert "/\\udcff/config.json" in json.loads((tmp_path / "log").read_bytes())["msg"]

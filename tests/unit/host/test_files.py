@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are replaced whole or not at all."""
+"""Files that are replaced as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a 
 
 
 @needs_root
-def test_mode_and_owner_stay(tmp_path: Path) -> None:
+def test_mode_and_owner_are_kept(tmp_path: Path) -> None:
     """A replaced file keeps its mode and its owner."""
     file = tmp_path / "f"
     file.write_text("old")
@@ -31,8 +31,8 @@ def test_mode_and_owner_stay(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_files_of_our_own(tmp_path: Path) -> None:
-    """With a mode the file is ours, whatever owner and permissions it had."""
+def test_mode_argument_replaces_mode_and_owner(tmp_path: Path) -> None:
+    """With a mode the file is gpuhook's, whatever owner and permissions it had."""
     file = tmp_path / "f"
     file.write_text("old")
     file.chmod(0o666)
@@ -43,7 +43,7 @@ def test_files_of_our_own(tmp_path: Path) -> None:
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
-    """A link stays one, and the file it names is replaced."""
+    """The link is kept, and its target is replaced."""
     (tmp_path / "f").write_text("old")
     (tmp_path / "link").symlink_to("f")
     files.replace(str(tmp_path / "link"), b"new", durable=True)
@@ -52,8 +52,8 @@ def test_links_are_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_a_new_file(umask: int, tmp_path: Path) -> None:
-    """A new file is 0644, whatever the umask."""
+def test_new_file_has_mode_0644(umask: int, tmp_path: Path) -> None:
+    """Whatever the umask is."""
     old = os.umask(umask)
     try:
         files.replace(str(tmp_path / "f"), b"new")
@@ -62,8 +62,8 @@ def test_a_new_file(umask: int, tmp_path: Path) -> None:
     assert (tmp_path / "f").stat().st_mode & 0o7777 == 0o644
 
 
-def test_no_room(tmp_path: Path) -> None:
-    """A file that cannot be written whole leaves the old one and no other."""
+def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
+    """No partial or temporary file is left."""
     (tmp_path / "f").write_text("old")
     program = (
         "import sys; from gpuhook.host.hot import files; files.replace(sys.argv[1], b'x' * 9999)"
@@ -79,8 +79,8 @@ def test_no_room(tmp_path: Path) -> None:
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("f", "old")]
 
 
-def test_a_directory_in_the_way(tmp_path: Path) -> None:
-    """A directory is not replaced, and nothing is left beside it."""
+def test_directory_is_not_replaced(tmp_path: Path) -> None:
+    """No temporary file is left."""
     (tmp_path / "d").mkdir()
     with pytest.raises(OSError, match="directory"):
         files.replace(str(tmp_path / "d"), b"x", mode=0o644)
@@ -88,8 +88,8 @@ def test_a_directory_in_the_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 10, 11])
-def test_sizes(size: int, tmp_path: Path) -> None:
-    """A file is read whole up to the limit; a longer one is GH1310."""
+def test_size_limit(size: int, tmp_path: Path) -> None:
+    """A file is read as a whole up to the limit; a longer one is GH1310."""
     (tmp_path / "f").write_bytes(b"x" * size)
     if size <= 10:
         assert files.read(str(tmp_path / "f"), 10) == b"x" * size
@@ -99,16 +99,16 @@ def test_sizes(size: int, tmp_path: Path) -> None:
         assert caught.value.code == "GH1310"
 
 
-def test_files_of_the_kernel() -> None:
-    """A file of /proc, which says that it is empty, is read whole, and bounded too."""
+def test_files_of_the_kernel_are_read() -> None:
+    """A file of /proc, whose size is 0, is read as a whole, up to the limit."""
     assert files.read("/proc/self/status").startswith(b"Name:")
     with pytest.raises(GpuhookError):
         files.read("/proc/self/status", 10)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "device"])
-def test_what_is_no_file(kind: str, tmp_path: Path) -> None:
-    """A pipe is not waited for, and nothing but a regular file is read."""
+def test_only_regular_files_are_read(kind: str, tmp_path: Path) -> None:
+    """A pipe is refused without a wait."""
     path = tmp_path / "x"
     if kind == "pipe":
         os.mkfifo(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of the cold programs."""
+"""The log of programs outside the hot path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuhook.host import logs
 
 
 def test_text_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line for people is logfmt, with the time, level and event in front."""
+    """A text line is logfmt, and begins with time, level and event."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     logs.configure("text")
@@ -25,7 +25,7 @@ def test_text_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line for machines is one JSON object with the same fields."""
+    """A JSON line is one object with the same fields."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     logs.configure("json")
@@ -35,8 +35,9 @@ def test_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("debug", "lines"), [(False, 0), (True, 1)])
-def test_debug_lines(debug: bool, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debug lines are written only when they are asked for."""
+def test_debug_lines_are_written_on_request(
+    debug: bool, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     logs.configure("text", debug=debug)
@@ -44,7 +45,7 @@ def test_debug_lines(debug: bool, lines: int, monkeypatch: pytest.MonkeyPatch) -
     assert len(stream.getvalue().splitlines()) == lines
 
 
-def test_newlines_stay_in_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_breaks_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value with a line break does not make a second line."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
@@ -54,10 +55,8 @@ def test_newlines_stay_in_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_a_line_that_cannot_be_written_is_lost_and_nothing_else(
-    is_closed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither a full disk nor a reader that has gone is a reason to stop giving GPUs."""
+def test_unwritable_line_is_lost(is_closed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a full disk nor a closed pipe stops the program."""
     with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stderr", full)
         logs.configure("text")

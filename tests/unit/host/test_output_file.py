@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that people ask for is written where they say, and nowhere that another user says."""
+"""Output files of commands: written at the given path, and nowhere that another user chooses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuhook.host import output_file
 from gpuhook.host.hot import files
 
 
-def test_a_link_at_the_place_is_replaced_itself(tmp_path: Path) -> None:
+def test_link_at_the_path_is_replaced(tmp_path: Path) -> None:
     victim = tmp_path / "shadow"
     victim.write_text("root", encoding="utf-8")
     (tmp_path / "out").symlink_to(victim)
@@ -29,7 +29,7 @@ def test_a_link_at_the_place_is_replaced_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a link of another user's")
-def test_nobody_elses_link_leads_to_the_directory(tmp_path: Path) -> None:
+def test_directory_link_of_another_user_is_refused(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
     (tmp_path / "ours").symlink_to("real")
@@ -43,21 +43,21 @@ def test_nobody_elses_link_leads_to_the_directory(tmp_path: Path) -> None:
     assert os.listdir(real) == ["out"]
 
 
-def test_links_that_lead_round_are_told(tmp_path: Path) -> None:
+def test_circular_links_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(OSError, match="symbolic links"):
         output_file.write(str(tmp_path / "a/out"), b"", 0o644)
 
 
-def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(IsADirectoryError):
         output_file.write(str(tmp_path / "out"), b"new", 0o644)
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_map_overwrites_no_file_that_a_link_names(tmp_path: Path) -> None:
+def test_map_does_not_overwrite_the_target_of_a_link(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("root", encoding="utf-8")
     (tmp_path / "map.svg").symlink_to(victim)
@@ -70,8 +70,8 @@ def test_a_map_overwrites_no_file_that_a_link_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_nothing_but_a_file_is_ever_replaced(tmp_path: Path, is_link: bool) -> None:
-    """As root, a rename would take the place of /dev/full, or of /dev/stdout, for everybody."""
+def test_only_a_regular_file_is_replaced(tmp_path: Path, is_link: bool) -> None:
+    """As root, a rename would replace /dev/full, or /dev/stdout, for all processes."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     path = pipe
@@ -91,7 +91,7 @@ def test_nothing_but_a_file_is_ever_replaced(tmp_path: Path, is_link: bool) -> N
     assert len(os.listdir(tmp_path)) == 1 + is_link
 
 
-def test_the_place_is_told_of_before_there_is_content(tmp_path: Path) -> None:
+def test_path_is_checked_before_the_content_exists(tmp_path: Path) -> None:
     output_file.require_place(str(tmp_path / "new"))
     assert os.listdir(tmp_path) == []
     for path in (tmp_path / "none/new", tmp_path):
@@ -111,7 +111,7 @@ def test_the_place_is_told_of_before_there_is_content(tmp_path: Path) -> None:
         (["support-bundle", "--file", ""], "the bundle is a file"),
     ],
 )
-def test_one_place_is_for_one_file(
+def test_one_path_for_two_files_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], told: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -121,7 +121,7 @@ def test_one_place_is_for_one_file(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_bundle_that_cannot_be_written_is_not_collected(
+def test_bundle_without_a_writable_path_is_not_collected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -131,14 +131,14 @@ def test_a_bundle_that_cannot_be_written_is_not_collected(
     assert "looking at the node" not in done.stderr
 
 
-def test_a_name_of_standard_output_stays_where_that_is_a_file_too(tmp_path: Path) -> None:
-    """/dev/stdout is a link into /proc: replaced, it would be a file for every program."""
+def test_names_of_standard_output_are_not_replaced(tmp_path: Path) -> None:
+    """/dev/stdout is a link into /proc: a replaced one would be a file for every program."""
     with (tmp_path / "redirected").open("wb") as file:
         (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{file.fileno()}")
         with pytest.raises(OSError, match="leads to an open file"):
             output_file.write(str(tmp_path / "stdout"), b"new", 0o644)
     assert (tmp_path / "stdout").is_symlink()
-    with pytest.raises(OSError, match="leads to an open file"):  # one of no process, too
+    with pytest.raises(OSError, match="leads to an open file"):  # also if no process has it open
         output_file.require_place(str(_dangling(tmp_path)))
 
 

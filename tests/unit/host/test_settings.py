@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings file, from YAML over its compiled form to the hot path."""
+"""The settings file, its compiled form, and the hot path's settings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ generate:
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return where this node's settings file would be; there is none yet."""
+    """Return the path of this node's settings file, which does not exist."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "config.yaml"))
     return tmp_path / "config.yaml"
@@ -62,7 +62,7 @@ def gpuhook(*arguments: str) -> Result:
 
 
 def compiling(path: str) -> None:
-    """Compile as the hot path has it done."""
+    """Compile the settings as the hot path does."""
     assert gpuhook("compile", path).exit_code == 0
 
 
@@ -74,15 +74,15 @@ def values(found: settings.Settings) -> dict[str, object]:
     return vars(found)
 
 
-def test_no_file(file: Path) -> None:
-    """Without a file the defaults count, and nothing is compiled."""
+def test_without_a_file_the_defaults_apply(file: Path) -> None:
+    """Nothing is compiled."""
     assert values(settings.load(never)) == values(settings.Settings())
     assert gpuhook("path").stdout == f"{file}\n"
     assert gpuhook("validate").stdout == f"{file}: absent, defaults apply\n"
 
 
-def test_every_setting(file: Path) -> None:
-    """Each key of the file reaches the hot path, through one compilation."""
+def test_every_setting_reaches_the_hot_path(file: Path) -> None:
+    """With one compilation."""
     file.write_text(WHOLE)
     found = settings.load(compiling)
     assert values(found) == {
@@ -112,8 +112,8 @@ def test_every_setting(file: Path) -> None:
     assert values(settings.load(never)) == values(found)
 
 
-def test_a_changed_file_is_compiled_again(file: Path) -> None:
-    """Another version of the file is not read out of the old one's compiled form."""
+def test_changed_file_is_compiled_again(file: Path) -> None:
+    """The compiled form of the earlier file is not used."""
     file.write_text(WHOLE)
     settings.load(compiling)
     (file.parent / "new").write_text("request: {onMissingDriver: start}\n")
@@ -127,8 +127,8 @@ def test_every_attribute_has_a_key() -> None:
 
 
 @pytest.mark.parametrize("spoil", ["corrupt", "wrong version", "others may write it", "a list"])
-def test_a_compiled_form_that_is_no_good(spoil: str, file: Path) -> None:
-    """A compiled form that cannot be believed is made again."""
+def test_invalid_compiled_form_is_replaced(spoil: str, file: Path) -> None:
+    """Also one that another user can write."""
     file.write_text(WHOLE)
     settings.load(compiling)
     kept = Path(settings.compiled_path(str(file)))
@@ -160,8 +160,8 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "place"), BROKEN)
-def test_broken_files(text: str, place: str, file: Path) -> None:
-    """A broken file is reported with the place, by the command and by the hot path."""
+def test_broken_file_is_reported_with_its_place(text: str, place: str, file: Path) -> None:
+    """By the command and by the hot path."""
     file.write_text(text)
     for code, *verb in (
         ("GH1532", "validate"),
@@ -181,8 +181,8 @@ def test_broken_files(text: str, place: str, file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["runtime: {unknown: 1}\n", "unknown: {}\n"])
-def test_unknown_keys(text: str, file: Path) -> None:
-    """An unknown key is wrong for validate, and a warning elsewhere: the node continues."""
+def test_unknown_key_is_an_error_only_for_validate(text: str, file: Path) -> None:
+    """It is a warning elsewhere: the node continues."""
     file.write_text(text)
     refused = gpuhook("validate")
     assert refused.exit_code == 1
@@ -222,29 +222,28 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("text", "sentence"), SENTENCES)
-def test_what_is_wrong_is_told_in_a_sentence(text: str, sentence: str, file: Path) -> None:
-    """Where it is, and what it should be, in words: the validator's own are for programmers."""
+def test_messages_are_sentences(text: str, sentence: str, file: Path) -> None:
+    """They name the place and the expected value, not the validator's terms."""
     file.write_text(text)
     refused = gpuhook("validate")
     assert refused.exit_code == 1
     assert sentence in refused.stderr
 
 
-def test_what_is_merged_may_be_overridden(file: Path) -> None:
-    """A key beside a merged mapping is not there twice."""
+def test_merged_key_may_be_overridden(file: Path) -> None:
+    """A key next to a merged mapping is not a duplicate."""
     file.write_text("cdi: &one {specDirs: [/a]}\nlimits: {}\n")
     assert gpuhook("validate").exit_code == 0
     file.write_text("cdi: {<<: {specDirs: [/a]}, specDirs: [/b]}\n")
     assert gpuhook("validate").exit_code == 0
 
 
-def test_bytes_that_are_no_text(file: Path) -> None:
-    """A file that is not UTF-8 is a broken file too."""
+def test_file_that_is_not_utf8_is_broken(file: Path) -> None:
     file.write_bytes(b"runtime: \xff\n")
     assert "Error GH1532" in gpuhook("validate").stderr
 
 
-def test_a_file_that_is_named_and_missing(file: Path) -> None:
+def test_named_file_must_exist(file: Path) -> None:
     """Only this node's own file may be absent."""
     missing = str(file.parent / "missing.yaml")
     shown = gpuhook("validate", missing)
@@ -253,8 +252,8 @@ def test_a_file_that_is_named_and_missing(file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "cdi: {}\n", WHOLE])
-def test_show(text: str, file: Path) -> None:
-    """Every setting is shown as it counts, in a form that is valid again."""
+def test_show_prints_every_setting(text: str, file: Path) -> None:
+    """The output is a valid settings file."""
     file.write_text(text)
     shown = gpuhook("show").stdout
     assert json.loads(gpuhook("show", "-o", "json").stdout) == yaml.safe_load(shown)
@@ -265,8 +264,8 @@ def test_show(text: str, file: Path) -> None:
         assert gpuhook("validate").stdout == f"{file}: valid\n"
 
 
-def test_a_compiler_that_leaves_nothing(file: Path) -> None:
-    """Where nothing can be kept, no policy is known: GH1105 with the file's path."""
+def test_compiler_without_output_is_a_fault(file: Path) -> None:
+    """Without a compiled form no policy is known: GH1105 with the file's path."""
     file.write_text(WHOLE)
     with pytest.raises(GpuhookError) as caught:
         settings.load(lambda path: None)
@@ -275,8 +274,7 @@ def test_a_compiler_that_leaves_nothing(file: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root reads everything in another way")
-def test_a_directory_in_its_place(file: Path) -> None:
-    """A directory where the file should be is a broken file."""
+def test_directory_in_place_of_the_file_is_a_fault(file: Path) -> None:
     file.mkdir()
     assert "Error GH1532" in gpuhook("validate").stderr
     with pytest.raises(GpuhookError) as caught:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the environment: each of the file's, with the same values, and before the file."""
+"""Settings in the environment: each key of the file, with the same values and precedence
+over it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from gpuhook.node import settings_file
 
 SCHEMA = settings_file.schema()["properties"]
 KEYS = {attribute: path for path, attribute in settings.KEYS.items()}
-# Section and key of a variable, a text for it and the value that comes of that.
+# Section and key of a variable, a text for it, and the resulting value.
 TEXTS: dict[str, tuple[str, Any]] = {
     "GPUHOOK_CDI_ANNOTATION_PREFIXES": ("a.example/, b.example/", ["a.example/", "b.example/"]),
     "GPUHOOK_CDI_DEFAULT_KIND": ("example.com/gpu", "example.com/gpu"),
@@ -53,7 +55,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return where this node's settings file would be; there is none yet."""
+    """Return the path of this node's settings file, which does not exist."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "config.yaml"))
     return tmp_path / "config.yaml"
@@ -68,20 +70,20 @@ def never(path: str) -> None:
 
 
 def variable(section: str, key: str) -> str:
-    """Return the name that the documentation promises."""
+    """Return the name of the variable by the documented rule."""
     words = re.sub("([A-Z])", r"_\1", key)
     return f"GPUHOOK_{section}_{words}".upper()
 
 
-def test_every_setting_has_its_variable() -> None:
+def test_every_setting_has_a_variable() -> None:
     named = {variable(*path): attribute for path, attribute in settings.KEYS.items()}
     assert {name: one[0] for name, one in settings_environment.VARIABLES.items()} == named
     assert set(TEXTS) == set(named)
 
 
 @pytest.mark.parametrize("name", sorted(settings_environment.VARIABLES))
-def test_a_variable_takes_what_the_schema_takes(name: str) -> None:
-    """Words, types and forms of the file's key are those of the variable."""
+def test_variable_accepts_what_the_schema_accepts(name: str) -> None:
+    """Words, types and forms are those of the file's key."""
     attribute, form, words = settings_environment.VARIABLES[name]
     section, key = KEYS[attribute]
     said = SCHEMA[section]["properties"][key]
@@ -93,8 +95,8 @@ def test_a_variable_takes_what_the_schema_takes(name: str) -> None:
     assert settings_file.faults_of({section: {key: value}}) == []
 
 
-def test_no_variable_is_an_option_of_a_command() -> None:
-    """No variable is click's name of an option of gpuhook, except for the driver root."""
+def test_no_variable_is_that_of_an_option() -> None:
+    """No variable equals click's name for an option of gpuhook, except the driver root."""
     options = set()
     for name in COMMANDS:
         group = main.get_command(main.make_context("gpuhook", ["--help"], resilient_parsing=True),
@@ -109,12 +111,14 @@ def test_no_variable_is_an_option_of_a_command() -> None:
     assert set(settings_environment.VARIABLES) & options == {"GPUHOOK_DRIVER_ROOT"}
 
 
-def test_the_environment_wins_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the hot path and in commands; what the environment does not say is the file's."""
+def test_environment_takes_precedence_over_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the hot path and in commands; keys without a variable are read from the file."""
     file.write_text("request: {onRefusal: fail, onMissingDriver: refuse}\n")
     assert gpuhook("compile", str(file)).exit_code == 0
     monkeypatch.setenv("GPUHOOK_REQUEST_ON_REFUSAL", "ignore")
-    monkeypatch.setenv("GPUHOOK_REQUEST_ON_MISSING_DRIVER", "")  # as good as none
+    monkeypatch.setenv("GPUHOOK_REQUEST_ON_MISSING_DRIVER", "")  # like an unset variable
     monkeypatch.setenv("GPUHOOK_REQUEST_ON_REFUSALS", "fail")  # not a variable of gpuhook
     for found in (settings.load(never), settings_file.of_node()):
         assert (found.on_refusal, found.on_missing_driver) == ("ignore", "refuse")
@@ -148,7 +152,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "text", "reason"), WRONG)
-def test_a_wrong_value_is_a_fault(
+def test_invalid_value_is_a_fault(
     name: str, text: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No policy is known then: the error has the variable, its value and the allowed ones."""
@@ -168,8 +172,8 @@ def test_a_wrong_value_is_a_fault(
     name=st.sampled_from(sorted(settings_environment.VARIABLES)),
     text=st.text(alphabet="/:,.-_abz09 \n\u00e9", max_size=12) | st.sampled_from(["true", "jax"]),
 )
-def test_what_a_variable_may_have_the_file_may_have(name: str, text: str) -> None:
-    """Any text is a value that the schema takes, or GH1533, or nothing."""
+def test_any_text_is_a_valid_value_or_a_fault(name: str, text: str) -> None:
+    """It is a value of the schema, or GH1533, or is ignored."""
     section, key = KEYS[settings_environment.VARIABLES[name][0]]
     found = {}
     with suppress(GpuhookError):
@@ -181,10 +185,10 @@ def test_what_a_variable_may_have_the_file_may_have(name: str, text: str) -> Non
 
 
 @pytest.mark.parametrize("command", ["show", "validate"])
-def test_a_variable_that_differs_by_its_underscores_is_told(
+def test_variable_with_wrong_underscores_is_reported(
     file: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Commands named as a section have variables, too: only similar names are reported."""
+    """Variables of commands may begin like a section: only similar names are reported."""
     file.write_text("{}")
     monkeypatch.setenv("GPUHOOK_CDI_ONSTALE", "refuse")
     monkeypatch.setenv("GPUHOOK_LIMITS_SHOW_OUTPUT", "json")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work in a child process: its answers, and what becomes of a child that gives none."""
+"""Work in a child process: its answers, and a child that ends, hangs or is killed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import worker_pool
 from gpuhook.host.worker import ENDED, LATE, UNSTARTED, NoAnswerError, Worker, call_in_child
 from gpuhook.host.worker_pool import each
 
 CHECKOUT = Path(__file__).parents[3]
-# A child that undoes its work when it is interrupted, which takes its time.
+# A child that needs time to undo its work when it is interrupted.
 UNDOING = """
 import sys, time
 from pathlib import Path
@@ -51,36 +52,36 @@ with Worker(lambda: work, 60, undo=True) as worker, Interruptible():
 
 
 def children() -> set[str]:
-    """Return the pids of this process's children, also of those that no process has waited for."""
+    """Return the pids of this process's children, with those that no process has waited for."""
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
-    """Fail if a child outlives its test; others may have left some of theirs."""
+    """Fail if a child outlives its test; children of other tests are ignored."""
     before = children()
     yield
     assert children() <= before
 
 
 def killed() -> None:
-    """Do what the kernel does to a process for want of memory."""
+    """Kill this process as the kernel does if memory is exhausted."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Counter:
-    """Something to be asked, in a process that is not the test's."""
+    """An object that is called in a child process."""
 
     def __init__(self, start: int = 0) -> None:
         self.count = start
 
     def more(self, by: int) -> tuple[int, int]:
-        """Return the sum, and who has counted."""
+        """Return the sum, and the pid of the counting process."""
         self.count += by
         return self.count, os.getpid()
 
     def fails(self, how: str) -> None:
-        """Fail in some way."""
+        """Fail in the given way."""
         if how == "fault":
             raise fault("GH1250", path="/nvml")
         if how == "mistake":
@@ -90,46 +91,46 @@ class Counter:
         time.sleep(900)
 
 
-def how(call: Callable[[], object]) -> str:
+def reason(call: Callable[[], object]) -> str:
     with pytest.raises(NoAnswerError) as caught:
         call()
     return caught.value.how
 
 
-def test_an_object_lives_in_a_process_of_its_own() -> None:
+def test_object_lives_in_a_child_process() -> None:
     with Worker(lambda: Counter(5), 5) as worker:
         first, pid = worker.call("more", 1)
         assert (first, worker.call("more", 10)) == (6, (16, pid))
         assert pid != os.getpid()
         with pytest.raises(GpuhookError, match="/nvml"):
             worker.call("fails", "fault")
-        assert how(lambda: worker.call("fails", "mistake")) == ENDED
+        assert reason(lambda: worker.call("fails", "mistake")) == ENDED
         assert worker.call("more", 1) == (17, pid)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
-def test_one_that_ends_or_hangs_answers_nothing_any_more() -> None:
+def test_ended_or_hanging_worker_gives_no_more_answers() -> None:
     with Worker(Counter, 5) as worker:
-        assert how(lambda: worker.call("fails", "crash")) == ENDED
-        assert how(lambda: worker.call("more", 1)) == ENDED
+        assert reason(lambda: worker.call("fails", "crash")) == ENDED
+        assert reason(lambda: worker.call("more", 1)) == ENDED
     with Worker(Counter, seconds=0.2) as worker:
-        assert how(lambda: worker.call("fails", "hang")) == LATE
-        assert how(lambda: worker.call("more", 1)) == LATE
+        assert reason(lambda: worker.call("fails", "hang")) == LATE
+        assert reason(lambda: worker.call("more", 1)) == LATE
 
 
-def test_what_cannot_be_made() -> None:
+def test_failing_constructor_is_reported() -> None:
     def fails() -> None:
         raise fault("GH1250", path="/nvml")
 
     with pytest.raises(GpuhookError, match="/nvml"):
         Worker(fails, 5)
-    assert how(lambda: Worker(lambda: time.sleep(900), seconds=0.1)) == LATE
+    assert reason(lambda: Worker(lambda: time.sleep(900), seconds=0.1)) == LATE
     assert call_in_child(lambda: {"all": "well"}, 5) == {"all": "well"}
 
 
-def test_it_holds_nothing_of_ours(tmp_path: Path) -> None:
-    """Neither a lock, nor a pipe whose reader waits for the end of all who could write to it."""
+def test_child_inherits_no_lock_or_pipe(tmp_path: Path) -> None:
+    """A reader of a pipe waits for the end of all processes that can write to it."""
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_WRONLY)
     reader, writer = os.pipe()
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -145,8 +146,8 @@ def test_it_holds_nothing_of_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
-def test_interrupted(number: int, tmp_path: Path) -> None:
-    """The parent waits for the child, which undoes what it had begun."""
+def test_interrupt_waits_for_the_child(number: int, tmp_path: Path) -> None:
+    """The child undoes what it had begun."""
     words = [sys.executable, "-c", UNDOING, str(tmp_path)]
     process = subprocess.Popen(words, cwd=CHECKOUT, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "begun").exists():
@@ -159,8 +160,8 @@ def test_interrupted(number: int, tmp_path: Path) -> None:
     assert (tmp_path / "undone").exists()
 
 
-def test_a_child_of_the_child_dies_with_it() -> None:
-    """What it has started is killed with it, also after its own end."""
+def test_grandchild_is_killed_with_the_child() -> None:
+    """Also after the child's own end."""
 
     def starts() -> int:
         return subprocess.Popen(["sleep", "900"]).pid
@@ -171,8 +172,8 @@ def test_a_child_of_the_child_dies_with_it() -> None:
     assert not Path(f"/proc/{pid}").exists() or b" Z " in Path(f"/proc/{pid}/stat").read_bytes()
 
 
-def test_its_words_are_heard(capfd: pytest.CaptureFixture[str]) -> None:
-    """What it writes to standard error comes to ours, also before it hangs."""
+def test_standard_error_of_the_child_is_forwarded(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also what it writes before it hangs."""
 
     def says(text: str) -> None:
         os.write(2, text.encode())
@@ -182,12 +183,12 @@ def test_its_words_are_heard(capfd: pytest.CaptureFixture[str]) -> None:
     with Worker(lambda: says, 0.5, relay_stderr=True) as worker:
         worker.call("__call__", "first ")
         assert capfd.readouterr().err == "first "
-        assert how(lambda: worker.call("__call__", "last")) == LATE
+        assert reason(lambda: worker.call("__call__", "last")) == LATE
     assert capfd.readouterr().err == "last"
 
 
-def test_each_is_done_by_one_process_and_its_death_costs_one_answer() -> None:
-    """A child that is killed or keeps us waiting is followed by another, which does the rest."""
+def test_killed_child_costs_one_answer() -> None:
+    """A child that is killed or hangs is replaced by another one, which does the rest."""
     before = os.listdir("/proc/self/fd")
 
     def work(item: int) -> tuple[int, int]:
@@ -208,8 +209,8 @@ def test_each_is_done_by_one_process_and_its_death_costs_one_answer() -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_who_stops_listening_ends_the_work(tmp_path: Path) -> None:
-    """What was not begun by then is not done."""
+def test_closing_the_iterator_ends_the_work(tmp_path: Path) -> None:
+    """Items that were not begun are not done."""
 
     def work(item: int) -> int:
         (tmp_path / str(item)).touch()
@@ -223,8 +224,8 @@ def test_who_stops_listening_ends_the_work(tmp_path: Path) -> None:
     assert {"0"} <= set(os.listdir(tmp_path)) <= {"0", "1"}
 
 
-def test_several_processes_do_their_shares_at_once_and_answer_in_order() -> None:
-    """Shares are done beside each other; what one of them loses costs one answer."""
+def test_several_processes_answer_in_order() -> None:
+    """They work in parallel; a lost process costs one answer."""
     before = os.listdir("/proc/self/fd")
 
     def work(item: int) -> tuple[int, int]:
@@ -245,27 +246,49 @@ def test_several_processes_do_their_shares_at_once_and_answer_in_order() -> None
 
 
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_who_stops_listening_to_several_processes_ends_them_all(size: int) -> None:
-    """Also those that wait to get rid of answers that no process reads."""
+def test_closing_the_iterator_ends_all_processes(size: int) -> None:
+    """Also those that wait to send answers that no process reads."""
     answers = each(lambda item: "x" * (item + size), range(60), 30, 3)
     assert next(answers) == (0, "x" * size)
     answers.close()  # type: ignore[attr-defined] # a generator
 
 
-def test_more_items_than_requests_at_once() -> None:
+def test_hanging_processes_share_one_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The deadline of an item does not begin when the earlier items have their answers."""
+    monkeypatch.setattr(worker_pool, "_LEAST", 0.1)
+    began = time.monotonic()
+    found = [answer for _, answer in each(lambda _: time.sleep(600), range(8), 2, 8)]
+    assert [one.how for one in found] == [LATE] * 8
+    assert {one.reason for one in found} == {"no answer within 2 seconds"}
+    assert time.monotonic() - began < 10  # one after the other: 16
+
+
+def test_each_item_has_the_whole_deadline() -> None:
+    """An item gets its whole time: it begins when its process has answered for the one before."""
+
+    def work(number: int) -> int:
+        time.sleep(0.4)
+        return number
+
+    assert [answer for _, answer in each(work, range(6), 1, 2)] == list(range(6))
+
+
+def test_more_items_than_fit_into_the_pipes() -> None:
     """Neither side waits for the other with full pipes."""
     found = list(each(lambda item: "x" * 50_000, range(300), 30, 2))
     assert [item for item, _ in found] == list(range(300))
     assert {len(answer) for _, answer in found} == {50_000}
 
 
-def test_more_processes_than_items_are_not_started() -> None:
-    """Nothing is nothing, and one item is one process's."""
+def test_no_more_processes_than_items() -> None:
+    """No process for no item, and one for one item."""
     assert list(each(str, [], 30, 4)) == []
     assert list(each(str, [7], 30, 4)) == [(7, "7")]
 
 
-def test_an_item_whose_process_cannot_be_started_costs_no_other_answer(
+def test_item_whose_process_cannot_start_costs_one_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The kernel refuses both tries for the first item, and no later one."""
@@ -285,8 +308,8 @@ def test_an_item_whose_process_cannot_be_started_costs_no_other_answer(
 
 
 @pytest.mark.parametrize("free", range(5))
-def test_without_descriptors(free: int) -> None:
-    """It is not started, and those that it has opened are closed."""
+def test_missing_descriptors_are_an_error(free: int) -> None:
+    """The child is not started, and opened descriptors are closed."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     before = os.listdir("/proc/self/fd")
     used = {int(name) for name in before if os.path.lexists(f"/proc/self/fd/{name}")}

@@ -36,7 +36,7 @@ def write(node: Path, path: str, text: str) -> None:
     (node / path[1:]).write_text(text, encoding="utf-8")
 
 
-def found(
+def directories_of(
     node: Path, configured: Mapping[str, str] | None = None
 ) -> version_references.VersionReferences:
     where = container_directories.locate(Host(str(node)), configured or {}, AT)
@@ -52,6 +52,9 @@ def found(
         ({"/etc/containerd/config.toml": f'version = 2\n[{CRI}]\nRoot = "/r"'}, {},
          "/r/k8s.io/c/state.json"),
         ({"/lib/systemd/system/containerd.service": "ExecStart=/bin/containerd --state /s"}, {},
+         f"/s/{TASK}"),
+        ({"/lib/systemd/system/containerd.service": "ExecStart=/bin/containerd --state /s",
+          "/etc/containerd/config.toml": f'version = 2\n[{CRI}]\nSystemdCgroup = true'}, {},
          f"/s/{TASK}"),
         ({"/lib/systemd/system/containerd.service":
           "ExecStart=/bin/containerd --config /c.toml", "/c.toml": 'state = "/s"'}, {},
@@ -70,13 +73,13 @@ def found(
         ({"/run/gpuhook/containers/c.json": '{"root": "/r"}'}, {}, "/r/c/state.json"),
     ],
 )  # fmt: skip
-def test_a_container_is_found(
+def test_directory_of_each_engine_is_found(
     node: Path, files: dict[str, str], configured: dict[str, str], path: str
 ) -> None:
     for name, text in files.items():
         write(node, name, text)
     write(node, path, RUNTIME if path.endswith("/runtime") else NAMES_US)
-    assert found(node, configured) == version_references.VersionReferences(
+    assert directories_of(node, configured) == version_references.VersionReferences(
         frozenset() if path.endswith("/runtime") else frozenset({"1.0-a"}),
         path.endswith("/runtime"),
     )
@@ -95,32 +98,32 @@ def test_a_container_is_found(
         ({"/lib/systemd/system/docker.service/a": ""}, "docker", "/docker.service"),
     ],
 )  # fmt: skip
-def test_a_configured_engine_whose_directory_is_not_known(
+def test_configured_engine_without_a_known_directory(
     node: Path, files: dict[str, str], configured: str, reason: str
 ) -> None:
-    """Its containers cannot be seen. An engine that is not configured calls no gpuhook."""
+    """Its containers are invisible. An engine that is not configured calls no gpuhook."""
     for name, text in files.items():
         write(node, name, text)
-    (unknown,) = found(node, {configured: ""}).unknown
+    (unknown,) = directories_of(node, {configured: ""}).unknown
     assert unknown.startswith(f"the state directory of {configured} is not known: ")
     assert reason in unknown
-    assert found(node, {}).is_whole
+    assert directories_of(node, {}).is_whole
 
 
-def test_a_recorded_file_that_is_gone(node: Path) -> None:
-    (unknown,) = found(node, {"containerd": "/gone.toml"}).unknown
+def test_missing_recorded_file(node: Path) -> None:
+    (unknown,) = directories_of(node, {"containerd": "/gone.toml"}).unknown
     assert "/gone.toml does not exist" in unknown
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "other"}', "[" * 100000])
-def test_a_broken_list(node: Path, text: str) -> None:
+def test_broken_list(node: Path, text: str) -> None:
     write(node, f"{AT}/{container_directories.LIST}", text)
-    (unknown,) = found(node).unknown
+    (unknown,) = directories_of(node).unknown
     assert f"{AT}/{container_directories.LIST} cannot be read" in unknown
 
 
 @pytest.mark.parametrize("one", [{"path": "s", "files": []}, {"path": "/s"}, 5, {"files": ["a"]}])
-def test_a_list_with_a_wrong_entry(node: Path, one: object) -> None:
+def test_list_with_a_wrong_entry(node: Path, one: object) -> None:
     document = {
         "schema": container_directories.SCHEMA,
         "engines": {},
@@ -128,20 +131,20 @@ def test_a_list_with_a_wrong_entry(node: Path, one: object) -> None:
         "directories": [one],
     }
     write(node, f"{AT}/{container_directories.LIST}", json.dumps(document))
-    assert not found(node).is_whole
+    assert not directories_of(node).is_whole
 
 
-def test_an_engine_of_the_list_is_as_one_that_is_configured(node: Path) -> None:
+def test_engine_in_the_list_is_like_a_configured_one(node: Path) -> None:
     """Its state directory is unknown also after its configuration is undone."""
     host = Host(str(node))
     (node / AT[1:]).mkdir(parents=True)
     container_directories.save(
         host, AT, container_directories.locate(host, {"containerd": "/none.toml"}, AT)
     )
-    assert "/none.toml does not exist" in found(node).unknown[0]
+    assert "/none.toml does not exist" in directories_of(node).unknown[0]
 
 
-def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
+def test_list_replaces_an_undone_configuration(node: Path) -> None:
     """A directory of the list need not exist: /run is empty after a reboot."""
     write(node, "/c.toml", 'state = "/s"')
     write(node, f"/s/{TASK}", RUNTIME)
@@ -151,16 +154,16 @@ def test_the_list_replaces_a_configuration_that_is_undone(node: Path) -> None:
         host, AT, container_directories.locate(host, {"containerd": "/c.toml"}, AT)
     )
     write(node, "/c.toml", "")
-    assert found(node).has_programs
+    assert directories_of(node).has_programs
     shutil.rmtree(node / "s")
-    assert found(node) == version_references.VersionReferences()
+    assert directories_of(node) == version_references.VersionReferences()
     container_directories.forget(host, AT)
     assert not os.listdir(node / AT[1:])
 
 
 @pytest.mark.parametrize("is_running", [False, True])
-def test_a_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bool) -> None:
-    """A containerd whose --config does not exist has the defaults: the list has what it named."""
+def test_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bool) -> None:
+    """A containerd whose --config does not exist has the defaults: the list has its directory."""
     write(node, "/c.toml", 'state = "/s"')
     write(node, f"/s/{TASK}", RUNTIME)
     for directory in (AT, "/run/containerd"):
@@ -173,10 +176,10 @@ def test_a_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bo
         with ExitStack() as stack:
             if is_running:
                 stack.enter_context(running(node, "containerd", ["--config", "/c.toml"]))
-            assert found(node) == version_references.VersionReferences(has_programs=True)
+            assert directories_of(node) == version_references.VersionReferences(has_programs=True)
             where = container_directories.locate(host, {}, AT)
     shutil.rmtree(node / "s")
-    assert found(node) == version_references.VersionReferences()
+    assert directories_of(node) == version_references.VersionReferences()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ def test_a_file_that_gpuhook_made_and_undo_removed(node: Path, *, is_running: bo
         ("conmon", ["-r", RUNTIME], ""),
     ],
 )
-def test_a_process_names_the_directory(
+def test_process_names_the_directory(
     node: Path, program: str, arguments: list[str], path: str
 ) -> None:
     write(node, "/c.toml", 'state = "/s"')
@@ -199,7 +202,7 @@ def test_a_process_names_the_directory(
         write(node, path, RUNTIME)
     directory = f"/w/{os.path.dirname(TASK)}" if "shim" in program else "/w"
     with running(node, program, arguments, directory):
-        assert found(node) == version_references.VersionReferences(has_programs=True)
+        assert directories_of(node) == version_references.VersionReferences(has_programs=True)
 
 
 @pytest.mark.parametrize(
@@ -210,12 +213,12 @@ def test_a_process_names_the_directory(
         ("dockerd", ["--exec-root", "/d"], "/d (--exec-root)"),
     ],
 )
-def test_a_running_engine_whose_directory_is_not_seen(
+def test_running_engine_with_an_invisible_directory(
     node: Path, program: str, arguments: list[str], reason: str
 ) -> None:
     """For example in another mount namespace. The engine may be unconfigured now."""
     with running(node, program, arguments):
-        assert any(reason in unknown for unknown in found(node).unknown)
+        assert any(reason in unknown for unknown in directories_of(node).unknown)
 
 
 @pytest.mark.parametrize(
@@ -226,49 +229,49 @@ def test_a_running_engine_whose_directory_is_not_seen(
         ("crio", ["--config", "/c"], '[crio.runtime.runtimes.x]\nruntime_root = "/\\u0000"'),
     ],
 )
-def test_a_directory_that_no_path_can_name(
+def test_invalid_directory_is_reported(
     node: Path, program: str, arguments: list[str], text: str
 ) -> None:
     write(node, "/c", text)
     with running(node, program, arguments):
-        assert any("is not a path" in unknown for unknown in found(node).unknown)
+        assert any("is not a path" in unknown for unknown in directories_of(node).unknown)
 
 
-def test_a_ledger_entry_whose_root_is_no_path(node: Path) -> None:
+def test_ledger_entry_with_an_invalid_root(node: Path) -> None:
     write(node, "/run/gpuhook/containers/c.json", '{"root": "/a\\u0000"}')
-    assert found(node).is_whole
+    assert directories_of(node).is_whole
 
 
-def test_an_engine_of_another_user_names_no_file(node: Path) -> None:
-    """A user cannot prevent the removal, or have root read any tree for an import."""
+def test_engine_of_another_user_is_ignored(node: Path) -> None:
+    """A user cannot prevent the removal, or make root read any tree for an import."""
     write(node, "/c.toml", 'imports = ["/*/*"]\nstate = "/none"')
     for directory in [node, *node.parents[:3]]:
         directory.chmod(0o755)
     with running(node, "containerd", ["--config", "/c.toml"], user=65534):
-        assert found(node).is_whole
+        assert directories_of(node).is_whole
 
 
-def test_a_configuration_counts_only_if_the_engine_does_not_run(node: Path) -> None:
+def test_configuration_of_a_running_engine_is_ignored(node: Path) -> None:
     """The command line of the process is what the engine uses."""
     write(node, "/etc/containerd/config.toml", 'state = "/s"')
     (node / "t").mkdir()
     with running(node, "containerd", ["--state", "/t"]):
-        assert found(node, {"containerd": ""}).is_whole
+        assert directories_of(node, {"containerd": ""}).is_whole
 
 
-def test_a_configuration_counts_if_another_of_the_engine_runs(node: Path) -> None:
+def test_configuration_applies_if_another_containerd_runs(node: Path) -> None:
     """Docker starts its own containerd."""
     write(node, "/c.toml", 'state = "/s"')
     (node / "t").mkdir()
     with running(node, "containerd", ["--config", "/d.toml", "--state", "/t"]):
         write(node, "/d.toml", "")
-        (unknown,) = found(node, {"containerd": "/c.toml"}).unknown
+        (unknown,) = directories_of(node, {"containerd": "/c.toml"}).unknown
     assert "/s (/c.toml)" in unknown
 
 
-def test_a_ledger_that_cannot_be_read(node: Path) -> None:
+def test_unreadable_ledger(node: Path) -> None:
     (node / "run").symlink_to("run")
-    assert any("/run/gpuhook/containers" in unknown for unknown in found(node).unknown)
+    assert any("/run/gpuhook/containers" in unknown for unknown in directories_of(node).unknown)
 
 
 @pytest.mark.parametrize("words", [[], ["--state"], ["--state", "--root"], ["-"], ["--="]])

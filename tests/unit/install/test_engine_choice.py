@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine that `gpuhook install` chooses with --engine auto."""
+"""The engine that `gpuhook install --engine auto` selects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def node(tmp_path: Path) -> Path:
         (["run/podman/podman.sock"], [], "podman"),
     ],
 )
-def test_the_engine_is_the_kubelets(
+def test_engine_of_the_kubelet(
     node: Path, sockets: list[str], directories: list[str], expected: str
 ) -> None:
     for name in sockets:
@@ -62,10 +62,8 @@ CONTAINERD, CRIO = "/run/lab/containerd/containerd.sock", "unix:///var/run/crio/
         ("/etc/containers/containers.conf", "# nothing", "podman"),
     ],
 )
-def test_the_engine_is_that_of_the_file(
-    node: Path, path: str, text: str | None, expected: str
-) -> None:
-    """By its content, and else by its name; a socket of another engine changes nothing."""
+def test_engine_of_the_chosen_file(node: Path, path: str, text: str | None, expected: str) -> None:
+    """By its content, then by its name; the socket of another engine changes nothing."""
     if text is not None:
         (node / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         (node / path[1:]).write_text(text, encoding="utf-8")
@@ -88,8 +86,8 @@ def test_the_engine_is_that_of_the_file(
         ("/etc/x", "\ufeff"),
     ],
 )
-def test_a_file_that_could_be_of_any_engine(node: Path, path: str, text: str | None) -> None:
-    """Then the host decides; it has none here."""
+def test_ambiguous_file_is_a_fault(node: Path, path: str, text: str | None) -> None:
+    """The host would decide; it has no engine here."""
     if text is not None:
         (node / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         (node / path[1:]).write_text(text, encoding="utf-8")
@@ -112,10 +110,10 @@ def test_a_file_that_could_be_of_any_engine(node: Path, path: str, text: str | N
         ([], "", "podman"),
     ],
 )
-def test_the_engine_is_the_one_that_the_kubelet_calls(
+def test_engine_of_the_socket_that_the_kubelet_calls(
     node: Path, arguments: list[str], text: str, expected: str
 ) -> None:
-    """Its socket may be anywhere. Without one that is known, any socket of an engine decides."""
+    """It may be anywhere. Without a known one, any socket of an engine decides."""
     (node / "k.yaml").write_text(text, encoding="utf-8")
     (node / "run/podman").mkdir(parents=True)
     (node / "run/podman/podman.sock").touch()
@@ -123,7 +121,7 @@ def test_the_engine_is_the_one_that_the_kubelet_calls(
         assert engine_choice.engines(str(node), "auto") == (expected,)
 
 
-def test_a_kubelet_of_another_user_decides_nothing(node: Path) -> None:
+def test_kubelet_of_another_user_is_ignored(node: Path) -> None:
     (node / "run/podman").mkdir(parents=True)
     (node / "run/podman/podman.sock").touch()
     for directory in [node, *node.parents[:3]]:
@@ -132,7 +130,7 @@ def test_a_kubelet_of_another_user_decides_nothing(node: Path) -> None:
         assert engine_choice.engines(str(node), "auto") == ("podman",)
 
 
-def test_no_engine_is_told(node: Path) -> None:
+def test_missing_engine_is_a_fault(node: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
         engine_choice.engines(str(node), "auto")
     assert caught.value.code == "GH2106"

@@ -22,7 +22,7 @@ from tests.contract.roots import listing
 from tests.simulated.node import make_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
-# A call of each command that has the option. HOST and OUT are replaced.
+# A call of each command with the option. HOST and OUT are replaced by paths.
 CALLS = {
     "compare": ["--all", "--driver-root=HOST", "-o", "json"],
     "configure containerd": ["--config=/etc/containerd/config.toml", "--runtime-path=/bin/r"],
@@ -52,7 +52,7 @@ SPEC = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [
 
 
 class HostCalls:
-    """A host that can be made again at the same path, and the calls of commands on it."""
+    """A host that can be created again at the same path, and calls of commands on it."""
 
     def __init__(self, place: Path) -> None:
         self.host, self._kept = place / "host", place / "kept"
@@ -82,7 +82,7 @@ class HostCalls:
         self.out.mkdir()
 
     def call(self, words: list[str], env: dict[str, str]) -> tuple[object, ...]:
-        """Return the result of a call, without the parts that differ between copies of the host."""
+        """Return the result of a call without the parts that differ between copies of the host."""
         self.renew()
         replaced = {"HOST": self.host, "OUT": self.out, "TREE": self.tree}
         for name, path in replaced.items():
@@ -129,18 +129,18 @@ def commands(command: click.Command, *path: str) -> Iterator[str]:
         yield " ".join(path)
 
 
-def test_each_command_is_called() -> None:
+def test_each_command_has_a_call() -> None:
     assert {call.strip() for call in CALLS} == set(commands(main))
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_the_option_is_the_variable(call: str, host_calls: HostCalls) -> None:
-    """Also where the variable names another directory: the option wins."""
+def test_option_and_variable_have_the_same_effect(call: str, host_calls: HostCalls) -> None:
+    """The option takes precedence over another value of the variable."""
     words = [*call.split(), *CALLS[call]]
     by_variable = host_calls.call(words, {state.HOST_ROOT_ENV: str(host_calls.host)})
     option = [*words, f"--host-root={host_calls.host}"]
     by_option = host_calls.call(option, {})
-    for _ in range(5):  # containers of other tests come and go
+    for _ in range(5):  # containers of other tests may start and end
         if by_option == by_variable:
             break
         by_variable = host_calls.call(words, {state.HOST_ROOT_ENV: str(host_calls.host)})
@@ -154,16 +154,16 @@ def test_the_option_is_the_variable(call: str, host_calls: HostCalls) -> None:
     )
 
 
-def test_a_call_that_is_refused(host_calls: HostCalls) -> None:
-    """The variable is as it was before, whatever ends the command."""
+def test_refused_call_restores_the_variable(host_calls: HostCalls) -> None:
+    """The variable is as before, however the command ends."""
     for words in (["inventory", "-o", "wrong"], ["configure", "show", "wrong"]):
         assert host_calls.call([*words, f"--host-root={host_calls.host}"], {})[0] == 2
         assert state.HOST_ROOT_ENV not in os.environ
 
 
 @pytest.mark.parametrize("call", sorted({call.strip() for call in CALLS} - {"device-plugin"}))
-def test_a_directory_that_does_not_exist(call: str, host_calls: HostCalls) -> None:
-    """It is refused: a typing error must not look like a host without a driver."""
+def test_missing_directory_is_refused(call: str, host_calls: HostCalls) -> None:
+    """A typing error must not look like a host without a driver."""
     words = [*call.split(), *CALLS[call], "--host-root=/nowhere"]
     code, _, stderr, _ = host_calls.call(words, {})
     assert code == 2

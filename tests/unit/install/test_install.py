@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runtime trees on a host: versions, the link to the current one, versions that are kept."""
+"""Installed trees on a host: versions, the link to the current one, and versions that are kept."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ from gpuhook.install import (
 )
 from gpuhook.install.installation import InstallPlace
 
-REQUIRE_RUNNING = installation._require_running  # the tests replace it
+REQUIRE_RUNNING = installation._require_running  # replaced by a fixture
 BUNDLE = "run/containerd/io.containerd.runtime.v2.task/k8s.io/abc/config.json"
 Trees = Callable[[str], runtime_tree.RuntimeTree]
 
 
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the test run of programs: these trees have none (those of the contract tests have)."""
+    """Skip the test run of the installed programs: these trees have none, unlike the
+    contract tests.
+    """
     monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
 
 
@@ -72,13 +74,13 @@ def place(node: Path) -> InstallPlace:
 
 
 def put(place: InstallPlace, found: runtime_tree.RuntimeTree) -> list[str]:
-    """Install a tree and nothing else; returns the versions that are left."""
+    """Install a tree only, and return the remaining versions."""
     done = installation.install(place, found, (), None)  # type: ignore[arg-type] # no engine
     return [done.version, *done.kept]
 
 
-def test_launchers_say_where_they_are(place: InstallPlace, tree_of: Trees) -> None:
-    """A hook keeps its version; other programs call gpuhook by the path of all versions."""
+def test_launchers_have_the_installed_paths(place: InstallPlace, tree_of: Trees) -> None:
+    """A hook has the path of its version; other programs that of all versions."""
     put(place, tree_of("1.0"))
     here = Path(place.here)
     version = "/opt/gpuhook/versions/1.0-111111111111"
@@ -89,7 +91,7 @@ def test_launchers_say_where_they_are(place: InstallPlace, tree_of: Trees) -> No
     assert os.readlink(here / "bin") == "current/bin"
 
 
-def test_what_only_the_image_needs_stays_in_it(place: InstallPlace, tree_of: Trees) -> None:
+def test_files_for_the_image_alone_are_not_installed(place: InstallPlace, tree_of: Trees) -> None:
     put(place, tree_of("1.0"))
     current = Path(place.here, "current")
     assert not (current / "lib/plugin").exists()
@@ -98,7 +100,7 @@ def test_what_only_the_image_needs_stays_in_it(place: InstallPlace, tree_of: Tre
     assert (current / "lib/gpuhook/module").read_text(encoding="utf-8") == "1.0"
 
 
-def test_a_second_time_nothing_is_written(place: InstallPlace, tree_of: Trees) -> None:
+def test_second_run_writes_nothing(place: InstallPlace, tree_of: Trees) -> None:
     found = tree_of("1.0")
     put(place, found)
     before = {p: p.lstat().st_ctime_ns for p in Path(place.here).rglob("*")}
@@ -107,22 +109,22 @@ def test_a_second_time_nothing_is_written(place: InstallPlace, tree_of: Trees) -
     assert {p: p.lstat().st_ctime_ns for p in Path(place.here).rglob("*")} == before
 
 
-def test_a_dry_run_writes_nothing(place: InstallPlace, node: Path, tree_of: Trees) -> None:
+def test_dry_run_writes_nothing(place: InstallPlace, node: Path, tree_of: Trees) -> None:
     found = tree_of("1.0")
     told = installation.install(place, found, (), None, is_dry=True)  # type: ignore[arg-type]
     assert told.is_new
     assert not (node / "opt").exists()
 
 
-def test_an_upgrade_keeps_the_version_before(place: InstallPlace, tree_of: Trees) -> None:
-    """It was the current version until now, and may be called at this moment."""
+def test_upgrade_keeps_the_previous_version(place: InstallPlace, tree_of: Trees) -> None:
+    """It was the current version until now, and may be running."""
     put(place, tree_of("1.0"))
     assert put(place, tree_of("2.0")) == ["2.0-222222222222", "1.0-111111111111"]
     assert put(place, tree_of("3.0")) == ["3.0-333333333333", "2.0-222222222222"]
     assert (Path(place.here) / "bin/../lib/gpuhook/module").read_text(encoding="utf-8") == "3.0"
 
 
-def test_back_to_the_version_before(place: InstallPlace, tree_of: Trees) -> None:
+def test_downgrade_to_the_previous_version(place: InstallPlace, tree_of: Trees) -> None:
     first, second = tree_of("1.0"), tree_of("2.0")
     put(place, first)
     put(place, second)
@@ -131,7 +133,7 @@ def test_back_to_the_version_before(place: InstallPlace, tree_of: Trees) -> None
 
 
 @pytest.fixture
-def held(place: InstallPlace, node: Path, tree_of: Trees) -> Path:
+def container_of_1_0(place: InstallPlace, node: Path, tree_of: Trees) -> Path:
     """Yield the files of a container whose hook has version 1.0, before two upgrades."""
     put(place, tree_of("1.0"))
     bundle = node / BUNDLE
@@ -141,29 +143,29 @@ def held(place: InstallPlace, node: Path, tree_of: Trees) -> Path:
     return bundle
 
 
-def test_a_version_that_a_container_names_stays(
-    place: InstallPlace, held: Path, tree_of: Trees
+def test_version_of_a_container_is_kept(
+    place: InstallPlace, container_of_1_0: Path, tree_of: Trees
 ) -> None:
     put(place, tree_of("2.0"))
     assert "1.0-111111111111" in put(place, tree_of("3.0"))
-    held.unlink()
+    container_of_1_0.unlink()
     assert put(place, tree_of("4.0")) == ["4.0-444444444444", "3.0-333333333333"]
 
 
-def test_uninstalling_leaves_what_a_container_names(
-    place: InstallPlace, node: Path, held: Path, tree_of: Trees
+def test_uninstall_keeps_the_version_of_a_container(
+    place: InstallPlace, node: Path, container_of_1_0: Path, tree_of: Trees
 ) -> None:
-    """The other versions are removed; when the container is removed, so is its version."""
+    """The other versions are removed; once the container is removed, so is its version."""
     put(place, tree_of("2.0"))
     assert installation.uninstall(place).kept == ("1.0-111111111111",)
     assert os.listdir(node / "opt/gpuhook/versions") == ["1.0-111111111111"]
-    held.unlink()
+    container_of_1_0.unlink()
     assert installation.uninstall(place).kept == ()
     assert not (node / "opt/gpuhook").exists()
     assert not installation.uninstall(place).is_new
 
 
-def test_a_copy_that_was_broken_off_begins_anew(place: InstallPlace, tree_of: Trees) -> None:
+def test_interrupted_copy_is_repeated(place: InstallPlace, tree_of: Trees) -> None:
     """An incomplete version has another name, and is never used."""
     found = tree_of("1.0")
     draft = Path(place.here, "versions", f".{found.name}.new")
@@ -176,7 +178,7 @@ def test_a_copy_that_was_broken_off_begins_anew(place: InstallPlace, tree_of: Tr
     assert not draft.exists()
 
 
-def test_a_host_that_cannot_run_it_keeps_what_it_has(
+def test_tree_that_the_host_cannot_run_is_not_installed(
     place: InstallPlace, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(place, tree_of("1.0"))
@@ -191,7 +193,7 @@ def test_a_host_that_cannot_run_it_keeps_what_it_has(
     assert tree_copy.versions(place.here) == ["1.0-111111111111"]
 
 
-def test_two_at_once_make_one_installation(place: InstallPlace, tree_of: Trees) -> None:
+def test_concurrent_runs_make_one_installation(place: InstallPlace, tree_of: Trees) -> None:
     found = tree_of("1.0")
     failed: list[BaseException] = []
 
@@ -211,7 +213,7 @@ def test_two_at_once_make_one_installation(place: InstallPlace, tree_of: Trees) 
 
 
 @pytest.mark.parametrize("name", ["current", "bin", "versions"])
-def test_what_is_not_ours_is_not_replaced(place: InstallPlace, tree_of: Trees, name: str) -> None:
+def test_files_of_others_are_not_replaced(place: InstallPlace, tree_of: Trees, name: str) -> None:
     theirs = Path(place.here, name)
     theirs.parent.mkdir(parents=True)
     theirs.touch()
@@ -221,7 +223,7 @@ def test_what_is_not_ours_is_not_replaced(place: InstallPlace, tree_of: Trees, n
     assert os.listdir(place.here) == [name]
 
 
-def test_a_link_to_another_directory_is_not_followed(
+def test_link_to_another_directory_is_not_followed(
     place: InstallPlace, tree_of: Trees, tmp_path: Path
 ) -> None:
     """An absolute link would lead to this container's directory, not the host's."""
@@ -234,7 +236,7 @@ def test_a_link_to_another_directory_is_not_followed(
     assert not os.listdir(tmp_path / "ours")
 
 
-def test_what_others_put_among_versions_stays(place: InstallPlace, tree_of: Trees) -> None:
+def test_files_of_others_among_the_versions_are_kept(place: InstallPlace, tree_of: Trees) -> None:
     put(place, tree_of("1.0"))
     versions = Path(place.here, "versions")
     (versions / "lost+found").mkdir()
@@ -247,9 +249,7 @@ def test_what_others_put_among_versions_stays(place: InstallPlace, tree_of: Tree
 
 
 @pytest.mark.parametrize("name", ["/opt/1.0-111111111111", "1.0-111111111111", ""])
-def test_a_link_that_leads_elsewhere_is_set_right(
-    place: InstallPlace, tree_of: Trees, name: str
-) -> None:
+def test_wrong_link_is_fixed(place: InstallPlace, tree_of: Trees, name: str) -> None:
     found = tree_of("1.0")
     put(place, found)
     for link in ("current", "bin"):
@@ -263,7 +263,7 @@ def test_a_link_that_leads_elsewhere_is_set_right(
 @pytest.mark.parametrize(
     ("mode", "owner"), [(0o777, 0), (0o1777, 0), (0o755, 1000)], ids=["all", "sticky", "theirs"]
 )
-def test_a_directory_of_others_gets_no_program(
+def test_directory_of_another_user_is_refused(
     place: InstallPlace, tree_of: Trees, mode: int, owner: int
 ) -> None:
     """Root would run programs of other users."""
@@ -278,10 +278,10 @@ def test_a_directory_of_others_gets_no_program(
 
 
 @pytest.mark.parametrize(("mode", "is_taken"), [(0o777, False), (0o1777, True), (0o755, True)])
-def test_nor_does_one_below_a_directory_of_others(
+def test_directory_below_that_of_another_user_is_refused(
     place: InstallPlace, node: Path, tree_of: Trees, mode: int, *, is_taken: bool
 ) -> None:
-    """They could replace the directory; the sticky bit prevents that."""
+    """The user could replace the directory; the sticky bit prevents that."""
     Path(place.here).mkdir(parents=True)
     (node / "opt").chmod(mode)
     if is_taken:
@@ -293,7 +293,7 @@ def test_nor_does_one_below_a_directory_of_others(
     assert f"can write to {node / 'opt'}," in caught.value.message
 
 
-def test_a_full_disk_leaves_nothing_behind(place: InstallPlace, node: Path, tree_of: Trees) -> None:
+def test_full_disk_leaves_no_file(place: InstallPlace, node: Path, tree_of: Trees) -> None:
     found = tree_of("1.0")
     (Path(found.path) / "large").write_bytes(bytes(1 << 20))
     words = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", str(node / "opt")]
@@ -311,7 +311,9 @@ def test_a_full_disk_leaves_nothing_behind(place: InstallPlace, node: Path, tree
 
 
 def killed_at(step: int, work: Callable[[], object]) -> bool:
-    """Work in a process that ends at its `step`th change of files; False if it has fewer."""
+    """Do `work` in a process that is killed at its `step`th change of files; False if it
+    has fewer.
+    """
     pid = os.fork()
     if pid == 0:
         left = iter(range(step))
@@ -339,8 +341,8 @@ def all_in(place: InstallPlace) -> set[str]:
     return {str(path.relative_to(here)) for path in here.rglob("*")}
 
 
-def test_killed_at_any_step_and_installed_again(place: InstallPlace, tree_of: Trees) -> None:
-    """Whenever it is killed, the current version is complete, or none; the next run finishes."""
+def test_kill_at_any_step_is_fixed_by_the_next_run(place: InstallPlace, tree_of: Trees) -> None:
+    """The current version is complete, or there is none; the next run finishes."""
     old, new = tree_of("1.0"), tree_of("2.0")
     put(place, old)
     put(place, new)
@@ -358,7 +360,9 @@ def test_killed_at_any_step_and_installed_again(place: InstallPlace, tree_of: Tr
     assert step > 15
 
 
-def test_killed_while_it_is_removed(place: InstallPlace, node: Path, tree_of: Trees) -> None:
+def test_kill_during_uninstall_is_fixed_by_the_next_run(
+    place: InstallPlace, node: Path, tree_of: Trees
+) -> None:
     found = tree_of("1.0")
     step = 0
     is_killed = True
@@ -371,15 +375,15 @@ def test_killed_while_it_is_removed(place: InstallPlace, node: Path, tree_of: Tr
     assert step > 10
 
 
-def test_a_lock_that_was_removed_meanwhile_locks_nobody(place: InstallPlace) -> None:
+def test_lock_file_that_was_removed_is_locked_again(place: InstallPlace) -> None:
     """A run that waits for a removed installation locks the next one."""
     locked, done = threading.Event(), threading.Event()
-    held: list[int] = []
+    container_of_1_0: list[int] = []
 
     def second() -> None:
         locked.wait()
         with tree_copy.locked(place.here):
-            held.append(os.stat(Path(place.here, ".lock")).st_ino)
+            container_of_1_0.append(os.stat(Path(place.here, ".lock")).st_ino)
         done.set()
 
     thread = threading.Thread(target=second)
@@ -389,11 +393,11 @@ def test_a_lock_that_was_removed_meanwhile_locks_nobody(place: InstallPlace) -> 
         Path(place.here, ".lock").unlink()
     assert done.wait(10)
     thread.join()
-    assert held
+    assert container_of_1_0
 
 
 @pytest.mark.parametrize("umask", [0o077, 0o000])
-def test_everybody_may_run_it_and_nobody_may_change_it(
+def test_everyone_can_run_it_and_only_root_can_change_it(
     place: InstallPlace, tree_of: Trees, umask: int
 ) -> None:
     found = tree_of("1.0")
@@ -416,7 +420,7 @@ def test_everybody_may_run_it_and_nobody_may_change_it(
     assert not os.listxattr(Path(place.here, "current/lib"))
 
 
-def test_what_a_running_container_is_stopped_by_stays(
+def test_program_that_stops_a_running_container_is_kept(
     place: InstallPlace, node: Path, tree_of: Trees
 ) -> None:
     """containerd's shim calls the runtime by its path for exec, kill and delete."""
@@ -431,7 +435,7 @@ def test_what_a_running_container_is_stopped_by_stays(
     assert not (node / "opt/gpuhook").exists()
 
 
-def test_a_pipe_among_the_files_of_containers_is_not_waited_for(
+def test_pipe_in_place_of_a_container_file_does_not_block(
     place: InstallPlace, node: Path, tree_of: Trees
 ) -> None:
     put(place, tree_of("1.0"))
@@ -440,10 +444,10 @@ def test_a_pipe_among_the_files_of_containers_is_not_waited_for(
     assert installation.uninstall(place).kept == ()
 
 
-def test_where_a_containers_file_cannot_be_read_no_version_goes(
+def test_unreadable_container_file_keeps_all_versions(
     place: InstallPlace, node: Path, tree_of: Trees, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unreadable file may name any version."""
+    """It may name any version."""
     monkeypatch.setattr(version_references, "_MAX", 8)
     (node / BUNDLE).parent.mkdir(parents=True)
     (node / BUNDLE).write_text("{'a': 'file that is too large'}", encoding="utf-8")
@@ -462,34 +466,34 @@ def test_where_a_containers_file_cannot_be_read_no_version_goes(
         ("opt", "var/./lib/../opt", "var/opt/gpuhook"),
     ],
 )
-def test_links_are_the_hosts_own(node: Path, link: str, target: str, real: str) -> None:
-    """/opt is a link to /var/opt on systems whose root is an image; none leads out of the host."""
+def test_links_are_resolved_on_the_host(node: Path, link: str, target: str, real: str) -> None:
+    """/opt is a link to /var/opt on image-based systems; no link leads out of the host."""
     (node / "var/opt").mkdir(parents=True)
     (node / link).symlink_to(target)
     assert mounted_host.inside(str(node), "/opt/gpuhook") == str(node / real)
 
 
-def test_a_ring_of_links_ends(node: Path) -> None:
+def test_circular_links_are_a_fault(node: Path) -> None:
     (node / "opt").symlink_to("opt")
     with pytest.raises(OSError, match="symbolic links"):
         mounted_host.inside(str(node), "/opt/gpuhook")
 
 
-def test_an_empty_directory_is_no_host(tmp_path: Path) -> None:
+def test_empty_directory_is_not_a_host(tmp_path: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
         installation.place(str(tmp_path))
     assert caught.value.code == "GH2100"
 
 
 @pytest.mark.parametrize("path", ["opt/gpuhook", "/opt/a b", '/opt/"', "/opt/" + "a" * 110])
-def test_a_path_that_no_launcher_can_have(node: Path, path: str) -> None:
+def test_path_that_a_launcher_cannot_have_is_refused(node: Path, path: str) -> None:
     with pytest.raises(GpuhookError) as caught:
         installation.place(str(node), path)
     assert caught.value.code == "GH2102"
 
 
-def test_the_longest_version_fits_a_first_line() -> None:
-    """The default directory leaves room for the name of any version."""
+def test_longest_version_fits_into_a_shebang() -> None:
+    """The default directory leaves space for the name of any version."""
     runtime_tree.require_launcher_path(f"{installation.DIRECTORY}/versions/100.200.300-{'a' * 12}")
 
 
@@ -497,7 +501,7 @@ def test_the_longest_version_fits_a_first_line() -> None:
     "text",
     ["", "[]", "{", '{"schema": "gpuhook/tree/v2"}', '{"schema": "gpuhook/tree/v1"}'],
 )
-def test_what_is_no_tree_is_refused(tmp_path: Path, text: str) -> None:
+def test_directory_without_a_tree_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "tree.json").write_text(text, encoding="utf-8")
     with pytest.raises(GpuhookError) as caught:
         runtime_tree.read_tree(str(tmp_path))
@@ -505,7 +509,7 @@ def test_what_is_no_tree_is_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["../x", "1/2", "", "a b"])
-def test_a_version_is_a_name(tmp_path: Path, version: str) -> None:
+def test_version_must_be_a_valid_name(tmp_path: Path, version: str) -> None:
     document = {"schema": runtime_tree.SCHEMA, "version": version, "digest": "a" * 64}
     (tmp_path / "tree.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(GpuhookError):
@@ -515,7 +519,7 @@ def test_a_version_is_a_name(tmp_path: Path, version: str) -> None:
 @pytest.mark.parametrize(
     "place", [f"{one.path}/{file}" for one in container_directories.USUAL for file in one.files]
 )
-def test_every_engines_files_are_looked_at(node: Path, place: str) -> None:
+def test_container_files_of_every_engine_are_read(node: Path, place: str) -> None:
     path = node / place.replace("*", "x").lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_text('"/opt/gpuhook/versions/9.9-abc/bin/gpuhook-hook"', encoding="utf-8")
@@ -540,7 +544,7 @@ def test_every_engines_files_are_looked_at(node: Path, place: str) -> None:
     ],
     ids=["not executable", "runs", "of another architecture", "no interpreter", "no chroot"],
 )
-def test_a_copy_that_the_host_cannot_run_is_refused(
+def test_copy_that_the_host_cannot_run_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Ran | None, is_refused: bool
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook install` and `gpuhook uninstall` on a host with Docker, with a tree of a few files."""
+"""`gpuhook install` and `gpuhook uninstall` on a host with Docker, with a small tree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ DAEMON_JSON = '{\n    "log-level": "info"\n}\n'
 
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the test run of programs: this tree has none (that of the contract tests has)."""
+    """Skip the test run of the installed programs: this tree has none, unlike the contract
+    tests.
+    """
     monkeypatch.setattr(installation, "_require_running", lambda where, version: None)
 
 
@@ -70,7 +72,7 @@ def refused(host: Path, *words: str) -> str:
     return done.output
 
 
-def test_there_and_back(host: Path, small: Path) -> None:
+def test_install_and_uninstall(host: Path, small: Path) -> None:
     """The engine's runtime is the path of all versions; uninstall restores every byte."""
     words = ("--tree", str(small), "--engine", "docker")
     assert called("install", host, *words, "--dry-run")["engines"][0]["files"]
@@ -90,7 +92,7 @@ def test_there_and_back(host: Path, small: Path) -> None:
     assert not (host / "opt/gpuhook").exists()
 
 
-def test_another_directory(host: Path, small: Path) -> None:
+def test_other_directory(host: Path, small: Path) -> None:
     place = "/home/kubernetes/bin/gpuhook"
     words = ("--install-dir", place)
     called("install", host, *words, "--tree", str(small), "--engine", "docker")
@@ -100,7 +102,7 @@ def test_another_directory(host: Path, small: Path) -> None:
     assert not (host / place[1:]).exists()
 
 
-def test_what_a_package_configured_is_not_undone(host: Path, small: Path) -> None:
+def test_configuration_of_a_package_is_not_undone(host: Path, small: Path) -> None:
     """Only an engine that was configured for the removed programs is undone."""
     called("install", host, "--tree", str(small), "--engine", "none")
     (host / "usr/bin").mkdir(parents=True, exist_ok=True)
@@ -113,8 +115,8 @@ def test_what_a_package_configured_is_not_undone(host: Path, small: Path) -> Non
     assert (host / "etc/docker/daemon.json").read_text(encoding="utf-8") == before != DAEMON_JSON
 
 
-def test_the_route_cdi_copies_nothing(host: Path) -> None:
-    """The engine applies specs by itself, without a tree."""
+def test_integration_cdi_copies_no_tree(host: Path) -> None:
+    """The engine applies specs by itself."""
     document = called("install", host, "--route", "cdi", "--engine", "docker")
     assert document["version"] == ""
     assert not (host / "opt").exists()
@@ -126,8 +128,8 @@ def driver_file(host: Path) -> Path:
     return host / "opt/gpuhook/current/lib/gpuhook" / driver_locations.INSTALLED_FILE
 
 
-def test_the_driver_root_of_the_host(host: Path, small: Path) -> None:
-    """Each installation sets it, also without it: the file has no other owner."""
+def test_driver_root_of_the_host(host: Path, small: Path) -> None:
+    """Each installation writes the file, also without a root: it has no other owner."""
     words = ("--tree", str(small), "--engine", "none")
     (small / "lib/gpuhook").mkdir(parents=True)
     both = ("--driver-root", "/run/nvidia/../driver", "--dev-root", "/")
@@ -160,7 +162,7 @@ def test_the_driver_root_of_the_host(host: Path, small: Path) -> None:
         (("--dev-root", "/a", "--route", "cdi"), "copies no programs"),
     ],
 )
-def test_driver_roots_that_are_refused(
+def test_invalid_driver_roots_are_refused(
     words: tuple[str, ...], said: str, host: Path, small: Path
 ) -> None:
     assert said in refused(host, "--tree", str(small), "--engine", "docker", *words)
@@ -177,27 +179,28 @@ def test_driver_roots_that_are_refused(
         ("\udcff", ("", "")),
     ],
 )
-def test_the_file_of_the_driver_root(
+def test_unreadable_driver_root_file_names_no_root(
     text: str, found: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that cannot be read names no root."""
     file = tmp_path / driver_locations.INSTALLED_FILE
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     monkeypatch.setattr(driver_locations, "installed_file", lambda: str(file))
     assert driver_locations.installed_roots() == found
 
 
-def test_no_engine(host: Path, small: Path) -> None:
+def test_host_without_an_engine(host: Path, small: Path) -> None:
     assert called("install", host, "--tree", str(small), "--engine", "none")["engines"] == []
     assert (host / "etc/docker/daemon.json").read_text(encoding="utf-8") == DAEMON_JSON
 
 
-def test_what_is_refused(host: Path, small: Path, tmp_path: Path) -> None:
+def test_refused_installations(host: Path, small: Path, tmp_path: Path) -> None:
     assert "GH2106" in refused(host, "--tree", str(small))
     said = refused(host, "--tree", str(tmp_path), "--engine", "docker")
     assert "GH2101" in said
     assert "it has no tree.json" in said
-    assert "GH2101" in refused(host, "--engine", "docker")  # this checkout is no tree
+    assert "GH2101" in refused(
+        host, "--engine", "docker"
+    )  # this checkout is not an installable tree
     assert "needs --stay" in refused(host, "--undo-on-exit")
     assert not (host / "opt").exists()
 
@@ -227,13 +230,13 @@ def staying_pod(host: Path, small: Path, *options: str) -> Iterator[subprocess.P
 
 
 @pytest.mark.parametrize(("options", "is_undone"), [((), False), (("--undo-on-exit",), True)])
-def test_a_pod_that_stays(
+def test_staying_pod_ends_at_sigterm(
     host: Path, small: Path, options: tuple[str, ...], is_undone: bool
 ) -> None:
-    """It ends at SIGTERM with success, and undoes the installation with --undo-on-exit."""
+    """It exits with 0, and with --undo-on-exit undoes the installation."""
     with staying_pod(host, small, *options) as process:
-        process.send_signal(signal.SIGTERM)  # however far it is: it does this to its end first
-        process.send_signal(signal.SIGTERM)  # and a second one breaks nothing off
+        process.send_signal(signal.SIGTERM)  # at any step: the installation is finished first
+        process.send_signal(signal.SIGTERM)  # a second signal does not interrupt it
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     config = host / "etc/docker/daemon.json"
@@ -241,7 +244,7 @@ def test_a_pod_that_stays(
     assert (host / "opt/gpuhook").exists() is not is_undone
 
 
-def test_a_pod_that_was_replaced_takes_nothing_away(host: Path, small: Path) -> None:
+def test_replaced_pod_removes_nothing(host: Path, small: Path) -> None:
     """In a rolling update the next pod may have installed its version before this one ends."""
     with staying_pod(host, small, "--undo-on-exit") as process:
         version = host / "opt/gpuhook/versions/2.0-bbbbbbbbbbbb"
@@ -256,7 +259,7 @@ def test_a_pod_that_was_replaced_takes_nothing_away(host: Path, small: Path) -> 
     assert "gpuhook-runtime" in (host / "etc/docker/daemon.json").read_text(encoding="utf-8")
 
 
-def test_the_orphans_of_a_pod_do_not_stay_zombies() -> None:
+def test_staying_pod_reaps_orphans() -> None:
     code = (
         "import os; from gpuhook.install import pod_wait; pod_wait.block_signals(); "
         "os.fork() or os._exit(0); print('up', flush=True); pod_wait.wait()"
@@ -271,7 +274,7 @@ def test_the_orphans_of_a_pod_do_not_stay_zombies() -> None:
         assert process.wait(60) == 0
 
 
-def test_uninstall_is_for_this_host_unless_another_is_named(host: Path, small: Path) -> None:
+def test_uninstall_defaults_to_this_host(host: Path, small: Path) -> None:
     """On the node there is no other host. The variable has the effect of the option."""
     called("install", host, "--tree", str(small), "--engine", "docker")
     runner = click.testing.CliRunner()
@@ -284,7 +287,7 @@ def test_uninstall_is_for_this_host_unless_another_is_named(host: Path, small: P
     assert not (host / "opt/gpuhook").exists()
 
 
-def test_install_takes_the_variable_but_no_default(host: Path, small: Path) -> None:
+def test_install_has_a_variable_and_no_default_for_the_host(host: Path, small: Path) -> None:
     """In a container the root directory is not the host's."""
     runner = click.testing.CliRunner()
     words = ["install", "--tree", str(small), "--engine", "docker"]
@@ -294,7 +297,7 @@ def test_install_takes_the_variable_but_no_default(host: Path, small: Path) -> N
     assert (host / "opt/gpuhook").exists()
 
 
-def test_a_reason_has_no_control_characters(host: Path, small: Path) -> None:
+def test_control_characters_of_a_reason_are_escaped(host: Path, small: Path) -> None:
     """A path of a configuration or of a command line is printed on a terminal."""
     called("install", host, "--tree", str(small), "--engine", "docker")
     (host / "etc/docker/daemon.json").write_text('{"exec-root": "/\\u001b]0;x"}', encoding="utf-8")
@@ -304,10 +307,10 @@ def test_a_reason_has_no_control_characters(host: Path, small: Path) -> None:
     assert "\x1b" not in done.output
 
 
-def test_a_fault_after_the_removal_has_its_text(
+def test_fault_after_the_removal_has_its_text(
     host: Path, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Texts are loaded when they are needed, and the program can be in the removed tree."""
+    """Texts are loaded on demand, and the program may be in the removed tree."""
     called("install", host, "--tree", str(small), "--engine", "docker")
     loaded: list[bool] = []
     monkeypatch.delitem(sys.modules, "gpuhook.errors.messages", raising=False)
@@ -322,8 +325,8 @@ def test_a_fault_after_the_removal_has_its_text(
     assert loaded == [True]
 
 
-def test_a_tree_that_remains_is_not_called_removed(host: Path, small: Path) -> None:
-    """The reason is printed, and what to do."""
+def test_kept_tree_is_not_reported_as_removed(host: Path, small: Path) -> None:
+    """The reason is printed with the next step."""
     called("install", host, "--tree", str(small), "--engine", "docker")
     config = host / "etc/docker/daemon.json"
     document = json.loads(config.read_text(encoding="utf-8"))
@@ -335,7 +338,9 @@ def test_a_tree_that_remains_is_not_called_removed(host: Path, small: Path) -> N
     assert "/opt/gpuhook: 1.0-aaaaaaaaaaaa: removed" not in done.stdout
     assert "/none (/etc/docker/daemon.json): No such file or directory\n" in done.stderr
     assert "run `gpuhook uninstall` again when the cause is fixed, or with --force" in done.stderr
-    assert called("uninstall", host)["kept"] == ["1.0-aaaaaaaaaaaa"]  # also once it is undone
+    assert called("uninstall", host)["kept"] == [
+        "1.0-aaaaaaaaaaaa"
+    ]  # also after its configuration is undone
     assert (host / "opt/gpuhook/bin/gpuhook-runtime").exists()
     (host / "none").mkdir()
     assert called("uninstall", host)["kept"] == []

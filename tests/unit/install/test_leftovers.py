@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that `gpuhook uninstall` removes besides the tree, and files that it keeps."""
+"""Files that `gpuhook uninstall` removes in addition to the tree, and files that it keeps."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kind(text: str) -> str:
 
 
 def removed(host: Path) -> list[str]:
-    """Uninstall, after a dry run, and return the files removed besides the tree."""
+    """Uninstall, after a dry run, and return the removed files outside the tree."""
     before = {path for path in host.rglob("*") if path.is_file()}
     planned = called("uninstall", host, "--dry-run")
     assert {path for path in host.rglob("*") if path.is_file()} == before
@@ -60,8 +60,8 @@ def removed(host: Path) -> list[str]:
     return found
 
 
-def test_specs_that_call_the_removed_hook(host: Path) -> None:
-    """An engine with CDI starts no container by a spec whose hook is gone."""
+def test_specs_that_call_the_removed_hook_are_removed(host: Path) -> None:
+    """An engine with CDI starts no container with a spec whose hook is missing."""
     (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
     (host / "etc/cdi/nvidia.json").write_text(generated(HOOK, "json"), encoding="utf-8")
     name = "k8s.device-plugin.nvidia.com-gpu.json"
@@ -70,7 +70,7 @@ def test_specs_that_call_the_removed_hook(host: Path) -> None:
 
 
 def other_specs() -> dict[str, str]:
-    """Return specs that must remain."""
+    """Return specs that must be kept."""
     ours = generated(HOOK, "yaml")
     document: dict[str, Any] = yaml.safe_load(ours)
     hook = {"hookName": "createContainer", "path": HOOK, "args": ["gpuhook-hook", "other"]}
@@ -88,8 +88,8 @@ def other_specs() -> dict[str, str]:
     }
 
 
-def test_specs_of_others_remain(host: Path) -> None:
-    """A note names the specs that call the removed hook and are not as gpuhook writes them."""
+def test_other_specs_are_kept(host: Path) -> None:
+    """A note names those that call the removed hook and do not look like gpuhook's."""
     for name, text in other_specs().items():
         (host / "run/cdi" / name).write_text(text, encoding="utf-8")
     (host / "ours.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
@@ -102,7 +102,7 @@ def test_specs_of_others_remain(host: Path) -> None:
     assert len(list((host / "run/cdi").iterdir())) == len(other_specs()) + 1
 
 
-def test_specs_stay_as_long_as_the_tree_does(host: Path) -> None:
+def test_specs_are_kept_with_the_tree(host: Path) -> None:
     (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
     version = host / "opt/gpuhook/versions/1.0-a"
     version.mkdir(parents=True)
@@ -114,8 +114,8 @@ def test_specs_stay_as_long_as_the_tree_does(host: Path) -> None:
     assert not (host / "run/cdi/nvidia.yaml").exists()
 
 
-def test_state_and_feature_labels(host: Path) -> None:
-    """What the plugin needs to know of the GPUs remains: their settings outlive it."""
+def test_state_and_feature_labels_are_removed(host: Path) -> None:
+    """The plugin's record of the GPUs is kept: their settings outlive it."""
     (host / "run/gpuhook/containers").mkdir(parents=True)
     for name in ("node.json", "containers/c.json", "policies.json"):
         (host / "run/gpuhook" / name).touch()
@@ -126,13 +126,13 @@ def test_state_and_feature_labels(host: Path) -> None:
     assert [path.name for path in (host / "run/gpuhook").iterdir()] == ["policies.json"]
 
 
-def test_an_empty_state_directory_goes(host: Path) -> None:
+def test_empty_state_directory_is_removed(host: Path) -> None:
     (host / "run/gpuhook/containers").mkdir(parents=True)
     assert removed(host) == ["/run/gpuhook/containers"]
     assert not (host / "run/gpuhook").exists()
 
 
-def test_feature_labels_of_nvidia_remain(host: Path) -> None:
+def test_feature_labels_of_nvidia_are_kept(host: Path) -> None:
     (host / FEATURES).write_text("nvidia.com/gpu.count=1\n", encoding="utf-8")
     assert f"/{FEATURES}" not in removed(host)
 
@@ -140,8 +140,8 @@ def test_feature_labels_of_nvidia_remain(host: Path) -> None:
 @pytest.mark.parametrize(
     "user", ["usr/bin/gpuhook-runtime", "var/lib/kubelet/device-plugins/nvidia-gpu.sock"]
 )
-def test_what_another_program_uses_remains(host: Path, user: str) -> None:
-    """A package of gpuhook, or a device plugin that runs."""
+def test_files_of_another_program_are_kept(host: Path, user: str) -> None:
+    """A package of gpuhook, or a running device plugin."""
     (host / "run/gpuhook/containers").mkdir(parents=True)
     (host / user).parent.mkdir(parents=True)
     (host / user).touch()
@@ -152,7 +152,7 @@ def test_what_another_program_uses_remains(host: Path, user: str) -> None:
     assert (host / "run/gpuhook/containers").exists()
 
 
-def test_the_state_of_another_installation_remains(
+def test_state_of_another_installation_is_kept(
     host: Path,
     small: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
@@ -170,10 +170,10 @@ def test_the_state_of_another_installation_remains(
     assert document["removed"] == ["/run/gpuhook/containers"]
 
 
-def test_a_run_that_is_killed_leaves_nothing_to_the_next_one(
+def test_killed_uninstall_is_completed_by_the_next_run(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the tree, no run removes the state: another installation may have it."""
+    """Without the tree, no run removes the state, as another installation may have it."""
     (host / "run/gpuhook/containers").mkdir(parents=True)
     (host / FEATURES).write_text("nvidia.com/gpu.replica-memory=1\n", encoding="utf-8")
     version = host / "opt/gpuhook/versions/1.0-a"
@@ -193,15 +193,15 @@ def test_a_run_that_is_killed_leaves_nothing_to_the_next_one(
     assert not [name for name in remaining if (host / name).exists()]
 
 
-def test_nothing_installed_is_nothing_removed(host: Path) -> None:
-    """Another installation may have the state: only specs say whose hook they call."""
+def test_without_an_installation_nothing_is_removed(host: Path) -> None:
+    """Another installation may have the state: only specs name their hook."""
     (host / "opt/gpuhook").rmdir()
     (host / "run/gpuhook/containers").mkdir(parents=True)
     assert removed(host) == []
     assert (host / "run/gpuhook/containers").exists()
 
 
-def test_the_root_of_the_image_is_no_host(host: Path) -> None:
+def test_root_of_the_image_is_not_a_host(host: Path) -> None:
     """In the pod of the device plugin, the specs are the host's, and /opt/gpuhook is not."""
     (host / "opt/gpuhook/tree.json").touch()
     (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
@@ -210,8 +210,8 @@ def test_the_root_of_the_image_is_no_host(host: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json", "yaml"])
-def test_the_program_removes_the_tree_that_it_runs_from(host: Path, output: str) -> None:
-    """A module that it imports afterwards would be gone. A tree has no grpc."""
+def test_program_can_remove_its_own_tree(host: Path, output: str) -> None:
+    """A module that it imports afterwards would be missing. A tree has no grpc."""
     version = host / "opt/gpuhook/versions/1.0-a"
     shutil.copytree(Path(gpuhook.__file__).parent, version / "gpuhook")
     (version / "tree.json").touch()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cgroup decides on a process's devices, by its cgroup file and what is mounted."""
+"""The cgroup that controls a process's devices, from its cgroup file and the mounts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ FILE = b"9:name=systemd:/s\n5:devices:/docker/ab/c\n4:memory:/m\n0::/u/x.scope\n
     ],
     ids=["hybrid", "v2", "v2-over-hybrid", "part-of-a-hierarchy"],
 )
-def test_hierarchies(mountinfo: bytes, version: str, path: str, top: str) -> None:
-    """v2 counts where it is mounted at /sys/fs/cgroup, else v1's devices, wherever that is."""
+def test_hierarchy_that_controls_devices(
+    mountinfo: bytes, version: str, path: str, top: str
+) -> None:
+    """v2 if it is mounted at /sys/fs/cgroup, else v1's devices controller, wherever it is."""
     found = DeviceCgroup.parse(FILE, mounts=mountinfo)
     assert found is not None
     assert (found.version, found.path, found.top) == (version, path, top)
@@ -42,13 +44,13 @@ def test_hierarchies(mountinfo: bytes, version: str, path: str, top: str) -> Non
     [(FILE, b""), (b"5:devices:/other\n", INSIDE), (b"0::/../x\n", V2), (b"1:cpu:/\n", V2)],
     ids=["nothing-mounted", "outside-of-the-mount", "above-our-namespace", "not-named"],
 )
-def test_out_of_reach(cgroup_file: bytes, mountinfo: bytes) -> None:
-    """Where no hierarchy decides, or the cgroup cannot be seen from here, there is none."""
+def test_cgroup_that_is_not_visible(cgroup_file: bytes, mountinfo: bytes) -> None:
+    """Without a hierarchy that controls devices, or outside the mount, there is none."""
     assert DeviceCgroup.parse(cgroup_file, mounts=mountinfo) is None
 
 
-def test_upwards() -> None:
-    """The cgroups above go up to what is mounted, which may be the process's own."""
+def test_cgroups_above() -> None:
+    """They end at the mounted one, which may be the process's own."""
     found = DeviceCgroup.parse(b"0::/a/b\n", mounts=V2)
     assert found is not None
     assert found.upwards() == ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
@@ -57,15 +59,17 @@ def test_upwards() -> None:
     ]
 
 
-def test_nobodys_own() -> None:
-    """The root is no container's, nor is the cgroup that we are in."""
+def test_root_and_own_cgroup_are_no_container() -> None:
+    """The root cgroup is no container's, nor is the cgroup of this process."""
     ours = Path("/proc/self/cgroup").read_bytes()
     assert DeviceCgroup.parse(b"0::/\n", mounts=V2) is None
     assert DeviceCgroup.parse(ours, mounts=V2) is None
 
 
-def test_the_scope_around_cruns_cgroup() -> None:
-    """It is the container's too, and nothing above it; one that holds a nested one is not."""
+def test_scope_above_cruns_cgroup() -> None:
+    """It belongs to the container, too, and nothing above it; one with a nested container
+    does not.
+    """
     inside = b"0::/m.slice/libpod-x.scope/container/init.scope\n"
     found = DeviceCgroup.parse(inside, "/m.slice/libpod-x.scope/container", mounts=V2)
     assert found is not None
@@ -89,8 +93,8 @@ def test_the_scope_around_cruns_cgroup() -> None:
         ("", None),
     ],
 )
-def test_what_the_runtime_wrote_down(recorded: str, own: list[str] | None) -> None:
-    """The container's are that cgroup and those below it on the way to the process."""
+def test_cgroup_in_the_runtimes_state(recorded: str, own: list[str] | None) -> None:
+    """The container has that cgroup and those below it on the way to the process."""
     found = DeviceCgroup.parse(b"0::/a/b/c\n", recorded, mounts=V2)
     if own is None:
         assert found is None
@@ -111,6 +115,6 @@ def test_what_the_runtime_wrote_down(recorded: str, own: list[str] | None) -> No
     ],
     ids=["cgroupfs", "systemd", "crun", "below-a-session", "root"],
 )
-def test_the_containers_own(upwards: list[str], count: int) -> None:
-    """A container's own are its scope and what is below, or where its process is."""
+def test_cgroups_of_a_container(upwards: list[str], count: int) -> None:
+    """They are its scope and the cgroups below, or that of its process."""
     assert own_cgroups(upwards) == upwards[:count]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device rules in their spellings, and programs that are not as usual."""
+"""Device rules in all their spellings, and unusual BPF programs."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ DENY = encoded(MOV64_IMM, 0) + encoded(EXIT)
         ({"allow": True, "type": "c", "major": 1, "minor": 3}, Rule(True, "c", 1, 3, "")),
     ],
 )
-def test_rules_of_a_config(entry: dict[str, object], expected: Rule | str) -> None:
+def test_rules_of_a_config_json(entry: dict[str, object], expected: Rule | str) -> None:
     """An entry of linux.resources.devices is read as runtimes read it."""
     rule = Rule.of_oci(entry)
     assert rule == (Rule.of_line(expected) if isinstance(expected, str) else expected)
     assert evaluate([rule], "c", "r", 1, 3, default=False) == (expected == "c 1:3 r")
 
 
-def test_lines() -> None:
-    """A line of cgroup v1 is a rule and back; rules are compared, ordered and hashed."""
+def test_rules_of_cgroup_v1() -> None:
+    """A line is parsed to a rule and printed; rules are compared, sorted and hashed."""
     lines = ["a *:* rwm", "b *:* m", "c 1:3 rwm", "c 195:* rw"]
     rules = [Rule.of_line(line) for line in lines]
     assert [rule.line for rule in sorted({*rules})] == lines
@@ -55,8 +55,8 @@ def test_lines() -> None:
         Rule.of_line("c 1:3")
 
 
-def test_our_rules_name_one_device() -> None:
-    """A rule with wildcards has no place in our block; without rules there is no block."""
+def test_rule_with_wildcards_is_not_added() -> None:
+    """Without rules there is no block of instructions."""
     for line in ("c 195:* rw", "c *:0 rw", "a 195:0 rw"):
         with pytest.raises(ValueError, match="names one device"):
             prepend([Rule.of_line(line)], ALLOW_ALL)
@@ -64,8 +64,8 @@ def test_our_rules_name_one_device() -> None:
     assert split(DENY) == ([], DENY)
 
 
-def test_numbers_that_no_device_has() -> None:
-    """A rule with a number that does not fit an instruction decides nothing."""
+def test_out_of_range_numbers_are_ignored() -> None:
+    """A rule with a number that does not fit an instruction has no effect."""
     code = program([Rule(True, "c", 1 << 40, 0)], default=False)
     assert decode(code) == [Rule(False, "a", None, None)]
 
@@ -84,16 +84,16 @@ def test_numbers_that_no_device_has() -> None:
     ],
     ids=["cut", "call", "store", "outside", "endless", "away", "modulo", "signed"],
 )
-def test_unknown_instructions(code: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What only the kernel can carry out is an error that says so, and is not decoded."""
+def test_unknown_instructions_are_an_error(code: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says that only the kernel can run them; they are not decoded."""
     monkeypatch.setattr(instructions, "_MOST_STEPS", 100)
     with pytest.raises(UnknownCodeError):
         result(code, bytes(12))
     assert decode(code) is None
 
 
-def test_what_can_be_loaded_again() -> None:
-    """Constants can, whatever their size; calls, maps and the hidden register cannot."""
+def test_programs_that_can_be_loaded_again() -> None:
+    """Those with constants of any size; not those with calls, maps or the hidden register."""
     assert is_portable(WIDE + encoded(EXIT))
     assert result(WIDE + encoded(EXIT), bytes(12)) == 1
     assert not is_portable(encoded(CALL, imm=5) + DENY)
@@ -101,8 +101,8 @@ def test_what_can_be_loaded_again() -> None:
     assert not is_portable(encoded(MOV64_IMM, 11) + DENY)
 
 
-def test_hidden_constants_that_are_not_made_out() -> None:
-    """A jump into the middle of one is an error; a lone use of the register stays as it is."""
+def test_hidden_constants_that_cannot_be_resolved() -> None:
+    """A jump into the middle of one is an error; a single use of the register is kept."""
     hidden = encoded(MOV64_IMM, 11, imm=5) + encoded(0xA7, 11, imm=4) + encoded(0xBF, 0, 11)
     assert unblinded(hidden + encoded(EXIT)) == encoded(MOV64_IMM, 0, imm=1) + encoded(EXIT)
     with pytest.raises(UnknownCodeError):

@@ -9,8 +9,7 @@ from gpuhook.host.hot import files
 from gpuhook.kernel import cgroup
 
 
-def test_this_process_runs() -> None:
-    """Whatever cgroups this machine has, who asks is not frozen."""
+def test_own_process_is_not_frozen() -> None:
     assert not cgroup.is_frozen(files.read("/proc/self/cgroup"))
 
 
@@ -26,6 +25,6 @@ def test_this_process_runs() -> None:
     ],
     ids=["outside", "v2", "v1", "controllers", "named", "none"],
 )
-def test_cgroups_that_we_do_not_see(line: bytes) -> None:
-    """A cgroup outside of what is mounted here holds nothing still, as far as we can tell."""
+def test_invisible_cgroup_is_not_frozen(line: bytes) -> None:
+    """The state of a cgroup outside the mount is unknown."""
     assert not cgroup.is_frozen(line)

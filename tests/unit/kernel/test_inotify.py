@@ -30,7 +30,7 @@ def instance() -> Iterator[Inotify]:
         yield made
 
 
-def test_entries_that_come_and_go(instance: Inotify, tmp_path: Path) -> None:
+def test_changes_of_entries_are_events(instance: Inotify, tmp_path: Path) -> None:
     """Each change of an entry is one event with its name; a move is two."""
     watch = instance.watch(str(tmp_path), ENTRIES)
     assert instance.read() == []
@@ -46,16 +46,16 @@ def test_entries_that_come_and_go(instance: Inotify, tmp_path: Path) -> None:
     assert _facts(below) == (watch, inotify.CREATE | IN_ISDIR, "below")
 
 
-def test_a_name_of_any_bytes(instance: Inotify, tmp_path: Path) -> None:
-    """A name that is no text comes back as the file system's encoding has it."""
+def test_name_that_is_not_utf8(instance: Inotify, tmp_path: Path) -> None:
+    """It is decoded with the file system's encoding."""
     instance.watch(str(tmp_path), ENTRIES)
     name = b"\xff" * 255
     Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).touch()
     assert [os.fsencode(event.name) for event in instance.read()] == [name]
 
 
-def test_the_directory_goes(instance: Inotify, tmp_path: Path) -> None:
-    """A watched directory that is removed says so, and its watch has ended."""
+def test_removal_of_the_directory_ends_its_watch(instance: Inotify, tmp_path: Path) -> None:
+    """It is reported as an event."""
     directory = tmp_path / "d"
     directory.mkdir()
     watch = instance.watch(str(directory), ENTRIES | ITSELF)
@@ -67,7 +67,7 @@ def test_the_directory_goes(instance: Inotify, tmp_path: Path) -> None:
 
 
 def test_one_inode_has_one_watch(instance: Inotify, tmp_path: Path) -> None:
-    """Watching twice, by two names even, is one watch; without it there are no events."""
+    """A second watch, also by another name, is the same one; a removed one gets no events."""
     (tmp_path / "link").symlink_to(tmp_path)
     watch = instance.watch(str(tmp_path), ENTRIES)
     assert instance.watch(str(tmp_path / "link"), ENTRIES) == watch
@@ -77,8 +77,7 @@ def test_one_inode_has_one_watch(instance: Inotify, tmp_path: Path) -> None:
     assert [event.ignored for event in instance.read()] == [True]
 
 
-def test_more_events_than_the_kernel_keeps(instance: Inotify, tmp_path: Path) -> None:
-    """Lost events are reported: the queue overflowed."""
+def test_queue_overflow_is_reported(instance: Inotify, tmp_path: Path) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text(encoding="ascii"))
     if limit > 1 << 17:
         pytest.skip(f"this kernel keeps {limit} events")
@@ -96,8 +95,7 @@ def test_more_events_than_the_kernel_keeps(instance: Inotify, tmp_path: Path) ->
     assert events[-1].watch == -1
 
 
-def test_an_event_loop_waits_for_it(instance: Inotify, tmp_path: Path) -> None:
-    """The descriptor wakes an event loop."""
+def test_event_loop_waits_for_the_descriptor(instance: Inotify, tmp_path: Path) -> None:
 
     async def named() -> str:
         loop = asyncio.get_running_loop()
@@ -113,8 +111,8 @@ def test_an_event_loop_waits_for_it(instance: Inotify, tmp_path: Path) -> None:
     assert asyncio.run(named()) == "a"
 
 
-def test_what_cannot_be_watched(instance: Inotify, tmp_path: Path) -> None:
-    """A missing directory is an error with its path, and so is a file where none may be."""
+def test_unwatchable_path_is_an_error(instance: Inotify, tmp_path: Path) -> None:
+    """The error for a missing directory, or for a file in its place, has the path."""
     with pytest.raises(FileNotFoundError, match="none"):
         instance.watch(str(tmp_path / "none"), ENTRIES)
     (tmp_path / "file").touch()
@@ -122,8 +120,8 @@ def test_what_cannot_be_watched(instance: Inotify, tmp_path: Path) -> None:
         instance.watch(str(tmp_path / "file"), ENTRIES | inotify.ONLY_DIRECTORIES)
 
 
-def test_no_instance_is_left() -> None:
-    """Where no more can be had, the error says so; nothing has to be closed."""
+def test_missing_instance_is_an_error() -> None:
+    """If the kernel has no more instances, nothing has to be closed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -134,8 +132,8 @@ def test_no_instance_is_left() -> None:
     assert raised.value.errno == errno.EMFILE
 
 
-def test_closing(tmp_path: Path) -> None:
-    """A closed instance has no descriptor, and closing it again is nothing."""
+def test_close_twice(tmp_path: Path) -> None:
+    """A closed instance has no descriptor; a second close has no effect."""
     made = Inotify()
     fd = made.fd
     made.close()

@@ -13,8 +13,8 @@ CONTENT = rb"""36 35 98:0 /mnt1 /mnt/a\040b\134c rw,noatime master:1 - ext3 /dev
 """
 
 
-def test_lines() -> None:
-    """Escapes are read, optional fields skipped, and removed sources reported."""
+def test_parsed_lines() -> None:
+    """Escapes are decoded, optional fields skipped, and removed sources reported."""
     first, second, third = mountinfo.parse(CONTENT)
     assert (first.id, first.root, first.target) == (36, "/mnt1", "/mnt/a b\\c")
     assert (first.options, first.fstype, first.is_deleted) == ("rw,noatime", "ext3", False)
@@ -27,8 +27,8 @@ def test_lines() -> None:
     )
 
 
-def test_the_line_of_a_mount() -> None:
-    """A mount is found by its id alone, whatever else its line begins or ends with."""
+def test_line_of_a_mount() -> None:
+    """A mount is found by its id alone, whatever other fields the line has."""
     for mount in mountinfo.parse(CONTENT):
         found = mountinfo.find(CONTENT, mount.id)
         assert found is not None
@@ -37,8 +37,8 @@ def test_the_line_of_a_mount() -> None:
     assert mountinfo.find(b"", 36) is None
 
 
-def test_our_own() -> None:
-    """Every mount of this machine is read, its root among them."""
+def test_mounts_of_this_machine() -> None:
+    """Every mount is read, with the root among them."""
     with open("/proc/self/mountinfo", "rb") as file:
         content = file.read()
     mounts = mountinfo.parse(content)
@@ -47,8 +47,8 @@ def test_our_own() -> None:
     assert all(os.path.isabs(mount.target) for mount in mounts)
 
 
-def test_what_was_parsed_before_is_told_apart() -> None:
-    """Each content has its own mounts, whatever was read in between; a list is its caller's."""
+def test_cache_does_not_mix_contents() -> None:
+    """Each content has its own mounts, whatever was read before; the caller owns the list."""
     lines = CONTENT.splitlines(keepends=True)
     contents = [*lines, CONTENT, b"", *lines, CONTENT, lines[1] + lines[0]]
     for content in [*contents, *reversed(contents)]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on containers in a child process: who has the lock, and a child that ends."""
+"""Work on containers in a child process: the lock, and a child that is killed or hangs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from gpuhook.target import running_container
 
 
 @contextmanager
-def held(found: Found, *, to_change: bool = False) -> Iterator[Found]:
-    """Stand for a container, of which nothing is looked at."""
+def container(found: Found, *, to_change: bool = False) -> Iterator[Found]:
+    """Stand for a container whose state is not read."""
     del to_change
     yield found
 
 
 def work(found: Any) -> str:
-    """Be killed for one container, and hang for another."""
+    """Die for one container, and hang for another."""
     if found.id == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if found.id == "hangs":
@@ -41,9 +41,9 @@ def work(found: Any) -> str:
 
 
 @pytest.mark.usefixtures("state")
-def test_one_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_or_hanging_worker_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another child works on the next container."""
-    monkeypatch.setattr(running_container, "hold", held)
+    monkeypatch.setattr(running_container, "hold", container)
     with ContainerWorker(work, to_change=True, seconds=0.5) as worker:
         assert worker.do(Found("first")) == "first"
         for identity, code in (("killed", "GH1761"), ("hangs", "GH1760")):
@@ -54,9 +54,9 @@ def test_one_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("state")
-def test_the_lock_is_the_parents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that does not end does not keep the lock from others."""
-    monkeypatch.setattr(running_container, "hold", held)
+def test_lock_belongs_to_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that does not end does not keep the lock."""
+    monkeypatch.setattr(running_container, "hold", container)
 
     def locks(found: Any) -> list[str]:
         del found
@@ -73,19 +73,21 @@ def _link(path: str) -> str:
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a state directory of the test's."""
+    """Give the test's own state directory."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
 
 
-def test_repair_all(monkeypatch: pytest.MonkeyPatch, state: None) -> None:
-    """A repair that is killed is reported, and the next container is repaired."""
+def test_repair_all_continues_after_a_killed_repair(
+    monkeypatch: pytest.MonkeyPatch, state: None
+) -> None:
+    """It is reported, and the next container is repaired."""
 
     def repaired(one: Found, **_: object) -> dict[str, object]:
         if one.id == "first":
             os.kill(os.getpid(), signal.SIGKILL)
         return {"container": one.id, "steps": [], "skipped": [], "notes": [], "left": []}
 
-    monkeypatch.setattr(running_container, "hold", held)
+    monkeypatch.setattr(running_container, "hold", container)
     monkeypatch.setattr(options, "context", lambda: None)
     monkeypatch.setattr(find, "everything", lambda _: ([Found("first"), Found("second")], {}))
     monkeypatch.setattr("gpuhook.cli.containers.repair._repaired", repaired)
@@ -96,8 +98,10 @@ def test_repair_all(monkeypatch: pytest.MonkeyPatch, state: None) -> None:
     assert "second: nothing to do" in done.stdout
 
 
-def test_repair_all_of_a_container_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is no failure: containers come and go, and of this one there is nothing to repair."""
+def test_repair_all_ignores_a_container_that_ends_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Containers come and go: there is nothing left to repair."""
     child = subprocess.Popen(["sleep", "60"])
     found = Found("gone", child.pid, procfs.start_time(child.pid))
     child.kill()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ELF files: real ones from gcc and the machine, cut and hostile ones."""
+"""ELF files: real ones of gcc and the machine, truncated and hostile ones."""
 
 import os
 import random
@@ -54,7 +54,7 @@ def test_names_of_a_real_library() -> None:
 
 
 def test_soname_without_section_headers(library: Path, tmp_path: Path) -> None:
-    """A file whose section headers are gone still tells its SONAME and its note."""
+    """A file without section headers still has its SONAME and its note."""
     data = bytearray(library.read_bytes())
     data[40:48] = bytes(8)  # e_shoff
     data[58:64] = bytes(6)  # e_shentsize, e_shnum, e_shstrndx
@@ -68,14 +68,14 @@ def test_soname_without_section_headers(library: Path, tmp_path: Path) -> None:
 
 
 def test_note_by_section(library: Path) -> None:
-    """The note of a section is found by the section's name, of the asked owner only."""
+    """The note is found by its section's name and its owner."""
     assert elf.note(str(library), FORWARD) == JSON
     assert elf.note(str(library), FORWARD, b"GNU") != JSON
     assert elf.note(str(library), b".note.other") is None
     fd = os.open(library, os.O_RDONLY)
     try:
         assert elf.note(fd, FORWARD) == JSON
-        os.fstat(fd)  # still open: the caller's descriptor stays the caller's
+        os.fstat(fd)  # still open: the caller closes its own descriptor
     finally:
         os.close(fd)
 
@@ -98,30 +98,30 @@ def test_a_32_bit_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"#!/bin/sh\n" * 20, b"\x7fELF\x02\x02" * 20])
-def test_no_elf_file(content: bytes, tmp_path: Path) -> None:
-    """Empty, cut, foreign and big-endian files are answered with None."""
+def test_other_files_are_not_elf(content: bytes, tmp_path: Path) -> None:
+    """The result for empty, truncated, foreign and big-endian files is None."""
     made = tmp_path / "file"
     made.write_bytes(content)
     assert elf.read(str(made)) is None
     assert elf.note(str(made), FORWARD) is None
 
 
-def test_not_a_regular_file(tmp_path: Path) -> None:
-    """A FIFO neither hangs the reader nor counts as ELF."""
+def test_fifo_is_not_elf(tmp_path: Path) -> None:
+    """A FIFO is not waited for."""
     os.mkfifo(tmp_path / "fifo")
     assert elf.read(str(tmp_path / "fifo")) is None
 
 
 def test_missing_file_is_an_os_error(tmp_path: Path) -> None:
-    """A file that is not there raises OSError with its name."""
+    """The error has the file's name."""
     with pytest.raises(FileNotFoundError) as caught:
         elf.read(str(tmp_path / "none"))
     assert caught.value.filename == str(tmp_path / "none")
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "white space", "new\nline"])
-def test_names_that_are_no_file_names(name: str, library: Path, tmp_path: Path) -> None:
-    """A SONAME that would lead out of its directory, or break a line, is left out."""
+def test_invalid_sonames_are_left_out(name: str, library: Path, tmp_path: Path) -> None:
+    """A SONAME with a slash or a line break is left out."""
     data = library.read_bytes().replace(b"libcuda.so.1\0", name.encode().ljust(13, b"\0"))
     made = tmp_path / "evil"
     made.write_bytes(data)
@@ -130,8 +130,8 @@ def test_names_that_are_no_file_names(name: str, library: Path, tmp_path: Path) 
     assert found.soname is None
 
 
-def test_damage_never_raises(library: Path, tmp_path: Path) -> None:
-    """Thousands of cut and altered files end in an answer, never in an exception."""
+def test_damaged_files_raise_no_exception(library: Path, tmp_path: Path) -> None:
+    """Thousands of truncated and changed files have a result."""
     random_bytes = random.Random(2)
     good = library.read_bytes()
     made = tmp_path / "damaged"
@@ -139,7 +139,7 @@ def test_damage_never_raises(library: Path, tmp_path: Path) -> None:
         data = bytearray(good[: random_bytes.randrange(len(good))] if turn % 3 == 0 else good)
         for _ in range(random_bytes.randrange(1, 6)):
             if data:
-                # Most reads are of the headers.
+                # Most changes are in the headers, which most reads are of.
                 limit = min(len(data), random_bytes.choice([64, 1024, len(data)]))
                 data[random_bytes.randrange(limit)] = random_bytes.choice([0, 1, 127, 128, 255])
         made.write_bytes(data)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ld.so.cache: compared with what the real ldconfig writes and lists."""
+"""ld.so.cache, compared with what the real ldconfig writes and lists."""
 
 import os
 import random
@@ -66,15 +66,15 @@ def written(tree: Path, form: str = "new") -> bytes:
     return (tree / f"etc/{form}.cache").read_bytes()
 
 
-def test_parse_this_machine(tmp_path: Path) -> None:
-    """The cache of the machine is read as `ldconfig -p` reads it."""
+def test_cache_of_this_machine(tmp_path: Path) -> None:
+    """It is read as `ldconfig -p` reads it."""
     data = Path("/etc/ld.so.cache").read_bytes()
     assert ours(data) == listed(data, tmp_path)
 
 
 @pytest.mark.parametrize("form", ["new", "compat", "old"])
-def test_parse_each_format(form: str, tree: Path, tmp_path: Path) -> None:
-    """All formats that ldconfig writes are read; glibc-hwcaps names too where they are kept."""
+def test_each_format_is_parsed(form: str, tree: Path, tmp_path: Path) -> None:
+    """All formats that ldconfig writes, with glibc-hwcaps names if the format has them."""
     data = written(tree, form)
     expected = listed(written(tree), tmp_path)
     if form == "old":
@@ -85,7 +85,7 @@ def test_parse_each_format(form: str, tree: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["new", "compat", "old"])
 def test_merge_is_readable_and_lossless(form: str, tree: Path, tmp_path: Path) -> None:
-    """The real ldconfig lists the merged cache: the driver first of its names, all else kept."""
+    """The real ldconfig lists the driver first among its names, and all other entries."""
     before = ours(written(tree, form))
     data = ld_cache.merged(written(tree, form), DRIVER, flags=0x0303)
     after = listed(data, tmp_path)
@@ -95,8 +95,8 @@ def test_merge_is_readable_and_lossless(form: str, tree: Path, tmp_path: Path) -
     assert next(e for e in after if e[0] == "libcuda.so.1") == added[0]
 
 
-def test_order_is_ldconfigs(tree: Path, tmp_path: Path) -> None:
-    """Added names end up where the real ldconfig sorts them, numbers as numbers."""
+def test_order_is_that_of_ldconfig(tree: Path, tmp_path: Path) -> None:
+    """Added names are where the real ldconfig sorts them, numbers as numbers."""
     names = [b"libb.so.9", b"libb.so.10", b"lib9.so", b"libx264.so.3", b"lib.so", b"libA1.so"]
     add = [(name, b"/o/" + name) for name in names]
     merged = listed(ld_cache.merged(written(tree), add, flags=0x0303), tmp_path)
@@ -114,15 +114,14 @@ def test_order_is_ldconfigs(tree: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["new", "compat", "old"])
-def test_twice_is_once(form: str, tree: Path) -> None:
-    """Merging again leaves the bytes as they are."""
+def test_second_merge_changes_nothing(form: str, tree: Path) -> None:
     once = ld_cache.merged(written(tree, form), DRIVER, flags=0x0303)
     assert ld_cache.merged(once, DRIVER, flags=0x0303) == once
     assert ld_cache.merged(once, DRIVER, [(b"libcuda.so.1", b"/old")], flags=0x0303) == once
 
 
-def test_no_cache_makes_one(tmp_path: Path) -> None:
-    """Without a cache in the image a fresh one holds the driver alone."""
+def test_missing_cache_is_created(tmp_path: Path) -> None:
+    """Without a cache in the image the new one has the driver alone."""
     data = ld_cache.merged(None, DRIVER, flags=0x0303)
     assert sorted(e[:2] for e in listed(data, tmp_path)) == sorted(
         (soname.decode(), path.decode()) for soname, path in DRIVER
@@ -131,8 +130,8 @@ def test_no_cache_makes_one(tmp_path: Path) -> None:
     assert ours(ld_cache.merged(None, [], flags=0x0303)) == []
 
 
-def test_an_older_driver_goes(tree: Path, tmp_path: Path) -> None:
-    """Entries of `remove` are gone, with their strings, and nothing else is."""
+def test_entries_of_an_older_driver_are_removed(tree: Path, tmp_path: Path) -> None:
+    """Entries in `remove` are removed with their strings, and nothing else is."""
     image = written(tree)
     old = [(soname, path.replace(b"driver", b"older")) for soname, path in DRIVER]
     with_old = ld_cache.merged(image, old, flags=0x0303)
@@ -147,8 +146,8 @@ def test_an_older_driver_goes(tree: Path, tmp_path: Path) -> None:
     )
 
 
-def test_added_wins_over_removed(tree: Path) -> None:
-    """A library that is both recorded and added again stays."""
+def test_added_entry_wins_over_a_removed_one(tree: Path) -> None:
+    """A library that is recorded and added again is kept."""
     data = ld_cache.merged(written(tree), DRIVER, DRIVER, flags=0x0303)
     assert (b"libcuda.so.1", b"/opt/driver/libcuda.so.1") in [
         (e.soname, e.path) for e in ld_cache_entries.parse(data)
@@ -156,14 +155,14 @@ def test_added_wins_over_removed(tree: Path) -> None:
 
 
 def test_first_of_equal_sonames_wins(tree: Path, tmp_path: Path) -> None:
-    """Among added libraries of one soname the first is the first in the cache."""
+    """Among added libraries with one SONAME, the first one is first in the cache."""
     add = [(b"libcuda.so.1", b"/compat/libcuda.so.1"), *DRIVER]
     entries = listed(ld_cache.merged(written(tree), add, flags=0x0303), tmp_path)
     paths = [path for soname, path, _ in entries if soname == "libcuda.so.1"]
     assert paths[:2] == ["/compat/libcuda.so.1", "/opt/driver/libcuda.so.1"]
 
 
-def test_extension_survives(tree: Path, tmp_path: Path) -> None:
+def test_extension_is_kept(tree: Path, tmp_path: Path) -> None:
     """ldconfig -p still prints the name of the program that made the cache."""
     (tmp_path / "c").write_bytes(ld_cache.merged(written(tree), DRIVER, flags=0x0303))
     command = ["ldconfig", "-p", "-C", str(tmp_path / "c")]
@@ -179,8 +178,8 @@ def test_ten_thousand_entries(tmp_path: Path) -> None:
     assert ours(merged) == listed(merged, tmp_path)
 
 
-def test_entries_that_point_out(tree: Path) -> None:
-    """An entry whose string is outside the strings is a fault, not a read beyond."""
+def test_string_offsets_out_of_bounds_are_a_fault(tree: Path) -> None:
+    """An entry whose string is outside the string table is not read."""
     data = bytearray(written(tree))
     for offset in (0, 47, len(data), 0xFFFFFFFF):
         struct.pack_into("<I", data, 48 + 8, offset)
@@ -189,8 +188,8 @@ def test_entries_that_point_out(tree: Path) -> None:
         assert caught.value.code == "GH1600"
 
 
-def test_oversized_and_overcounted() -> None:
-    """A cache beyond 16 MiB, or one that claims millions of entries, is refused."""
+def test_size_and_number_of_entries_are_bounded() -> None:
+    """A cache above 16 MiB, or one that claims millions of entries, is refused."""
     with pytest.raises(GpuhookError) as caught:
         ld_cache.merged(bytes(ld_cache_format.MAX_BYTES + 1), DRIVER, flags=0x0303)
     assert caught.value.code == "GH1601"
@@ -203,7 +202,7 @@ def test_oversized_and_overcounted() -> None:
 
 
 def test_big_endian_is_refused(tree: Path) -> None:
-    """A cache that says it is big-endian is a fault."""
+    """A cache that is marked as big-endian is a fault."""
     data = bytearray(written(tree))
     data[28] = 3
     with pytest.raises(GpuhookError, match="big-endian"):
@@ -211,8 +210,8 @@ def test_big_endian_is_refused(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["new", "compat", "old"])
-def test_damage_ends_in_a_fault_or_a_cache(form: str, tree: Path) -> None:
-    """Cut and altered caches give a cache that can be read again, or a fault of gpuhook."""
+def test_damaged_cache_is_a_fault_or_readable(form: str, tree: Path) -> None:
+    """Truncated and changed caches give a cache that can be read again, or a fault."""
     rng = random.Random(form)
     good = written(tree, form)
     seen = set()
@@ -234,8 +233,8 @@ def test_damage_ends_in_a_fault_or_a_cache(form: str, tree: Path) -> None:
     assert seen == {"GH1600", "merged"}
 
 
-def test_flags(tree: Path) -> None:
-    """Flags are those that the real ldconfig gives libraries of this machine; others are named."""
+def test_flags_of_entries(tree: Path) -> None:
+    """Flags are those that the real ldconfig writes for this machine; others are named."""
     machine = os.uname().machine
     assert {e.flags for e in ld_cache_entries.parse(written(tree))} == {ld_cache.flags_for(machine)}
     assert ld_cache.flags_for("aarch64") == 0x0A03
@@ -245,10 +244,10 @@ def test_flags(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("spelling", [b"lib%d.so", b"lib1.so"])
-def test_forged_entries_are_looked_at_once(
+def test_forged_equal_entries_are_read_once(
     spelling: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of equal entries are no cache, and are not gone through: lib1 equals lib01."""
+    """Thousands of equal entries are refused without a search: lib1 equals lib01."""
     count = 4096
     name = b"lib1.so"
     path = b"/x/" + name
@@ -277,7 +276,7 @@ def test_forged_entries_are_looked_at_once(
     [(b"/usr/lib", True), (b"/lib", False), (b"/opt", False), (b"/opt/x", True), (b"/us", False)],
 )
 def test_directories_of_entries(directory: bytes, answer: bool) -> None:
-    """A directory is one of the cache's if an entry is in it, not only below it."""
+    """A directory is one of the cache if an entry is in it, not only below it."""
     paths = [b"/usr/lib/liba.so", b"/opt/x/libb.so", b"/opt/x/y/libc.so", b"/z/usr/lib/liba.so"]
     add = [(path.rpartition(b"/")[2], path) for path in paths]
     held = ld_cache.Cache(ld_cache.merged(None, add, flags=0x0303), 0x0303)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The drop-in for ldconfig: read by the real one, and by us after a restart."""
+"""The drop-in for ldconfig: read by the real ldconfig, and by gpuhook after a restart."""
 
 import subprocess
 from pathlib import Path
@@ -15,7 +15,7 @@ names = st.binary(min_size=1, max_size=40).filter(lambda n: b"/" not in n)
 
 
 def test_ldconfig_reads_the_drop_in(tmp_path: Path) -> None:
-    """The real ldconfig finds a library of a directory that the drop-in names, and only that."""
+    """The real ldconfig finds a library in a directory of the drop-in, and only that one."""
     where = tmp_path / "opt/driver/lib"
     where.mkdir(parents=True)
     (tmp_path / "etc/ld.so.conf.d").mkdir(parents=True)
@@ -35,30 +35,30 @@ def test_ldconfig_reads_the_drop_in(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(names, names.map(lambda n: b"/" + n)), unique=True))
-def test_libraries_come_back(libraries: list[tuple[bytes, bytes]]) -> None:
-    """Whatever bytes the names hold, the record gives back what was written."""
+def test_recorded_libraries_are_read_back(libraries: list[tuple[bytes, bytes]]) -> None:
+    """Whatever bytes their names have."""
     text = ld_so_conf.first([b"/a"], [], libraries)
     assert ld_so_conf.recorded(text) == libraries
     assert text.count(b"\n") == 2 + len(libraries)
 
 
 @given(st.binary(max_size=300))
-def test_forged_text_is_survived(junk: bytes) -> None:
-    """A drop-in that an image forged gives no names that could not be a library's."""
+def test_forged_drop_in_gives_no_invalid_names(junk: bytes) -> None:
+    """A drop-in that an image forged has no names that a library cannot have."""
     for soname, path in ld_so_conf.recorded(b"# library " + junk.replace(b"\n", b"\n# library ")):
         assert b"/" not in soname
         assert path.startswith(b"/")
 
 
-def test_bounds() -> None:
-    """A huge drop-in is not believed, and no more than so many libraries are."""
+def test_size_and_number_are_bounded() -> None:
+    """A huge drop-in is ignored, and the number of libraries is limited."""
     line = b"# library liba.so /liba.so\n"
     assert len(ld_so_conf.recorded(line * 5000)) == ld_so_conf.MAX_LIBRARIES
     assert ld_so_conf.recorded(line * 50000) == []
 
 
 @pytest.mark.parametrize("where", [b"a", b"/a b", b"/a#b", b"/a=b", b"/a\nb"])
-def test_directory_that_ldconfig_would_misread(where: bytes) -> None:
+def test_invalid_directory_is_refused(where: bytes) -> None:
     """A directory that ldconfig would cut or split is refused by name."""
     with pytest.raises(GpuhookError) as caught:
         ld_so_conf.first([where], [], [])
@@ -82,8 +82,8 @@ MAINS = [
 
 @pytest.mark.parametrize("has_last", [True, False])
 @pytest.mark.parametrize("text", MAINS)
-def test_ldconfig_reads_ours_first_and_last(text: bytes, has_last: bool, tmp_path: Path) -> None:
-    """The real ldconfig searches FIRST's directory before and LAST's behind those of the image."""
+def test_directories_of_first_and_last(text: bytes, has_last: bool, tmp_path: Path) -> None:
+    """The real ldconfig searches FIRST's directory before and LAST's after those of the image."""
     (tmp_path / "etc/ld.so.conf.d").mkdir(parents=True)
     for name in ("first", "own", "last"):
         (tmp_path / name).mkdir()
@@ -102,8 +102,7 @@ def test_ldconfig_reads_ours_first_and_last(text: bytes, has_last: bool, tmp_pat
     ) == ld_so_conf.main(text, with_last=has_last)
 
 
-def test_the_image_keeps_its_other_drop_ins_out(tmp_path: Path) -> None:
-    """An ld.so.conf that includes no drop-ins includes ours alone."""
+def test_ld_so_conf_without_drop_ins_includes_only_gpuhooks(tmp_path: Path) -> None:
     text = ld_so_conf.main(b"/own\n", with_last=False)
     assert text == b"include /etc/ld.so.conf.d/00-gpuhook.conf\n/own\n"
 

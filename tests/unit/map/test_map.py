@@ -42,7 +42,7 @@ def drawn(*words: str) -> Result:
 
 
 def busy(place: Path, monkeypatch: pytest.MonkeyPatch, running: Running) -> SimulatedNode:
-    """Return a node with MIG instances, of which containers hold some."""
+    """Return a node with MIG instances, some of them in use by containers."""
     node = make_node(place / "node", "a100-mig", real_nodes=False)
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", node.host_root)
     gpu, instance = node.node.gpus[2], node.node.gpus[1].instances[0]
@@ -53,7 +53,7 @@ def busy(place: Path, monkeypatch: pytest.MonkeyPatch, running: Running) -> Simu
     return node
 
 
-def test_an_inventory_is_drawn_empty(place: Path) -> None:
+def test_inventory_is_drawn_without_containers(place: Path) -> None:
     shown = drawn("--inventory", "a100-mig", "--width", "120").stdout
     assert shown.splitlines()[0] == "a100-mig"
     assert "1g.5gb" in shown
@@ -70,13 +70,15 @@ def test_an_inventory_is_drawn_empty(place: Path) -> None:
     assert page.stat().st_mode & 0o777 == 0o644
 
 
-def test_watching_is_for_terminals(place: Path) -> None:
+def test_watch_requires_a_terminal_and_a_running_node(place: Path) -> None:
     assert drawn("--watch", "--svg", str(place / "a.svg")).exit_code == 2
     assert drawn("--watch", "--inventory", "t4").exit_code == 2
 
 
-def test_watching_tells_what_cannot_be_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Warnings are above each picture, which would overwrite standard error."""
+def test_watch_prints_warnings_above_the_picture(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The picture would overwrite standard error."""
     looks: list[str] = []
     monkeypatch.setattr(screen, "run", lambda look, _: looks.append(look()))
     library = place / "libnvidia-ml.so.1"
@@ -87,7 +89,7 @@ def test_watching_tells_what_cannot_be_seen(place: Path, monkeypatch: pytest.Mon
 
 
 @AS_ROOT
-def test_a_node_at_work(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_containers_are_drawn(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Running(place) as running:
         node = busy(place, monkeypatch, running)
         shown = drawn("--width", "100", "--nvml-library", node.nvml_library).stdout
@@ -96,12 +98,12 @@ def test_a_node_at_work(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ml/train-0" in shown
     assert "700 MiB of 40 GiB 0%" in shown
     assert "part" in shown
-    assert "train-0" in without  # what only its device node tells
+    assert "train-0" in without  # found by its device node alone
 
 
 @AS_ROOT
 @pytest.mark.skipif(not BROWSER, reason="no chromium on this machine to draw the page with")
-def test_a_browser_shows_all_of_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_browser_shows_all_texts(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Page and picture: every GPU, instance and holder is text in the browser's document."""
     page, picture = place / "map.html", place / "map.svg"
     with Running(place) as running:

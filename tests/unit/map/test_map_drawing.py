@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a document, in a terminal, as SVG and as a page."""
+"""The picture of a ps document, in a terminal, as SVG and as a page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def gpu(uuid: str = GPU, index: str = "0", **facts: Any) -> dict[str, Any]:
 def holder(
     identity: str, *held: str, gpus: tuple[str, ...] = (GPU,), used: int = GIB, size: int = 4 * GIB
 ) -> dict[str, Any]:
-    """Return a container that holds replicas, and uses some memory of each of its devices."""
+    """Return a container that holds replicas, and uses memory of each of its devices."""
     usage = [
         {
             "gpu": one,
@@ -84,7 +84,7 @@ def test_replicas() -> None:
     assert found.summary == wanted
 
 
-def test_whoever_has_no_replica_stands_beside() -> None:
+def test_container_without_a_replica_has_its_own_cell() -> None:
     found = picture([gpu()], [holder("one", REPLICAS[0]), holder("other")], {GPU: REPLICAS[:1]})
     assert cells(found) == [
         ("::0", "one", map_model.HELD, 0.5),
@@ -92,7 +92,7 @@ def test_whoever_has_no_replica_stands_beside() -> None:
     ]
 
 
-def test_a_gpu_of_one_and_of_several() -> None:
+def test_cells_of_a_gpu_without_replicas() -> None:
     alone = picture([gpu()], [holder("one")])
     assert cells(alone) == [("", "one", map_model.HELD, 1.0)]
     shared = picture([gpu()], [holder("one"), holder("two")])
@@ -102,8 +102,8 @@ def test_a_gpu_of_one_and_of_several() -> None:
     assert cells(lost) == [("GPU is lost", "", map_model.LOST, 1.0)]
 
 
-def test_mig_instances() -> None:
-    """Their width is their memory; the remainder is in no instance."""
+def test_mig_instances_are_drawn_by_memory() -> None:
+    """The remainder is in no instance."""
     instances = [
         gpu(f"MIG-{n}", f"0:{n}", of=GPU, profile=profile, total=size * GIB)
         for n, (profile, size) in enumerate((("3g.8gb", 8), ("1g.2gb", 2)))
@@ -121,7 +121,7 @@ def test_mig_instances() -> None:
     ]
 
 
-def test_what_no_cell_shows_is_noted() -> None:
+def test_memory_without_a_cell_has_a_note() -> None:
     host = {"gpu": GPU, "host": True, "name": "Xorg", "pid": 1, "used": 200 << 20}
     found = picture([gpu(unattributed=3 * GIB)], processes=[host])
     assert found.bars[0].notes == (
@@ -132,8 +132,8 @@ def test_what_no_cell_shows_is_noted() -> None:
         assert all(note in text for note in found.bars[0].notes)
 
 
-def test_long_names_keep_what_tells_pods_apart() -> None:
-    """The end of a pod's name, its replica and its memory are seen in a terminal of any width."""
+def test_long_names_keep_their_end() -> None:
+    """The end of a pod's name, its replica and its memory are visible in any width."""
     held = []
     for n in range(7):
         long = {"namespace": "platform", "pod": f"a-training-job-with-a-long-name-{n}"}
@@ -146,8 +146,7 @@ def test_long_names_keep_what_tells_pods_apart() -> None:
     assert all(f"e-{n}</text>" in map_svg.text(found) for n in range(7))
 
 
-def test_memory_that_nobody_knows_is_called_so() -> None:
-    """Unknown memory is not drawn as zero."""
+def test_unknown_memory_is_not_zero() -> None:
     one = holder("one")
     one["usage"] = [{**one["usage"][0], "used": None, "total": None, "share": None}]
     found = picture([gpu(total=None, used=None)], [one])
@@ -157,12 +156,12 @@ def test_memory_that_nobody_knows_is_called_so() -> None:
     assert "memory unknown" in map_page.text(found)
 
 
-def test_a_summary_is_never_cut() -> None:
+def test_summary_is_never_cut() -> None:
     found = picture([gpu(f"GPU-{n}", str(n)) for n in range(3)])
     assert found.summary in " ".join(map_terminal.text(found, 40).split("\n"))
 
 
-def test_devices_that_only_holders_tell_of() -> None:
+def test_devices_without_an_inventory_are_drawn() -> None:
     """Without a driver and an inventory, the holders are shown."""
     found = picture([], [holder("one", gpus=("0",))])
     assert [(bar.uuid, bar.cells[0].holder) for bar in found.bars] == [("0", "one")]
@@ -170,7 +169,7 @@ def test_devices_that_only_holders_tell_of() -> None:
 
 
 @pytest.mark.parametrize("profile", ["t4", "a100-mig", "h100x8", "lost-gpu"])
-def test_a_node_that_one_does_not_have(profile: str) -> None:
+def test_shipped_profiles_can_be_drawn(profile: str) -> None:
     node = dump_file.load(profile)
     document = node_usage.empty(usage_devices.of_node(node))
     found = map_drawing.picture(profile, document, {})
@@ -187,7 +186,7 @@ texts = st.text(max_size=30) | st.just(HOSTILE)
 
 @st.composite
 def pictures(draw: st.DrawFn) -> Picture:
-    """Return any picture."""
+    """Draw any picture."""
     states = st.sampled_from(sorted(map_model.WORDS))
     sizes = st.none() | st.integers(0, 200 * GIB)
     percents = st.none() | st.integers(0, 100)
@@ -213,7 +212,7 @@ def pictures(draw: st.DrawFn) -> Picture:
 
 @settings(max_examples=60)
 @given(pictures(), st.integers(20, 200), st.booleans())
-def test_a_terminal_is_never_too_narrow_and_never_commanded(
+def test_terminal_picture_fits_any_width_and_is_escaped(
     found: Picture, width: int, is_ascii: bool
 ) -> None:
     signs = map_terminal.ASCII if is_ascii else map_terminal.FINE
@@ -227,8 +226,8 @@ def test_a_terminal_is_never_too_narrow_and_never_commanded(
 
 @settings(max_examples=60)
 @given(pictures())
-def test_markup_is_well_formed_whatever_the_words(found: Picture) -> None:
-    """No word of a pod becomes an element, and nothing is loaded from elsewhere."""
+def test_markup_is_well_formed_for_any_text(found: Picture) -> None:
+    """No text of a pod becomes an element, and nothing is loaded from elsewhere."""
     for text in (
         map_svg.text(found),
         map_page.text(found).partition("<body>")[2].partition("</body>")[0],
@@ -240,7 +239,7 @@ def test_markup_is_well_formed_whatever_the_words(found: Picture) -> None:
         assert sum(1 for one in root.iter() if "card" in one.get("class", "")) == len(found.bars)
 
 
-def test_widths_add_up() -> None:
+def test_widths_add_up_to_the_total() -> None:
     """The narrowest part has a column and a border, even if another part has nearly all."""
     for parts in ([0.1] * 39, [0.98, 0.01, 0.01], [1.0]):
         widths = map_terminal._widths(parts, 79)
@@ -249,7 +248,7 @@ def test_widths_add_up() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_each_holder_is_named_in_a_terminal_however_many_there_are(width: int) -> None:
+def test_each_holder_is_named_in_a_terminal(width: int) -> None:
     """Cells that are too narrow have letters, and lines with their holders."""
     units = tuple(f"{GPU}::{number}" for number in range(24))
     found = picture([gpu()], [holder(f"job-{n}", unit) for n, unit in enumerate(units)])

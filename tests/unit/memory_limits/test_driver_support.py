@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a node can hold limits, and the reason where it cannot."""
+"""Whether a node can enforce limits, and the reason if it cannot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuhook.memory_limits import driver_support
 
 
 def library(directory: Path, version: str) -> str:
-    """Return the path of an NVML of a version: a link, as drivers install it."""
+    """Return the path of an NVML library with a version: a link, as drivers install it."""
     target = directory / f"libnvidia-ml.so.{version}"
     target.touch()
     link = directory / "libnvidia-ml.so.1"
@@ -29,7 +29,7 @@ def library(directory: Path, version: str) -> str:
         (None, "615.12", True, "no cgroups are mounted"),
     ],
 )
-def test_the_reason(
+def test_reason_without_support(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     hierarchy: str | None,
@@ -68,18 +68,18 @@ def test_the_reason(
             "dmem",
             False,
         ),
-        # In a container the topmost cgroup that is seen is another one, which passes nothing on.
+        # In a container the topmost visible cgroup is another one, which enables no controller.
         ({"cgroup.controllers": "cpu dmem", "cgroup.subtree_control": ""}, "dmem", True),
     ],
 )
-def test_the_backend(
+def test_backend_of_the_node(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     files: dict[str, str],
     backend: str,
     holds: bool,  # a parameter of the test
 ) -> None:
-    """The kernel's controller has to be passed on to those below, else no limit is taken."""
+    """The kernel's controller must be passed on to cgroups below, else no limit is accepted."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: cgroup.V2)
     monkeypatch.setattr(driver_support, "supported", lambda path: True)
     top = tmp_path / "cgroup"

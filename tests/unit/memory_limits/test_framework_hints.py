@@ -20,7 +20,7 @@ def test_every_hint_of_the_configuration_is_known() -> None:
         assert len(variables((name,), 4 * GIB, T4)) == 1
 
 
-def test_share_of_a_card_is_told_to_each_framework() -> None:
+def test_share_of_a_card_is_set_for_each_framework() -> None:
     assert variables(HINTS, 3776 << 20, T4) == {
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "PYTORCH_ALLOC_CONF": "per_process_memory_fraction:0.2291",
@@ -41,7 +41,7 @@ def test_no_pool_is_larger_than_its_limit(hard: int, total: int) -> None:
             assert float(told[name]) < 1
 
 
-def test_no_fraction_is_told_of_a_card_of_unknown_size() -> None:
+def test_no_fraction_for_a_card_of_unknown_size() -> None:
     assert set(variables(HINTS, GIB, None)) == {
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "CUPY_GPU_MEMORY_LIMIT",
@@ -49,7 +49,7 @@ def test_no_fraction_is_told_of_a_card_of_unknown_size() -> None:
 
 
 @pytest.mark.parametrize("hard", [T4, NO_LIMIT])
-def test_nothing_but_growth_is_told_where_the_card_is_the_limit(hard: int) -> None:
+def test_only_growth_is_set_if_the_limit_is_the_card(hard: int) -> None:
     assert variables(HINTS, hard, T4) == {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
@@ -57,7 +57,7 @@ def test_small_share_keeps_half_for_the_pool() -> None:
     assert variables(("cupy",), CONTEXT, T4) == {"CUPY_GPU_MEMORY_LIMIT": str(CONTEXT // 2)}
 
 
-def test_unknown_framework_is_told_nothing() -> None:
+def test_unknown_framework_gets_no_hint() -> None:
     assert variables(("mxnet",), GIB, T4) == {}
 
 
@@ -74,6 +74,6 @@ def test_unknown_framework_is_told_nothing() -> None:
     ],
 )
 @pytest.mark.parametrize("value", ["expandable_segments:True", ""])
-def test_value_of_the_user_is_left_alone(name: str, variable: str, value: str) -> None:
+def test_value_of_the_user_is_kept(name: str, variable: str, value: str) -> None:
     assert missing((name,), GIB, T4, {variable: value}) == {}
     assert missing((name,), GIB, T4, {"PATH": "/bin"}) == variables((name,), GIB, T4)

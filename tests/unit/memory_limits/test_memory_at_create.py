@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a create writes for a container with a limit: hints, by who holds it, and the hook."""
+"""What a create writes for a container with a memory limit: hints by backend, and the hook."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BYTES, GROWTH = "CUPY_GPU_MEMORY_LIMIT", "TF_FORCE_GPU_ALLOW_GROWTH"
 
 
 class NodeWith(NvidiaNode):
-    """This node with an NVML library."""
+    """This node with a given NVML library."""
 
     def __init__(self, settings: Settings, library: str) -> None:
         super().__init__(settings, lambda _: None)
@@ -36,7 +36,7 @@ class NodeWith(NvidiaNode):
 
 
 class Node:
-    """A node with a driver of a version, and gpuhook installed."""
+    """A node with a driver of a version, and with gpuhook installed."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -90,8 +90,8 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         ("615.71.09", MIG, False),
     ],
 )
-def test_hints(version: str, device: str, is_told: bool, node: Node) -> None:
-    """A driver that holds the limit tells it as the total: no fraction of the card beside that."""
+def test_hints_depend_on_the_driver(version: str, device: str, is_told: bool, node: Node) -> None:
+    """A driver that enforces the limit reports it as the total: it gets no fraction of the card."""
     found, _ = node.created(version, device)
     fractions = set() if is_told else {FRACTION, PYTORCH}
     assert set(found) == {BYTES, GROWTH} | fractions
@@ -99,10 +99,10 @@ def test_hints(version: str, device: str, is_told: bool, node: Node) -> None:
 
 
 @pytest.mark.parametrize("missing", ["controllers", "gpuhook-hook"])
-def test_hints_where_nobody_can_tell_the_driver(
+def test_hints_if_the_driver_cannot_enforce_the_limit(
     missing: str, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that is new holds nothing on cgroup v1, and without the hook."""
+    """A new driver enforces nothing on cgroup v1, or without the hook."""
     (node.place / missing).unlink()
     monkeypatch.setattr("gpuhook.host.hot.state.PROGRAM_DIRS", ())
     found, spec = node.created("615.71.09")
@@ -113,7 +113,7 @@ def test_hints_where_nobody_can_tell_the_driver(
 @pytest.mark.parametrize(
     ("missing", "code"), [("controllers", "GH1312"), ("gpuhook-hook", "GH1646")]
 )
-def test_without_what_sets_the_limit_nothing_starts_where_it_is_required(
+def test_required_limit_that_cannot_be_set_refuses_the_container(
     missing: str, code: str, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (node.place / missing).unlink()
@@ -125,8 +125,8 @@ def test_without_what_sets_the_limit_nothing_starts_where_it_is_required(
 
 
 @pytest.mark.parametrize("guarantee", ["auto", "always", "never"])
-def test_the_hook_knows_the_guarantee(guarantee: str, node: Node) -> None:
-    """Of a node with the default, a hook has the words that it always had."""
+def test_guarantee_is_an_argument_of_the_hook(guarantee: str, node: Node) -> None:
+    """With the default, the hook has no such argument."""
     node.settings.limits_guarantee = guarantee
     _, spec = node.created("615.71.09")
     (hook,) = spec["hooks"]["createRuntime"]
@@ -135,8 +135,8 @@ def test_the_hook_knows_the_guarantee(guarantee: str, node: Node) -> None:
     assert (f"--guarantee {guarantee}" in words) == (guarantee != "auto")
 
 
-def test_what_a_container_narrows_is_kept_for_the_hook(node: Node) -> None:
-    """With onFailure start the hook gets the grant, too: the driver may refuse what is narrowed."""
+def test_hook_gets_the_grant_of_a_narrowed_limit(node: Node) -> None:
+    """With onFailure start: the driver may refuse the narrowed limit."""
     _, spec = node.created("615.71.09", limit=100, granted=4096)
     (hook,) = spec["hooks"]["createRuntime"]
     at = hook["args"].index("--grant")
@@ -149,7 +149,7 @@ def test_what_a_container_narrows_is_kept_for_the_hook(node: Node) -> None:
 
 
 @pytest.mark.parametrize(("limit", "is_told"), [(5, True), (255, True), (256, False)])
-def test_a_limit_that_holds_no_context_is_a_warning(limit: int, is_told: bool, node: Node) -> None:
+def test_limit_too_small_for_a_context_is_a_warning(limit: int, is_told: bool, node: Node) -> None:
     node.created("615.71.09", limit=limit)
     log = node.place / "log"
     text = log.read_text(encoding="utf-8") if log.exists() else ""

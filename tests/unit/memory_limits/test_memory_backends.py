@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's two ways to hold a limit: the kernel's controller dmem, and its own account."""
+"""The driver's two backends for limits: the kernel's controller dmem, and its own accounting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="setting limits is for
 
 @pytest.fixture
 def node(tmp_path: Path) -> SimulatedNode:
-    """Give a node with one GPU that takes directories below tmp_path/cg for cgroups."""
+    """Give a node with one GPU that accepts directories below tmp_path/cg as cgroups."""
     made = make_node(tmp_path / "node", "t4", real_nodes=False)
     stub_limits.take_for_cgroups(made, gpu(made), tmp_path / "cg")
     return made
@@ -64,17 +64,17 @@ def reserved(node: SimulatedNode) -> dict[str, int]:
     [
         (OURS, "cpu dmem", True, DMEM),
         (THEIRS + OURS, "cpu dmem", False, DMEM),
-        (THEIRS, "cpu dmem", True, MISC),  # the driver uses its own account, RmMemacctMode=1
+        (THEIRS, "cpu dmem", True, MISC),  # the driver uses its own accounting, RmMemacctMode=1
         ("", "cpu dmem", True, MISC),
         (None, "cpu dmem", False, DMEM),  # a cgroup namespace shows no regions
         (None, "cpu", True, DMEM),
         (None, "cpu memory", False, MISC),
     ],
 )
-def test_the_backend(
+def test_backend_of_the_driver(
     regions: str | None, controllers: str, is_enabled: bool, backend: str, tmp_path: Path
 ) -> None:
-    """The driver's regions tell it, and the kernel's controllers where no regions can be seen."""
+    """The driver's regions decide, and the kernel's controllers if no regions are visible."""
     root = cgroup(tmp_path / "cg", controllers, is_enabled=False)
     own = cgroup(root / "pod/container", controllers, is_enabled=is_enabled)
     (root / "pod/cgroup.controllers").write_text(controllers, encoding="ascii")
@@ -84,8 +84,8 @@ def test_the_backend(
     assert memory_backend.lacks_controller(str(own)) == (backend == DMEM and not is_enabled)
 
 
-def test_a_machine_without_the_controller() -> None:
-    """This machine's own cgroups, as far as its kernel has no such controller."""
+def test_machine_without_the_controller() -> None:
+    """This machine's own cgroups, if its kernel lacks the controller."""
     root = cgroups.mounted()
     if "dmem" in (root / "cgroup.controllers").read_text("ascii").split():
         pytest.skip("this machine's kernel has the controller dmem")
@@ -93,8 +93,8 @@ def test_a_machine_without_the_controller() -> None:
         assert memory_backend.backend_of(str(own)) == MISC
 
 
-def test_a_cgroup_without_the_controller(node: SimulatedNode, top: Path) -> None:
-    """The refusal says what is missing, where, and both ways out."""
+def test_cgroup_without_the_controller_is_refused(node: SimulatedNode, top: Path) -> None:
+    """The refusal has the missing controller, the place, and both fixes."""
     stub_limits.use_dmem(node, gpu(node))
     bare = cgroup(top / "pod/container", is_enabled=False)
     (top / "pod/cgroup.controllers").write_text("cpu", encoding="ascii")
@@ -112,7 +112,7 @@ def test_a_cgroup_without_the_controller(node: SimulatedNode, top: Path) -> None
     assert stub_limits.recorded(node) == []
 
 
-def test_an_unsupported_gpu_is_no_missing_controller(node: SimulatedNode, top: Path) -> None:
+def test_unsupported_gpu_is_not_a_missing_controller(node: SimulatedNode, top: Path) -> None:
     stub_limits.use_dmem(node, gpu(node))
     stub_limits.fail_setting(node, gpu(node), stub_limits.NOT_SUPPORTED)
     with NvmlDriver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
@@ -120,8 +120,8 @@ def test_an_unsupported_gpu_is_no_missing_controller(node: SimulatedNode, top: P
     assert "does not support memory limits" in caught.value.message
 
 
-def test_what_is_reserved_above_outlives_a_cgroup(node: SimulatedNode, top: Path) -> None:
-    """It is given back by zeroing it, and by nothing else."""
+def test_reservation_above_outlives_a_cgroup(node: SimulatedNode, top: Path) -> None:
+    """It is released by setting it to zero, and in no other way."""
     stub_limits.use_dmem(node, gpu(node))
     cgroup(top / "pods/pod")
     (top / "pods/cgroup.controllers").touch()
@@ -140,7 +140,7 @@ def test_what_is_reserved_above_outlives_a_cgroup(node: SimulatedNode, top: Path
         assert reserved(node) == {"pod": 1}
 
 
-def test_the_kernel_nests_limits(node: SimulatedNode, tmp_path: Path) -> None:
+def test_limits_of_the_kernel_nest(node: SimulatedNode, tmp_path: Path) -> None:
     """All limits above a process apply, and it reads only that of its innermost cgroup."""
     stub_limits.use_dmem(node, gpu(node), everywhere=True)
     with cgroups.made() as pod, driver_memory.serving(tmp_path, node) as memory:
@@ -156,8 +156,8 @@ def test_the_kernel_nests_limits(node: SimulatedNode, tmp_path: Path) -> None:
         assert told == "ok\ntotal 2000 MiB free 1400 MiB\ngot 400 MiB\n"
 
 
-def test_the_driver_counts_the_nearest_limit(node: SimulatedNode, tmp_path: Path) -> None:
-    """A cgroup that had one once has none of those above it; before that, it has theirs."""
+def test_nearest_limit_of_the_driver_applies(node: SimulatedNode, tmp_path: Path) -> None:
+    """A cgroup that once had a limit ignores those above it; before that, it has theirs."""
     with cgroups.made() as pod, driver_memory.serving(tmp_path, node) as memory:
         below = pod / "below"
         below.mkdir()
@@ -174,8 +174,10 @@ def test_the_driver_counts_the_nearest_limit(node: SimulatedNode, tmp_path: Path
 
 
 @pytest.mark.parametrize("backend", [DMEM, MISC])
-def test_a_limit_below_what_is_used(backend: str, node: SimulatedNode, tmp_path: Path) -> None:
-    """No driver takes one, and one says nothing of it: the fault is the same."""
+def test_limit_below_the_used_memory_is_a_fault(
+    backend: str, node: SimulatedNode, tmp_path: Path
+) -> None:
+    """Drivers refuse it with different errors: the fault is the same."""
     if backend == DMEM:
         stub_limits.use_dmem(node, gpu(node), everywhere=True)
     with cgroups.made() as own, driver_memory.serving(tmp_path, node) as memory:

@@ -44,22 +44,22 @@ def cgroups(place: Path, *names: str) -> list[str]:
 
 
 def use_dmem(node: SimulatedNode, enabled: list[str]) -> None:
-    """Let the kernel hold limits, of the cgroups in which its controller is enabled."""
+    """Let the kernel enforce limits of the cgroups in which its controller is enabled."""
     stub_limits.use_dmem(node, gpu(node))
     for cgroup in enabled:
         Path(cgroup, "dmem.max").touch()
 
 
-def held(node: SimulatedNode) -> dict[str, tuple[int, int]]:
+def limits_in_the_driver(node: SimulatedNode) -> dict[str, tuple[int, int]]:
     return {one.path: (one.hard, one.soft) for one in stub_limits.recorded(node)}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the driver takes limits of root alone")
 class TestApply:
-    """What apply() does with a driver."""
+    """The effects of apply() in a driver."""
 
-    def test_the_highest_cgroup_is_told(self, node: SimulatedNode, tmp_path: Path) -> None:
-        """Where the nearest limit counts: the one below with a limit, too, would have it twice."""
+    def test_limit_is_set_in_the_highest_cgroup(self, node: SimulatedNode, tmp_path: Path) -> None:
+        """The nearest limit applies: one in a cgroup below would allow twice the memory."""
         scope, container = own = cgroups(tmp_path, "scope", "scope/container")
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
         (record,) = cgroup_limits.apply([limit], node.nvml_library, own[::-1])
@@ -72,18 +72,20 @@ class TestApply:
             "trouble": "",
             "cgroups": [scope],
         }
-        assert held(node) == {scope: (100 * MIB, 50 * MIB)}
+        assert limits_in_the_driver(node) == {scope: (100 * MIB, 50 * MIB)}
         with NvmlDriver(node.nvml_library) as driver:
             assert driver.get(gpu(node), container) == driver.get(gpu(node), scope)
 
-    def test_every_cgroup_of_the_kernel_is_told(self, node: SimulatedNode, tmp_path: Path) -> None:
-        """If limits nest, each cgroup gets one: a process reads that of its innermost cgroup."""
+    def test_limit_is_set_in_every_cgroup_of_the_kernel(
+        self, node: SimulatedNode, tmp_path: Path
+    ) -> None:
+        """If limits nest, a process reads that of its innermost cgroup."""
         scope, container = own = cgroups(tmp_path, "scope", "scope/container")
         use_dmem(node, own)
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
         (record,) = cgroup_limits.apply([limit], node.nvml_library, [container, scope])
         assert (record["trouble"], record.get("cgroups")) == ("", [container, scope])
-        assert held(node) == dict.fromkeys(own, (100 * MIB, 0))
+        assert limits_in_the_driver(node) == dict.fromkeys(own, (100 * MIB, 0))
 
     @pytest.mark.parametrize(
         ("backend", "guarantee", "soft"),
@@ -99,21 +101,21 @@ class TestApply:
     def test_guarantees(
         self, backend: str, guarantee: str, soft: int, node: SimulatedNode, tmp_path: Path
     ) -> None:
-        """One that is left out is so in the record, with the reason and with what was granted."""
+        """A guarantee that is left out is in the record, with the reason and the granted one."""
         own = cgroups(tmp_path, "container")
         if backend == "dmem":
             use_dmem(node, own)
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB)
         (record,) = cgroup_limits.apply([limit], node.nvml_library, own, guarantee=guarantee)
         assert (record["trouble"], record["by"], record["soft"]) == ("", "driver", soft * MIB)
-        assert held(node) == {own[0]: (100 * MIB, soft * MIB)}
+        assert limits_in_the_driver(node) == {own[0]: (100 * MIB, soft * MIB)}
         known = limit_records.records_of({"memory": [record]})[gpu(node)]
         assert known.granted == limit
         assert (f"limits.guarantee: {guarantee}" in known.guarantee) == (not soft)
         assert known.document() == record
 
-    def test_a_guarantee_alone(self, node: SimulatedNode, tmp_path: Path) -> None:
-        """Without it there is nothing to set, and no cgroup that has to be fit for limits."""
+    def test_guarantee_alone(self, node: SimulatedNode, tmp_path: Path) -> None:
+        """If it cannot be enforced, nothing is set, and no cgroup needs the controller."""
         own = cgroups(tmp_path, "container")
         use_dmem(node, [])
         (tmp_path / "cgroup.controllers").write_text("cpu dmem\n", encoding="ascii")
@@ -123,7 +125,9 @@ class TestApply:
         assert (told, record["trouble"], record["soft"], record["cgroups"]) == ([], "", 0, [])
         assert record["guarantee"]
 
-    def test_one_bad_device_leaves_the_others(self, node: SimulatedNode, tmp_path: Path) -> None:
+    def test_bad_device_does_not_affect_the_others(
+        self, node: SimulatedNode, tmp_path: Path
+    ) -> None:
         own = cgroups(tmp_path, "container")
         limits = [MemoryLimit(name, MIB * 9) for name in ("GPU-gone", "MIG-1", gpu(node))]
         told: list[GpuhookError] = []
@@ -133,8 +137,8 @@ class TestApply:
         assert records[0]["trouble"] == f"GH1255: {told[0].message}"
         assert told[0].hint == fault("GH1255", uuid="GPU-gone", reason="x").hint
 
-    def test_more_than_the_gpu_has(self, node: SimulatedNode, tmp_path: Path) -> None:
-        """A limit above the card limits nothing, and is the card; a guarantee of it is refused."""
+    def test_limit_above_the_card(self, node: SimulatedNode, tmp_path: Path) -> None:
+        """A limit above the card is the card; a guarantee of that size is refused."""
         own = cgroups(tmp_path, "container")
         whole = node.node.gpus[0].memory_bytes
         assert whole is not None
@@ -149,18 +153,20 @@ class TestApply:
             assert (record["by"], record["hard"]) == ("", hard)
         assert [error.code for error in told] == ["GH1251", "GH1251"]
 
-    def test_a_narrowed_limit_that_is_refused(self, node: SimulatedNode, tmp_path: Path) -> None:
-        """The grant is set instead: a request that is too small does not remove it."""
+    def test_refused_narrowed_limit_falls_back_to_the_grant(
+        self, node: SimulatedNode, tmp_path: Path
+    ) -> None:
+        """A request that is too small does not remove the grant."""
         own = cgroups(tmp_path, "container")
         whole = node.node.gpus[0].memory_bytes
         assert whole is not None
         grant = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB)
-        # The stub refuses a guarantee above what the card has, whatever the limit.
+        # The stub refuses a guarantee above the card's memory, whatever the limit is.
         narrowed = MemoryLimit(gpu(node), NO_LIMIT, whole + MIB, is_asked=True)
         told: list[GpuhookError] = []
         (record,) = cgroup_limits.apply([narrowed], node.nvml_library, own, told, grants=[grant])
         assert [error.code for error in told] == ["GH1251"]
-        assert held(node) == {own[0]: (100 * MIB, 50 * MIB)}
+        assert limits_in_the_driver(node) == {own[0]: (100 * MIB, 50 * MIB)}
         known = limit_records.records_of({"memory": [record]})[gpu(node)]
         assert (known.by, known.limit.hard, known.limit.soft) == ("driver", 100 * MIB, 50 * MIB)
         assert known.trouble.startswith("GH1251: ")
@@ -170,16 +176,16 @@ class TestApply:
         assert "GH1648" in text
         assert "GH1647" not in text
 
-    def test_a_grant_that_is_refused_too(self, node: SimulatedNode, tmp_path: Path) -> None:
+    def test_refused_grant_sets_no_limit(self, node: SimulatedNode, tmp_path: Path) -> None:
         own = cgroups(tmp_path, "container")
         whole = node.node.gpus[0].memory_bytes
         assert whole is not None
         limits = [MemoryLimit(gpu(node), NO_LIMIT, whole + size * MIB) for size in (1, 2)]
         told: list[GpuhookError] = []
         (record,) = cgroup_limits.apply(limits[:1], node.nvml_library, own, told, grants=limits[1:])
-        assert (record["by"], held(node)) == ("", {})
+        assert (record["by"], limits_in_the_driver(node)) == ("", {})
 
-    def test_a_driver_that_hangs(
+    def test_hanging_driver_is_a_fault(
         self, node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(cgroup_limits, "SECONDS", 0.2)
@@ -191,7 +197,7 @@ class TestApply:
         assert record["trouble"].startswith("GH1256: ")
 
 
-def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
+def test_library_that_cannot_be_loaded_is_a_fault(tmp_path: Path) -> None:
     told: list[GpuhookError] = []
     library = tmp_path / "libnvidia-ml.so.1"
     library.write_bytes(b"none")
@@ -201,8 +207,8 @@ def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
     assert [one["by"] for one in records] == ["", ""]
 
 
-def test_a_library_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hook goes on: it is another process that has died."""
+def test_library_that_crashes_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook continues: only the child process ends."""
     monkeypatch.setattr(cgroup_limits, "NvmlDriver", lambda _: os.kill(os.getpid(), 9))
     told: list[GpuhookError] = []
     cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
@@ -210,7 +216,7 @@ def test_a_library_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "signal 9" in told[0].message
 
 
-def test_an_error_of_our_own_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: str) -> None:
         raise KeyError("oops")
 
@@ -225,7 +231,7 @@ def test_an_error_of_our_own_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     "error",
     [fault("GH1312"), FileNotFoundError(2, "No such file or directory", "/sys/fs/cgroup/x")],
 )
-def test_without_a_cgroup_no_driver_is_asked(error: Exception) -> None:
+def test_without_a_cgroup_no_driver_is_called(error: Exception) -> None:
     def gone() -> list[str]:
         raise error
 
@@ -239,7 +245,7 @@ def test_without_a_cgroup_no_driver_is_asked(error: Exception) -> None:
         assert "/sys/fs/cgroup/x: No such file" in known.message
 
 
-def test_the_policy() -> None:
+def test_policies_that_require_a_limit() -> None:
     answers = {
         (policy, asked): container_limits.is_required(policy, is_asked=asked)
         for policy in ("auto", "refuse", "start")
@@ -252,7 +258,7 @@ def test_the_policy() -> None:
     ]
 
 
-def test_judging(tmp_path: Path) -> None:
+def test_required_limit_raises_and_others_warn(tmp_path: Path) -> None:
     log = EngineLog("test", str(tmp_path / "log"))
     records = [cgroup_limits.refused(MemoryLimit("GPU-1", MIB), fault("GH1312")).document()]
     cgroup_limits.judge(records, [fault("GH1312")], log, required=False)
@@ -279,14 +285,14 @@ def test_judging(tmp_path: Path) -> None:
         ["--guarantee", "sometimes"],
     ],
 )
-def test_words_that_nobody_understands(words: list[str], tmp_path: Path) -> None:
+def test_unknown_arguments_are_a_fault(words: list[str], tmp_path: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
         limit_hook.run(words, EngineLog("test", str(tmp_path / "log")))
     assert caught.value.code == "GH1640"
 
 
-def test_the_help_has_every_option() -> None:
-    """An option that the wrapper may write down is one that people can look up."""
+def test_help_has_every_option() -> None:
+    """An option that the wrapper may write must be documented."""
     options = re.findall(r'"(--[a-z]+)"', inspect.getsource(limit_hook))
     assert len(options) >= 6
     told = USAGE.partition("\nlimit: ")[2]
@@ -302,7 +308,7 @@ V2 = b"31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 none rw\n"
     [(HYBRID, None, "GH1312"), (b"", None, "GH1313"), (V2, "", "GH1313"), (V2, None, "GH1313")],
     ids=["v1", "nothing", "none-recorded", "our-own"],
 )
-def test_no_cgroup(
+def test_missing_cgroup_is_a_fault(
     mounts: bytes, recorded: str | None, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(path: str, limit: int = 0) -> bytes:
@@ -315,7 +321,7 @@ def test_no_cgroup(
     assert caught.value.code == code
 
 
-def test_who_is_in_the_cgroup(tmp_path: Path) -> None:
+def test_other_processes_in_the_cgroup_are_a_fault(tmp_path: Path) -> None:
     """Only children of the container's first process may be there."""
     path = tmp_path / "own"
     path.mkdir()
@@ -332,8 +338,8 @@ def test_who_is_in_the_cgroup(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("populated", [False, True])
-def test_who_is_below_the_cgroup(populated: bool, tmp_path: Path) -> None:
-    """An empty cgroup below is ignored, and one with processes belongs to another program."""
+def test_other_processes_below_the_cgroup_are_a_fault(populated: bool, tmp_path: Path) -> None:
+    """An empty cgroup below is ignored; one with processes belongs to another program."""
     below = tmp_path / "below"
     below.mkdir()
     (tmp_path / "cgroup.procs").write_text("", encoding="ascii")
@@ -350,8 +356,8 @@ def test_who_is_below_the_cgroup(populated: bool, tmp_path: Path) -> None:
             memory_cgroup.require_alone([str(tmp_path)], mine)
 
 
-def test_a_host_without_processes_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is not a fault of the driver, and the hint does not say to reinstall it."""
+def test_host_without_free_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is not a fault of the driver: the hint does not say to reinstall it."""
 
     def fails() -> int:
         raise OSError(11, "Resource temporarily unavailable")

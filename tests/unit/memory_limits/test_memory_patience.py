@@ -32,7 +32,7 @@ def code_of(call: Callable[[], object]) -> str:
     return caught.value.code
 
 
-def test_the_hooks_child_holds_nothing_of_ours_either() -> None:
+def test_child_of_the_hook_inherits_no_descriptor() -> None:
     reader, writer = os.pipe()
     ours = os.readlink(f"/proc/self/fd/{writer}")
 
@@ -47,8 +47,8 @@ def test_the_hooks_child_holds_nothing_of_ours_either() -> None:
     os.close(writer)
 
 
-def test_who_does_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In time, any more, or with a mistake."""
+def test_missing_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that is late, has ended, or raises an exception."""
     assert answered(lambda: {"all": "well"}) == {"all": "well"}
     assert code_of(lambda: answered(lambda: 1 // 0)) == "GH1257"
     assert code_of(lambda: answered(lambda: os._exit(0))) == "GH1257"
@@ -58,7 +58,7 @@ def test_who_does_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None
 
 @AS_ROOT
 class TestDriver:
-    """Limits through a real library, which is a stub of the driver's."""
+    """Limits through a real library, a stub of the driver's."""
 
     @pytest.fixture
     def node(self, tmp_path: Path) -> SimulatedNode:
@@ -77,7 +77,7 @@ class TestDriver:
             assert now is None or not now.is_limited
             assert code_of(lambda: driver.get("MIG-1", str(cgroup))) == "GH1253"
 
-    def test_a_driver_that_hangs(
+    def test_hanging_driver_is_a_fault(
         self, node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         gpu = str(node.node.gpus[0].uuid)
@@ -88,14 +88,14 @@ class TestDriver:
 
 
 class Hanging:
-    """A driver that hangs while it sets a limit, and from then on."""
+    """A driver that hangs while it sets a limit, and afterwards."""
 
     def __init__(self, *, hangs_at: int = 1, held: dict[str, DriverLimit] | None = None) -> None:
         self.held = held or {}
         self.left = hangs_at
 
     def get(self, uuid: str, cgroup: str) -> DriverLimit | None:
-        """Return what it holds."""
+        """Return the stored limit."""
         self._answer()
         return self.held.get(uuid)
 
@@ -111,7 +111,7 @@ class Hanging:
         self.set(uuid, cgroup, NO_LIMIT, 0)
 
     def within(self, uuid: str, hard: int) -> int:  # a driver's signature
-        """Return the limit: the card is large."""
+        """Return the limit: the card is large enough."""
         return hard
 
     def _answer(self) -> None:
@@ -120,7 +120,7 @@ class Hanging:
 
 
 class Trainer:
-    """A container, as far as a change of its limits looks at it."""
+    """A container, as far as a change of its limits reads it."""
 
     def __init__(self, *records: limit_records.LimitRecord) -> None:
         self.entry: dict[str, Any] = {"memory": [one.document() for one in records]}
@@ -147,8 +147,8 @@ def cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit_plan, "directories", lambda _target: ["/sys/fs/cgroup/trainer"])
 
 
-def changed(trainer: Any, driver: Any, *gpus: str) -> str:
-    """Return with which fault a change to 64 MiB fails."""
+def code_of_change(trainer: Any, driver: Any, *gpus: str) -> str:
+    """Return the code of the fault of a change to 64 MiB."""
     asked: Any = [SimpleNamespace(uuid=gpu, memory_bytes=None) for gpu in gpus]
     wish = Wish(64 * MIB)
     return code_of(lambda: limit_changes.set_limits(trainer, driver, asked, wish, is_dry=False))
@@ -162,11 +162,11 @@ class TestLedger:
         limit = MemoryLimit(GPU, 32 * MIB)
         return limit_records.LimitRecord(limit, limit)
 
-    def test_a_limit_of_which_nobody_knows_is_held_by_nobody(self) -> None:
-        """The guard watches it then, and a repair sets again what was there before."""
+    def test_unknown_limit_is_enforced_by_no_driver(self) -> None:
+        """The guard watches it then, and a repair sets the earlier limit again."""
         trainer = Trainer(self.record())
         driver = Hanging(held={GPU: DriverLimit(32 * MIB, 0, 0)})
-        assert changed(trainer, driver, GPU) == "GH1751"
+        assert code_of_change(trainer, driver, GPU) == "GH1751"
         (record,) = trainer.records.values()
         assert (record.limit.hard, record.by) == (32 * MIB, "")
         assert record.trouble.startswith("GH1256")
@@ -177,9 +177,9 @@ class TestLedger:
         assert again.held[GPU].hard == 32 * MIB
         assert trainer.records[GPU].by == "driver"
 
-    def test_where_there_was_none_a_repair_clears_and_forgets(self) -> None:
+    def test_repair_of_a_first_limit_clears_it(self) -> None:
         trainer = Trainer()
-        assert changed(trainer, Hanging(), GPU) == "GH1751"
+        assert code_of_change(trainer, Hanging(), GPU) == "GH1751"
         (record,) = trainer.records.values()
         assert (record.is_limited, record.by, record.granted) == (False, "", None)
         trainer.entry = dict(trainer.kept)
@@ -189,14 +189,14 @@ class TestLedger:
         assert again.held[GPU].hard == NO_LIMIT
         assert trainer.records == {}
 
-    def test_of_two_gpus_both_are_in_doubt(self) -> None:
-        """The first one was limited and could not be put back."""
+    def test_both_of_two_gpus_are_unknown(self) -> None:
+        """The first one was limited and could not be restored."""
         trainer = Trainer()
-        assert changed(trainer, Hanging(hangs_at=2), GPU, "GPU-2") == "GH1751"
+        assert code_of_change(trainer, Hanging(hangs_at=2), GPU, "GPU-2") == "GH1751"
         assert [record.by for record in trainer.records.values()] == ["", ""]
 
-    def test_a_driver_that_hangs_before_it_is_told_anything(self) -> None:
-        """Then the ledger says what it said."""
+    def test_driver_that_hangs_before_any_change(self) -> None:
+        """The ledger does not change."""
         trainer = Trainer(self.record())
         before = dict(trainer.kept)
         driver: Any = Hanging(held={GPU: DriverLimit(32 * MIB, 0, 0)})

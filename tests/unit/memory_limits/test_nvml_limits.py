@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's memory limits, on a small real libnvidia-ml.so.1 that keeps them."""
+"""The driver's memory limits, in a small real libnvidia-ml.so.1 that stores them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="setting limits is for
 
 @pytest.fixture
 def node(tmp_path: Path) -> SimulatedNode:
-    """Give a node with one GPU that takes directories below tmp_path/cg for cgroups."""
+    """Give a node with one GPU that accepts directories below tmp_path/cg as cgroups."""
     made = make_node(tmp_path / "node", "t4", real_nodes=False)
     stub_limits.take_for_cgroups(made, gpu(made), tmp_path / "cg")
     return made
@@ -56,8 +56,8 @@ def replaced(node: SimulatedNode, library: Path) -> None:
     shutil.copy(library, node.nvml_library)
 
 
-def test_set_and_read_back(node: SimulatedNode, cgroup: str) -> None:
-    """What is set is what is read, by this driver and by the next that opens the library."""
+def test_limit_is_set_and_read_back(node: SimulatedNode, cgroup: str) -> None:
+    """By this driver and by the next one that opens the library."""
     with NvmlDriver(node.nvml_library) as driver:
         assert driver.set(gpu(node), cgroup, 4 * GIB, GIB) == DriverLimit(4 * GIB, GIB, 0)
         assert driver.set(gpu(node), cgroup, 2 * GIB, 2 * GIB) == DriverLimit(2 * GIB, 2 * GIB, 0)
@@ -76,8 +76,8 @@ def test_one_kind_of_limit_alone(node: SimulatedNode, cgroup: str) -> None:
         assert driver.set(gpu(node), cgroup, GIB, 0) == DriverLimit(GIB, 0, 0)
 
 
-def test_clear(node: SimulatedNode, cgroup: str) -> None:
-    """A cleared limit is none, clearing twice is well, and other cgroups keep theirs."""
+def test_cleared_limit_reads_as_none(node: SimulatedNode, cgroup: str) -> None:
+    """A cleared limit reads as none, clearing twice succeeds, and other cgroups keep theirs."""
     other = Path(cgroup).with_name("other")
     other.mkdir()
     with NvmlDriver(node.nvml_library) as driver:
@@ -91,10 +91,8 @@ def test_clear(node: SimulatedNode, cgroup: str) -> None:
         assert driver.get(gpu(node), str(other)) == DriverLimit(4 * GIB, 0, 0)
 
 
-def test_a_cleared_limit_may_read_back_as_all_that_there_is(
-    node: SimulatedNode, cgroup: str
-) -> None:
-    """A driver may answer with the card's size where there is no limit: that is cleared."""
+def test_cleared_limit_may_read_as_the_card(node: SimulatedNode, cgroup: str) -> None:
+    """A driver may report the card's size if there is no limit."""
     with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), cgroup, 4 * GIB, 0)
         total = driver.within(gpu(node), NO_LIMIT - 1)
@@ -110,8 +108,8 @@ def test_a_cleared_limit_may_read_back_as_all_that_there_is(
     assert caught.value.code == "GH1252"
 
 
-def test_a_limit_ends_with_its_cgroup(node: SimulatedNode, cgroup: str) -> None:
-    """A cgroup that is gone has no limit and none to clear; one of the same name has none yet."""
+def test_limit_ends_with_its_cgroup(node: SimulatedNode, cgroup: str) -> None:
+    """A removed cgroup has no limit to clear; a new one with its name has none yet."""
     with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), cgroup, 4 * GIB, GIB)
         Path(cgroup).rmdir()
@@ -121,7 +119,7 @@ def test_a_limit_ends_with_its_cgroup(node: SimulatedNode, cgroup: str) -> None:
         assert driver.get(gpu(node), cgroup) is None
 
 
-def test_a_cgroup_that_the_driver_does_not_know(node: SimulatedNode, cgroup: str) -> None:
+def test_cgroup_unknown_to_the_driver(node: SimulatedNode, cgroup: str) -> None:
     stub_limits.fail_reading(node, gpu(node), 6)
     with NvmlDriver(node.nvml_library) as driver:
         assert driver.get(gpu(node), cgroup) is None
@@ -133,8 +131,8 @@ def test_a_cgroup_that_the_driver_does_not_know(node: SimulatedNode, cgroup: str
 @pytest.mark.parametrize(
     ("hard", "soft"), [(GIB, 2 * GIB), (16 * GIB, 0), (0, 0), (NO_LIMIT, 16 * GIB)]
 )
-def test_values_that_make_no_sense(node: SimulatedNode, cgroup: str, hard: int, soft: int) -> None:
-    """A soft limit above the hard one, limits above the card's memory, a hard limit of nothing."""
+def test_invalid_values_are_refused(node: SimulatedNode, cgroup: str, hard: int, soft: int) -> None:
+    """A soft limit above the hard one, limits above the card's memory, a hard limit of 0."""
     error = refused(node, cgroup, hard, soft)
     assert error.code == "GH1251"
     assert "above what the card has" in error.message
@@ -142,8 +140,8 @@ def test_values_that_make_no_sense(node: SimulatedNode, cgroup: str, hard: int, 
     assert stub_limits.recorded(node) == []
 
 
-def test_no_cgroup(node: SimulatedNode, cgroup: str, tmp_path: Path) -> None:
-    """A missing directory and one that is not a cgroup of version 2 are two reasons."""
+def test_invalid_cgroup_has_its_reason(node: SimulatedNode, cgroup: str, tmp_path: Path) -> None:
+    """A missing directory and one that is not a cgroup of version 2 have different reasons."""
     gone = refused(node, cgroup + "/gone")
     assert (gone.code, "its container has ended" in gone.message) == ("GH1251", True)
     plain = refused(node, str(tmp_path))
@@ -167,10 +165,12 @@ def test_no_cgroup(node: SimulatedNode, cgroup: str, tmp_path: Path) -> None:
         (999, "an error of the simulated driver (999)"),
     ],
 )
-def test_refusals_say_why(node: SimulatedNode, cgroup: str, error: int, words: str) -> None:
-    """Each error of the driver is a sentence with the GPU, the cgroup, the reason, and a way out.
+def test_refusals_of_the_driver_are_explained(
+    node: SimulatedNode, cgroup: str, error: int, words: str
+) -> None:
+    """Each error of the driver has a message with the GPU, the cgroup and the reason, and a hint.
 
-    So is each when reading, and what was set before stays as it was.
+    Errors on reading have one, too, and the earlier limit is kept.
     """
     stub_limits.fail_setting(node, gpu(node), error)
     fault = refused(node, cgroup)
@@ -181,7 +181,7 @@ def test_refusals_say_why(node: SimulatedNode, cgroup: str, error: int, words: s
     assert stub_limits.recorded(node) == []
     stub_limits.mend(node, gpu(node))
     if error in (3, 6):
-        return  # reading: nothing is known
+        return  # on reading, these errors mean an unknown limit
     stub_limits.fail_reading(node, gpu(node), error)
     fault = refused(node, cgroup)
     assert (fault.code, words in fault.message) == ("GH1254", True)
@@ -191,8 +191,10 @@ def test_refusals_say_why(node: SimulatedNode, cgroup: str, error: int, words: s
 
 
 @pytest.mark.parametrize(("hard", "soft"), [(NO_LIMIT, 0), (5 * GIB, GIB), (4 * GIB, 0)])
-def test_other_values_are_read_back(node: SimulatedNode, cgroup: str, hard: int, soft: int) -> None:
-    """A driver that says yes and holds something else is not believed."""
+def test_different_value_read_back_is_a_fault(
+    node: SimulatedNode, cgroup: str, hard: int, soft: int
+) -> None:
+    """A driver that reports success and stores another value is not trusted."""
     stub_limits.read_back(node, gpu(node), hard, soft)
     error = refused(node, cgroup)
     assert error.code == "GH1252"
@@ -202,22 +204,22 @@ def test_other_values_are_read_back(node: SimulatedNode, cgroup: str, hard: int,
         driver.set(gpu(node), cgroup, 4 * GIB, GIB)
 
 
-def test_a_driver_that_rounds_to_its_pages(node: SimulatedNode, cgroup: str) -> None:
+def test_rounding_to_pages_is_a_fault(node: SimulatedNode, cgroup: str) -> None:
     """The error has the driver's values."""
     stub_limits.read_back(node, gpu(node), 4 * GIB - 64 * 1024, GIB)
     with NvmlDriver(node.nvml_library) as driver:
         assert driver.set(gpu(node), cgroup, 4 * GIB, GIB).hard == 4 * GIB - 64 * 1024
 
 
-def test_a_driver_that_takes_its_time(node: SimulatedNode, cgroup: str) -> None:
+def test_slow_driver_succeeds(node: SimulatedNode, cgroup: str) -> None:
     stub_limits.take_long(node, gpu(node), 100)
     with NvmlDriver(node.nvml_library) as driver:
         assert driver.set(gpu(node), cgroup, GIB, 0) == DriverLimit(GIB, 0, 0)
 
 
 @pytest.mark.parametrize("old", [{"old": True}, {"without": "MEMORY_LIMITS"}])
-def test_an_older_driver(node: SimulatedNode, old: dict[str, bool | str]) -> None:
-    """A library without the calls is found by its file, and when it is opened."""
+def test_older_driver_is_recognized(node: SimulatedNode, old: dict[str, bool | str]) -> None:
+    """A library without the calls is recognized by its file, and when it is opened."""
     assert driver_support.supported(node.nvml_library)
     replaced(node, build.nvml_stub(**old))  # type: ignore[arg-type]
     assert not driver_support.supported(node.nvml_library)
@@ -227,22 +229,20 @@ def test_an_older_driver(node: SimulatedNode, old: dict[str, bool | str]) -> Non
     assert "CUDA 13.4" in caught.value.message
 
 
-def test_a_node_of_an_older_driver(tmp_path: Path) -> None:
+def test_node_with_an_older_driver(tmp_path: Path) -> None:
     older = make_node(tmp_path, "t4", real_nodes=False, memory_limits=False)
     assert not driver_support.supported(older.nvml_library)
 
 
 @pytest.mark.parametrize("call", ["setting", "reading"])
-def test_a_library_that_is_newer_than_the_kernel_module(
-    node: SimulatedNode, cgroup: str, call: str
-) -> None:
-    """The call may be in the library and not in the driver below it."""
+def test_library_newer_than_the_kernel_module(node: SimulatedNode, cgroup: str, call: str) -> None:
+    """The library may have the call and the driver may lack it."""
     getattr(stub_limits, f"fail_{call}")(node, gpu(node), stub_limits.FUNCTION_NOT_FOUND)
     assert refused(node, cgroup).code == "GH1250"
 
 
-def test_mig(tmp_path: Path, cgroup: str) -> None:
-    """A MIG device is refused before the driver is asked; its GPU is refused by the driver.
+def test_mig_device_is_refused(tmp_path: Path, cgroup: str) -> None:
+    """gpuhook refuses a MIG device without a call of the driver; the driver refuses its GPU.
 
     Which says no more than that it does not support it, as of a cgroup without limits.
     """
@@ -263,15 +263,15 @@ def test_mig(tmp_path: Path, cgroup: str) -> None:
     assert caught.value.code == "GH1253", "not: no limit is known"
 
 
-def test_a_gpu_that_is_not_there(node: SimulatedNode, cgroup: str) -> None:
+def test_missing_gpu_is_a_fault(node: SimulatedNode, cgroup: str) -> None:
     with NvmlDriver(node.nvml_library) as driver, pytest.raises(GpuhookError) as caught:
         driver.set("GPU-0", cgroup, GIB, 0)
     assert caught.value.code == "GH1255"
     assert "no GPU of this UUID" in caught.value.message
 
 
-def test_a_gpu_that_is_lost(node: SimulatedNode, cgroup: str) -> None:
-    """Whether it is lost before the first question or after it."""
+def test_lost_gpu_is_a_fault(node: SimulatedNode, cgroup: str) -> None:
+    """Whether it is lost before the first call or after it."""
     with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), cgroup, GIB, 0)
         stub_events.lose(node, gpu(node))
@@ -287,7 +287,7 @@ def test_a_gpu_that_is_lost(node: SimulatedNode, cgroup: str) -> None:
     ("error", "code"),
     [(18, "GH1203"), (9, "GH1204"), (12, "GH1204"), (4, "GH1205"), (999, "GH1206")],
 )
-def test_a_library_that_does_not_start(node: SimulatedNode, error: int, code: str) -> None:
+def test_library_that_does_not_start_is_a_fault(node: SimulatedNode, error: int, code: str) -> None:
     text = Path(node.nvml_profile).read_text("utf-8")
     stub_events.rewrite(node, f"init {error}\n{text}")
     with pytest.raises(GpuhookError) as caught:
@@ -295,7 +295,7 @@ def test_a_library_that_does_not_start(node: SimulatedNode, error: int, code: st
     assert caught.value.code == code
 
 
-def test_what_is_no_library(tmp_path: Path) -> None:
+def test_file_that_is_no_library_is_a_fault(tmp_path: Path) -> None:
     text = tmp_path / "libnvidia-ml.so.1"
     for call in (NvmlDriver, driver_support.supported):
         with pytest.raises(GpuhookError) as caught:
@@ -311,7 +311,7 @@ def test_what_is_no_library(tmp_path: Path) -> None:
 AS_NOBODY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-import gpuhook.errors.messages  # before Python's own files are out of reach
+import gpuhook.errors.messages  # before Python's own files become inaccessible
 from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 with NvmlDriver(sys.argv[2]) as driver:
     os.setgroups([])
@@ -325,8 +325,8 @@ with NvmlDriver(sys.argv[2]) as driver:
 """
 
 
-def test_root_alone_may_set(short_path: Path) -> None:
-    """Reading is for all, as the driver has it."""
+def test_only_root_can_set_limits(short_path: Path) -> None:
+    """All users can read them, as in the driver."""
     short_path.chmod(0o755)
     node = make_node(short_path / "node", "t4", real_nodes=False)
     stub_limits.take_for_cgroups(node, gpu(node), short_path)

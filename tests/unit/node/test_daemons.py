@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes are believed to be the node's engines: not those that containers call so."""
+"""The processes that are the node's engines, and not programs in containers with their names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _names(root: Path) -> dict[int, str]:
     return {one["pid"]: one["name"] for one in daemons.processes(DirectoryTree(str(root)))}
 
 
-def test_an_engine_is_the_nodes_own(tmp_path: Path) -> None:
+def test_engines_are_processes_of_the_node(tmp_path: Path) -> None:
     _process(tmp_path, 1, "systemd")
     _process(tmp_path, 10, "containerd", cgroup="/")
     _process(tmp_path, 11, "dockerd", mounts=OTHER, cgroup="/system.slice/snap.docker.service")
@@ -58,8 +58,8 @@ def test_an_engine_is_the_nodes_own(tmp_path: Path) -> None:
     }
 
 
-def test_a_containers_program_is_not_run(tmp_path: Path) -> None:
-    """A pod has its volume at the host's path, and in it a program that it calls containerd."""
+def test_program_of_a_container_is_not_run(tmp_path: Path) -> None:
+    """A pod may have a volume at the host's path, with a program named containerd."""
     ran = tmp_path / "ran"
     volume = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~empty-dir/v"
     program = tmp_path / volume[1:] / "containerd"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests on a node that is not this one."""
+"""Requests on a node that is described by a dump."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _node(profile: str) -> DescribedNode:
     return DescribedNode(dump_file.load(profile), Settings())
 
 
-def test_a_dumped_node_grants_its_gpus_by_every_name() -> None:
+def test_dumped_node_grants_its_gpus_by_every_name() -> None:
     node = _node("h100x8")
     gpu = dump_file.load("h100x8").gpus[3]
     capabilities = vocabulary.parse_capabilities("all")
@@ -28,7 +28,7 @@ def test_a_dumped_node_grants_its_gpus_by_every_name() -> None:
     assert len(resolve_names(["all"], capabilities, node).devices) == 1
 
 
-def test_a_name_that_the_node_has_not_is_refused_in_its_words() -> None:
+def test_unknown_name_is_refused() -> None:
     with pytest.raises(GpuhookError, match="GPU-nobody") as raised:
         resolve_names(["GPU-nobody"], vocabulary.parse_capabilities(None), _node("t4"))
     assert raised.value.code == "GH1102"
@@ -37,12 +37,12 @@ def test_a_name_that_the_node_has_not_is_refused_in_its_words() -> None:
     assert "refresh" not in raised.value.hint
 
 
-def test_a_kind_that_facts_do_not_tell_of_has_a_hint_of_its_own() -> None:
+def test_kind_without_facts_in_a_dump_has_its_own_hint() -> None:
     with pytest.raises(GpuhookError) as raised:
         resolve_names(["nvidia.com/other=all"], vocabulary.parse_capabilities(None), _node("t4"))
     assert raised.value.code == "GH1104"
     assert "other kinds of devices need a CDI spec" in raised.value.hint
 
 
-def test_the_driver_of_the_dump_counts() -> None:
+def test_driver_of_the_dump_applies() -> None:
     assert _node("t4").has_driver()

@@ -36,7 +36,9 @@ def test_real_paths_of_this_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tree", [DirectoryTree, PatientTree])
-def test_only_files_are_opened(tmp_path: Path, tree: type[DirectoryTree | PatientTree]) -> None:
+def test_only_regular_files_are_opened(
+    tmp_path: Path, tree: type[DirectoryTree | PatientTree]
+) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "masked").symlink_to("/null")
     (tmp_path / "socket").symlink_to("fifo")
@@ -54,7 +56,7 @@ def test_only_files_are_opened(tmp_path: Path, tree: type[DirectoryTree | Patien
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes another user's file")
-def test_a_file_is_read_for_its_owner(tmp_path: Path) -> None:
+def test_file_is_read_with_the_permissions_of_its_owner(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("root's", encoding="utf-8")
     (tmp_path / "link").symlink_to("secret")
     tree = PatientTree(str(tmp_path))
@@ -63,7 +65,7 @@ def test_a_file_is_read_for_its_owner(tmp_path: Path) -> None:
         tree.read("/link", owner=1000)
 
 
-def test_a_directory_with_too_many_names_is_told(
+def test_directory_with_too_many_names_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree_module, "MOST_NAMES", 3)
@@ -73,7 +75,9 @@ def test_a_directory_with_too_many_names_is_told(
         DirectoryTree(str(tmp_path)).names("/")
 
 
-def test_what_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_file_system_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "dead").mkdir()
     for name in ("dead/one", "dead/two", "three"):
         (tmp_path / name).write_text(name, encoding="utf-8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's files: where they are, what is registered, pods with a device plugin."""
+"""The kubelet's files: their directory, registered devices, pods with a device plugin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _write(root: Path, path: str, text: str = "") -> Path:
 
 
 @pytest.mark.parametrize("root", kubelet_files.ROOTS)
-def test_the_directory_of_each_distribution_is_found(tmp_path: Path, root: str) -> None:
+def test_directory_of_each_distribution_is_found(tmp_path: Path, root: str) -> None:
     (tmp_path / root.lstrip("/") / "device-plugins").mkdir(parents=True)
     assert kubelet_files.directory(DirectoryTree(str(tmp_path))) == root
 
@@ -37,13 +37,15 @@ def test_the_directory_of_each_distribution_is_found(tmp_path: Path, root: str) 
         ("k3s", "agent", "--kubelet-arg=root-dir=/data/kubelet"),
     ],
 )
-def test_what_the_kubelet_was_told_counts_more(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_argument_of_the_kubelet_takes_precedence(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     (tmp_path / "var/lib/kubelet/device-plugins").mkdir(parents=True)
     (tmp_path / "data/kubelet").mkdir(parents=True)
     assert kubelet_files.directory(DirectoryTree(str(tmp_path)), arguments) == "/data/kubelet"
 
 
-def test_no_kubelet_has_no_directory(tmp_path: Path) -> None:
+def test_node_without_a_kubelet_has_no_directory(tmp_path: Path) -> None:
     assert kubelet_files.directory(DirectoryTree(str(tmp_path))) == ""
 
 
@@ -51,7 +53,7 @@ def test_no_kubelet_has_no_directory(tmp_path: Path) -> None:
     "text",
     ["", "[]", "{}", '{"Data": null}', '{"Data": {"RegisteredDevices": [1]}}', "[" * 100_000],
 )
-def test_a_checkpoint_of_another_shape_says_so(tmp_path: Path, text: str) -> None:
+def test_checkpoint_of_another_form_is_an_error(tmp_path: Path, text: str) -> None:
     _write(tmp_path, "/k/device-plugins/kubelet_internal_checkpoint", text)
     found = kubelet_files.checkpoint(DirectoryTree(str(tmp_path)), "/k")
     assert found is not None
@@ -59,7 +61,7 @@ def test_a_checkpoint_of_another_shape_says_so(tmp_path: Path, text: str) -> Non
     assert found.registered == {}
 
 
-def test_gpus_are_told_from_other_devices(tmp_path: Path) -> None:
+def test_gpus_are_distinguished_from_other_devices(tmp_path: Path) -> None:
     registered = {
         "nvidia.com/gpu.shared": ["GPU-1::0", "GPU-1::1"],
         "nvidia.com/hostdev": ["0000:81:00.0"],
@@ -78,7 +80,7 @@ def test_gpus_are_told_from_other_devices(tmp_path: Path) -> None:
     }
 
 
-def test_a_pod_of_a_plugin_is_found_with_its_configuration_and_its_words(tmp_path: Path) -> None:
+def test_pod_of_a_plugin_is_found_with_its_configuration_and_arguments(tmp_path: Path) -> None:
     pod = "/k/pods/uid-1"
     (tmp_path / pod.lstrip("/") / "containers/nvidia-device-plugin").mkdir(parents=True)
     (tmp_path / "k/pods/uid-2/containers/web").mkdir(parents=True)

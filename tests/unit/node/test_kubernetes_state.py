@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's data about a node, through a simulated kubectl."""
+"""The cluster's data about a node, read through a simulated kubectl."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DAEMON_SETS = {
 
 
 def _kubectl(directory: Path, answers: dict[str, object]) -> dict[str, str]:
-    """Make a kubectl that answers for paths of the API, and refuses all others."""
+    """Make a kubectl that answers for these paths of the API, and refuses all others."""
     lines = "".join(
         f"  */{end}) cat <<'END'\n{json.dumps(answer)}\nEND\n  ;;\n"
         for end, answer in answers.items()
@@ -57,7 +57,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_the_cluster_knows_is_cut_to_what_checks_need(here: Path) -> None:
+def test_only_needed_data_is_kept(here: Path) -> None:
     answers = {"nodes/n1": NODE, "runtimeclasses": CLASSES, "daemonsets": DAEMON_SETS}
     found = kubernetes_state.collect(_kubectl(here, answers), "n1")
     assert found == {
@@ -87,20 +87,20 @@ def test_what_the_cluster_knows_is_cut_to_what_checks_need(here: Path) -> None:
     }
 
 
-def test_what_may_not_be_read_is_said_and_left_out(here: Path) -> None:
+def test_forbidden_data_is_left_out_and_reported(here: Path) -> None:
     found = kubernetes_state.collect(_kubectl(here, {"nodes/n1": NODE}), "n1")
     assert "runtimeClasses" not in found
     assert "is forbidden" in found["refused"]["runtimeClasses"]
 
 
-def test_a_cluster_that_refuses_all_is_a_fault(here: Path) -> None:
+def test_cluster_that_refuses_all_requests_is_a_fault(here: Path) -> None:
     environ = _kubectl(here, {})
     with pytest.raises(GpuhookError, match="forbidden") as told:
         kubernetes_state.collect(environ, "n1")
     assert told.value.code == "GH1905"
 
 
-def test_without_kubectl_and_service_account_nobody_is_asked(
+def test_without_kubectl_and_service_account_nothing_is_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -109,7 +109,7 @@ def test_without_kubectl_and_service_account_nobody_is_asked(
     assert told.value.code == "GH1905"
 
 
-def test_an_answer_of_another_shape_is_taken_as_nothing(here: Path) -> None:
+def test_response_of_another_form_is_empty(here: Path) -> None:
     odd = {"metadata": [], "status": {"conditions": {"a": 1}, "capacity": "many"}}
     answers = {"nodes/n1": odd, "runtimeclasses": {"items": "none"}, "daemonsets": []}
     found = kubernetes_state.collect(_kubectl(here, answers), "n1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundled hot path's stand-in for os and os.path says what the real ones say."""
+"""The hot path's replacement of os and os.path gives the same results as the real modules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 
 def loaded() -> ModuleType:
-    """Return the module, which is no package's: install.py copies it beside the bundle."""
+    """Return the module, which is in no package: install.py copies it next to the bundle."""
     file = Path(__file__).parents[3] / "packaging/gpuhook_os.py"
     spec = importlib.util.spec_from_file_location("gpuhook_os", file)
     assert spec is not None
@@ -32,27 +32,26 @@ PATHS = st.text(alphabet="ab./", max_size=12)
 
 
 @given(PATHS)
-def test_parts(path: str) -> None:
-    """Every path is taken apart and normalised as posixpath does it."""
+def test_paths_are_split_and_normalized(path: str) -> None:
+    """Every path has the same result as in posixpath."""
     for name in ("split", "dirname", "basename", "normpath", "abspath"):
         assert getattr(gpuhook_os, name)(path) == getattr(posixpath, name)(path), name
 
 
 @given(PATHS, st.lists(PATHS, max_size=3))
-def test_join(first: str, rest: list[str]) -> None:
-    """Paths are joined as posixpath does it."""
+def test_paths_are_joined(first: str, rest: list[str]) -> None:
     assert gpuhook_os.join(first, *rest) == posixpath.join(first, *rest)
 
 
 @pytest.mark.parametrize("path", ["/", "/etc/passwd", "/nowhere", "", "/dev/null", "a\0b"])
-def test_kinds(path: str) -> None:
-    """What a path leads to is what os.path says."""
+def test_kinds_of_files(path: str) -> None:
+    """A path leads to the same kind of file as in os.path."""
     for name in ("exists", "isdir", "isfile"):
         assert getattr(gpuhook_os, name)(path) == getattr(os.path, name)(path), name
 
 
-def test_names() -> None:
-    """System calls are the very same, other names come from the real os, unknown ones do not."""
+def test_names_of_the_module() -> None:
+    """System calls are those of os, other names are forwarded, unknown ones are errors."""
     assert gpuhook_os.fsencode("a\udcff") == b"a\xff"
     assert gpuhook_os.open is os.open
     assert gpuhook_os.environ["PATH"] == os.environ["PATH"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The byte code of an installed library: what else is there stays."""
+"""The byte code of an installed library: other files are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[3] / "packaging/packages/byte_code.py"
 
 
 def script(at: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return the script as if it were in the directory `at`."""
+    """Return the script as a module that is in the directory `at`."""
     found = importlib.util.spec_from_file_location("byte_code_of_a_test", SCRIPT)
     assert found is not None
     assert found.loader is not None
@@ -24,10 +24,10 @@ def script(at: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("parent", ["gpuhook", "packaging"])
-def test_only_beside_a_package_are_releases_that_have_ended(
+def test_removed_releases_are_cleaned_up_only_next_to_a_package(
     parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Elsewhere, in a checkout, the directories beside it are other things."""
+    """In a checkout, the directories next to it are other things."""
     for name, file in (("1.0", "__pycache__/a.pyc"), ("2.0", "a.py"), ("3.0", "a.py")):
         place = tmp_path / parent / name / file
         place.parent.mkdir(parents=True)

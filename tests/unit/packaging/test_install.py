@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An installation: its launchers, and the hot path out of files of byte code."""
+"""An installation: its launchers, and the hot path in bundles of byte code."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def modules(prefix: Path, how: str, entry: str) -> list[str]:
-    """Return a line for each module of gpuhook that `entry` brings, with its public names."""
+    """Return a line for each module of gpuhook that `entry` loads, with its public names."""
     command = [SYSTEM, "-IS", "-c", MODULES, str(prefix / "lib/gpuhook"), how, entry]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 @pytest.mark.parametrize("entry", ["gpuhook.entry.runtime", "gpuhook.entry.hooks.hook"])
-def test_a_bundle_is_the_package(entry: str, prefix: Path) -> None:
-    """Out of the bundle come the modules that an import would bring, with the same names."""
+def test_bundle_has_the_modules_of_an_import(entry: str, prefix: Path) -> None:
+    """With the same names."""
     bundled, imported = modules(prefix, "bundled", entry), modules(prefix, "imported", entry)
     assert len(bundled) > 5
     assert bundled == imported
 
 
-def test_the_second_bundle_completes_the_first(prefix: Path) -> None:
-    """What a create needs besides is in its own bundle, and nothing twice."""
+def test_second_bundle_completes_the_first(prefix: Path) -> None:
+    """The modules that only a create needs are in their own bundle, and none is in both."""
     program = (
         "import sys; sys.path[:0] = [sys.argv[1]]; import gpuhook_bundle as b;"
         "b.load('gpuhook.entry.runtime'); first = dict(sys.modules);"
@@ -109,8 +109,10 @@ SPECS = [
 
 @pytest.mark.parametrize("spec", SPECS, ids=["image", "grant", "annotation", "nothing"])
 @pytest.mark.parametrize("spoil", ["missing", "another interpreter's", "empty"])
-def test_without_a_bundle(spec: object, spoil: str, prefix: Path, tmp_path: Path) -> None:
-    """A bundle that is gone, or of another Python, costs time and nothing else."""
+def test_missing_bundle_is_replaced_by_imports(
+    spec: object, spoil: str, prefix: Path, tmp_path: Path
+) -> None:
+    """A bundle that is missing, or is of another Python, only costs time."""
     expected = called(prefix, spec, tmp_path / "b")
     files = [prefix / f"lib/gpuhook/{entry}.bundle" for entry in BUNDLES]
     kept = [file.read_bytes() for file in files]
@@ -127,7 +129,7 @@ def test_without_a_bundle(spec: object, spoil: str, prefix: Path, tmp_path: Path
 
 
 def test_launchers_name_their_interpreter(prefix: Path) -> None:
-    """No launcher looks for its interpreter in a PATH, and none lets the environment in."""
+    """No launcher searches its interpreter in PATH, or lets the environment change it."""
     runtime, hook, prestart, cli = [
         (prefix / "bin" / name).read_text()
         for name in ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook")
@@ -140,8 +142,8 @@ def test_launchers_name_their_interpreter(prefix: Path) -> None:
     assert not any("@" in text.replace('"$@"', "") for text in (runtime, hook, prestart, cli))
 
 
-def test_what_engines_are_configured_with(prefix: Path) -> None:
-    """The files for engines name the installed hook, with an explicit environment."""
+def test_files_for_engines(prefix: Path) -> None:
+    """They name the installed hook, with an explicit environment."""
     share = prefix / "share/gpuhook"
     found = {str(path.relative_to(share)) for path in share.rglob("*") if path.is_file()}
     units = {name for name in found if name.startswith(("systemd/", "udev/"))}
@@ -170,7 +172,7 @@ def base_spec(prefix: Path) -> Path:
 
 
 def our_hook(prefix: Path) -> object:
-    """Return the hook that it puts in."""
+    """Return the hook that it adds."""
     hooks = json.loads((prefix / "share/gpuhook/hooks.d/gpuhook-prestart.json").read_text())
     return hooks["hook"]
 
@@ -181,8 +183,8 @@ def based(prefix: Path, text: str, *words: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
-def test_base_spec(prefix: Path) -> None:
-    """A base spec is the given one with our hook after those that it has; twice is once."""
+def test_base_spec_adds_the_hook(prefix: Path) -> None:
+    """After existing hooks; a second run changes nothing."""
     other = {"path": "/bin/other"}
     spec = {**SPEC, "hooks": {"prestart": [other], "poststop": []}}
     done = based(prefix, json.dumps(spec))
@@ -192,8 +194,8 @@ def test_base_spec(prefix: Path) -> None:
 
 
 @pytest.mark.parametrize("hooks", [None, {"prestart": None}])
-def test_base_spec_without_hooks(hooks: object, prefix: Path) -> None:
-    """What is null is not there."""
+def test_base_spec_with_null_hooks(hooks: object, prefix: Path) -> None:
+    """null means absent."""
     made = json.loads(based(prefix, json.dumps({**SPEC, "hooks": hooks})).stdout)
     assert made == {**SPEC, "hooks": {"prestart": [our_hook(prefix)]}}
 
@@ -223,8 +225,10 @@ def spec_with(**members: object) -> str:
         (spec_with(later=float("nan")), "NaN"),
     ],
 )
-def test_no_base_spec(text: str, reason: str, prefix: Path, tmp_path: Path) -> None:
-    """What is no spec is refused with a sentence, and nothing is written that could be used."""
+def test_base_spec_refuses_other_input(
+    text: str, reason: str, prefix: Path, tmp_path: Path
+) -> None:
+    """The message is a sentence, and no usable output is written."""
     done = based(prefix, text)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("base-spec: standard input is not an OCI spec: ")
@@ -237,8 +241,8 @@ def test_no_base_spec(text: str, reason: str, prefix: Path, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_base_spec_in_a_file(prefix: Path, tmp_path: Path) -> None:
-    """--output replaces a file whole; one that is no file, or has no directory, is refused."""
+def test_base_spec_output_file(prefix: Path, tmp_path: Path) -> None:
+    """--output replaces a whole file; a directory, or a file in a missing one, is refused."""
     text = spec_with()
     file = tmp_path / "base.json"
     for _ in range(2):
@@ -266,15 +270,15 @@ def test_base_spec_in_a_file(prefix: Path, tmp_path: Path) -> None:
         ("<&-", "standard input: Bad file descriptor"),
     ],
 )
-def test_base_spec_that_nobody_gets(redirection: str, reason: str, prefix: Path) -> None:
-    """What cannot be read or written is a sentence and a status."""
+def test_base_spec_input_and_output_errors(redirection: str, reason: str, prefix: Path) -> None:
+    """The message is a sentence, with an exit status."""
     command = ["/bin/sh", "-c", f"{base_spec(prefix)} {redirection}"]
     done = subprocess.run(command, input=spec_with(), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, f"base-spec: {reason}\n")
 
 
-def test_usage_of_base_spec(prefix: Path) -> None:
-    """Help is read without a spec, and what is no option is wrong usage."""
+def test_base_spec_usage(prefix: Path) -> None:
+    """Help is printed without a spec, and an unknown option is a usage error."""
     done = based(prefix, "", "--help")
     assert done.returncode == 0
     assert done.stdout.startswith("usage: base-spec ")
@@ -298,15 +302,15 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_nvidias_name(again: Path) -> None:
-    """The hook takes the name of NVIDIA's only with the option, and again over its own file."""
+def test_nvidia_hook_name_is_taken_on_request(again: Path) -> None:
+    """Only with the option; a second installation replaces its own file."""
     path = again / "bin/nvidia-container-runtime-hook"
     assert path.read_text() == (again / "bin/gpuhook-prestart").read_text()
 
 
 @pytest.mark.parametrize("kind", ["program", "link"])
-def test_nvidias_own_file_stays(kind: str, tmp_path: Path) -> None:
-    """A file of that name that is not ours is refused with a sentence, and nothing changes."""
+def test_nvidia_hook_file_of_another_program_is_refused(kind: str, tmp_path: Path) -> None:
+    """Nothing is installed."""
     (tmp_path / "usr/bin").mkdir(parents=True)
     path = tmp_path / "usr/bin/nvidia-container-runtime-hook"
     if kind == "link":
@@ -322,8 +326,8 @@ def test_nvidias_own_file_stays(kind: str, tmp_path: Path) -> None:
     assert [found for found in tmp_path.rglob("*") if not found.is_dir()] == [path]
 
 
-def test_the_environment_stays_outside(prefix: Path, tmp_path: Path) -> None:
-    """Variables and files of the working directory that steer a Python do not reach ours."""
+def test_environment_does_not_affect_python(prefix: Path, tmp_path: Path) -> None:
+    """Variables and files in the working directory that configure a Python."""
     (tmp_path / "gc.py").write_text("raise SystemExit(9)")
     (tmp_path / "gpuhook").mkdir()
     (tmp_path / "gpuhook/__init__.py").write_text("raise SystemExit(9)")
@@ -346,8 +350,8 @@ def test_the_environment_stays_outside(prefix: Path, tmp_path: Path) -> None:
     assert called(prefix, {}, tmp_path / "b", **evil)[0] == 0
 
 
-def test_destdir(tmp_path: Path) -> None:
-    """Files go below the directory, and refer to where they will be used."""
+def test_destdir_is_a_prefix_of_written_paths(tmp_path: Path) -> None:
+    """Files are written below the directory, and contain the paths of their later use."""
     done = install(
         *("--prefix", "/opt/gpuhook", "--destdir", str(tmp_path)),
         *("--python", SYSTEM, "--cli-python", sys.executable),
@@ -370,8 +374,8 @@ def test_destdir(tmp_path: Path) -> None:
         assert str(tmp_path).encode() not in data
 
 
-def test_again(prefix: Path, again: Path) -> None:
-    """A second installation replaces the first: it has what one alone has."""
+def test_second_installation_replaces_the_first(prefix: Path, again: Path) -> None:
+    """The result is that of a single installation."""
     package = "lib/gpuhook/gpuhook"
     names = [sorted(p.name for p in (one / package).rglob("*.py")) for one in (prefix, again)]
     assert names[0] == names[1]
@@ -380,8 +384,8 @@ def test_again(prefix: Path, again: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--prefix", "--python", "--cli-python"])
 @pytest.mark.parametrize("value", ["relative", "/with space", "/with'quote", '/with"quote', "/a$b"])
-def test_paths_that_cannot_be_named(option: str, value: str, tmp_path: Path) -> None:
-    """A path that no launcher can name safely is wrong usage, and nothing is installed."""
+def test_invalid_paths_are_refused(option: str, value: str, tmp_path: Path) -> None:
+    """A path that no launcher can contain is a usage error, and nothing is installed."""
     done = install("--destdir", str(tmp_path), option, value)
     assert done.returncode == 2
     assert f"{option} must be an absolute path" in done.stderr
@@ -389,8 +393,8 @@ def test_paths_that_cannot_be_named(option: str, value: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("python", ["/no/such/python", SYSTEM])
-def test_an_interpreter_without_what_the_command_needs(python: str, tmp_path: Path) -> None:
-    """It is refused with a sentence before anything is written."""
+def test_interpreter_without_required_modules_is_refused(python: str, tmp_path: Path) -> None:
+    """With a sentence, before anything is written."""
     bare = (
         subprocess.run([python, "-c", "import click"], check=False)
         if Path(python).exists()
@@ -405,7 +409,7 @@ def test_an_interpreter_without_what_the_command_needs(python: str, tmp_path: Pa
 
 
 def test_manual_and_completions_are_installed(prefix: Path) -> None:
-    """A page for each command, and what each shell reads, where it reads it."""
+    """A page for each command, and a completion for each shell in its directory."""
     share = prefix / "share"
     assert (share / "man/man1/gpuhook-doctor.1").exists() == ("doctor" in _commands(prefix))
     assert (share / "man/man1/gpuhook-inventory.1").read_text().startswith(".TH")

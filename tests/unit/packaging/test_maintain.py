@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a package says before it goes."""
+"""Messages of a package before it is removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USERS = "gpuhook: containers that need gpuhook-runtime to start again:\n"
     ],
     ids=["some", "none", "unknown"],
 )
-def test_who_needs_what_goes_is_said_or_that_it_is_not_known(
+def test_removal_lists_containers_or_says_that_they_are_unknown(
     answer: str, told: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "gpuhook"

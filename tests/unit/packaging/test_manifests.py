@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests for a cluster: they fit each other, the plugin's options and the image."""
+"""The manifests for a cluster: consistent with each other, the plugin's options and the image."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.kubelet.process import OPERATOR, TIME_SLICING
 ROOT = Path(__file__).parents[3]
 PLACE = ROOT / "packaging/kubernetes"
 CLUSTER_WIDE = {"Namespace", "RuntimeClass", "ClusterRole", "ClusterRoleBinding"}
-# What the plugin's own container is given by its runtime: these are no variables of the plugin.
+# Variables for the runtime of the plugin's container, which are no options of the plugin.
 OF_THE_RUNTIME = {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"}
 OPTION_NAME = re.compile(r"--[a-z][a-z-]+")
 
@@ -64,7 +64,7 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def variables(container: dict[str, Any]) -> dict[str, str]:
-    """Return the environment of the container; a value from a field is kept as that."""
+    """Return the environment of the container; a value from a field is kept as its reference."""
     assert len({one["name"] for one in container["env"]}) == len(container["env"])
     return {one["name"]: one.get("value", "from-a-field") for one in container["env"]}
 
@@ -80,22 +80,22 @@ def started(container: dict[str, Any]) -> tuple[Launch, Configuration]:
 
 
 @pytest.mark.parametrize("name", ["gpuhook.yaml", "api-access.yaml"])
-def test_all_is_in_one_namespace(name: str) -> None:
+def test_all_objects_are_in_one_namespace(name: str) -> None:
     namespace = documents("gpuhook.yaml")["Namespace"]["metadata"]["name"]
     for kind, one in documents(name).items():
         wanted = None if kind in CLUSTER_WIDE else namespace
         assert one["metadata"].get("namespace") == wanted, kind
 
 
-def test_every_configuration_is_faultless(objects: dict[str, Any]) -> None:
+def test_every_configuration_is_valid(objects: dict[str, Any]) -> None:
     entries = objects["ConfigMap"]["data"]
     for name, text in entries.items():
         assert config_reader.read(text.encode(), name).findings == ()
     assert "default" in entries
 
 
-def test_the_configuration_is_the_operators(objects: dict[str, Any]) -> None:
-    """The ConfigMap means the same as the one that the GPU operator makes."""
+def test_configuration_is_that_of_the_operator(objects: dict[str, Any]) -> None:
+    """The ConfigMap has the meaning of the one that the GPU operator makes."""
     texts = [objects["ConfigMap"]["data"]["default"], config_map.data()["default"], TIME_SLICING]
     read = [config_reader.read(text.encode(), "default").configuration for text in texts]
     made = [config_build.document(one) for one in read if one is not None]
@@ -103,13 +103,13 @@ def test_the_configuration_is_the_operators(objects: dict[str, Any]) -> None:
     assert objects["ConfigMap"]["metadata"]["name"] == "device-plugin-config"
 
 
-def test_every_variable_is_one_that_counts(container: dict[str, Any]) -> None:
+def test_every_variable_is_known(container: dict[str, Any]) -> None:
     known = {name for one in OPTIONS if not one.ignored for name in one.variables}
     assert variables(container).keys() - OF_THE_RUNTIME - known == set()
 
 
-def test_the_operators_variables_are_there(container: dict[str, Any]) -> None:
-    """All of values.yaml count as they stand there; the plugin itself needs NVML and nothing else.
+def test_variables_of_the_operator_are_set(container: dict[str, Any]) -> None:
+    """They have the values of values.yaml; the plugin itself only needs NVML.
 
     The strategy is not among them, as it would win over the ConfigMap's; the default is the same.
     """
@@ -122,8 +122,10 @@ def test_the_operators_variables_are_there(container: dict[str, Any]) -> None:
     assert started(container)[1].flags.plugin.device_list_strategy == (strategy,)
 
 
-def test_the_config_map_is_the_source(pod: dict[str, Any], container: dict[str, Any]) -> None:
-    """The plugin reads the directory on which the ConfigMap is mounted as a whole."""
+def test_plugin_reads_the_mounted_config_map(
+    pod: dict[str, Any], container: dict[str, Any]
+) -> None:
+    """The directory is the one on which the whole ConfigMap is mounted."""
     (volume,) = [one for one in pod["volumes"] if "configMap" in one]
     (mount,) = [one for one in container["volumeMounts"] if one["name"] == volume["name"]]
     assert volume["configMap"] == {"name": "device-plugin-config"}
@@ -135,7 +137,7 @@ def test_the_config_map_is_the_source(pod: dict[str, Any], container: dict[str, 
 def test_every_volume_is_mounted_at_its_own_path(
     pod: dict[str, Any], container: dict[str, Any]
 ) -> None:
-    """But for the host's root: a path of the host is the same path in the container."""
+    """Except for the host's root: a path of the host is the same path in the container."""
     mounts = {one["name"]: one for one in container["volumeMounts"]}
     volumes = {one["name"]: one for one in pod["volumes"]}
     assert mounts.keys() == volumes.keys()
@@ -144,8 +146,8 @@ def test_every_volume_is_mounted_at_its_own_path(
             assert mounts[name]["mountPath"] == volume["hostPath"]["path"]
 
 
-def test_what_the_plugin_uses_is_mounted(container: dict[str, Any]) -> None:
-    """What it writes to can be written to, as its root file system cannot; the rest cannot."""
+def test_used_paths_are_mounted(container: dict[str, Any]) -> None:
+    """Written paths are writable, unlike the root file system; the others are read-only."""
     chosen, configuration = started(container)
     flags = configuration.flags
     written = {
@@ -160,14 +162,14 @@ def test_what_the_plugin_uses_is_mounted(container: dict[str, Any]) -> None:
         flags.plugin.container_driver_root,
         chosen.source.directory,
     }
-    asked = "/var/run/nvidia-container-devices/all"  # for the runtime: the plugin does not look
+    asked = "/var/run/nvidia-container-devices/all"  # for the runtime: the plugin does not read it
     mounts = {one["mountPath"]: one.get("readOnly", False) for one in container["volumeMounts"]}
     assert mounts.pop(asked) is False
     assert mounts == {**dict.fromkeys(written, False), **dict.fromkeys(read, True)}
 
 
-def test_the_state_directory_is_the_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of root, as the container is, without a variable: gpuhook-runtime's ledger is there."""
+def test_state_directory_is_that_of_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state directory of root, without a variable: the ledger of gpuhook-runtime."""
     monkeypatch.delenv(state.DIRECTORY_ENV, raising=False)
     monkeypatch.setattr(state, "is_rootless", lambda: False)
     assert state.directory() == "/run/gpuhook"
@@ -178,10 +180,8 @@ def test_labels_are_for_node_feature_discovery(container: dict[str, Any]) -> Non
     assert (own.labels, own.label_node) == (True, False)
 
 
-def test_the_container_may_do_nothing_special(
-    pod: dict[str, Any], container: dict[str, Any]
-) -> None:
-    """test_plugin_confined.py runs the plugin that way."""
+def test_container_has_no_privileges(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    """test_plugin_confined.py runs the plugin with the same restrictions."""
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -192,16 +192,16 @@ def test_the_container_may_do_nothing_special(
     assert "hostIPC" not in pod
 
 
-def test_no_token_is_given_without_the_second_manifest(
-    objects: dict[str, Any], pod: dict[str, Any]
-) -> None:
+def test_no_token_without_the_second_manifest(objects: dict[str, Any], pod: dict[str, Any]) -> None:
     assert objects["ServiceAccount"]["automountServiceAccountToken"] is False
     assert pod["automountServiceAccountToken"] is False
     assert objects["ServiceAccount"]["metadata"]["name"] == pod["serviceAccountName"]
 
 
-def test_pods_and_plugin_have_the_runtime(objects: dict[str, Any], pod: dict[str, Any]) -> None:
-    """The handler is the one that packaging/containerd and docs/by-hand.md give to containerd."""
+def test_pods_and_plugin_use_the_runtime_class(
+    objects: dict[str, Any], pod: dict[str, Any]
+) -> None:
+    """packaging/containerd and docs/by-hand.md configure its handler."""
     runtime = objects["RuntimeClass"]
     assert pod["runtimeClassName"] == runtime["metadata"]["name"]
     table = f"containerd.runtimes.{runtime['handler']}]"
@@ -209,20 +209,20 @@ def test_pods_and_plugin_have_the_runtime(objects: dict[str, Any], pod: dict[str
         assert table in (ROOT / path).read_text(encoding="utf-8")
 
 
-def test_the_daemon_set_selects_its_own_pods(objects: dict[str, Any]) -> None:
+def test_daemon_set_selects_its_own_pods(objects: dict[str, Any]) -> None:
     spec = objects["DaemonSet"]["spec"]
     assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
 
 
-def test_the_namespace_admits_the_pod(objects: dict[str, Any], pod: dict[str, Any]) -> None:
-    """Paths of the host and its pid namespace are more than the pod security level baseline."""
+def test_namespace_admits_the_pod(objects: dict[str, Any], pod: dict[str, Any]) -> None:
+    """Paths of the host and its pid namespace require more than the pod security level baseline."""
     assert pod["hostPID"]
     labels = objects["Namespace"]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
-def test_the_image_has_the_command(container: dict[str, Any]) -> None:
-    """The image has what the plugin imports, and its entry point is the command line."""
+def test_image_has_the_command(container: dict[str, Any]) -> None:
+    """The image has the plugin's imports, and its entry point is the command line."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     (entry,) = re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE)
     assert json.loads(entry) == ["/usr/bin/gpuhook"]
@@ -238,7 +238,7 @@ def test_the_image_has_the_command(container: dict[str, Any]) -> None:
 
 
 def purposes() -> set[tuple[str, str]]:
-    """Return all that the plugin asks of the API server: verb and resource."""
+    """Return all API requests of the plugin: verb and resource."""
     found = set()
     for module in pkgutil.walk_packages(device_plugin.__path__, f"{device_plugin.__name__}."):
         for value in vars(importlib.import_module(module.name)).values():
@@ -247,7 +247,7 @@ def purposes() -> set[tuple[str, str]]:
     return found
 
 
-def test_the_role_grants_what_is_asked_for_and_no_more() -> None:
+def test_role_grants_exactly_the_used_permissions() -> None:
     granted = {
         (verb, resource)
         for rule in documents("api-access.yaml")["ClusterRole"]["rules"]
@@ -262,7 +262,7 @@ def test_the_role_grants_what_is_asked_for_and_no_more() -> None:
         assert rule["apiGroups"] == [""]
 
 
-def test_the_role_is_the_plugins(pod: dict[str, Any]) -> None:
+def test_role_is_bound_to_the_plugin(pod: dict[str, Any]) -> None:
     found = documents("api-access.yaml")
     binding = found["ClusterRoleBinding"]
     (subject,) = binding["subjects"]
@@ -271,8 +271,8 @@ def test_the_role_is_the_plugins(pod: dict[str, Any]) -> None:
     assert binding["roleRef"]["name"] == found["ClusterRole"]["metadata"]["name"]
 
 
-def test_the_comment_tells_each_permission() -> None:
-    """The tables of manifest and docs/plugin.md have every verb; the options are the plugin's."""
+def test_comment_explains_each_permission() -> None:
+    """The tables of manifest and docs/plugin.md have every verb, with the plugin's options."""
     text = (PLACE / "api-access.yaml").read_text(encoding="utf-8")
     comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
     page = (ROOT / "docs/plugin.md").read_text(encoding="utf-8").replace("`", "")
@@ -284,7 +284,7 @@ def test_the_comment_tells_each_permission() -> None:
     assert set(OPTION_NAME.findall(comment)) - of_kubectl <= options
 
 
-def test_the_patch_of_the_comment_gives_the_token(objects: dict[str, Any]) -> None:
+def test_patch_in_the_comment_mounts_the_token(objects: dict[str, Any]) -> None:
     text = (PLACE / "api-access.yaml").read_text(encoding="utf-8")
     (patch,) = re.findall(r"^#\s+'(\{.*\})'$", text, re.MULTILINE)
     spec = json.loads(patch)["spec"]["template"]["spec"]

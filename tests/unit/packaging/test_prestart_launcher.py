@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpuhook-prestart, the launcher: a container without a GPU's name or a limit ends there."""
+"""gpuhook-prestart, the launcher: it ends for a container without a GPU request or a limit."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ASKING = [
 
 
 class Launcher:
-    """The launcher before a hook program that writes down what it is called with."""
+    """The launcher before a hook program that records its arguments."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -77,7 +77,7 @@ class Launcher:
             path.chmod(0o755)
 
     def state(self, spec: object, indent: int | None = None) -> str:
-        """Write the bundle and return the state that a runtime hands over."""
+        """Write the bundle and return the state that a runtime writes to the hook."""
         (self.place / "config.json").write_text(json.dumps(spec), encoding="utf-8")
         document = {"ociVersion": "1.0.2", "id": "x", "pid": 7, "bundle": str(self.place)}
         return json.dumps({**document, "annotations": {"bundle": "/nowhere"}}, indent=indent)
@@ -102,16 +102,15 @@ def launcher(tmp_path: Path) -> Launcher:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_who_goes_on(name: str, launcher: Launcher) -> None:
-    """Exactly the containers that ask for something reach the hook, with the whole state."""
+def test_requests_reach_the_hook(name: str, launcher: Launcher) -> None:
+    """Exactly the containers with a request reach the hook, with the whole state."""
     state = launcher.state(SPECS[name])
     expected = (7, f"called prestart\n{state}") if name in ASKING else (0, "")
     assert launcher.call(state) == expected
 
 
 @pytest.mark.parametrize("indent", [None, 0, 2])
-def test_every_way_to_write_a_state(indent: int | None, launcher: Launcher) -> None:
-    """White space in the state is no matter."""
+def test_white_space_of_the_state_is_ignored(indent: int | None, launcher: Launcher) -> None:
     state = launcher.state(SPECS["index"], indent)
     assert launcher.call(state) == (7, f"called prestart\n{state}")
     assert launcher.call(launcher.state(SPECS["nothing"], indent)) == (0, "")
@@ -120,12 +119,12 @@ def test_every_way_to_write_a_state(indent: int | None, launcher: Launcher) -> N
 @pytest.mark.parametrize(
     "state", ["", "{}", '{"bundle": null}', '{"bundle": "/no\\/where"}', '{"bundlePath": "/x"}']
 )
-def test_a_state_that_it_cannot_read(state: str, launcher: Launcher) -> None:
-    """What the launcher does not understand is the hook's to judge."""
+def test_unknown_state_goes_to_the_hook(state: str, launcher: Launcher) -> None:
+    """The hook decides about input that the launcher cannot parse."""
     assert launcher.call(state) == (7, f"called prestart\n{state}")
 
 
-def test_prefixes_of_the_settings(launcher: Launcher) -> None:
+def test_annotation_prefixes_of_the_settings(launcher: Launcher) -> None:
     """If the settings name other annotations, the hook reads both."""
     launcher.settings.write_text("request: {onMissingDriver: refuse}\n")
     spec = {"annotations": {"example.com/x": "nvidia.com/gpu=0"}}
@@ -134,8 +133,8 @@ def test_prefixes_of_the_settings(launcher: Launcher) -> None:
     assert launcher.call(launcher.state(spec))[0] == 7
 
 
-def test_resources_of_the_settings(launcher: Launcher) -> None:
-    """Where the settings name variables of a swarm, the hook reads both; a comment names none."""
+def test_swarm_resources_of_the_settings(launcher: Launcher) -> None:
+    """If the settings name variables of a swarm, the hook reads both; a comment names none."""
     spec = env("DOCKER_RESOURCE_GPU=GPU-1")
     launcher.settings.write_text("request:\n  # swarmResources: [DOCKER_RESOURCE_GPU]\n")
     assert launcher.call(launcher.state(spec)) == (0, "")
@@ -144,20 +143,20 @@ def test_resources_of_the_settings(launcher: Launcher) -> None:
 
 
 @pytest.mark.parametrize("verb", ["poststart", "poststop", "--version", "apply"])
-def test_other_verbs(verb: str, launcher: Launcher) -> None:
-    """Any verb but prestart is the hook's, the state unread."""
+def test_other_verbs_go_to_the_hook(verb: str, launcher: Launcher) -> None:
+    """The launcher does not read the state."""
     assert launcher.call("state", verb) == (7, f"called {verb}\nstate")
 
 
-def test_options(launcher: Launcher) -> None:
-    """The verb may be named, as Docker does; with an option the hook has the last word."""
+def test_options_go_to_the_hook(launcher: Launcher) -> None:
+    """The verb may be given, as by Docker; with an option the hook decides."""
     state = launcher.state(SPECS["nothing"])
     assert launcher.call(state, "prestart") == (0, "")
     assert launcher.call(state, "prestart", "--dry-run")[1].startswith("called prestart --dry-run")
 
 
-def test_a_python_that_does_not_start(tmp_path: Path) -> None:
-    """It stops a container that asks for a GPU, and no other."""
+def test_python_that_does_not_start(tmp_path: Path) -> None:
+    """It stops a container that requests a GPU, and no other."""
     launcher = Launcher(tmp_path)
     launcher.hook.write_text(f"#!{sys.executable}-gone -IS\n")
     assert launcher.call(launcher.state(SPECS["nothing"])) == (0, "")

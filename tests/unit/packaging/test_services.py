@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units and the udev rules that ship: as systemd reads them, and on nodes of several kinds."""
+"""The shipped units and udev rules: as systemd reads them, and on nodes of several kinds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_EXPOSED = {"gpuhook-refresh.service": 20, "gpuhook-devices.service": 30}  #
 
 @pytest.fixture(scope="module")
 def units(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory of the units as they are installed."""
+    """Return a directory with the units as they are installed."""
     place = tmp_path_factory.mktemp("units")
     (place / "gpuhook").write_text("#!/bin/sh\n")
     (place / "gpuhook").chmod(0o755)
@@ -34,21 +34,20 @@ def units(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def analyze(units: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Call systemd-analyze, for which our units are beside systemd's own."""
+    """Call systemd-analyze with our units in addition to systemd's own."""
     env = {**os.environ, "SYSTEMD_UNIT_PATH": f"{units}:", "SYSTEMD_LOG_LEVEL": "warning"}
     command = ["systemd-analyze", *words]
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
 
 
-def test_units_are_clean(units: Path) -> None:
-    """systemd has nothing to say of them."""
+def test_units_have_no_warnings(units: Path) -> None:
     assert len(UNITS) == 4
     done = analyze(units, "verify", "--man=no", *(str(units / path.name) for path in UNITS))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_wrong_unit_is_seen(units: Path, tmp_path: Path) -> None:
-    """The test above could fail."""
+def test_wrong_unit_has_a_warning(units: Path, tmp_path: Path) -> None:
+    """Check that the test above can fail."""
     wrong = tmp_path / "gpuhook-wrong.service"
     wrong.write_text("[Service]\nExecStart=/no/such/program\nProtectSytem=strict\n")
     done = analyze(units, "verify", "--man=no", str(wrong))
@@ -57,8 +56,8 @@ def test_a_wrong_unit_is_seen(units: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MOST_EXPOSED)
-def test_units_are_confined(name: str, units: Path) -> None:
-    """What a service may do beside its work is little, by systemd's own measure."""
+def test_units_are_restricted(name: str, units: Path) -> None:
+    """The exposure level is small by systemd's own measure."""
     words = ["security", "--offline=true", "--no-pager", f"--threshold={MOST_EXPOSED[name]}"]
     done = analyze(units, *words, str(units / name))
     assert done.returncode == 0, done.stdout
@@ -66,7 +65,7 @@ def test_units_are_confined(name: str, units: Path) -> None:
 
 
 def section(unit: str, key: str) -> list[str]:
-    """Return the values of a key in a unit that ships, its lines joined."""
+    """Return the values of a key in a shipped unit, with its lines joined."""
     text = (PACKAGING / "systemd" / unit).read_text(encoding="utf-8").replace("\\\n", "")
     return re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
 
@@ -97,8 +96,10 @@ NODES = {
 
 @pytest.mark.parametrize("has_driver", [True, False])
 @pytest.mark.parametrize("node", NODES)
-def test_where_modules_are_loaded(node: str, has_driver: bool, tmp_path: Path) -> None:
-    """Only on a node with a GPU and a driver for it; elsewhere it is no failure."""
+def test_modules_are_loaded_on_nodes_with_a_gpu_and_driver(
+    node: str, has_driver: bool, tmp_path: Path
+) -> None:
+    """On other nodes the unit is skipped, which is no failure."""
     sys = tmp_path / "sys"
     (sys / "bus").mkdir(parents=True)
     for number, facts in enumerate(NODES[node]):
@@ -113,12 +114,12 @@ def test_where_modules_are_loaded(node: str, has_driver: bool, tmp_path: Path) -
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     is_wanted = has_driver and node in ("GPU", "one for a machine, one for us")
-    # 1 to 254 of an ExecCondition is a unit that is skipped (systemd.service(5)).
+    # An ExecCondition with status 1 to 254 skips the unit (systemd.service(5)).
     assert done.returncode == (0 if is_wanted else 1)
 
 
 def test_conditions_are_those_of_refresh() -> None:
-    """The unit is skipped exactly where `gpuhook refresh` sees no driver."""
+    """The unit is skipped exactly if `gpuhook refresh` sees no driver."""
     conditions = section("gpuhook-refresh.service", "ConditionPathExists")
     told = {"|/sys/module/nvidia", "|/sys/module/nvgpu", "|/etc/nv_tegra_release", "|/dev/dxg"}
     assert set(conditions) == told
@@ -133,7 +134,7 @@ KEY = re.compile(r'^([A-Z]+)(?:\{(\w+)\})?(==|!=|\+=|=)"([^"]*)"$')
 
 
 def goes(event: dict[str, str], *, has_systemd: bool = True) -> list[str]:
-    """Return the commands that the rules run for an event of the kernel's (udev(7))."""
+    """Return the commands that the rules run for an event of the kernel (udev(7))."""
     ran: list[str] = []
     label = ""
     for line in RULES.read_text(encoding="utf-8").splitlines():
@@ -146,17 +147,17 @@ def goes(event: dict[str, str], *, has_systemd: bool = True) -> list[str]:
             if ("LABEL", None, "=", label) in keys:
                 label = ""
             continue
-        if all(holds(key, event, has_systemd=has_systemd) for key in keys):
+        if all(matches(key, event, has_systemd=has_systemd) for key in keys):
             ran += [value for name, _, _, value in keys if name == "RUN"]
             label = next((value for name, _, _, value in keys if name == "GOTO"), "")
     assert not label, "a GOTO without its LABEL"
     return ran
 
 
-def holds(
+def matches(
     key: tuple[str, str | None, str, str], event: dict[str, str], *, has_systemd: bool
 ) -> bool:
-    """Return whether a key of a rule matches; those that do something always do."""
+    """Return whether a key of a rule matches; assignments always do."""
     name, which, operator, value = key
     if name in ("GOTO", "LABEL", "RUN"):
         assert operator in ("=", "+=")
@@ -194,10 +195,10 @@ DRIVER = {"SUBSYSTEM": "module", "KERNEL": "nvidia"}
         ({**GPU, "ACTION": "add", "SUBSYSTEM": "drm"}, False),
     ],
 )
-def test_udev_rules(event: dict[str, str], *, is_refreshed: bool) -> None:
-    """A driver and a GPU that come and go are reported to systemd, other devices are not.
+def test_udev_rules_report_driver_and_gpus(event: dict[str, str], *, is_refreshed: bool) -> None:
+    """Added and removed drivers and GPUs are reported to systemd, other devices are not.
 
-    A service that was turned off stays so: the way back is `systemctl disable`.
+    The rules do not start a disabled service.
     """
     unit = "gpuhook-refresh.service"
     start = f"! systemctl --quiet is-enabled {unit} || exec systemctl --no-block start {unit}"

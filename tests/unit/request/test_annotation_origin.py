@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who wrote the annotations of a container, and which of them are a grant."""
+"""The origin of a container's annotations, and which of them are a grant."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CRIO = annotation_origin.CRIO
         ({X: "a", CRIO: json.dumps({X: ["a"]})}, annotation_origin.BY_POD),
     ],
 )
-def test_who_wrote_it(held: dict[str, Any], origin: str) -> None:
+def test_origin_of_an_annotation(held: dict[str, Any], origin: str) -> None:
     assert annotation_origin.origins(held, [X]) == {X: origin}
 
 
@@ -71,7 +71,7 @@ def test_who_wrote_it(held: dict[str, Any], origin: str) -> None:
         ),
     ],
 )
-def test_what_is_a_grant(accept: str, origins: set[str]) -> None:
+def test_accepted_origins_are_a_grant(accept: str, origins: set[str]) -> None:
     every = {
         annotation_origin.BY_KUBELET,
         annotation_origin.BY_CONTAINERD,
@@ -81,7 +81,7 @@ def test_what_is_a_grant(accept: str, origins: set[str]) -> None:
     assert {one for one in every if annotation_origin.is_grant(one, accept)} == origins
 
 
-def test_a_grant_comes_before_mounts_and_a_pods_own_after() -> None:
+def test_granted_annotations_precede_mounts_and_others_follow() -> None:
     spec = {
         "annotations": written.crio({X: "nvidia.com/gpu=1"}, {Y: "nvidia.com/gpu=2"}),
         "mounts": [
@@ -104,8 +104,10 @@ def test_a_grant_comes_before_mounts_and_a_pods_own_after() -> None:
     ]
 
 
-def test_what_crio_has_is_read_once_and_only_for_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its size and the number of the keys are the pod's choice."""
+def test_crios_annotations_are_read_once_and_only_for_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pod chooses their size and the number of keys."""
     read = []
     loads = fastjson.loads
 
@@ -125,14 +127,14 @@ def test_what_crio_has_is_read_once_and_only_for_devices(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("accept", ["", "no", "Kubelet", "true"])
-def test_another_word_is_refused(accept: str) -> None:
+def test_unknown_setting_is_refused(accept: str) -> None:
     from gpuhook.node import settings_file
 
     assert settings_file.faults_of({"request": {"acceptAnnotations": accept}}) != []
     assert settings.Settings().accept_annotations == "auto"
 
 
-def test_the_pod_of_a_container() -> None:
+def test_pod_of_a_container() -> None:
     """CRI-O copies containerd's keys from a pod, which cannot replace CRI-O's own."""
     forged = {
         "io.kubernetes.cri.sandbox-name": "victim",

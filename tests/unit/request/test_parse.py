@@ -21,7 +21,7 @@ def spec(value: str | None = None, **more: Any) -> dict[str, Any]:
     return {"process": {"env": env}, **more}
 
 
-def asked(config: dict[str, Any]) -> list[tuple[str, list[str]]]:
+def requested(config: dict[str, Any]) -> list[tuple[str, list[str]]]:
     return [(s.kind, s.names) for s in parse.sources(config, VOCABULARY, PREFIXES)]
 
 
@@ -39,37 +39,39 @@ def asked(config: dict[str, Any]) -> list[tuple[str, list[str]]]:
         ("00000000:3B:00.0", ["00000000:3B:00.0"]),
     ],
 )
-def test_variable(value: str, names: list[str]) -> None:
-    """The variable is a comma list: trimmed, each name once, in order; `all` swallows the rest."""
-    assert asked(spec(value)) == [("env", names)]
+def test_variable_is_a_comma_list(value: str, names: list[str]) -> None:
+    """Trimmed, each name once, in order; `all` replaces the other names."""
+    assert requested(spec(value)) == [("env", names)]
 
 
 @pytest.mark.parametrize("value", [None, "", ",", "void", "0,void"])
-def test_nothing(value: str | None) -> None:
-    """Unset, empty and void request nothing."""
-    assert asked(spec(value)) == []
+def test_empty_values_request_nothing(value: str | None) -> None:
+    """Unset, empty and void."""
+    assert requested(spec(value)) == []
 
 
-def test_last_of_duplicate_variables_counts() -> None:
-    """Of two entries of one name the last applies, as in the container."""
+def test_last_of_duplicate_variables_applies() -> None:
+    """As in the container."""
     config = {"process": {"env": ["NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void"]}}
-    assert asked(config) == []
+    assert requested(config) == []
 
 
 def test_entries_without_equals_are_ignored() -> None:
-    """An env entry without '=' is ignored, and is not a fault."""
-    assert asked({"process": {"env": ["NVIDIA_VISIBLE_DEVICES", 7, "NVIDIA_VISIBLE_DEVICES=1"]}})
+    """Such an entry is not a fault."""
+    assert requested(
+        {"process": {"env": ["NVIDIA_VISIBLE_DEVICES", 7, "NVIDIA_VISIBLE_DEVICES=1"]}}
+    )
 
 
 @pytest.mark.parametrize(
     "config", [{}, {"process": None}, {"process": {"env": None}}, {"mounts": None}]
 )
-def test_absent_parts(config: dict[str, Any]) -> None:
-    """A spec without process, env, mounts or annotations requests nothing."""
-    assert asked(config) == []
+def test_absent_parts_request_nothing(config: dict[str, Any]) -> None:
+    """A spec without process, env, mounts or annotations."""
+    assert requested(config) == []
 
 
-def test_annotations_win_over_mounts_over_env() -> None:
+def test_annotations_precede_mounts_and_variables() -> None:
     """Every source is found, in the order of precedence."""
     config = spec(
         "all",
@@ -87,7 +89,7 @@ def test_annotations_win_over_mounts_over_env() -> None:
             {"destination": "/var/run/nvidia-container-devices/8", "source": "/tmp"},
         ],
     )
-    assert asked(config) == [
+    assert requested(config) == [
         ("annotations", ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]),
         ("mounts", ["GPU-7", "nvidia.com/gpu=5"]),
         ("env", ["all"]),
@@ -98,10 +100,10 @@ def test_annotations_win_over_mounts_over_env() -> None:
     ("value", "code"),
     [("a\x1b[31mb", "GH1004"), ("x" * 256, "GH1004"), (",".join(map(str, range(10000))), "GH1005")],
 )
-def test_hostile_values(value: str, code: str) -> None:
-    """Control characters, endless names and endless lists are refused in one printable line."""
+def test_hostile_values_are_refused(value: str, code: str) -> None:
+    """Control characters, endless names and endless lists, in one printable line."""
     with pytest.raises(GpuhookError) as caught:
-        asked(spec(value))
+        requested(spec(value))
     assert caught.value.code == code
     assert caught.value.message.isprintable()
     assert len(caught.value.message) < 600
@@ -110,15 +112,15 @@ def test_hostile_values(value: str, code: str) -> None:
 @pytest.mark.parametrize(
     "name", ["GPU-1::", "::1", "GPU-1::-1", "GPU-1::1::2", "GPU-1::x", "G::1234567"]
 )
-def test_malformed_replicas(name: str) -> None:
-    """A replica number is a short decimal number behind a device."""
+def test_malformed_replicas_are_refused(name: str) -> None:
+    """A replica number is a short decimal number after a device."""
     with pytest.raises(GpuhookError) as caught:
         replicas.split(name)
     assert caught.value.code == "GH1003"
 
 
-def test_replicas() -> None:
-    """A replica id is its device and itself; other names have no replica."""
+def test_replica_has_its_device() -> None:
+    """Other names have no replica."""
     assert replicas.split("MIG-a::0") == ("MIG-a", "MIG-a::0")
     assert replicas.split("0:1") == ("0:1", None)
 
@@ -134,8 +136,8 @@ def test_replicas() -> None:
         ("mounts", ["all"], True),
     ],
 )
-def test_what_is_a_grant(kind: str, names: list[str], is_grant: bool) -> None:
-    """Only an image's `all` is no grant."""
+def test_images_all_is_not_a_grant(kind: str, names: list[str], is_grant: bool) -> None:
+    """All other requests are."""
     assert parse.Source(kind, "", names).is_grant is is_grant
 
 
@@ -143,8 +145,8 @@ def judged(config: dict[str, Any], settings: Settings) -> policy.Verdict:
     return policy.judge(parse.sources(config, VOCABULARY, PREFIXES), config, settings)
 
 
-def test_policy_on_the_variable() -> None:
-    """With the setting off, the variable applies in privileged containers only."""
+def test_variable_applies_only_if_policy_allows() -> None:
+    """With the setting off, it applies in privileged containers only."""
     settings = Settings()
     settings.accept_env_when_unprivileged = False
     verdict = judged(spec("all"), settings)
@@ -155,7 +157,7 @@ def test_policy_on_the_variable() -> None:
     assert judged(privileged, settings).chosen is not None
 
 
-def test_a_variable_names_devices_of_its_own_vendor() -> None:
+def test_variable_cannot_name_another_vendor() -> None:
     """An image cannot request another vendor's devices, an annotation can."""
     foreign = parse.Source(parse.ENV, "V", ["nvidia.com/gpu=0", "evil.com/disk=all"])
     with pytest.raises(GpuhookError) as caught:
@@ -175,7 +177,7 @@ def test_a_variable_names_devices_of_its_own_vendor() -> None:
         ("nvidia.com/gds", False, True),
     ],
 )
-def test_a_subdomain_is_the_vendor_s_own(kind: str, is_privileged: bool, may: bool) -> None:
+def test_subdomain_belongs_to_the_vendor(kind: str, is_privileged: bool, may: bool) -> None:
     """Variables of a container that may administer the host can request GPU management."""
     asking: dict[str, Any] = {}
     if is_privileged:
@@ -189,8 +191,8 @@ def test_a_subdomain_is_the_vendor_s_own(kind: str, is_privileged: bool, may: bo
         policy.require_own_vendor(named, "nvidia.com/gpu", asking)
 
 
-def test_policy_on_mounts() -> None:
-    """Mounts apply only with the setting; then they win over the variable."""
+def test_mounts_apply_only_with_the_setting() -> None:
+    """Then they take precedence over the variable."""
     mount = {"destination": "/var/run/nvidia-container-devices/0", "source": "/dev/null"}
     config = spec("all", mounts=[mount])
     settings = Settings()

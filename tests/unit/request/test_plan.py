@@ -28,7 +28,7 @@ KIND = WORDS.default_kind
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlainNode:
-    """Give a node of a vendor whose two devices have a node each, and no names but numbers."""
+    """Give a node of a vendor whose two devices have a node each, and numbers as names."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     devices = [
         {"name": str(n), "containerEdits": {"deviceNodes": [{"path": f"/dev/plain{n}"}]}}
@@ -43,8 +43,8 @@ def asking(value: str, *more: str) -> dict[str, Any]:
     return {"process": {"env": [f"{WORDS.devices_env}={value}", *more]}}
 
 
-def test_a_vendor_with_device_nodes_alone(node: PlainNode) -> None:
-    """No hook, no mount, no capability and no UUID is needed for a device."""
+def test_vendor_with_device_nodes_alone(node: PlainNode) -> None:
+    """No hook, mount, capability or UUID is needed for a device."""
     spec = asking("1")
     injection = plan.plan(spec, Settings(), node)
     assert injection.is_given
@@ -59,13 +59,13 @@ def test_several_devices(value: str, node: PlainNode) -> None:
     assert injection.grant.devices == [f"{KIND}=0", f"{KIND}=1"]
 
 
-def test_a_container_that_requests_nothing(node: PlainNode) -> None:
+def test_container_without_a_request(node: PlainNode) -> None:
     injection = plan.plan({"process": {"env": ["A=B"]}}, Settings(), node)
     assert injection.source is None
     assert (injection.is_given, injection.edits) == (False, {})
 
 
-def test_what_policy_refuses_is_not_given(node: PlainNode) -> None:
+def test_refused_request_adds_no_edits(node: PlainNode) -> None:
     """The warning is in the plan, and in the caller's list also if the plan fails later."""
     settings = chosen(accept_env_when_unprivileged=False)
     injection = plan.plan(asking("0"), settings, node)
@@ -81,7 +81,7 @@ def test_what_policy_refuses_is_not_given(node: PlainNode) -> None:
     assert [warning.code for warning in heard] == ["GH1028"]
 
 
-def test_a_plan_changes_nothing() -> None:
+def test_plan_changes_nothing() -> None:
     """The config.json does not change, and a second plan equals the first."""
     context = described("h100x8", chosen(on_unknown_capability="ignore"))
     spec = {
@@ -107,7 +107,7 @@ def test_a_plan_changes_nothing() -> None:
     assert first.edits == second.edits
 
 
-def test_names_are_planned_as_requests_are() -> None:
+def test_plan_of_names_equals_the_plan_of_a_request() -> None:
     context = described("t4")
     spec = {"process": {"env": [f"{vocabulary.VOCABULARY.devices_env}=0"]}}
     by_request = plan.plan(spec, context.settings, context.node)
@@ -141,7 +141,7 @@ class Refresh:
 
 
 def stale_twice() -> Callable[[], str]:
-    """Return work that fails for a stale spec twice, and then does well."""
+    """Return a function that fails twice because of a stale spec, and then succeeds."""
     left = [fault("GH1120", changes="boot")] * 2
 
     def work() -> str:
@@ -152,7 +152,7 @@ def stale_twice() -> Callable[[], str]:
     return work
 
 
-def test_stale_specs_are_refreshed_around_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_specs_are_refreshed_and_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuhook.host.hot.state.is_rootless", lambda: False)
     settings, refresh = Settings(), Refresh()
     context = PlanContext(settings, this_node(settings), Heard(), refresh)
@@ -164,7 +164,7 @@ def test_stale_specs_are_refreshed_around_the_plan(monkeypatch: pytest.MonkeyPat
     ("on_stale", "trouble", "said"),
     [("refresh", "GH1200: no library", "did not help: GH1200"), ("refuse", "", "boot")],
 )
-def test_a_refresh_that_fails_or_is_not_wanted(
+def test_failed_or_disabled_refresh_is_a_fault(
     on_stale: str, trouble: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpuhook.host.hot.state.is_rootless", lambda: False)

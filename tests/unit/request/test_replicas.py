@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replicas that a device plugin tells, and of which of them the ledger takes note."""
+"""The replicas that a device plugin sets, and those that the ledger records."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from tests.plans import this_node
 
 
-def telling(value: str) -> dict[str, Any]:
+def spec_with_replicas(value: str) -> dict[str, Any]:
     return {"process": {"env": [f"GPUHOOK_REPLICAS={value}"]}}
 
 
-def nobody() -> list[str]:
+def no_aliases() -> list[str]:
     raise AssertionError("asked for further names")
 
 
-def test_a_plugin_tells_which_replicas_they_are() -> None:
+def test_replicas_of_granted_devices() -> None:
     """GPUHOOK_REPLICAS may name replicas of granted devices, and nothing else."""
-    told = telling("GPU-1::3, GPU-2::0,GPU-1::x,GPU-1,GPU-1::3")
+    told = spec_with_replicas("GPU-1::3, GPU-2::0,GPU-1::x,GPU-1,GPU-1::3")
     assert replicas_of(told, VOCABULARY, ["nvidia.com/gpu=GPU-1"], list) == ["GPU-1::3"]
 
 
-def test_a_device_has_further_names() -> None:
+def test_replica_by_another_name_of_its_device() -> None:
     """A device that was granted as 0 may have its UUID in the variable."""
-    told = telling("GPU-1::3,GPU-2::0,GPU-1::0")
+    told = spec_with_replicas("GPU-1::3,GPU-2::0,GPU-1::0")
     assert replicas_of(told, VOCABULARY, ["nvidia.com/gpu=0"], lambda: ["GPU-1", "0"]) == [
         "GPU-1::3",
         "GPU-1::0",
@@ -42,14 +42,14 @@ def test_a_device_has_further_names() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "GPU-1::1", "GPU-1::1,GPU-1::2", "nonsense"])
-def test_further_names_are_asked_for_when_needed(value: str) -> None:
+def test_aliases_are_read_only_when_needed(value: str) -> None:
     """Without replicas, or with those of named devices alone, no spec is read."""
-    replicas_of(telling(value), VOCABULARY, ["nvidia.com/gpu=GPU-1"], nobody)
+    replicas_of(spec_with_replicas(value), VOCABULARY, ["nvidia.com/gpu=GPU-1"], no_aliases)
 
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Give a node whose own spec has indexes, and whose plugin's has UUIDs and an instance."""
+    """Give a node whose own spec has indices, and whose plugin's spec has UUIDs and an instance."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     settings = Settings()
     settings.spec_dirs = [str(tmp_path)]
@@ -88,24 +88,24 @@ def node(settings: Settings) -> NvidiaNode:
         ),
     ],
 )
-def test_a_device_is_covered_by_all_of_its_nodes(
+def test_device_is_covered_by_all_of_its_nodes(
     node: NvidiaNode, nodes: list[str], names: set[str]
 ) -> None:
-    """The node's own specs and a device plugin's say which nodes those are, and no others."""
+    """The node's own specs and a device plugin's define these nodes."""
     assert node.covered(nodes) == names
 
 
-def test_no_specs_cover_nothing(node: NvidiaNode, tmp_path: Path) -> None:
-    """A node without specs, or with a broken one, does not stop a container."""
+def test_missing_or_broken_specs_cover_nothing(node: NvidiaNode, tmp_path: Path) -> None:
+    """They do not stop a container."""
     for path in tmp_path.glob("*.json"):
         path.write_text("{", encoding="utf-8")
     assert node.covered(["/dev/nvidia0"]) == frozenset()
 
 
-def test_engine_applied_specs_tell_without_an_inventory(
+def test_specs_of_the_plugin_are_enough_without_an_inventory(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a node where only the device plugin writes specs, the hook finds the devices in them."""
+    """If only the device plugin writes specs, the hook finds the devices in them."""
     monkeypatch.setattr(apply_hook, "Settings", lambda: settings)
     assert set(apply_hook._known_devices(["/dev/nvidia0"])) == {"0", "GPU-0"}
     monkeypatch.setattr(node_json, "uuids", lambda: {"/dev/nvidia0": "GPU-7"})

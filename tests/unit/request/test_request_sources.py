@@ -17,7 +17,7 @@ from tests.plans import planned, this_context, this_node
 
 BELOW = "/var/run/nvidia-container-devices/"
 OLD_MIG = "MIG-GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913/7/0"
-# Settings, in short.
+# Abbreviations of variables and settings.
 MOUNTS = {"accept_volume_mounts": True}
 CLOSED = {"accept_env_when_unprivileged": False}
 BOTH = {**MOUNTS, **CLOSED}
@@ -28,7 +28,7 @@ V, R, C = "NVIDIA_VISIBLE_DEVICES=", "DOCKER_RESOURCE_GPU=", "CUDA_VERSION=8.0"
 N = "DOCKER_RESOURCE_NVIDIA-GPU="
 Q = "NVIDIA_REQUIRE_CUDA=cuda>=9.0"
 
-# What is asked, under which settings -> the kind and the names of the source that counts.
+# Requests and settings -> the kind and the names of the source that applies.
 #   env; mounts below the directory; annotation; privileged; settings
 CASES: list[tuple[list[str], list[str], str, bool, dict[str, Any], str | None, list[str]]] = [
     # the variable alone
@@ -46,13 +46,13 @@ CASES: list[tuple[list[str], list[str], str, bool, dict[str, Any], str | None, l
     ([V + OLD_MIG], [], "", False, {}, "env", [OLD_MIG]),
     ([V + "nvidia.com/gpu=0"], [], "", False, {}, "env", ["nvidia.com/gpu=0"]),
     ([V + "0", V + "1"], [], "", False, {}, "env", ["1"]),
-    # who may use it
+    # policy of the variable
     ([V + "all"], [], "", False, CLOSED, None, []),
     ([V + "0"], [], "", False, CLOSED, None, []),
     ([V + "0"], [], "", True, CLOSED, "env", ["0"]),
     ([V + "all"], [], "", True, CLOSED, "env", ["all"]),
     ([V + "void"], [], "", True, CLOSED, None, []),
-    # an image of old
+    # a legacy image
     ([C], [], "", False, {}, "image", ["all"]),
     ([C, V], [], "", False, {}, None, []),
     ([C, V + "void"], [], "", False, {}, None, []),
@@ -128,7 +128,7 @@ CASES: list[tuple[list[str], list[str], str, bool, dict[str, Any], str | None, l
 
 
 def context(**chosen: Any) -> tuple[PlanContext, Heard]:
-    """Return what a node with these settings plans by, and its log."""
+    """Return the plan context of a node with these settings, and its log."""
     heard = Heard()
     return this_context(settings(**chosen), heard), heard
 
@@ -157,7 +157,7 @@ def config(
 
 
 @pytest.mark.parametrize("case", CASES, ids=[str(number) for number in range(len(CASES))])
-def test_what_counts(
+def test_source_that_applies(
     case: tuple[list[str], list[str], str, bool, dict[str, Any], str | None, list[str]],
 ) -> None:
     env, mounts, annotation, privileged, chosen, kind, names = case
@@ -179,17 +179,15 @@ def test_what_counts(
         ([R + "GPU-1"], SWARM, True),
     ],
 )
-def test_what_is_meant_for_this_container(
-    env: list[str], chosen: dict[str, Any], is_grant: bool
-) -> None:
-    """What an image says runs on nodes without a GPU too; what a swarm says is of this node."""
+def test_grants_of_variables(env: list[str], chosen: dict[str, Any], is_grant: bool) -> None:
+    """An image may run on nodes without a GPU; a swarm's variable is of this node."""
     source = source_logged(config(env), context(**chosen)[0])
     assert source is not None
     assert source.is_grant is is_grant
 
 
-def test_an_image_of_old_that_was_given_devices_gets_no_others() -> None:
-    """An engine, or a device plugin, has given it those that it is to have."""
+def test_legacy_image_with_devices_gets_no_others() -> None:
+    """An engine or a device plugin has added its devices already."""
     spec = config([C])
     spec["linux"] = {"devices": [{"path": "/dev/nvidia3"}]}
     assert source_logged(spec, context()[0]) is None
@@ -199,8 +197,8 @@ def test_an_image_of_old_that_was_given_devices_gets_no_others() -> None:
     assert source_logged(spec, context()[0]) is not None
 
 
-def test_where_a_request_comes_from() -> None:
-    """It is the sentence of the ledger and of faults."""
+def test_origin_of_a_request_in_messages() -> None:
+    """The text is that of the ledger and of faults."""
     old, swarm = source_logged(config([C]), context()[0]), context(**TWO)[0]
     named = source_logged(config([N + "GPU-1", R + "GPU-2"]), swarm)
     assert old is not None
@@ -209,7 +207,7 @@ def test_where_a_request_comes_from() -> None:
     assert named.where == "DOCKER_RESOURCE_GPU, DOCKER_RESOURCE_NVIDIA-GPU"
 
 
-def test_a_variable_of_a_swarm_names_devices_of_its_own_vendor() -> None:
+def test_swarm_variable_cannot_name_another_vendor() -> None:
     """An image can set it as well."""
     by, _ = context(**SWARM)
     with pytest.raises(GpuhookError) as caught:
@@ -227,10 +225,10 @@ def test_a_variable_of_a_swarm_names_devices_of_its_own_vendor() -> None:
         ([V + "0"], ["GPU-1"], {}, BELOW),
     ],
 )
-def test_what_is_refused_is_logged_or_fails(
+def test_refused_request_is_logged_or_fails(
     env: list[str], mounts: list[str], chosen: dict[str, Any], where: str
 ) -> None:
-    """By default the container starts without, and with a warning; on demand it does not start."""
+    """By default the container starts without GPUs and with a warning."""
     ignoring, heard = context(**chosen)
     source_logged(config(env, mounts), ignoring)
     (warning,) = heard.warnings
@@ -244,8 +242,8 @@ def test_what_is_refused_is_logged_or_fails(
     assert unheard.warnings == []
 
 
-def test_what_a_source_of_higher_order_beats_is_not_refused() -> None:
-    """Kubernetes names devices by annotations; what its image says besides does not matter."""
+def test_source_with_lower_precedence_is_not_refused() -> None:
+    """In Kubernetes annotations name devices: the image's variable has no effect."""
     failing, heard = context(on_refusal="fail", **CLOSED)
     source = source_logged(config([V + "all"], ["0"], "nvidia.com/gpu=0"), failing)
     assert source is not None
@@ -253,7 +251,7 @@ def test_what_a_source_of_higher_order_beats_is_not_refused() -> None:
     assert heard.warnings == []
 
 
-def test_a_mount_that_names_nothing_is_told_of() -> None:
+def test_mount_that_names_no_device_has_a_warning() -> None:
     """Its device is missing in the container, and no other log has the reason."""
     by, heard = context(**MOUNTS)
     source = source_logged(config([], ["cdi/gpu0", "GPU-1", "cdi/a.b/c/", "imex/3"]), by)
@@ -269,7 +267,7 @@ def test_a_mount_that_names_nothing_is_told_of() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\x1bb", "x" * 256])
-def test_a_mount_with_a_hostile_name(name: str) -> None:
+def test_mount_with_a_hostile_name_is_a_fault(name: str) -> None:
     with pytest.raises(GpuhookError) as caught:
         source_logged(config([], [name]), context(**MOUNTS)[0])
     assert caught.value.code == "GH1004"
@@ -279,7 +277,7 @@ def test_a_mount_with_a_hostile_name(name: str) -> None:
     "mounts",
     [None, 7, [None, {}, {"source": 1, "destination": BELOW + "0"}, {"source": "/dev/null"}]],
 )
-def test_mounts_of_any_shape(mounts: object) -> None:
+def test_malformed_mounts_are_ignored(mounts: object) -> None:
     assert source_logged({"mounts": mounts}, context(**MOUNTS)[0]) is None
 
 
@@ -315,8 +313,10 @@ D = "NVIDIA_DRIVER_CAPABILITIES="
         ([C, Q], [], {"utility", "compute"}),
     ],
 )
-def test_capabilities(env: list[str], allowed: list[str], expected: set[str] | str) -> None:
-    """The default and `all` mean what is allowed; what is named and not allowed is refused."""
+def test_capabilities_of_a_container(
+    env: list[str], allowed: list[str], expected: set[str] | str
+) -> None:
+    """The default and `all` mean the allowed ones; a named one that is not allowed is refused."""
     if isinstance(expected, set):
         assert capabilities(config(env), driver_capabilities=allowed) == expected
         return
@@ -340,10 +340,10 @@ def test_capabilities(env: list[str], allowed: list[str], expected: set[str] | s
         ([C], ["utility"], [], EVERY),
     ],
 )
-def test_the_default_of_the_node(
+def test_default_capabilities_of_the_node(
     env: list[str], default: list[str], allowed: list[str], expected: set[str]
 ) -> None:
-    """It applies to a container without the variable, and gives only allowed ones."""
+    """They apply to a container without the variable, if they are allowed."""
     chosen = {"default_driver_capabilities": default, "driver_capabilities": allowed}
     assert capabilities(config(env), **chosen) == expected
 
@@ -363,7 +363,7 @@ IGNORING = {"on_unknown_capability": "ignore"}
     ],
 )
 def test_unknown_words_are_refused_or_ignored(value: str, expected: set[str], ignored: str) -> None:
-    """The refusal names the setting that ignores them; then a warning names the words."""
+    """The refusal names the setting that ignores them; then a warning has the words."""
     spec = config([V + "0", D + value])
     if ignored:
         with pytest.raises(GpuhookError) as caught:
@@ -378,11 +378,11 @@ def test_unknown_words_are_refused_or_ignored(value: str, expected: set[str], ig
     assert [one.endswith(f": {ignored}") for one in said] == [True] * bool(ignored)
 
 
-def test_what_is_not_allowed_is_refused_beside_unknown_words() -> None:
+def test_disallowed_capability_is_refused_with_unknown_words_ignored() -> None:
     with pytest.raises(GpuhookError) as caught:
         capabilities(config([D + "nothing,compute"]), driver_capabilities=["utility"], **IGNORING)
     assert caught.value.code == "GH1027"
 
 
-def test_capabilities_where_images_of_old_are_as_any_other() -> None:
+def test_capabilities_if_legacy_images_are_disabled() -> None:
     assert capabilities(config([C]), **YOUNG) == {"utility", "compute"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From names to one ContainerEdits, out of real spec files."""
+"""Resolving names to one ContainerEdits object with real spec files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Host:
     def spec(
         self, devices: list[dict[str, Any]], kind: str = KIND, name: str = "nvidia", level: int = 1
     ) -> None:
-        """Write a spec that gives every device's container the node of its own name."""
+        """Write a spec in which each device adds the node with the device's name."""
         document = {
             "cdiVersion": "0.5.0",
             "kind": kind,
@@ -76,20 +76,19 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return made
 
 
-def test_the_specs_own_edits_come_first(host: Host) -> None:
-    """What every device of a spec needs comes once, before the devices in the order of request."""
+def test_common_edits_of_a_spec_come_first(host: Host) -> None:
+    """The edits of a spec come once, before those of the devices in the order of request."""
     assert host.paths("GPU-1", "GPU-0") == ["/dev/nvidia.comctl", "/dev/nvidia1", "/dev/nvidia0"]
     assert host.resolve("GPU-1", "GPU-0").edits["env"] == ["D=GPU-1", "D=GPU-0"]
 
 
-def test_a_device_once(host: Host) -> None:
-    """One device under several names is resolved once."""
+def test_device_with_several_names_is_resolved_once(host: Host) -> None:
     grant = host.resolve("GPU-0", f"{KIND}=GPU-0", "00000000:3B:00.0", "GPU-0::1")
     assert grant.devices == [f"{KIND}=GPU-0"]
     assert grant.edits["env"] == ["D=GPU-0"]
 
 
-def test_all_without_such_a_device(host: Host) -> None:
+def test_all_without_a_device_all(host: Host) -> None:
     """`all` is every device of the kind if no spec has a device of that name."""
     grant = host.resolve("all")
     assert grant.devices == [f"{KIND}=GPU-0", f"{KIND}=GPU-1"]
@@ -97,29 +96,28 @@ def test_all_without_such_a_device(host: Host) -> None:
 
 
 def test_all_of_the_spec(host: Host) -> None:
-    """`all` of a spec is what the spec says."""
+    """A device `all` in a spec applies."""
     host.spec([device("GPU-0", "/dev/nvidia0"), device("all", "/dev/nvidia7")])
     grant = host.resolve("all")
     assert grant.devices == [f"{KIND}=all"]
     assert host.paths("all")[1:] == ["/dev/nvidia7"]
 
 
-def test_none(host: Host) -> None:
-    """`none` is the driver's files without a device."""
+def test_none_is_the_driver_without_a_device(host: Host) -> None:
     grant = host.resolve("none")
     assert grant.devices == []
     assert grant.edits == node("/dev/nvidia.comctl")
 
 
-def test_replicas(host: Host) -> None:
-    """Replicas are their device, once, and are noted one by one."""
+def test_replicas_are_resolved_to_their_device(host: Host) -> None:
+    """The device is added once, and each replica is recorded."""
     grant = host.resolve("GPU-1::0", "GPU-1::3", f"{KIND}=GPU-0::2")
     assert grant.devices == [f"{KIND}=GPU-1", f"{KIND}=GPU-0"]
     assert grant.replicas == ["GPU-1::0", "GPU-1::3", "GPU-0::2"]
 
 
-def test_other_names(host: Host) -> None:
-    """A bus id or an index is looked up if no spec has it; the reason names the request."""
+def test_aliases_are_resolved(host: Host) -> None:
+    """A bus id or an index is looked up if no spec has it; the reason has the requested name."""
     grant = host.resolve("00000000:3B:00.0")
     assert grant.devices == [f"{KIND}=GPU-0"]
     name, reason = grant.reasons[0]
@@ -127,8 +125,8 @@ def test_other_names(host: Host) -> None:
     assert reason == f"{KIND}=GPU-0 of {host.dirs[1]}/nvidia.json"
 
 
-def test_two_vendors(host: Host) -> None:
-    """Names of another kind come from its specs, with that spec's own edits."""
+def test_devices_of_two_vendors(host: Host) -> None:
+    """Names of another kind come from its specs, with that spec's common edits."""
     host.spec([device("eth0", "/dev/net0")], kind="example.org/net", name="net", level=0)
     grant = host.resolve("example.org/net=eth0", "GPU-0")
     assert grant.devices == ["example.org/net=eth0", f"{KIND}=GPU-0"]
@@ -138,7 +136,7 @@ def test_two_vendors(host: Host) -> None:
 
 
 def test_one_kind_in_two_files(host: Host) -> None:
-    """Devices of one kind may be spread over files; a later directory's wins."""
+    """A device in a later directory takes precedence."""
     host.spec([device("GPU-1", "/dev/old"), device("GPU-2", "/dev/nvidia2")], name="x", level=0)
     assert host.paths("GPU-1")[1:] == ["/dev/nvidia1"]
     assert host.paths("GPU-2")[1:] == ["/dev/nvidia2"]
@@ -158,8 +156,8 @@ def test_one_kind_in_two_files(host: Host) -> None:
         ("-", "GH1101"),
     ],
 )
-def test_names_of_nothing(name: str, code: str, host: Host) -> None:
-    """A name that leads nowhere is a fault that repeats it; nothing is granted in part."""
+def test_unknown_name_is_a_fault(name: str, code: str, host: Host) -> None:
+    """The fault repeats the name; no part of the request is granted."""
     with pytest.raises(GpuhookError) as caught:
         host.resolve("GPU-0", name)
     assert caught.value.code == code
@@ -174,8 +172,8 @@ def hint(host: Host, name: str) -> str:
     return caught.value.hint
 
 
-def test_the_way_out_is_one(host: Host) -> None:
-    """A new spec goes into a directory that is read, and generate-cdi serves one vendor."""
+def test_hint_has_one_command(host: Host) -> None:
+    """A new spec goes into a directory that is read; generate-cdi is for one vendor."""
     run = host.dirs[1]
     assert f"`gpuhook generate-cdi --output {run}/nvidia.json`" in hint(host, "GPU-9")
     (Path(run) / "nvidia.json").unlink()
@@ -189,8 +187,8 @@ def test_the_way_out_is_one(host: Host) -> None:
     assert "generate-cdi" not in hint(host, "example.org/net=b")
 
 
-def test_a_spec_of_ours_is_written_again_by_refresh(host: Host) -> None:
-    """It has the record of the spec; if gpuhook's only spec is of another kind, it adds none."""
+def test_hint_for_a_spec_of_gpuhook_is_refresh(host: Host) -> None:
+    """A spec of another kind is not written again: the hint is generate-cdi."""
     run = host.dirs[1]
     path = Path(run, "nvidia.json")
     document = json.loads(path.read_text())
@@ -203,8 +201,8 @@ def test_a_spec_of_ours_is_written_again_by_refresh(host: Host) -> None:
     assert hint(host, "GPU-9") == f"run `gpuhook generate-cdi --output {run}/nvidia.yaml`"
 
 
-def test_a_broken_spec_is_named_once(host: Host) -> None:
-    """What is wrong with it follows its path."""
+def test_broken_spec_is_reported_once(host: Host) -> None:
+    """The reason follows its path."""
     path = Path(host.dirs[1], "nvidia.json")
     path.write_text("{}")
     with pytest.raises(GpuhookError) as caught:
@@ -214,8 +212,8 @@ def test_a_broken_spec_is_named_once(host: Host) -> None:
     assert f"; {path} is broken: /" in caught.value.message
 
 
-def test_a_conflict(host: Host) -> None:
-    """One name in two files of a directory is a fault that names both; other names are not hit."""
+def test_conflicting_files_are_a_fault(host: Host) -> None:
+    """The fault of a name in two files of a directory has both; other names are not affected."""
     host.spec([device("GPU-1", "/dev/other")], name="other")
     with pytest.raises(GpuhookError) as caught:
         host.resolve("GPU-1")
@@ -224,8 +222,8 @@ def test_a_conflict(host: Host) -> None:
     assert host.resolve("GPU-0").devices == [f"{KIND}=GPU-0"]
 
 
-def test_adjusting(host: Host) -> None:
-    """Every part is adjusted before it is merged, with the spec that it is of."""
+def test_edits_are_filtered_before_they_are_merged(host: Host) -> None:
+    """Each part with the spec that it is from."""
     kinds = []
 
     class Filter(PlainNode):

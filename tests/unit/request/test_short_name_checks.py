@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container was allocated is checked on the devices that it gets, however it names them."""
+"""Grants and policy are checked on the resolved devices, however the request names them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORMS = [
 
 
 class Host:
-    """A node with eight GPUs whose spec names them by `strategy` alone, and has no inventory."""
+    """A node with eight GPUs whose spec uses one naming `strategy`, without an inventory."""
 
     def __init__(self, place: Path, node: SimulatedNode, strategy: str) -> None:
         self._place = place
@@ -61,7 +61,7 @@ class Host:
         self.heard = Heard()
 
     def created(self, *env: str, mounts: tuple[str, ...] = (), **settings: Any) -> Edited:
-        """Return what a create does for a container with these variables and mounts."""
+        """Return the result of a create for a container with these variables and mounts."""
         for name, value in settings.items():
             setattr(self.settings, name, value)
         spec: dict[str, Any] = {
@@ -95,15 +95,15 @@ def granted(uuid: str, mebibytes: int) -> str:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_memory_grant_applies_by_every_name(name: str, host: Host) -> None:
-    """A name that the grant does not have takes nothing away from the limit."""
+def test_memory_grant_applies_by_every_name(name: str, host: Host) -> None:
+    """A name that the grant lacks does not remove the limit."""
     edited = host.created(asks(name), mounts=(granted(FIRST, 4096),))
     assert edited.grant is not None
     limits = {one["device"]: one["hard"] for one in edited.memory}
     assert limits == {FIRST: 4096 * MIB}
 
 
-def test_a_memory_grant_applies_to_a_range_as_to_its_devices(host: Host) -> None:
+def test_memory_grant_applies_to_each_device_of_a_range(host: Host) -> None:
     ranged, listed = (
         host.created(asks(name), mounts=(granted(FIRST, 4096), granted(SECOND, 2048)))
         for name in ("0-1", "0,1")
@@ -116,7 +116,7 @@ def test_a_memory_grant_applies_to_a_range_as_to_its_devices(host: Host) -> None
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_limit_of_its_own_is_of_the_device_alone(name: str, host: Host) -> None:
+def test_own_limit_is_for_its_device_alone(name: str, host: Host) -> None:
     """One GPU has one limit: a GPU that only the text names has none."""
     edited = host.created(
         asks(name), f"{VOCABULARY.memory_limit_env}=2048", mounts=(granted(FIRST, 4096),)
@@ -125,8 +125,8 @@ def test_a_limit_of_its_own_is_of_the_device_alone(name: str, host: Host) -> Non
 
 
 @pytest.mark.parametrize("told", ["GPU-e81b64d2::0", "01::0", "0-1::0", f"{SECOND}::0", "1::0"])
-def test_a_variable_does_not_tell_of_another_gpus_replica(told: str, host: Host) -> None:
-    """The variable only names the replica of a granted GPU, and has no short forms."""
+def test_variable_cannot_name_a_replica_of_another_gpu(told: str, host: Host) -> None:
+    """It only names replicas of granted GPUs, and has no short forms."""
     edited = host.created(asks("GPU-5c9a1f7e"))
     assert edited.grant is not None
     spec = {"process": {"env": [f"{VOCABULARY.replicas_env}={told}"]}}
@@ -134,14 +134,14 @@ def test_a_variable_does_not_tell_of_another_gpus_replica(told: str, host: Host)
 
 
 @pytest.mark.parametrize("name", ["0-7", "GPU-5c9a1f7e", "01", "1b:00.0"])
-def test_what_policy_refuses_is_refused_in_every_form(name: str, host: Host) -> None:
+def test_refused_device_is_refused_in_every_form(name: str, host: Host) -> None:
     edited = host.created(asks(name), accept_env_when_unprivileged=False)
     assert edited.grant is None
     assert [warning.code for warning in host.heard.warnings] == ["GH1007"]
 
 
-def test_a_mount_wins_over_a_wider_variable(host: Host) -> None:
-    """What a device plugin mounts is all that the container gets."""
+def test_mount_takes_precedence_over_a_wider_variable(host: Host) -> None:
+    """The devices that a device plugin mounts are all that the container gets."""
     mount = f"{VOCABULARY.mount_prefix}/{FIRST}"
     edited = host.created(asks("0-7"), mounts=(mount,), accept_volume_mounts=True)
     assert edited.grant is not None
@@ -149,13 +149,13 @@ def test_a_mount_wins_over_a_wider_variable(host: Host) -> None:
 
 
 @pytest.mark.parametrize("name", ["0-1", "01", "GPU-5c9a1f7e"])
-def test_another_vendors_device_has_no_short_form(name: str, host: Host) -> None:
+def test_devices_of_other_vendors_have_no_short_forms(name: str, host: Host) -> None:
     with pytest.raises(GpuhookError) as caught:
         host.created(asks(f"vendor.example/nic={name}"))
     assert caught.value.code == "GH1009"
 
 
-def test_one_gpu_by_many_names_is_one(host: Host) -> None:
+def test_one_gpu_with_many_names_is_one_device(host: Host) -> None:
     edited = host.created(asks(",".join([*FORMS, "0-1", "GPU-5c9a1f7e::0", f"{FIRST}::0"])))
     assert edited.grant is not None
     assert len(edited.grant.devices) == 2

@@ -29,20 +29,20 @@ PATHS = (
 )  # fmt: skip
 
 
-def told(text: str, path: str) -> str:
+def bundled(text: str, path: str) -> str:
     content = AllowList().content(path, text.encode(), f"files{path}")
     return "" if content is None else content.decode()
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_planted_secret_is_in_any_file(kind: str, path: str) -> None:
+def test_no_file_has_a_planted_secret(kind: str, path: str) -> None:
     text, planted = KINDS[kind]
-    assert [one for one in planted if one in told(text, path)] == []
+    assert [one for one in planted if one in bundled(text, path)] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_planted_secret_is_in_a_document_or_a_log(kind: str) -> None:
+def test_no_document_or_log_has_a_planted_secret(kind: str) -> None:
     text, planted = KINDS[kind]
     document = {
         "env": [f"A={text}"], "environment": {"A": text}, "annotations": {text: text},
@@ -76,9 +76,9 @@ def test_no_planted_secret_is_in_a_document_or_a_log(kind: str) -> None:
         ("/proc/7/cmdline", "dockerd\0--token\0hunter2\0--add-runtime=u:hunter2@h:1\0"),
     ],
 )  # fmt: skip
-def test_a_value_that_is_not_listed_is_left_out(path: str, text: str) -> None:
+def test_unlisted_value_is_left_out(path: str, text: str) -> None:
     assert "hunter2" in text
-    assert "hunter2" not in told(text, path).replace("hunter2 a", "")
+    assert "hunter2" not in bundled(text, path).replace("hunter2 a", "")
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def test_a_value_that_is_not_listed_is_left_out(path: str, text: str) -> None:
         ("/proc/7/cmdline", "/usr/bin/kubelet\0--config=/var/lib/kubelet/config.yaml\0"),
     ],
 )
-def test_a_text_of_listed_keys_stays_as_it_is(path: str, text: str) -> None:
-    assert told(text, path) == text
+def test_text_with_listed_keys_is_kept(path: str, text: str) -> None:
+    assert bundled(text, path) == text
 
 
-def test_the_marker_says_that_a_value_is_left_out() -> None:
+def test_marker_shows_that_a_value_is_left_out() -> None:
     allowed = AllowList()
     content = allowed.content(SPEC, b"kind: a/b\nsecret: hunter2\n", "here")
     assert content is not None
@@ -105,7 +105,7 @@ def test_the_marker_says_that_a_value_is_left_out() -> None:
     assert dict(allowed.kept) == {("here", "kind"): 1}
 
 
-def test_a_line_of_gpuhooks_log_has_its_listed_keys() -> None:
+def test_lines_of_gpuhooks_log_keep_listed_keys() -> None:
     line = 'timestamp=2026-01-01T00:00:00Z level=info event="list sent" gpu=0 pod=ada token=x'
     found = json.loads(log_lines.line(line))
     assert found.keys() == {"timestamp", "level", "event", "gpu"}
@@ -117,7 +117,7 @@ def test_a_line_of_gpuhooks_log_has_its_listed_keys() -> None:
     "text", ["a" * 500_000, "[" * 500_000, '"a\\' * 100_000, "a: b\n" * 50_000]
 )
 @pytest.mark.parametrize("path", [SPEC, DAEMON, TOML, UNIT, "/usr/bin/gpuhook"])
-def test_no_text_keeps_it_busy(text: str, path: str) -> None:
+def test_any_text_is_processed_in_bounded_time(text: str, path: str) -> None:
     start = time.monotonic()
-    told(text, path)
+    bundled(text, path)
     assert time.monotonic() - start < 20

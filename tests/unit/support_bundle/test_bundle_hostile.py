@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forged bundles: refused with a code, or examined as far as they are valid."""
+"""Forged bundles: refused with a code, or read as far as they are valid."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _doctor(path: str) -> Result:
     return CliRunner().invoke(main, ["doctor", "--from", path], prog_name="gpuhook")
 
 
-def _is_told(done: Result) -> bool:
+def _is_handled(done: Result) -> bool:
     """Return whether a run ended with results, or with a fault of the bundle."""
     if done.exit_code not in (0, 1) or not isinstance(done.exception, (SystemExit, type(None))):
         return False
@@ -57,7 +57,7 @@ def _is_told(done: Result) -> bool:
 
 @pytest.mark.parametrize("name", READINGS)
 @pytest.mark.parametrize("document", WRONG, ids=lambda one: str(one)[:24])
-def test_readings_of_another_shape_are_refused(tmp_path: Path, name: str, document: Any) -> None:
+def test_readings_of_another_form_are_refused(tmp_path: Path, name: str, document: Any) -> None:
     texts = dict.fromkeys(("trouble", "code", "hint"), "")
     path = _bundle(tmp_path / "b", {name: {"document": document, **texts}})
     done = _doctor(path)
@@ -66,7 +66,7 @@ def test_readings_of_another_shape_are_refused(tmp_path: Path, name: str, docume
 
 
 @pytest.mark.parametrize("kind", [b"L", b"x"])
-def test_headers_without_end_are_refused(tmp_path: Path, kind: bytes) -> None:
+def test_endless_headers_are_refused(tmp_path: Path, kind: bytes) -> None:
     member = tarfile.TarInfo("long")
     member.type, content = kind, b"12 path=abc\n"
     member.size = len(content)
@@ -77,12 +77,12 @@ def test_headers_without_end_are_refused(tmp_path: Path, kind: bytes) -> None:
     assert "GH1906" in done.output
 
 
-def test_a_fifo_is_no_bundle(tmp_path: Path) -> None:
+def test_fifo_is_not_a_bundle(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert "GH1906" in _doctor(str(tmp_path / "fifo")).output
 
 
-def test_broken_archives_are_told(tmp_path: Path) -> None:
+def test_broken_archives_are_a_fault(tmp_path: Path) -> None:
     whole = gzip.decompress(Path(_bundle(tmp_path / "b")).read_bytes())
     chance = random.Random(7)
     for _ in range(40):
@@ -90,4 +90,4 @@ def test_broken_archives_are_told(tmp_path: Path) -> None:
         for _ in range(chance.randrange(1, 8)):
             content[chance.randrange(len(content))] = chance.randrange(256)
         (tmp_path / "broken").write_bytes(gzip.compress(bytes(content), 1))
-        assert _is_told(_doctor(str(tmp_path / "broken")))
+        assert _is_handled(_doctor(str(tmp_path / "broken")))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles: the records answer as the node did; hostile archives are refused."""
+"""Support bundles: recorded answers equal those of the node; hostile archives are refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _tree(root: Path) -> DirectoryTree:
     return DirectoryTree(str(root))
 
 
-def _ask(tree: RecordingTree | RecordedTree) -> list[object]:
+def _read_all(tree: RecordingTree | RecordedTree) -> list[object]:
     return [
         tree.read("/etc/cdi/a.yaml"),
         tree.read("/var/run/cdi/a.yaml", 4),
@@ -67,13 +67,13 @@ def _replayed(recording: RecordingTree) -> RecordedTree:
     return RecordedTree(bundle_records.parsed(written, kept))
 
 
-def test_what_was_asked_is_answered_again(tmp_path: Path) -> None:
+def test_recorded_answers_are_replayed(tmp_path: Path) -> None:
     recording = RecordingTree(_tree(tmp_path))
-    answers = _ask(recording)
-    assert _ask(_replayed(recording)) == answers
+    answers = _read_all(recording)
+    assert _read_all(_replayed(recording)) == answers
 
 
-def test_a_refusal_is_refused_again(tmp_path: Path) -> None:
+def test_recorded_errors_are_replayed(tmp_path: Path) -> None:
     class Refusing(DirectoryTree):
         def read(self, path: str, limit: int = 1, *, owner: int | None = None) -> bytes | None:
             raise PermissionError(13, "Permission denied", path)
@@ -87,7 +87,7 @@ def test_a_refusal_is_refused_again(tmp_path: Path) -> None:
     assert told.value.filename == "/etc/shadow"
 
 
-def test_what_nobody_asked_is_missing_only_if_that_is_known(tmp_path: Path) -> None:
+def test_unrecorded_path_is_absent_only_if_a_record_shows_it(tmp_path: Path) -> None:
     recording = RecordingTree(_tree(tmp_path))
     recording.names("/etc")
     recording.status("/opt")
@@ -100,9 +100,9 @@ def test_what_nobody_asked_is_missing_only_if_that_is_known(tmp_path: Path) -> N
         tree.names("/usr")
 
 
-def test_the_contents_lie_in_a_directory_that_goes_with_the_tree(tmp_path: Path) -> None:
+def test_contents_are_in_a_directory_that_is_removed_with_the_tree(tmp_path: Path) -> None:
     recording = RecordingTree(_tree(tmp_path))
-    _ask(recording)
+    _read_all(recording)
     tree = _replayed(recording)
     root = Path(tree.root)
     assert (root / "etc/cdi/a.yaml").read_text(encoding="utf-8") == "cdiVersion: 0.6.0\n"
@@ -111,22 +111,22 @@ def test_the_contents_lie_in_a_directory_that_goes_with_the_tree(tmp_path: Path)
     assert not root.exists()
 
 
-def _made(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
+def _bundle_of_node(tmp_path: Path) -> tuple[Path, bundle_contents.Bundle]:
     (tmp_path / "node").mkdir()
     tree = _tree(tmp_path / "node")
     (tmp_path / "node/etc/os-release").write_text("ID=debian\nPASSWORD=x y\n", encoding="utf-8")
     node = bundle_contents.recording_node(
         ExaminedNode(tree, Readings({"units": lambda: {"a.service": {}}}))
     )
-    _ask(node.tree)  # type: ignore[arg-type] # contents.recorded makes it one
+    _read_all(node.tree)  # type: ignore[arg-type] # contents.recorded makes it one
     made = bundle_contents.collect(node, {"doctor.json": {"token": "t"}}, {"logs/a.txt": "{}\n"})
     path = tmp_path / "bundle.tar.gz"
     bundle_archive.write(str(path), made.members, made.made)
     return path, made
 
 
-def test_a_bundle_has_the_node_without_its_secrets(tmp_path: Path) -> None:
-    path, made = _made(tmp_path)
+def test_bundle_has_the_files_of_the_node_without_secrets(tmp_path: Path) -> None:
+    path, made = _bundle_of_node(tmp_path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     tree, readings = opened(str(path))
     assert tree.read("/etc/cdi/a.yaml") == b"cdiVersion: 0.6.0\n"
@@ -142,8 +142,8 @@ def test_a_bundle_has_the_node_without_its_secrets(tmp_path: Path) -> None:
     assert {"what": "reading inventory", "why": readings.of("inventory").trouble} in made.left_out
 
 
-def test_a_bundle_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    _, made = _made(tmp_path)
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
+    _, made = _bundle_of_node(tmp_path)
     with pytest.raises(FileNotFoundError):
         bundle_archive.write(str(tmp_path / "none/bundle.tar.gz"), made.members, made.made)
 
@@ -177,7 +177,7 @@ def _member(name: str, content: bytes = b"{}", **facts: object) -> tuple[tarfile
     ],
     ids=lambda member: str(member[0].name),
 )
-def test_members_that_lead_elsewhere_refuse_the_bundle(
+def test_members_outside_the_bundle_are_refused(
     tmp_path: Path, member: tuple[tarfile.TarInfo, bytes]
 ) -> None:
     with pytest.raises(GpuhookError) as told:
@@ -185,23 +185,21 @@ def test_members_that_lead_elsewhere_refuse_the_bundle(
     assert told.value.code == "GH1907"
 
 
-def test_a_name_twice_refuses_the_bundle(tmp_path: Path) -> None:
+def test_duplicate_members_are_refused(tmp_path: Path) -> None:
     path = _packed(tmp_path / "b", _member(TOP + "a"), _member(TOP + "a"))
     with pytest.raises(GpuhookError, match="twice"):
         opened(path)
 
 
 def test_many_large_members_are_refused(tmp_path: Path) -> None:
-    """8 files of 31 MB, which are in memory until the last is read."""
+    """8 files with 31 MB each, which are in memory until the last one is read."""
     members = [_member(f"{TOP}files/{n}", bytes(31 << 20)) for n in range(8)]
     path = _packed(tmp_path / "b", *members)
     with pytest.raises(GpuhookError, match="larger than 160 MiB"):
         opened(path)
 
 
-def test_a_bomb_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle_archive, "MOST_BYTES", 1 << 20)
     path = _packed(
         tmp_path / "b", _member(TOP + "a", bytes(600_000)), _member(TOP + "b", bytes(600_000))
@@ -223,7 +221,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(
     [b"", b"no archive", gzip.compress(b"no tar" * 100), gzip.compress(bytes(2000))[:-9]],
     ids=["empty", "text", "no-tar", "cut"],
 )
-def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_not_an_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "b"
     path.write_bytes(content)
     with pytest.raises(GpuhookError) as told:
@@ -268,7 +266,7 @@ STATUS = {
         ("readings.json", lambda _: {"units": 3}),
     ],
 )
-def test_documents_of_another_shape_refuse_the_bundle(
+def test_documents_of_another_form_are_refused(
     tmp_path: Path, name: str, spoil: Callable[[object], object]
 ) -> None:
     documents: dict[str, object] = {
@@ -287,14 +285,14 @@ def test_documents_of_another_shape_refuse_the_bundle(
     assert told.value.code == "GH1906"
 
 
-def test_a_deep_document_is_no_crash(tmp_path: Path) -> None:
+def test_deeply_nested_document_is_a_fault(tmp_path: Path) -> None:
     path = _packed(tmp_path / "b", _member(TOP + "manifest.json", b"[" * 100_000))
     with pytest.raises(GpuhookError) as told:
         opened(path)
     assert told.value.code == "GH1906"
 
 
-def test_the_environment_of_a_process_never_leaves_the_node(tmp_path: Path) -> None:
+def test_environment_of_a_process_is_not_in_a_bundle(tmp_path: Path) -> None:
     place = tmp_path / "proc/7"
     place.mkdir(parents=True)
     (place / "environ").write_text("SECRET=x", encoding="utf-8")
@@ -305,7 +303,7 @@ def test_the_environment_of_a_process_never_leaves_the_node(tmp_path: Path) -> N
     assert os.path.basename("/proc/7/environ") in json.dumps(made.left_out)
 
 
-def test_names_of_any_bytes_go_there_and_back(tmp_path: Path) -> None:
+def test_names_of_any_bytes_are_kept(tmp_path: Path) -> None:
     node = tmp_path / "node"
     name = os.fsdecode(b"a\xff\xc3\xa9 \n" + b"x" * 200)
     (node / "etc/cdi").mkdir(parents=True)
@@ -319,7 +317,7 @@ def test_names_of_any_bytes_go_there_and_back(tmp_path: Path) -> None:
     assert tree.read(f"/etc/cdi/{name}") == b"kind: a"
 
 
-def test_a_link_in_the_place_of_the_file_is_replaced_itself(tmp_path: Path) -> None:
+def test_link_at_the_output_path_is_replaced(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.write_text("mine", encoding="utf-8")
     path = tmp_path / "b.tar.gz"
@@ -330,7 +328,7 @@ def test_a_link_in_the_place_of_the_file_is_replaced_itself(tmp_path: Path) -> N
     assert [one.name for one in tmp_path.iterdir() if one not in (kept, path)] == []
 
 
-def test_records_that_contradict_each_other_are_no_crash(tmp_path: Path) -> None:
+def test_contradictory_records_are_handled(tmp_path: Path) -> None:
     known = bundle_records.Records(
         contents={"/a": b"1", "/a/b": b"2", f"/{'n' * 300}": b"3", "/d": b"4"},
         names={"/d": [], "/a/b/c": []},
@@ -339,7 +337,7 @@ def test_records_that_contradict_each_other_are_no_crash(tmp_path: Path) -> None
     assert root.parent.is_dir()
 
 
-def test_no_secret_of_a_reading_is_in_a_bundle(tmp_path: Path) -> None:
+def test_secrets_in_readings_are_left_out(tmp_path: Path) -> None:
     """Planted in arguments, environments, annotations, labels and messages of processes."""
     secret = "hunter2-4711"
     planted: dict[str, object] = {

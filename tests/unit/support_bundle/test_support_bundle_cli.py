@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook support-bundle`, and `gpuhook doctor --from` what it wrote."""
+"""`gpuhook support-bundle`, and `gpuhook doctor --from` its output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ version = 2
 """
 
 
-def _of(document: Any, name: str) -> Any:
+def _validated(document: Any, name: str) -> Any:
     schema = json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(document, schema)
@@ -40,7 +40,7 @@ def _run(*words: str) -> Result:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
-    """Yield the tree of a cluster's node, with a secret in its files."""
+    """Yield the tree of a node in a cluster, with a secret in its files."""
     root = tmp_path / "node"
     make_node(root, "t4", real_nodes=False)
     (root / "etc/containerd").mkdir(parents=True)
@@ -54,16 +54,16 @@ def node(tmp_path: Path) -> Path:
     return root
 
 
-def test_the_file_is_its_owners_and_says_what_was_removed(node: Path, tmp_path: Path) -> None:
+def test_file_is_private_and_removed_values_are_listed(node: Path, tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
     shown = _run("support-bundle", "--root", str(node), "--file", str(path), "-o", "json")
     assert shown.exit_code == 0, shown.output
-    report = _of(json.loads(shown.stdout), "support-bundle-report")
+    report = _validated(json.loads(shown.stdout), "support-bundle-report")
     assert report["bytes"] == path.stat().st_size
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     members = bundle_archive.read(str(path))
     assert list(members) == report["members"]
-    manifest = _of(json.loads(members["manifest.json"]), "support-bundle")
+    manifest = _validated(json.loads(members["manifest.json"]), "support-bundle")
     assert manifest["removed"] == report["removed"]
     places = {(one["where"], one["what"]) for one in report["removed"]}
     assert ("files/etc/containerd/config.toml", "registry") in places
@@ -75,21 +75,19 @@ def test_the_file_is_its_owners_and_says_what_was_removed(node: Path, tmp_path: 
     assert all(one["id"] and one["status"] and one["said"] == "left out" for one in results)
 
 
-def test_what_doctor_finds_of_the_bundle_is_what_it_finds_of_the_node(
-    node: Path, tmp_path: Path
-) -> None:
+def test_doctor_has_the_same_findings_for_bundle_and_node(node: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "b.tar.gz")
     assert _run("support-bundle", "--root", str(node), "--file", path).exit_code == 0
     here = _run("doctor", "--root", str(node), "-o", "json")
     there = _run("doctor", "--from", path, "-o", "json")
     assert there.exit_code == here.exit_code
-    found, again = json.loads(here.stdout), _of(json.loads(there.stdout), "doctor")
+    found, again = json.loads(here.stdout), _validated(json.loads(there.stdout), "doctor")
     assert again["root"] == path
     assert not again["live"]
     assert again["results"] == found["results"]
 
 
-def test_the_name_alone_is_for_the_next_command(node: Path, tmp_path: Path) -> None:
+def test_output_name_is_the_path_alone(node: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "b.tar.gz")
     words = ("support-bundle", "--root", str(node), "--file", path)
     shown = _run("--quiet", *words, "-o", "name")
@@ -102,7 +100,7 @@ def test_the_name_alone_is_for_the_next_command(node: Path, tmp_path: Path) -> N
     ]
 
 
-def test_a_dry_run_lists_files_and_keys_and_writes_nothing(
+def test_dry_run_lists_files_and_keys_and_writes_nothing(
     node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -116,13 +114,13 @@ def test_a_dry_run_lists_files_and_keys_and_writes_nothing(
     assert (name, int(size) > 0) == ("files/etc/containerd/config.toml", True)
     assert keys == ["io.containerd.grpc.v1.cri,", "plugins,", "version", "registry"]
     assert "hunter2" not in shown.output
-    report = _of(json.loads(_run(*words, "-o", "json").stdout), "support-bundle-report")
+    report = _validated(json.loads(_run(*words, "-o", "json").stdout), "support-bundle-report")
     assert (report["file"], report["bytes"]) == (None, None)
     assert list(report["sizes"]) == report["members"]
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_users_and_their_files_stay_out(node: Path, tmp_path: Path) -> None:
+def test_files_of_users_are_not_in_a_bundle(node: Path, tmp_path: Path) -> None:
     (node / "etc/passwd").write_text("ada:x:1000:1000:Ada Lovelace:/home/ada:/bin/sh\n", "utf-8")
     (node / "etc/subuid").write_text("ada:100000:65536\n", "utf-8")
     (node / "home/ada/.config/docker").mkdir(parents=True)
@@ -135,7 +133,7 @@ def test_users_and_their_files_stay_out(node: Path, tmp_path: Path) -> None:
     ] == []
 
 
-def test_without_a_file_it_is_named_after_node_and_time(
+def test_default_name_has_node_and_time(
     node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -144,7 +142,7 @@ def test_without_a_file_it_is_named_after_node_and_time(
     assert (tmp_path / name).is_file()
 
 
-def test_a_node_that_runs_is_asked_for_its_inventory(node: Path, tmp_path: Path) -> None:
+def test_running_node_adds_its_inventory(node: Path, tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
     roots = [f"--{name}-root={node}" for name in ("host", "driver", "dev")]
     shown = _run("support-bundle", *roots, "--file", str(path), "--no-logs")
@@ -155,13 +153,13 @@ def test_a_node_that_runs_is_asked_for_its_inventory(node: Path, tmp_path: Path)
     assert "ps.json" in members or "ps.json" in shown.stderr
 
 
-def test_a_place_that_cannot_be_written_is_a_failure(node: Path, tmp_path: Path) -> None:
+def test_unwritable_path_is_a_failure(node: Path, tmp_path: Path) -> None:
     shown = _run("support-bundle", "--root", str(node), "--file", str(tmp_path / "no/b.tar.gz"))
     assert shown.exit_code == 1
     assert f"{tmp_path}/no/b.tar.gz: No such file" in shown.stderr
 
 
-def test_a_bundle_is_not_mended_and_is_no_second_tree(node: Path, tmp_path: Path) -> None:
+def test_from_refuses_fix_and_root(node: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "b.tar.gz")
     assert _run("support-bundle", "--root", str(node), "--file", path).exit_code == 0
     shown = _run("doctor", "--from", path, "--fix")
@@ -174,9 +172,7 @@ def test_a_bundle_is_not_mended_and_is_no_second_tree(node: Path, tmp_path: Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes files of others")
-def test_what_users_and_containers_lay_out_is_neither_opened_nor_kept(
-    node: Path, tmp_path: Path
-) -> None:
+def test_files_of_users_and_special_files_are_not_opened(node: Path, tmp_path: Path) -> None:
     (node / "etc/shadow").write_text("root:SHADOWED:1\n", encoding="utf-8")
     home = node / "home/u"
     (home / ".config/docker").mkdir(parents=True)
@@ -192,7 +188,7 @@ def test_what_users_and_containers_lay_out_is_neither_opened_nor_kept(
     assert not any(b"SHADOWED" in content for content in bundle_archive.read(str(path)).values())
     there = _run("doctor", "--root", str(node))
     assert "met something" not in there.output
-    # What users have is not in a bundle, so that it says nothing of their engines.
+    # Files of users are not in a bundle, so that checks of their engines differ.
     words = ("doctor", "--checks", "driver,devices,specs", "-o", "name")
     here = _run(*words, "--root", str(node))
     assert here.stdout

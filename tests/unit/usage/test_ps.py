@@ -40,7 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give the command an empty state directory."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr(state_roots, "PLACES", ())  # what else runs on this machine
+    monkeypatch.setattr(state_roots, "PLACES", ())  # hide the containers of this machine
     monkeypatch.setattr(kubelet_units, "ROOTS", ())
     return tmp_path
 
@@ -50,7 +50,7 @@ def ps(*arguments: str) -> Result:
 
 
 def container(place: Path, identity: str, **entry: Any) -> None:
-    """Enter a container whose runtime has its state."""
+    """Record a container in the ledger, with a runtime's state."""
     (place / "runc" / identity).mkdir(parents=True)
     ledger.record(str(place / "runc"), identity, {"pid": 0, "started": None, **entry})
 
@@ -76,8 +76,8 @@ def listed() -> list[dict[str, Any]]:
     return found
 
 
-def test_nobody() -> None:
-    """Without a holder, the data is empty, and standard error has a note."""
+def test_ps_without_holders() -> None:
+    """The data is empty, and standard error has a note."""
     shown = ps()
     assert shown.exit_code == 0
     assert "no container has a GPU" in shown.stderr
@@ -86,7 +86,7 @@ def test_nobody() -> None:
     assert ps("--no-headers").stdout == ""
 
 
-def test_the_narrow_table_points_to_the_wide_one(place: Path) -> None:
+def test_narrow_table_mentions_the_wide_one(place: Path) -> None:
     told = [{"code": "GH1007", "message": "ignored"}]
     container(place, "a" * 64, route="", source="", warnings=told)
     for arguments in ([], ["-o", "wide"], ["-o", "json"], ["-o", "name"]):
@@ -96,7 +96,7 @@ def test_the_narrow_table_points_to_the_wide_one(place: Path) -> None:
 
 
 def test_two_containers_on_one_gpu(place: Path) -> None:
-    """Both are listed, oldest first, each with its replica, on the same GPU."""
+    """Both are listed, the oldest first, each with its replica, on the same GPU."""
     container(place, "one", pod="train-0", namespace="ml", **holding(0, 0))
     container(place, "two", **holding(0, 1))
     found = listed()
@@ -116,12 +116,12 @@ def test_two_containers_on_one_gpu(place: Path) -> None:
 
 
 def limited(gpu: int, hard: int, by: str = "driver") -> dict[str, Any]:
-    """Return the ledger's record of a limit."""
+    """Return a record of a limit in the ledger."""
     told = {"device": UUIDS[gpu], "hard": hard, "soft": 1 << 30, "asked": False, "by": by}
     return {**told, "trouble": "" if by else "GH1250: too old", "cgroups": []}
 
 
-def test_limits_of_memory(place: Path) -> None:
+def test_memory_limits_are_shown(place: Path) -> None:
     """The limit and what enforces it, once if all GPUs have the same."""
     both = {"devices": [f"nvidia.com/gpu={uuid}" for uuid in UUIDS], "route": "wrapper"}
     same = [limited(0, 3776 << 20), limited(1, 3776 << 20)]
@@ -149,8 +149,8 @@ def test_limits_of_memory(place: Path) -> None:
     assert (found["lifted"][0]["limit"], found["free"]) == (None, [])
 
 
-def test_a_limit_that_nobody_holds_is_no_whole_gpu(place: Path) -> None:
-    """A container with a limit and without neighbours has the reason why it is not enforced."""
+def test_limit_that_is_not_enforced_has_a_reason(place: Path) -> None:
+    """Also for a container without neighbours."""
     unheld = {**limited(0, 3 << 30, by=""), "trouble": "GH1250: too old"}
     container(place, "one", **holding(0), memory=[unheld])
     mounts = [{"destination": f"{VOCABULARY.memory_prefix}/{UUIDS[1]},hard=3072,soft=3072"}]
@@ -166,7 +166,7 @@ def share(identity: str, gpu: int = 0, hard: int = 3776 << 20) -> GuardShare:
     return GuardShare(identity, ("", "", identity), UUIDS[gpu], hard)
 
 
-def test_who_is_watched_by_the_guard(place: Path) -> None:
+def test_limits_enforced_by_the_guard(place: Path) -> None:
     """A guard that ends processes enforces the limit; one that only reports does not."""
     for name in ("kept", "above", "unnoted", "alone"):
         own = {} if name == "unnoted" else {"memory": [limited(0, 3776 << 20, by="")]}
@@ -189,7 +189,7 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
         over = found["above"]["over"]
         assert (over["used"], over["since"]) == (5000 << 20, above.since)
         assert over["done"] == [{"signal": TERM, "pid": 77, "at": sent[0].at}]
-        told = ways()
+        told = sharing()
         assert (told["above"], told["alone"]) == (("time-slicing", by), ("time-slicing", "nobody"))
     guard_marks.write([above], KILL, watched)
     shown = ps("--isolation").stdout
@@ -199,8 +199,8 @@ def test_who_is_watched_by_the_guard(place: Path) -> None:
     assert shown.count("now:") == 1
 
 
-def test_turns_of_the_gpus(place: Path) -> None:
-    """The time slice and the compute mode are those of the node, if they are known."""
+def test_time_slices_and_compute_modes(place: Path) -> None:
+    """Those of the node, if they are known."""
     document = place / "state/node.json"
     document.parent.mkdir()
     gpus = [{"minor": n, "uuid": uuid, "time_slice": "long"} for n, uuid in enumerate(UUIDS)]
@@ -225,7 +225,7 @@ def bundled(place: Path, name: str, config: dict[str, Any]) -> dict[str, Any]:
     return {"bundle": str(bundle)}
 
 
-def ways() -> dict[str, tuple[str, str]]:
+def sharing() -> dict[str, tuple[str, str]]:
     """Return the sharing of each container's GPU, and what enforces its memory limit."""
     return {
         one["id"]: (told["sharing"], told["memory_by"])
@@ -234,10 +234,10 @@ def ways() -> dict[str, tuple[str, str]]:
     }
 
 
-def test_who_is_alone(place: Path) -> None:
+def test_exclusive_and_time_sliced_gpus(place: Path) -> None:
     """A GPU that two containers hold is time-sliced, also without a setting."""
     container(place, "one", **holding(0))
-    assert ways() == {"one": ("none", "nobody")}
+    assert sharing() == {"one": ("none", "nobody")}
     assert "whole GPU's memory" in ps("--isolation").stdout
     container(place, "alone", **holding(1), memory=[limited(1, 4 << 30)])
     alone = next(one for one in listed() if one["id"] == "alone")["sharing"][0]
@@ -245,7 +245,7 @@ def test_who_is_alone(place: Path) -> None:
     assert alone["isolation"]["memory"].startswith("limited to 4Gi, enforced by the driver")
     os.rmdir(place / "runc/alone")
     container(place, "two", **{**holding(0), "memory": [limited(0, 4 << 30)]})
-    assert ways() == {"one": ("time-slicing", "nobody"), "two": ("time-slicing", "driver")}
+    assert sharing() == {"one": ("time-slicing", "nobody"), "two": ("time-slicing", "driver")}
     shown = ps("--isolation").stdout
     assert "two GPU-0aaaaaaa: shared, time-slicing" in shown
     assert "  memory:     not limited" in shown
@@ -253,8 +253,8 @@ def test_who_is_alone(place: Path) -> None:
     assert shown.count("  crash:") == 2
 
 
-def test_how_gpus_are_shared(place: Path) -> None:
-    """By the traces of a device plugin: replicas, MPS's directory, the grant's mount."""
+def test_sharing_is_read_from_the_device_plugins_traces(place: Path) -> None:
+    """Replicas, the directory of MPS, the mount of the grant."""
     container(place, "slice", pod="a", namespace="ml", **holding(0, 1))
     pipe = {"process": {"env": ["CUDA_MPS_PIPE_DIRECTORY=/mps/pipe"]}}
     container(place, "mps", **{**holding(1, 0), **bundled(place, "mps", pipe)})
@@ -266,7 +266,7 @@ def test_how_gpus_are_shared(place: Path) -> None:
         container(place, name, **granted, memory=[limited(0, 4 << 30)])
     mig = {**holding(0), "devices": ["nvidia.com/gpu=MIG-1"], "nodes": []}
     container(place, "mig", **mig)
-    assert ways() == {
+    assert sharing() == {
         "slice": ("time-slicing", "nobody"),
         "mps": ("mps", "mps"),
         "units": ("memory-units", "driver"),
@@ -279,7 +279,7 @@ def test_how_gpus_are_shared(place: Path) -> None:
     assert ps("--isolation").exit_code == 0
 
 
-def test_gpus_are_named_by_their_nodes(place: Path) -> None:
+def test_gpus_are_identified_by_their_nodes(place: Path) -> None:
     """With an inventory, the device nodes of a container identify its GPUs."""
     gpus = [{"minor": n, "uuid": uuid} for n, uuid in enumerate(UUIDS)]
     node = place / "state/node.json"
@@ -294,8 +294,8 @@ def test_gpus_are_named_by_their_nodes(place: Path) -> None:
     assert listed()[0]["gpus"] == ["all"]
 
 
-def test_a_recorded_node_that_others_can_write_is_ignored(place: Path) -> None:
-    """`gpuhook explain` uses the record too."""
+def test_node_record_that_others_can_write_is_ignored(place: Path) -> None:
+    """`gpuhook explain` uses the record, too."""
     node = place / "state/node.json"
     node.parent.mkdir()
     node.write_text(json.dumps(dump.as_dict(dump_file.load("t4"))))
@@ -305,7 +305,7 @@ def test_a_recorded_node_that_others_can_write_is_ignored(place: Path) -> None:
     assert usage_devices.recorded_node() is None
 
 
-def test_mig_instances_are_named_by_their_nodes(place: Path) -> None:
+def test_mig_instances_are_identified_by_their_nodes(place: Path) -> None:
     """A container with the capability node of an instance has the instance, not its GPU."""
     node = place / "state/node.json"
     node.parent.mkdir()
@@ -327,15 +327,15 @@ def test_mig_instances_are_named_by_their_nodes(place: Path) -> None:
     assert shown == ",".join(uuid[: len("MIG-12345678")] for uuid in expected)
 
 
-def test_what_is_gone_is_not_listed(place: Path) -> None:
-    """An entry is over when the runtime's state of its container is removed."""
+def test_removed_container_is_not_listed(place: Path) -> None:
+    """An entry ends when the runtime's state of its container is removed."""
     container(place, "one", **holding(0))
     os.rmdir(place / "runc/one")
     assert listed() == []
 
 
-def test_words_of_a_container_command_no_terminal(place: Path) -> None:
-    """Control characters in the name of a pod or a replica are escaped."""
+def test_control_characters_are_escaped(place: Path) -> None:
+    """In the name of a pod or a replica."""
     entry = {**holding(0), "replicas": ["\x1b]0;owned\x07\n::1"], "pod": "a\x1b[31mb\r"}
     container(place, "one", **entry)
     lines = ps().stdout.splitlines()
@@ -354,8 +354,10 @@ def public() -> Iterator[Path]:
 
 
 @AS_ROOT
-def test_what_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If only root can read the runtimes' state, a warning says that containers may have ended."""
+def test_user_without_permissions_gets_a_warning(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If only root can read the runtimes' state, containers may have ended."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     for identity in ("one", "two"):
         container(public, identity, **holding(0))
@@ -370,8 +372,8 @@ def test_what_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @AS_ROOT
-def test_some_that_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readable entries are listed, and a warning reports the others."""
+def test_partly_readable_entries_are_listed(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning reports the others."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     container(public, "one", **holding(0))
     (public / "runc").chmod(0o700)
@@ -385,8 +387,10 @@ def test_some_that_a_user_cannot_check(public: Path, monkeypatch: pytest.MonkeyP
 
 
 @AS_ROOT
-def test_containers_that_a_user_may_not_see(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unreadable state directory is a fault: it may have containers."""
+def test_unreadable_state_directory_is_a_fault(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have containers."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     (public / "state").mkdir(mode=0o755)
     (public / "closed").mkdir(mode=0o700)
@@ -399,8 +403,10 @@ def test_containers_that_a_user_may_not_see(public: Path, monkeypatch: pytest.Mo
 
 
 @AS_ROOT
-def test_the_ledger_of_root(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's ledger is not root's: a warning reports root's ledger."""
+def test_ledger_of_root_is_mentioned_to_users(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's ledger is not root's."""
     monkeypatch.delenv("GPUHOOK_STATE_DIR")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(public / "run"))
     monkeypatch.setattr(visibility, "OF_ROOT", str(public / "containers"))
@@ -419,7 +425,7 @@ def test_the_ledger_of_root(public: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("wrong", ["file", "dangling/state", "nothing/state"])
-def test_a_state_directory_that_can_be_none(
+def test_invalid_state_directory_is_a_fault(
     wrong: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file or a missing directory is a fault that names the variable."""
@@ -434,14 +440,14 @@ def test_a_state_directory_that_can_be_none(
     assert hint.endswith("GPUHOOK_STATE_DIR names it")
 
 
-def test_a_state_directory_that_is_not_there_yet(place: Path) -> None:
-    """A missing state directory has no containers; a note helps if its name is misspelt."""
+def test_missing_default_state_directory_is_empty(place: Path) -> None:
+    """A note helps if its name is misspelt."""
     shown = ps()
     assert shown.exit_code == 0
     assert f"no container has a GPU: {place}/state does not exist yet" in (shown.stderr)
 
 
-def test_a_node_without_a_driver_is_called_so(place: Path) -> None:
+def test_node_without_a_driver(place: Path) -> None:
     """An empty list has a note; --no-nvml does not report a missing driver."""
     (place / "state").mkdir(exist_ok=True)
     shown = ps("--driver-root", str(place))

@@ -84,8 +84,8 @@ def rows(shown: Result) -> dict[str, list[str]]:
     return {one[0]: one for one in cells}
 
 
-def test_memory_and_processes_of_containers(node: SimulatedNode, running: Running) -> None:
-    """A process belongs to the container whose mounts it sees; one of the host to none."""
+def test_memory_and_processes_by_container(node: SimulatedNode, running: Running) -> None:
+    """A process belongs to the container whose mounts it sees; a process of the host to none."""
     gpu = uuid(node)
     train = running.start("train", ["/dev/nvidia0"], pod=("train-0", "ml", "main"))
     running.start("idle", ["/dev/nvidia0"])
@@ -132,7 +132,7 @@ def test_memory_and_processes_of_containers(node: SimulatedNode, running: Runnin
         ({"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-cdi-hook"}]}}, "cdi"),
     ],
 )
-def test_who_gave_it(
+def test_injector_of_a_container(
     config: dict[str, Any], route: str, node: SimulatedNode, running: Running
 ) -> None:
     running.start("one", ["/dev/nvidia0"], config=config, env=["NVIDIA_VISIBLE_DEVICES=all"])
@@ -142,8 +142,8 @@ def test_who_gave_it(
     assert document(node, "--recorded")["containers"] == []
 
 
-def test_what_is_no_holder(node: SimulatedNode, running: Running) -> None:
-    """An image whose request was not handled and a privileged container hold no GPU."""
+def test_containers_that_hold_no_gpu(node: SimulatedNode, running: Running) -> None:
+    """An image whose request was not handled, and a privileged container."""
     running.start("asks", env=["NVIDIA_VISIBLE_DEVICES=all"])
     everything = {"linux": {"resources": {"devices": [{"allow": True, "access": "rwm"}]}}}
     privileged = running.start("privileged", config=everything)
@@ -153,7 +153,7 @@ def test_what_is_no_holder(node: SimulatedNode, running: Running) -> None:
     assert (one["id"], one["gpus"], one["usage"][0]["used"]) == ("privileged", [uuid(node)], MIB)
 
 
-def test_nodes_that_were_mounted_later(node: SimulatedNode, running: Running) -> None:
+def test_nodes_mounted_by_the_legacy_hook(node: SimulatedNode, running: Running) -> None:
     """NVIDIA's legacy hook mounts nodes that no config.json has."""
     running.start("one", mounted=["/dev/nvidia0"])
     (one,) = document(node)["containers"]
@@ -186,8 +186,8 @@ def test_two_containers_of_a_pod(node: SimulatedNode, running: Running) -> None:
     assert [found[name][1] for name in ("one", "two")] == ["train-0/main", "train-0/side"]
 
 
-def test_a_container_that_uses_what_it_was_not_given(node: SimulatedNode, running: Running) -> None:
-    """It is listed with the GPU, which it does not hold."""
+def test_gpu_used_without_a_request(node: SimulatedNode, running: Running) -> None:
+    """The container is listed with the GPU, which it does not hold."""
     pid = running.start("one")
     running.record("one", devices=[], nodes=[], route="wrapper")
     stub_events.say(node, uuid(node), f"process compute {pid} {MIB}")
@@ -204,7 +204,7 @@ def _plugin_config(kubelet_root: Path, source: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_a_device_plugin_is_listed_and_has_no_part_in_shares(
+def test_device_plugin_is_listed_without_a_share(
     node: SimulatedNode, running: Running, place: Path, is_recorded: bool
 ) -> None:
     root = place / "kubelet"
@@ -237,7 +237,7 @@ def test_a_device_plugin_is_listed_and_has_no_part_in_shares(
         "",
     ],
 )
-def test_a_volume_of_a_tenant_makes_no_device_plugin(
+def test_volume_of_a_tenant_is_no_device_plugin(
     node: SimulatedNode, running: Running, place: Path, source: str
 ) -> None:
     """The name of the mount and its path in the container do not matter."""
@@ -252,7 +252,7 @@ def test_a_volume_of_a_tenant_makes_no_device_plugin(
     assert shares == [7680 * MIB, 7680 * MIB]
 
 
-def test_a_link_in_the_place_of_a_tenants_volume(
+def test_link_in_place_of_a_tenants_volume(
     node: SimulatedNode, running: Running, place: Path
 ) -> None:
     """A tenant can replace the directory behind its mount when the container runs."""
@@ -264,7 +264,7 @@ def test_a_link_in_the_place_of_a_tenants_volume(
     assert not tenant["device_plugin"]
 
 
-def test_a_kubelet_directory_by_two_names(
+def test_kubelet_directory_with_two_names(
     node: SimulatedNode, running: Running, place: Path
 ) -> None:
     """An engine mounts the directory by the name that it got, or without links."""
@@ -278,7 +278,7 @@ def test_a_kubelet_directory_by_two_names(
 
 
 @pytest.mark.parametrize("mounts", [None, {}, [None], [{}], [{"source": 1}], [{"source": ""}]])
-def test_mounts_that_are_none_make_no_device_plugin(mounts: object) -> None:
+def test_malformed_mounts_are_no_device_plugin(mounts: object) -> None:
     assert not kubelet_units.is_plugin({"mounts": mounts}, "/var/lib/kubelet")
 
 
@@ -302,12 +302,12 @@ def test_mig_instances(place: Path, running: Running, monkeypatch: pytest.Monkey
     assert indices[str(gpu.uuid)] == ("1", gpu.uuid, True)
 
 
-def test_a_driver_that_hangs(
+def test_hanging_driver_is_a_warning(
     node: SimulatedNode, running: Running, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A warning reports it, and the rest is listed."""
+    """The rest is listed."""
     running.start("one", ["/dev/nvidia0"])
-    os.mkfifo(place / "profile")  # no process writes to it
+    os.mkfifo(place / "profile")  # a FIFO without a writer blocks the driver
     monkeypatch.setenv("NVML_STUB_PROFILE", str(place / "profile"))
     monkeypatch.setattr(gpu_readings, "PATIENCE", 0.3)
     shown = ps(node)
@@ -320,7 +320,7 @@ def test_a_driver_that_hangs(
     assert document(node, "--no-nvml")["driver"] == {"asked": False, "trouble": "", "code": ""}
 
 
-def test_a_driver_that_is_not_there(node: SimulatedNode, running: Running, place: Path) -> None:
+def test_missing_driver(node: SimulatedNode, running: Running, place: Path) -> None:
     running.start("one", ["/dev/nvidia0"])
     os.unlink(node.nvml_profile)
     assert "GH1204" in ps(node).stderr
@@ -330,10 +330,10 @@ def test_a_driver_that_is_not_there(node: SimulatedNode, running: Running, place
     command = ["ps", "--driver-root", str(place / "empty")]
     shown = CliRunner().invoke(main, command, prog_name="gpuhook")
     assert shown.exit_code == 0
-    assert "GH1200" not in shown.stderr  # a node without a driver has none to ask
+    assert "GH1200" not in shown.stderr  # without a driver there is nothing to read
 
 
-def test_pids_of_another_namespace_are_nobodys(
+def test_pids_of_another_namespace_have_no_container(
     node: SimulatedNode, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gpuhook.device_plugin.guard import container_processes
@@ -348,8 +348,8 @@ def test_pids_of_another_namespace_are_nobodys(
     assert rows(ps(node))["(unknown)"][4:6] == ["-", "0Mi/15Gi"]
 
 
-def test_memory_that_a_driver_does_not_tell(node: SimulatedNode, running: Running) -> None:
-    """The memory of the process is unknown, not 0, and so is the unattributed memory."""
+def test_unknown_memory_of_a_process(node: SimulatedNode, running: Running) -> None:
+    """It is unknown, not 0, and so is the unattributed memory."""
     pid = running.start("one", ["/dev/nvidia0"])
     stub_events.say(node, uuid(node), f"used {900 * MIB}", f"process compute {pid} -")
     found = document(node)
@@ -359,7 +359,7 @@ def test_memory_that_a_driver_does_not_tell(node: SimulatedNode, running: Runnin
     assert "(unknown)" not in rows(ps(node))
 
 
-def test_words_of_a_container_command_no_terminal(node: SimulatedNode, running: Running) -> None:
+def test_control_characters_are_escaped(node: SimulatedNode, running: Running) -> None:
     pid = running.start("one", ["/dev/nvidia0"], pod=("a\x1b[31mb", "ns\r\n", "c"))
     running.start("two", ["/dev/nvidia0"], env=["NVIDIA_VISIBLE_DEVICES=\x07"])
     stub_events.say(node, uuid(node), f"process compute {pid} {MIB}")

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes mount namespace
 
 
 def checkpoint(place: Path, units: Sequence[str], *held: tuple[str, str, Any]) -> list[str]:
-    """Write a kubelet's checkpoint: all units, and those that a container of a pod's UID holds."""
+    """Write a kubelet's checkpoint: all units, and those of a pod's container (by UID)."""
     entries = [
         {
             "PodUID": uid,
@@ -57,7 +57,7 @@ def cgroup(path: str) -> dict[str, Any]:
     return {"linux": {"devices": [node], "cgroupsPath": path}}
 
 
-def test_a_share_is_that_of_the_replicas(
+def test_share_is_that_of_the_replicas(
     node: SimulatedNode, running: Running, short_path: Path
 ) -> None:
     """The kubelet's checkpoint has all replicas, and which container of a pod holds which.
@@ -114,10 +114,10 @@ def test_a_share_is_that_of_the_replicas(
         "[" * 100_000,
     ],
 )
-def test_a_checkpoint_that_is_none(
+def test_invalid_checkpoint_is_a_warning(
     content: str, node: SimulatedNode, running: Running, tmp_path: Path
 ) -> None:
-    """A warning names it, and the containers are listed without their replicas."""
+    """The containers are listed without their replicas."""
     running.start("one", ["/dev/nvidia0"])
     root = checkpoint(tmp_path / "kubelet", [])
     assert ps(node, *root).stderr == ""
@@ -129,10 +129,8 @@ def test_a_checkpoint_that_is_none(
     assert ps(node, *root).stderr == ""
 
 
-def test_a_container_that_the_engine_gave_its_replica(
-    node: SimulatedNode, running: Running, tmp_path: Path
-) -> None:
-    """With CDI: its variable requests nothing, and the device plugin's has its replicas."""
+def test_replica_of_a_cdi_device(node: SimulatedNode, running: Running, tmp_path: Path) -> None:
+    """Its variable requests nothing, and the device plugin's has its replicas."""
     gpu, other = uuid(node), "GPU-00000000-1111-2222-3333-444444444444"
     env = ["NVIDIA_VISIBLE_DEVICES=void", f"GPUHOOK_REPLICAS={gpu}::2,{other}::0"]
     running.start("one", ["/dev/nvidia0"], env=env)
@@ -144,7 +142,7 @@ def test_a_container_that_the_engine_gave_its_replica(
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])
-def test_a_container_that_claims_more_replicas_than_the_kubelet_assigned(
+def test_container_cannot_claim_replicas_of_others(
     node: SimulatedNode, running: Running, tmp_path: Path, is_recorded: bool
 ) -> None:
     """Any container can set the variable: the kubelet's checkpoint takes precedence."""

@@ -88,7 +88,7 @@ def parse(content: bytes, source: str, section: Section, *, strict: bool = False
         if source:
             document.warn("", "is empty: all keys have their defaults")
         return document
-    if (other := key_hints.foreign_file(root)) is not None:
+    if (other := key_hints.foreign_file(root, section)) is not None:
         document.error(*other)  # only that: the keys of another kind of file mean nothing here
         return document
     document.values = _Reader(document, section, strict=strict).section(root, section, "")

@@ -43,7 +43,7 @@ def _letters(name: str) -> str:
     return name.replace("-", "").replace("_", "").lower()
 
 
-def foreign_file(root: yaml.Node) -> tuple[str, str, str, yaml.Node] | None:
+def foreign_file(root: yaml.Node, section: Section) -> tuple[str, str, str, yaml.Node] | None:
     """Return (key, message, hint, node) if a file only contains a configuration, else None.
 
     To ignore the keys around a configuration would serve the defaults: whole GPUs instead of
@@ -52,8 +52,10 @@ def foreign_file(root: yaml.Node) -> tuple[str, str, str, yaml.Node] | None:
     if not isinstance(root, yaml.MappingNode):
         return None
     for key, value in root.value:
-        name = str(key.value)
-        if name in _FOREIGN:
+        name = key.value
+        if not isinstance(key, yaml.ScalarNode) or section.key(name) is not None:
+            continue
+        if name == "kind" or (name in _FOREIGN and isinstance(value, yaml.MappingNode)):
             what, place = _FOREIGN[name]
             message = f"{what}, not a configuration"
             return name, message, f"use the text of a configuration below {place}", key

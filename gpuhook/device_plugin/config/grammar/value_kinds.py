@@ -273,9 +273,9 @@ def split(text: str) -> list[str]:
 
 def _number(word: str) -> int | float | str:
     """Return the number that a text is, else the text."""
-    if re.fullmatch(r"\d{1,20}", word):
+    if re.fullmatch(r"[0-9]{1,20}", word):
         return int(word)
-    return float(word) if re.fullmatch(r"\d{1,9}\.\d{0,9}", word) else word
+    return float(word) if re.fullmatch(r"[0-9]{1,9}\.[0-9]{0,9}", word) else word
 
 
 def one_of(words: tuple[str, ...]) -> str:

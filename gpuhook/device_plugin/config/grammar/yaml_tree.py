@@ -51,18 +51,18 @@ class YamlBounds:
 
 def compose(content: bytes) -> yaml.Node | None:
     """Return the root node of a document, None for an empty one; raises NotReadableError."""
-    return _roots(content, YamlBounds(), lambda text: [yaml.compose(text, Loader=_Loader)])[0]
+    roots = _roots(content, YamlBounds(), lambda text: [yaml.compose(text, Loader=_Loader)])
+    return roots[0] if roots else None
 
 
 def compose_all(content: bytes, bounds: YamlBounds) -> tuple[yaml.Node, ...]:
     """Return the root nodes of all documents that are not empty; raises NotReadableError."""
-    roots = _roots(content, bounds, lambda text: yaml.compose_all(text, Loader=_Loader))
-    return tuple(root for root in roots if root is not None)
+    return _roots(content, bounds, lambda text: yaml.compose_all(text, Loader=_Loader))
 
 
 def _roots(
     content: bytes, bounds: YamlBounds, parse: Callable[[bytes], Iterable[yaml.Node | None]]
-) -> list[yaml.Node | None]:
+) -> tuple[yaml.Node, ...]:
     if len(content) > bounds.largest:
         raise NotReadableError(f"the file is larger than {bounds.largest >> 10} KiB")
     try:
@@ -75,9 +75,11 @@ def _roots(
     content = text.encode()
     try:
         bounded_yaml.require_bounded(content, bounds.most_nodes)
-        roots = list(parse(content))
-        for root in filter(None, roots):
-            bounded_yaml.require_small(root, bounds.most_nodes, bounds.deepest)
+        roots = tuple(root for root in parse(content) if root is not None)
+        if roots:  # all documents together are within the bounds
+            begin = roots[0].start_mark
+            whole = yaml.SequenceNode("", list(roots), begin, begin)
+            bounded_yaml.require_small(whole, bounds.most_nodes, bounds.deepest + 1)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.engines.configure import plan_checks, toml_edit, toml_text
+from gpuhook.engines.configure import plan_checks
 from gpuhook.engines.configure.containerd import (
     base_spec,
     containerd_locations,
@@ -25,11 +25,12 @@ from gpuhook.engines.configure.containerd.containerd_handler import (
 )
 from gpuhook.engines.configure.containerd.containerd_target import HEADING, target_changes
 from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig
-from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.engines.read.containerd_files import CRI_KEYS
+from gpuhook.engines.toml import toml_edit, toml_text
+from gpuhook.engines.toml.toml_edit import Setting
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_plan import ConfigChange, EngineNode, EngineOptions
     from gpuhook.engines.read.containerd_config import Containerd
     from gpuhook.engines.read.engine_config import Runtime
+    from gpuhook.errors import GpuhookError
 
 
 def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
@@ -86,22 +88,29 @@ def without(
     if containerd_templates.is_template(path):
         return containerd_templates.without(content, is_new=before is None)
     try:
-        toml_document.parsed(content)
-    except toml_document.UnreadableTomlError as error:
-        raise plan_checks.not_toml("containerd", path, error) from error
-    try:
         left = _without_handler(
             path, toml_text.without_marked_lines(content), options, before or b""
         )
         document = toml_document.parsed(left)
     except toml_document.UnreadableTomlError as error:
-        reason = f"it is not TOML without the settings of gpuhook: {error.reason}"
-        raise fault("GH2027", where=path, said=reason) from error
+        raise _unreadable(path, content, error) from error
     left = left.replace(f"{HEADING}\n".encode(), b"")
     # A comment that a user added is kept, also in a file that gpuhook created.
     if HEADING.encode() in content and not set(document) - {"version"} and b"#" not in left:
         return None
     return left
+
+
+def _unreadable(
+    path: str, content: bytes, error: toml_document.UnreadableTomlError
+) -> GpuhookError:
+    """Return the fault of a file that is not TOML: as it is, or without gpuhook's settings."""
+    try:
+        toml_document.parsed(content)
+    except toml_document.UnreadableTomlError as own:
+        return plan_checks.not_toml("containerd", path, own)
+    reason = f"it is not TOML without the settings of gpuhook: {error.reason}"
+    return fault("GH2027", where=path, said=reason)
 
 
 def _without_handler(path: str, content: bytes, options: EngineOptions, before: bytes) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.containerd_config import RUNC, covers
-from gpuhook.engines.read.engine_config import gives_gpus
+from gpuhook.engines.read.engine_config import NVIDIA_RUNTIME, gives_gpus
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -73,7 +73,7 @@ def gpu_handler(read: Containerd, options: EngineOptions) -> Handler:
         )
     shim = _options(table)
     program = _program(shim)
-    if options.route == "wrapper" or gives_gpus(program):
+    if options.route == "wrapper" or _gives_gpus(program):
         for key in [one for one in shim if one.lower() in _PROGRAM]:
             del shim[key]
         table.pop("runtime_engine", None)
@@ -131,6 +131,11 @@ def _options(table: Mapping[str, Any]) -> dict[str, Any]:
 def _program(options: Mapping[str, Any]) -> str:
     named = {key.lower(): toml_document.text(value) for key, value in options.items()}
     return next((named[key] for key in _PROGRAM if named.get(key)), "")
+
+
+def _gives_gpus(program: str) -> bool:
+    # NVIDIA's runtime has had further names, such as nvidia-container-runtime-experimental.
+    return gives_gpus(program) or program.rpartition("/")[2].startswith(NVIDIA_RUNTIME)
 
 
 def _option_name(options: Mapping[str, Any], name: str) -> str:

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.engine_plan import Service
 from gpuhook.engines.read import toml_document, unit_flags
 from gpuhook.engines.read.containerd_config import PATH
+from gpuhook.engines.toml import toml_text
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpuhook.engines.configure.engine_plan import EngineNode
-    from gpuhook.engines.configure.toml_edit import Setting
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import Version
+    from gpuhook.engines.toml.toml_edit import Setting
 
 
 # file: containerd reads it. template: k3s and rke2 generate containerd's file from it. patch: k0s

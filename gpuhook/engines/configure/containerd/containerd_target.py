@@ -7,12 +7,11 @@ import copy
 import posixpath
 from typing import Any
 
-from gpuhook.engines.configure import plan_checks, toml_edit
+from gpuhook.engines.configure import plan_checks
 from gpuhook.engines.configure.containerd import containerd_templates
 from gpuhook.engines.configure.containerd.containerd_handler import runtimes_of
 from gpuhook.engines.configure.containerd.containerd_locations import K0S_DROP_INS
 from gpuhook.engines.configure.engine_plan import ConfigChange
-from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import containerd_config as reader
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import joined
@@ -22,6 +21,8 @@ from gpuhook.engines.read.containerd_files import (
     CRI_OF_2,
     CRI_OF_3,
 )
+from gpuhook.engines.toml import toml_edit
+from gpuhook.engines.toml.toml_edit import Setting
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -199,13 +200,16 @@ def _drop_in(
     keyed = [*carried, *(Setting(("plugins", key, *one.path), one.value) for one in settings)]
     try:
         after = toml_edit.edited(path, content or b"", _combined(keyed))
-    except toml_document.UnreadableTomlError as error:
+    except (TypeError, toml_document.UnreadableTomlError) as error:
         raise fault("GH2027", where=path, said=str(error)) from error
     return () if after == before else (ConfigChange(path, before, after),)
 
 
 def _combined(settings: list[Setting]) -> list[Setting]:
-    """Return one setting with all the others in it, if the first one is the plugin's table."""
+    """Return one setting with all the others in it, if the first one is the plugin's table.
+
+    Raises TypeError if a parent of a setting is not a table.
+    """
     if not settings or len(settings[0].path) != 2:
         return settings
     first, *others = settings

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.engine_plan import ConfigChange, EnginePlan, ExpectedConfig
 from gpuhook.engines.read.containerd_files import CRI_OF_2, CRI_OF_3
+from gpuhook.engines.toml import toml_text
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_GAP = re.compile(r"(?:\r?\n)?[ \t]*\Z")
+_GAP = re.compile(r"\n?[ \t]*\Z")
 _INDENT = "    "
 
 
@@ -120,13 +120,14 @@ def _inserted(text: str, above: Sequence[str], name: str, value: Any) -> str:
     if not found:
         line = text[text.rfind("\n", 0, start) + 1 : start]
         outer = line[: len(line) - len(line.lstrip(" \t"))]
-        newline = "\r\n" if "\r\n" in text else "\n"
+        newline = _newline(text)
         gap = f"{newline}{outer}{_unit(text)}"
         new = f"{gap}{key}: {_dumped(text, value, gap)}{newline}{outer}"
         return text[: start + 1] + new + text[_skipped(text, start + 1) :]
     last = found[-1]
     colon, gap = _colon(text, last), _gap(text, last.start)
-    new = f",{gap or (colon[1:] and ' ')}{key}{colon}{_dumped(text, value, gap)}"
+    space = gap if "\n" in gap else colon[1:] and " "
+    new = f",{space}{key}{colon}{_dumped(text, value, gap)}"
     return text[: last.end] + new + text[last.end :]
 
 
@@ -139,8 +140,8 @@ def _dumped(text: str, value: Any, gap: str) -> str:
 
 def _gap(text: str, at: int) -> str:
     """Return the white space before an offset, from the last line break on."""
-    found = _GAP.search(text, max(0, text.rfind("\n", 0, at) - 1), at)
-    return found.group() if found else ""
+    found = _GAP.search(text, max(0, text.rfind("\n", 0, at)), at)
+    return found.group().replace("\n", _newline(text)) if found else ""
 
 
 def _unit(text: str) -> str:
@@ -153,3 +154,7 @@ def _colon(text: str, member: Member) -> str:
     end = scanstring(text, member.start + 1)[1]
     new = text[end : member.value]
     return new if "\n" not in new else ": "
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"

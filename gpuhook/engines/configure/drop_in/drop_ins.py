@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gpuhook.engines.configure import plan_checks, toml_edit, toml_text
+from gpuhook.engines.configure import plan_checks
 from gpuhook.engines.configure.engine_plan import ConfigChange
-from gpuhook.engines.configure.toml_edit import Setting
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.engines.read.engine_config import ConfigPlace
+from gpuhook.engines.toml import toml_edit, toml_text
+from gpuhook.engines.toml.toml_edit import Setting
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False

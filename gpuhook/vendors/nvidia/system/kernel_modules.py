@@ -11,24 +11,16 @@ from functools import partial
 from gpuhook.errors import fault, printable
 from gpuhook.vendors.nvidia.system.system_root import KEEP, LOAD, Step
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _SECONDS = 120  # initialising the GPUs of a large machine takes long
 
 
-def steps(host_root: str, driver_root: str, modules: Iterable[str]) -> list[Step]:
-    """Return the step for each module; their changes raise GH1536.
+def step(host_root: str, driver_root: str, module: str) -> Step:
+    """Return the step for a module; its change raises GH1536.
 
-    With a driver root, the modules are those below it; no program of that tree runs.
+    With a driver root, the module is the one below it; no program of that tree runs.
     """
-    return [_step(host_root, driver_root, module) for module in modules]
-
-
-def _step(host_root: str, driver_root: str, module: str) -> Step:
     if os.path.isdir(os.path.join(host_root, "sys/module", module.replace("-", "_"))):
         return Step(KEEP, module, "it is loaded")
     place = [] if driver_root == "/" else ["-d", driver_root]

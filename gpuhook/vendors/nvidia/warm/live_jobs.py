@@ -11,7 +11,7 @@ import os
 
 from gpuhook.apply.live.hotplug_plan import DesiredState
 from gpuhook.apply.live.live_files import FileChange
-from gpuhook.apply.rootfs.rootfs_files import Provision
+from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.safe_walk import CrossingError
 from gpuhook.errors import GpuhookError
 from gpuhook.loader import ld_so_conf

@@ -50,31 +50,31 @@ def instance(index: int) -> Device:
     return Device(f"MIG-{index}", f"1:{index}", "GPU-1", 1, paths, hosts, profile="1g.5gb")
 
 
-def whole(count: int = 3) -> Resource:
+def whole_gpus(count: int = 3) -> Resource:
     return Resource("nvidia.com/gpu", tuple(Unit(f"GPU-{n}", device(n)) for n in range(count)))
 
 
-def shared(**more: Any) -> Resource:
+def shared_gpus(**more: Any) -> Resource:
     units = tuple(Unit(f"GPU-{n}::{r}", device(n), r) for n in range(2) for r in range(3))
     return Resource("nvidia.com/gpu", units, **{"sharing": "time-slicing", **more})
 
 
-def at_work(*strategies: str, **more: Any) -> Context:
-    """Return a context with these strategies, whose CDI specs describe all devices."""
+def context_with(*strategies: str, **more: Any) -> Context:
+    """Return a context with these strategies and CDI specs of all devices."""
     names = {f"{VENDOR}/gpu={kind}-{n}" for kind in ("GPU", "MIG") for n in range(9)}
     names |= {f"{VENDOR}/gds=all", f"{VENDOR}/imex-channel=0"}
     own = {"control_nodes": CONTROL, "cdi_names": frozenset(names)}
     return Context(strategies, **{**own, **more})
 
 
-def code(resource: Resource, ids: list[str], context: Context) -> GpuhookError:
+def refusal(resource: Resource, ids: list[str], context: Context) -> GpuhookError:
     with pytest.raises(GpuhookError) as caught:
         allocate(resource, ids, context)
     return caught.value
 
 
-def paths(given: Allocation) -> list[str]:
-    return [spec.container_path for spec in given.devices]
+def paths(allocation: Allocation) -> list[str]:
+    return [spec.container_path for spec in allocation.devices]
 
 
 @pytest.mark.parametrize(
@@ -104,25 +104,27 @@ def paths(given: Allocation) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("ids", [["GPU-0", "GPU-2"], ["GPU-2", "GPU-0"], ["GPU-2", "GPU-0"] * 2])
-def test_one_strategy(strategy: str, answer: Allocation, ids: list[str]) -> None:
-    """Each strategy names each device once, in their order, for any order of the request."""
-    assert allocate(whole(), ids, at_work(strategy)) == answer
+def test_strategy_names_each_device_once_in_order(
+    strategy: str, answer: Allocation, ids: list[str]
+) -> None:
+    """The order of the request has no effect."""
+    assert allocate(whole_gpus(), ids, context_with(strategy)) == answer
 
 
-def test_several_strategies_at_once() -> None:
-    """All strategies apply; of the two values of the variable, that of the mounts applies."""
+def test_several_strategies_apply_together() -> None:
+    """The variable has the value of the mounts."""
     strategies = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
-    given = allocate(whole(), ["GPU-1"], at_work(*strategies))
-    assert given.envs == {DEVICES_ENV: DIRECTORY}
-    assert given.mounts == (AllocatedMount(f"{DIRECTORY}/GPU-1", "/dev/null"),)
-    assert given.cdi_devices == (f"{VENDOR}/gpu=GPU-1",)
-    assert list(given.annotations.values()) == [f"{VENDOR}/gpu=GPU-1"]
+    allocation = allocate(whole_gpus(), ["GPU-1"], context_with(*strategies))
+    assert allocation.envs == {DEVICES_ENV: DIRECTORY}
+    assert allocation.mounts == (AllocatedMount(f"{DIRECTORY}/GPU-1", "/dev/null"),)
+    assert allocation.cdi_devices == (f"{VENDOR}/gpu=GPU-1",)
+    assert list(allocation.annotations.values()) == [f"{VENDOR}/gpu=GPU-1"]
 
 
-def test_the_annotation_is_a_valid_one() -> None:
-    """The key is that of Kubernetes with a configurable prefix; other devices have another key."""
-    context = at_work("cdi-annotations", annotation_prefix="example.com/")
-    keys = [next(iter(allocate(whole(), [f"GPU-{n}"], context).annotations)) for n in range(3)]
+def test_annotation_key_is_valid_and_unique_per_device() -> None:
+    """Its prefix is configurable."""
+    context = context_with("cdi-annotations", annotation_prefix="example.com/")
+    keys = [next(iter(allocate(whole_gpus(), [f"GPU-{n}"], context).annotations)) for n in range(3)]
     assert len(set(keys)) == 3
     for key in keys:
         assert key.startswith("example.com/nvidia-device-plugin_")
@@ -132,43 +134,45 @@ def test_the_annotation_is_a_valid_one() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["envvar", "volume-mounts"])
-def test_indexes(strategy: str) -> None:
-    """By index, GPUs are 0, 1 and instances 1:0; CDI names have UUIDs."""
-    units = (*whole(1).units, Unit("MIG-3", instance(3)))
-    context = at_work(strategy, "cdi-cri", id_strategy="index")
-    given = allocate(Resource("nvidia.com/gpu", units), ["MIG-3", "GPU-0"], context)
+def test_id_strategy_index_names_gpus_and_instances_by_index(strategy: str) -> None:
+    """GPUs are 0 and 1, instances 1:0; CDI names have UUIDs."""
+    units = (*whole_gpus(1).units, Unit("MIG-3", instance(3)))
+    context = context_with(strategy, "cdi-cri", id_strategy="index")
+    allocation = allocate(Resource("nvidia.com/gpu", units), ["MIG-3", "GPU-0"], context)
     if strategy == "envvar":
-        assert given.envs == {DEVICES_ENV: "0,1:3"}
-    assert [mount.container_path for mount in given.mounts] == (
+        assert allocation.envs == {DEVICES_ENV: "0,1:3"}
+    assert [mount.container_path for mount in allocation.mounts] == (
         [] if strategy == "envvar" else [f"{DIRECTORY}/0", f"{DIRECTORY}/1:3"]
     )
-    assert given.cdi_devices == (f"{VENDOR}/gpu=GPU-0", f"{VENDOR}/gpu=MIG-3")
+    assert allocation.cdi_devices == (f"{VENDOR}/gpu=GPU-0", f"{VENDOR}/gpu=MIG-3")
 
 
 @pytest.mark.parametrize("strategy", ["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"])
-def test_replicas(strategy: str) -> None:
-    """A variable has the replicas; the devices variable has their device once."""
+def test_replicas_are_in_their_own_variable(strategy: str) -> None:
+    """The devices variable has their device once."""
     ids = ["GPU-1::2", "GPU-0::0", "GPU-1::0"]
-    given = allocate(shared(), ids, at_work(strategy))
-    assert given.envs[REPLICAS_ENV] == "GPU-0::0,GPU-1::0,GPU-1::2"
-    others = {name: value for name, value in given.envs.items() if name != REPLICAS_ENV}
-    assert replace(given, envs=others) == allocate(whole(), ["GPU-0", "GPU-1"], at_work(strategy))
+    allocation = allocate(shared_gpus(), ids, context_with(strategy))
+    assert allocation.envs[REPLICAS_ENV] == "GPU-0::0,GPU-1::0,GPU-1::2"
+    others = {name: value for name, value in allocation.envs.items() if name != REPLICAS_ENV}
+    assert replace(allocation, envs=others) == allocate(
+        whole_gpus(), ["GPU-0", "GPU-1"], context_with(strategy)
+    )
 
 
-def test_device_specs_are_unique() -> None:
-    """Two replicas of one GPU have its node once; its host path is below the dev root."""
-    context = at_work("envvar", pass_device_specs=True)
-    given = allocate(shared(), ["GPU-1::0", "GPU-1::1"], context)
-    assert given.devices == (*CONTROL, DeviceSpec("/dev/nvidia1", "/host/dev/nvidia1", "rw"))
+def test_device_specs_have_each_node_once() -> None:
+    """Host paths are below the dev root."""
+    context = context_with("envvar", pass_device_specs=True)
+    allocation = allocate(shared_gpus(), ["GPU-1::0", "GPU-1::1"], context)
+    assert allocation.devices == (*CONTROL, DeviceSpec("/dev/nvidia1", "/host/dev/nvidia1", "rw"))
 
 
-def test_device_specs_of_instances() -> None:
-    """Two instances of one GPU have their capability nodes, and their GPU's node once."""
+def test_device_specs_of_mig_instances_have_capability_nodes() -> None:
+    """The node of their GPU is present once."""
     units = (Unit("MIG-3", instance(3)), Unit("MIG-4", instance(4)))
-    context = at_work("volume-mounts", pass_device_specs=True)
-    given = allocate(Resource("nvidia.com/mig-1g.5gb", units), ["MIG-3", "MIG-4"], context)
+    context = context_with("volume-mounts", pass_device_specs=True)
+    allocation = allocate(Resource("nvidia.com/mig-1g.5gb", units), ["MIG-3", "MIG-4"], context)
     caps = [f"/dev/nvidia-caps/nvidia-cap{n}" for n in (3, 4)]
-    assert paths(given) == ["/dev/nvidiactl", "/dev/nvidia1", *caps]
+    assert paths(allocation) == ["/dev/nvidiactl", "/dev/nvidia1", *caps]
 
 
 @pytest.mark.parametrize(
@@ -180,35 +184,38 @@ def test_device_specs_of_instances() -> None:
         (("volume-mounts",), True),
     ],
 )
-def test_device_specs_are_for_others_than_cdi(strategies: tuple[str, ...], passed: bool) -> None:
-    """If all strategies use CDI, its specs have the nodes."""
-    given = allocate(whole(), ["GPU-0"], at_work(*strategies, pass_device_specs=True))
-    assert bool(given.devices) is passed
+def test_device_specs_are_omitted_if_all_strategies_use_cdi(
+    strategies: tuple[str, ...], passed: bool
+) -> None:
+    """The CDI specs then have the nodes."""
+    allocation = allocate(
+        whole_gpus(), ["GPU-0"], context_with(*strategies, pass_device_specs=True)
+    )
+    assert bool(allocation.devices) is passed
 
 
 @pytest.mark.parametrize(
     "strategies", [("envvar",), ("volume-mounts",), ("cdi-annotations", "cdi-cri"), ("host-files",)]
 )
 @pytest.mark.parametrize("pass_device_specs", [False, True])
-def test_an_empty_request(strategies: tuple[str, ...], pass_device_specs: bool) -> None:
-    """No units mean no GPU, also for an image with `all`."""
-    context = at_work(*strategies, pass_device_specs=pass_device_specs, extras=(GDS, IMEX))
-    assert allocate(shared(), [], context) == Allocation(envs={DEVICES_ENV: "void"})
+def test_empty_request_gets_no_gpu(strategies: tuple[str, ...], pass_device_specs: bool) -> None:
+    """An image that requests `all` gets no GPU either."""
+    context = context_with(*strategies, pass_device_specs=pass_device_specs, extras=(GDS, IMEX))
+    assert allocate(shared_gpus(), [], context) == Allocation(envs={DEVICES_ENV: "void"})
 
 
-def test_extras() -> None:
-    """Each strategy passes the present extras in its form."""
-    context = at_work("envvar", "cdi-annotations", "cdi-cri", extras=(GDS, IMEX))
-    given = allocate(whole(), ["GPU-0"], context)
-    assert given.envs == {
+def test_extras_are_passed_by_each_strategy() -> None:
+    context = context_with("envvar", "cdi-annotations", "cdi-cri", extras=(GDS, IMEX))
+    allocation = allocate(whole_gpus(), ["GPU-0"], context)
+    assert allocation.envs == {
         DEVICES_ENV: "GPU-0",
         "NVIDIA_IMEX_CHANNELS": "0",
         "NVIDIA_GDS": "enabled",
     }
     names = [f"{VENDOR}/{name}" for name in ("gpu=GPU-0", "gds=all", "imex-channel=0")]
-    assert list(given.cdi_devices) == names
-    assert list(given.annotations.values()) == [",".join(names)]
-    mounted = allocate(whole(), ["GPU-0"], at_work("volume-mounts", extras=(GDS, IMEX)))
+    assert list(allocation.cdi_devices) == names
+    assert list(allocation.annotations.values()) == [",".join(names)]
+    mounted = allocate(whole_gpus(), ["GPU-0"], context_with("volume-mounts", extras=(GDS, IMEX)))
     assert [mount.container_path for mount in mounted.mounts] == [
         f"{DIRECTORY}/GPU-0",
         f"{DIRECTORY}/imex/0",
@@ -216,36 +223,37 @@ def test_extras() -> None:
     assert "NVIDIA_IMEX_CHANNELS" not in mounted.envs
 
 
-def test_an_extra_without_a_spec() -> None:
-    """A CDI name without a spec would stop the container: it is omitted."""
+def test_extra_without_a_cdi_spec_is_omitted() -> None:
+    """An unknown CDI name would prevent the start of the container."""
     only = frozenset({f"{VENDOR}/gpu=GPU-0"})
-    given = allocate(whole(), ["GPU-0"], at_work("cdi-cri", extras=(GDS,), cdi_names=only))
-    assert given.cdi_devices == (f"{VENDOR}/gpu=GPU-0",)
+    allocation = allocate(
+        whole_gpus(), ["GPU-0"], context_with("cdi-cri", extras=(GDS,), cdi_names=only)
+    )
+    assert allocation.cdi_devices == (f"{VENDOR}/gpu=GPU-0",)
 
 
-def test_host_files() -> None:
-    """A runtime without GPU support gets nodes, the driver's files and a variable."""
+def test_host_files_strategy_passes_nodes_files_and_variable() -> None:
+    """A runtime without GPU support needs nothing else."""
     driver = Allocation(
         {"LD_LIBRARY_PATH": "/x/lib64"}, (AllocatedMount("/x/lib64/libcuda.so.1", "/l"),)
     )
-    context = at_work("host-files", host_files=driver, extras=(GDS,))
-    given = allocate(shared(), ["GPU-0::0", "GPU-0::1"], context)
-    assert given.envs == {
+    context = context_with("host-files", host_files=driver, extras=(GDS,))
+    allocation = allocate(shared_gpus(), ["GPU-0::0", "GPU-0::1"], context)
+    assert allocation.envs == {
         "LD_LIBRARY_PATH": "/x/lib64",
         DEVICES_ENV: "void",
         "NVIDIA_GDS": "enabled",
         REPLICAS_ENV: "GPU-0::0,GPU-0::1",
     }
-    assert paths(given) == ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-fs0"]
-    assert given.mounts == (*driver.mounts, AllocatedMount("/run/udev", "/run/udev"))
-    both = at_work("envvar", "host-files", host_files=driver, pass_device_specs=True)
-    given = allocate(whole(), ["GPU-0"], both)
-    assert given.envs == {"LD_LIBRARY_PATH": "/x/lib64", DEVICES_ENV: "GPU-0"}
-    assert paths(given) == ["/dev/nvidiactl", "/dev/nvidia0"]
+    assert paths(allocation) == ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-fs0"]
+    assert allocation.mounts == (*driver.mounts, AllocatedMount("/run/udev", "/run/udev"))
+    both = context_with("envvar", "host-files", host_files=driver, pass_device_specs=True)
+    allocation = allocate(whole_gpus(), ["GPU-0"], both)
+    assert allocation.envs == {"LD_LIBRARY_PATH": "/x/lib64", DEVICES_ENV: "GPU-0"}
+    assert paths(allocation) == ["/dev/nvidiactl", "/dev/nvidia0"]
 
 
-def test_mps() -> None:
-    """Only a resource that MPS shares adds its pipe and its shared memory."""
+def test_mps_resource_adds_pipe_and_shared_memory() -> None:
     part = Allocation(
         {"CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe"},
         (
@@ -253,63 +261,67 @@ def test_mps() -> None:
             AllocatedMount("/dev/shm", "/run/mps/shm", False),
         ),
     )
-    context = at_work("envvar", mps={"nvidia.com/gpu": part})
-    given = allocate(shared(sharing="mps"), ["GPU-0::1"], context)
-    assert given.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/mps/pipe"
-    assert given.envs[REPLICAS_ENV] == "GPU-0::1"
-    assert given.mounts == part.mounts
-    assert not allocate(shared(), ["GPU-0::1"], context).mounts
-    assert code(shared(sharing="mps"), ["GPU-0::1"], at_work("envvar")).code == "GH1854"
+    context = context_with("envvar", mps={"nvidia.com/gpu": part})
+    allocation = allocate(shared_gpus(sharing="mps"), ["GPU-0::1"], context)
+    assert allocation.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/mps/pipe"
+    assert allocation.envs[REPLICAS_ENV] == "GPU-0::1"
+    assert allocation.mounts == part.mounts
+    assert not allocate(shared_gpus(), ["GPU-0::1"], context).mounts
+    assert (
+        refusal(shared_gpus(sharing="mps"), ["GPU-0::1"], context_with("envvar")).code == "GH1854"
+    )
 
 
-def test_an_unknown_id() -> None:
-    """The fault names the resource and similar ids."""
-    error = code(shared(), ["GPU-0::0", "GPU-1::7"], at_work("envvar"))
+def test_unknown_id_is_refused_with_similar_ids() -> None:
+    error = refusal(shared_gpus(), ["GPU-0::0", "GPU-1::7"], context_with("envvar"))
     assert error.code == "GH1850"
     assert error.message == (
         "nvidia.com/gpu has no device GPU-1::7; the nearest are GPU-1::0, GPU-1::1, GPU-1::2"
     )
-    assert "nearest are none" in code(whole(0), ["x"], at_work("envvar")).message
+    assert "nearest are none" in refusal(whole_gpus(0), ["x"], context_with("envvar")).message
 
 
-def test_an_unhealthy_device() -> None:
-    """A unit of an unhealthy device is refused."""
-    context = replace(at_work("envvar"), unhealthy={"GPU-1": "XID 79"})
-    error = code(shared(), ["GPU-0::0", "GPU-1::2"], context)
+def test_unhealthy_device_is_refused() -> None:
+    context = replace(context_with("envvar"), unhealthy={"GPU-1": "XID 79"})
+    error = refusal(shared_gpus(), ["GPU-0::0", "GPU-1::2"], context)
     assert error.code == "GH1851"
     assert error.message.endswith("XID 79")
-    assert allocate(shared(), ["GPU-0::0"], context).envs[DEVICES_ENV] == "GPU-0"
+    assert allocate(shared_gpus(), ["GPU-0::0"], context).envs[DEVICES_ENV] == "GPU-0"
 
 
-def test_more_than_one() -> None:
-    """The hint explains replicas; a duplicate id is one replica."""
-    resource = shared(refuses_more_than_one=True)
-    error = code(resource, ["GPU-0::0", "GPU-1::0"], at_work("envvar"))
+def test_more_than_one_replica_is_refused_if_configured() -> None:
+    """A duplicate id is one replica."""
+    resource = shared_gpus(refuses_more_than_one=True)
+    error = refusal(resource, ["GPU-0::0", "GPU-1::0"], context_with("envvar"))
     assert error.code == "GH1852"
     assert "several replicas of one GPU" in error.hint
-    assert allocate(resource, ["GPU-0::0"] * 2, at_work("envvar")).envs[REPLICAS_ENV] == "GPU-0::0"
+    assert (
+        allocate(resource, ["GPU-0::0"] * 2, context_with("envvar")).envs[REPLICAS_ENV]
+        == "GPU-0::0"
+    )
 
 
-def test_a_gpu_in_no_spec() -> None:
-    """A GPU without a spec is refused: the engine could not find it."""
-    error = code(whole(), ["GPU-0"], at_work("cdi-cri", cdi_names=frozenset()))
+def test_gpu_without_a_cdi_spec_is_refused() -> None:
+    """The engine would not find it."""
+    error = refusal(whole_gpus(), ["GPU-0"], context_with("cdi-cri", cdi_names=frozenset()))
     assert error.code == "GH1855"
 
 
 @pytest.fixture(scope="module")
-def t4() -> Node:
+def h100() -> Node:
     return dump_file.load("h100x8")
 
 
-def configured(*strategies: str, **more: Any) -> Configuration:
+def configuration_with(*strategies: str, **more: Any) -> Configuration:
     return Configuration(Flags(plugin=PluginFlags(device_list_strategy=strategies, **more)))
 
 
-def test_the_context_of_a_node(t4: Node) -> None:
-    """Strategies have a fixed order; control nodes are those of the node."""
-    few = replace(t4, device_nodes=tuple(d for d in t4.device_nodes if "uvm" not in d.path))
+def test_context_has_ordered_strategies_and_control_nodes(h100: Node) -> None:
+    few = replace(h100, device_nodes=tuple(d for d in h100.device_nodes if "uvm" not in d.path))
     specs = Specs(names=frozenset({"a/b=c"}))
-    made = contexts.context(configured("cdi-cri", "envvar", pass_device_specs=True), few, specs)
+    made = contexts.context(
+        configuration_with("cdi-cri", "envvar", pass_device_specs=True), few, specs
+    )
     assert made.strategies == ("envvar", "cdi-cri")
     assert made.pass_device_specs
     assert {spec.container_path for spec in made.control_nodes} == {
@@ -329,35 +341,41 @@ def test_the_context_of_a_node(t4: Node) -> None:
         (("cdi-cri", "host-files"), ()),
     ],
 )
-def test_a_driver_in_pieces(strategies: tuple[str, ...], left: tuple[str, ...], t4: Node) -> None:
-    """A strategy without driver files is omitted with a warning, and the last one is an error."""
-    bare = replace(t4, files=(), links=(), files_trouble="no libcuda.so in /driver-root")
-    made = contexts.context(configured(*strategies), bare, Specs(trouble=bare.files_trouble))
+def test_strategy_without_driver_files_is_omitted(
+    strategies: tuple[str, ...], left: tuple[str, ...], h100: Node
+) -> None:
+    """It is a warning; without any remaining strategy, Allocate fails."""
+    bare = replace(h100, files=(), links=(), files_trouble="no libcuda.so in /driver-root")
+    made = contexts.context(
+        configuration_with(*strategies), bare, Specs(trouble=bare.files_trouble)
+    )
     assert made.strategies == left
-    lost = [name for name in strategies if name not in left]
-    told = "; ".join(made.warnings) or made.blocked
-    assert [name for name in lost if f"{name}: no libcuda.so in /driver-root" in told] == lost
+    omitted = [name for name in strategies if name not in left]
+    text = "; ".join(made.warnings) or made.blocked
+    assert [name for name in omitted if f"{name}: no libcuda.so in /driver-root" in text] == omitted
     if left:
         assert made.blocked == ""
-        assert allocate(whole(), ["GPU-0"], made).envs
+        assert allocate(whole_gpus(), ["GPU-0"], made).envs
     else:
-        error = code(whole(), ["GPU-0"], made)
+        error = refusal(whole_gpus(), ["GPU-0"], made)
         assert error.code == "GH1853"
         assert "no libcuda.so in /driver-root" in error.message
 
 
 @pytest.mark.parametrize("place", ["/usr/local/nvidia", "/opt/driver"])
-def test_host_files_of_a_driver(place: str, t4: Node) -> None:
+def test_host_files_are_below_the_configured_directory(place: str, h100: Node) -> None:
     """Libraries are below lib64 with all names, programs below bin, without duplicates."""
-    configuration = replace(configured("host-files"), own=Own(host_files_path=place))
-    files = contexts.context(configuration, t4, Specs()).host_files
+    configuration = replace(configuration_with("host-files"), own=Own(host_files_path=place))
+    files = contexts.context(configuration, h100, Specs()).host_files
     assert files.envs == {"LD_LIBRARY_PATH": f"{place}/lib:{place}/lib64"}
-    held = {mount.container_path: mount for mount in files.mounts}
-    assert len(held) == len(files.mounts)
-    version = t4.driver.version
+    mounts = {mount.container_path: mount for mount in files.mounts}
+    assert len(mounts) == len(files.mounts)
+    version = h100.driver.version
     for name in (f"libcuda.so.{version}", "libcuda.so.1", "libcuda.so"):
-        assert os.path.basename(held[f"{place}/lib64/{name}"].host_path) == f"libcuda.so.{version}"
-    assert held[f"{place}/bin/nvidia-smi"].host_path == "/usr/bin/nvidia-smi"
-    assert "/etc/OpenCL/vendors/nvidia.icd" in held
+        assert (
+            os.path.basename(mounts[f"{place}/lib64/{name}"].host_path) == f"libcuda.so.{version}"
+        )
+    assert mounts[f"{place}/bin/nvidia-smi"].host_path == "/usr/bin/nvidia-smi"
+    assert "/etc/OpenCL/vendors/nvidia.icd" in mounts
     assert all(mount.read_only for mount in files.mounts)
-    assert not [path for path in held if "socket" in path or "firmware" in path]
+    assert not [path for path in mounts if "socket" in path or "firmware" in path]

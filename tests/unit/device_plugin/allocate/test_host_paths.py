@@ -19,7 +19,7 @@ def flags(container_root: Path | str, **more: Any) -> Flags:
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> Path:
+def mounted_driver_root(tmp_path: Path) -> Path:
     """Return a /driver-root with device nodes."""
     (tmp_path / "driver-root/dev").mkdir(parents=True)
     (tmp_path / "driver-root/dev/nvidiactl").touch()
@@ -37,23 +37,23 @@ def mounted(tmp_path: Path) -> Path:
         ("/run/nvidia/driver", "/", "/", "/"),
     ],
 )
-def test_in_a_container(
-    driver_root: str, dev_root: str | None, dev: str, host_dev: str, mounted: Path
+def test_roots_in_a_container_are_below_the_mount(
+    driver_root: str, dev_root: str | None, dev: str, host_dev: str, mounted_driver_root: Path
 ) -> None:
-    """The driver root is at its mount, and so is a dev root below it."""
-    found = places(flags(mounted, driver_root=driver_root, dev_root=dev_root))
-    here = str(mounted) + dev.removeprefix("/driver-root") if "driver-root" in dev else dev
-    assert found == Places(str(mounted), here, driver_root, host_dev)
+    found = places(flags(mounted_driver_root, driver_root=driver_root, dev_root=dev_root))
+    here = (
+        str(mounted_driver_root) + dev.removeprefix("/driver-root") if "driver-root" in dev else dev
+    )
+    assert found == Places(str(mounted_driver_root), here, driver_root, host_dev)
 
 
-def test_without_nodes_in_the_driver_root(tmp_path: Path) -> None:
-    """As on GKE, whose driver is below /home: nodes are those of the root itself."""
+def test_driver_root_without_nodes_uses_the_system_dev(tmp_path: Path) -> None:
+    """GKE has the driver below /home, and the nodes in /dev."""
     found = places(flags(tmp_path, driver_root="/home/kubernetes/bin/nvidia"))
     assert found == Places(str(tmp_path), "/", "/home/kubernetes/bin/nvidia", "/")
 
 
-def test_outside_a_container(tmp_path: Path) -> None:
-    """Without a mount, the paths on the host are those of the plugin."""
+def test_without_a_mount_paths_are_those_of_the_host(tmp_path: Path) -> None:
     found = places(flags(tmp_path / "none", driver_root=str(tmp_path)), host_root=str(tmp_path))
     assert found == Places(*[str(tmp_path)] * 4)
 
@@ -82,8 +82,8 @@ def test_outside_a_container(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_node_with_the_hosts_paths(where: Places, node: str, library: str) -> None:
-    """Device nodes follow the dev root, files the driver root, in either direction."""
+def test_at_host_converts_all_paths_of_a_node(where: Places, node: str, library: str) -> None:
+    """Device nodes are below the dev root, files below the driver root."""
     seen = Node(
         Driver("580.95.05"),
         device_nodes=(DeviceNode("/dev/nvidia0", f"{where.dev.rstrip('/')}/dev/nvidia0", 195, 0),),
@@ -93,13 +93,13 @@ def test_a_node_with_the_hosts_paths(where: Places, node: str, library: str) -> 
         driver_root=where.driver,
         dev_root=where.dev,
     )
-    told = at_host(seen, where)
-    assert told.device_nodes[0].host_path == node
-    assert told.files[0].host_path == library
-    assert (told.driver_root, told.dev_root) == (where.host_driver, where.host_dev)
+    at_the_host = at_host(seen, where)
+    assert at_the_host.device_nodes[0].host_path == node
+    assert at_the_host.files[0].host_path == library
+    assert (at_the_host.driver_root, at_the_host.dev_root) == (where.host_driver, where.host_dev)
 
 
-def test_a_name_that_only_begins_alike() -> None:
+def test_path_with_a_common_prefix_is_not_below() -> None:
     """/driver-root-2 is not below /driver-root."""
     where = Places("/driver-root", "/driver-root")
     assert where.on_host("/driver-root-2/x") == "/driver-root-2/x"

@@ -47,8 +47,8 @@ SIMPLE = Interposer(
 )
 
 
-def shared(*replicas: int, interposer: str | None = "quota", **fields: object) -> Resource:
-    """Return shared devices, each with a limit of 1000 MiB for a replica and an interposer."""
+def shared_resource(*replicas: int, interposer: str | None = "quota", **fields: object) -> Resource:
+    """Return shared devices with an interposer and a limit of 1000 MiB per replica."""
     made = choosing.shared(*replicas)
     entry = SharedResource(made.name, 4, interposer=interposer, **fields)  # type: ignore[arg-type]
     uuids = [device.uuid for device in made.devices]
@@ -56,90 +56,94 @@ def shared(*replicas: int, interposer: str | None = "quota", **fields: object) -
     return replace(made, memory=dict.fromkeys(uuids, limit), entries=dict.fromkeys(uuids, entry))
 
 
-def code(resource: Resource, ids: list[str], context: Context) -> str:
+def refusal_code(resource: Resource, ids: list[str], context: Context) -> str:
     with pytest.raises(GpuhookError) as refused:
         allocate(resource, ids, context)
     return refused.value.code
 
 
-def test_placeholders_are_the_container_s_share() -> None:
-    resource = shared(4)
+def test_placeholders_have_the_share_of_the_container() -> None:
+    resource = shared_resource(4)
     unit = resource.units[1]
-    given = interposers.interposer_edits(resource, {unit.device.uuid: 1}, (SIMPLE,))
-    assert given.envs == {
+    allocation = interposers.interposer_edits(resource, {unit.device.uuid: 1}, (SIMPLE,))
+    assert allocation.envs == {
         "LD_PRELOAD": "/opt/quota.so",
         "QUOTA": f"1000m of {1000 * MIB}, 1/4",
     }
-    assert given.mounts == (
+    assert allocation.mounts == (
         AllocatedMount("/opt/quota.so", "/opt/quota/quota.so"),
         AllocatedMount(
             "/run/quota", f"/run/quota/{unit.device.uuid}-{unit.device.index}", read_only=False
         ),
     )
-    assert given.devices == (DeviceSpec("/dev/quota", "/dev/quota"),)
+    assert allocation.devices == (DeviceSpec("/dev/quota", "/dev/quota"),)
 
 
-def test_two_replicas_of_a_device_have_the_sum() -> None:
-    resource = shared(4)
-    given = interposers.interposer_edits(resource, {resource.devices[0].uuid: 2}, (SIMPLE,))
-    assert given.envs["QUOTA"] == f"2000m of {2000 * MIB}, 1/4"
+def test_limits_of_two_replicas_are_added() -> None:
+    resource = shared_resource(4)
+    allocation = interposers.interposer_edits(resource, {resource.devices[0].uuid: 2}, (SIMPLE,))
+    assert allocation.envs["QUOTA"] == f"2000m of {2000 * MIB}, 1/4"
 
 
-def test_answer_has_all_of_it_and_its_own_variables() -> None:
-    resource = shared(4)
-    given = allocate(resource, [resource.units[0].id], Context(interposers=(SIMPLE,)))
-    assert given.envs["LD_PRELOAD"] == "/opt/quota.so"
-    assert given.envs["NVIDIA_VISIBLE_DEVICES"] == resource.units[0].device.uuid
-    assert given.envs["NVIDIA_GPU_MEMORY_LIMIT"] == "1000"
-    assert "/opt/quota.so" in {mount.container_path for mount in given.mounts}
+def test_allocation_has_edits_and_variables() -> None:
+    resource = shared_resource(4)
+    allocation = allocate(resource, [resource.units[0].id], Context(interposers=(SIMPLE,)))
+    assert allocation.envs["LD_PRELOAD"] == "/opt/quota.so"
+    assert allocation.envs["NVIDIA_VISIBLE_DEVICES"] == resource.units[0].device.uuid
+    assert allocation.envs["NVIDIA_GPU_MEMORY_LIMIT"] == "1000"
+    assert "/opt/quota.so" in {mount.container_path for mount in allocation.mounts}
 
 
-def test_interposer_does_not_replace_what_the_answer_says() -> None:
-    """The configuration refuses such a variable, and the answer overrides it."""
+def test_interposer_does_not_override_variables_of_the_allocation() -> None:
+    """The configuration refuses such a variable, too."""
     forged = replace(SIMPLE, edits=InterposerEdits((("NVIDIA_VISIBLE_DEVICES", "all"),)))
-    resource = shared(4)
-    given = allocate(resource, [resource.units[0].id], Context(interposers=(forged,)))
-    assert given.envs["NVIDIA_VISIBLE_DEVICES"] == resource.units[0].device.uuid
+    resource = shared_resource(4)
+    allocation = allocate(resource, [resource.units[0].id], Context(interposers=(forged,)))
+    assert allocation.envs["NVIDIA_VISIBLE_DEVICES"] == resource.units[0].device.uuid
 
 
-def test_device_without_an_interposer_gets_nothing() -> None:
-    resource = shared(4, interposer=None)
-    given = allocate(resource, [resource.units[0].id], Context(interposers=(SIMPLE,)))
-    assert "LD_PRELOAD" not in given.envs
+def test_device_without_an_interposer_has_no_edits() -> None:
+    resource = shared_resource(4, interposer=None)
+    allocation = allocate(resource, [resource.units[0].id], Context(interposers=(SIMPLE,)))
+    assert "LD_PRELOAD" not in allocation.envs
 
 
-def test_hints_are_for_the_runtime_to_expand() -> None:
-    resource = shared(4, interposer=None, hints=("pytorch", "jax"))
-    given = allocate(resource, [resource.units[0].id], Context())
-    assert given.envs["GPUHOOK_MEMORY_HINTS"] == "pytorch,jax"
-    assert not any(name.startswith(("PYTORCH", "XLA")) for name in given.envs)
-    without = allocate(shared(4, interposer=None), [resource.units[0].id], Context())
+def test_hints_are_passed_to_the_runtime_by_name() -> None:
+    resource = shared_resource(4, interposer=None, hints=("pytorch", "jax"))
+    allocation = allocate(resource, [resource.units[0].id], Context())
+    assert allocation.envs["GPUHOOK_MEMORY_HINTS"] == "pytorch,jax"
+    assert not any(name.startswith(("PYTORCH", "XLA")) for name in allocation.envs)
+    without = allocate(shared_resource(4, interposer=None), [resource.units[0].id], Context())
     assert "GPUHOOK_MEMORY_HINTS" not in without.envs
 
 
-def test_two_devices_with_values_of_their_own_are_refused() -> None:
-    resource = shared(2, 2)
+def test_devices_with_different_values_are_refused() -> None:
+    resource = shared_resource(2, 2)
     ids = [resource.units[0].id, resource.units[2].id]
-    assert code(resource, ids, Context(interposers=(SIMPLE,))) == "GH1838"
+    assert refusal_code(resource, ids, Context(interposers=(SIMPLE,))) == "GH1838"
     alike = replace(SIMPLE, edits=replace(SIMPLE.edits, mounts=SIMPLE.edits.mounts[:1]))
-    given = allocate(resource, ids, Context(interposers=(alike,)))
-    assert given.envs["QUOTA"] == f"1000m of {1000 * MIB}, 1/2"
+    allocation = allocate(resource, ids, Context(interposers=(alike,)))
+    assert allocation.envs["QUOTA"] == f"1000m of {1000 * MIB}, 1/2"
 
 
-def test_limit_that_is_not_there_cannot_be_told() -> None:
-    resource = replace(shared(4), memory={})
-    assert code(resource, [resource.units[0].id], Context(interposers=(SIMPLE,))) == "GH1839"
+def test_placeholder_of_a_missing_limit_is_refused() -> None:
+    resource = replace(shared_resource(4), memory={})
+    assert (
+        refusal_code(resource, [resource.units[0].id], Context(interposers=(SIMPLE,))) == "GH1839"
+    )
 
 
 def test_unknown_interposer_is_refused() -> None:
-    resource = shared(4, interposer="other")
-    assert code(resource, [resource.units[0].id], Context(interposers=(SIMPLE,))) == "GH1836"
+    resource = shared_resource(4, interposer="other")
+    assert (
+        refusal_code(resource, [resource.units[0].id], Context(interposers=(SIMPLE,))) == "GH1836"
+    )
 
 
-def test_container_is_refused_rather_than_failing_to_start() -> None:
-    resource = shared(4)
+def test_interposer_with_a_missing_file_is_refused() -> None:
+    resource = shared_resource(4)
     context = Context(interposers=(SIMPLE,), missing={"quota": "/opt/quota/quota.so"})
-    assert code(resource, [resource.units[0].id], context) == "GH1837"
+    assert refusal_code(resource, [resource.units[0].id], context) == "GH1837"
     other = Context(interposers=(SIMPLE,), missing={"other": "/opt/other.so"})
     assert allocate(resource, [resource.units[0].id], other).envs["LD_PRELOAD"]
 
@@ -163,28 +167,28 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run/quota", "/run/quota/{uuid}-{index}"),
     ],
 )
-def test_files_are_looked_for_below_the_driver_root(gone: str, path: str, host: Path) -> None:
+def test_files_are_checked_below_the_driver_root(gone: str, path: str, host: Path) -> None:
     places = Places(driver=str(host), dev=str(host))
-    assert interposers.missing([shared(4)], (SIMPLE,), places) == {}
+    assert interposers.missing([shared_resource(4)], (SIMPLE,), places) == {}
     (host / gone).rename(host / "away")
-    assert interposers.missing([shared(4)], (SIMPLE,), places) == {"quota": path}
-    assert interposers.missing([shared(4, interposer=None)], (SIMPLE,), places) == {}
+    assert interposers.missing([shared_resource(4)], (SIMPLE,), places) == {"quota": path}
+    assert interposers.missing([shared_resource(4, interposer=None)], (SIMPLE,), places) == {}
 
 
-def test_nothing_is_said_of_what_this_process_cannot_see(
+def test_files_are_not_checked_without_the_root_of_the_host(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the root of a driver container nor that of a pod is the root of the host."""
+    """The roots of a driver container and of a pod are not the root of the host."""
     installed = Places(str(host), str(host), "/run/nvidia/driver", "/run/nvidia/driver")
-    assert interposers.missing([shared(4)], (SIMPLE,), installed) == {}
-    assert interposers.missing([shared(4)], (SIMPLE,), Places())
+    assert interposers.missing([shared_resource(4)], (SIMPLE,), installed) == {}
+    assert interposers.missing([shared_resource(4)], (SIMPLE,), Places())
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    assert interposers.missing([shared(4)], (SIMPLE,), Places()) == {}
-    assert interposers.missing([shared(4)], (SIMPLE,), Places(str(host), str(host))) == {}
+    assert interposers.missing([shared_resource(4)], (SIMPLE,), Places()) == {}
+    assert interposers.missing([shared_resource(4)], (SIMPLE,), Places(str(host), str(host))) == {}
 
 
 @pytest.mark.parametrize("example", sorted(os.listdir(EXAMPLES)))
-def test_example_is_a_configuration_that_gives_containers_an_interposer(example: str) -> None:
+def test_documented_example_adds_its_interposer(example: str) -> None:
     loaded = config_source.load(
         ConfigSource(file=str(EXAMPLES / example)), {}, None, current="", strict=True
     )
@@ -192,8 +196,8 @@ def test_example_is_a_configuration_that_gives_containers_an_interposer(example:
     configuration = loaded.configuration
     (resource,) = resources.offered(dump_file.load("t4"), configuration).resources
     context = Context(interposers=configuration.own.interposers)
-    given = allocate(resource, [resource.units[0].id], context)
-    assert {mount.container_path for mount in given.mounts} >= {
+    allocation = allocate(resource, [resource.units[0].id], context)
+    assert {mount.container_path for mount in allocation.mounts} >= {
         mount.container_path for mount in configuration.own.interposers[0].edits.mounts
     }
-    assert "{" not in repr((given.envs.values(), given.mounts)).replace("dict_values", "")
+    assert "{" not in repr((allocation.envs.values(), allocation.mounts)).replace("dict_values", "")

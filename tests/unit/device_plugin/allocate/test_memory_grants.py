@@ -14,7 +14,7 @@ PREFIX = VOCABULARY.memory_prefix
 GPU = "GPU-0e9c6e7a-5b6c-4d8f-9c1a-2f3e4d5c6b7a"
 
 
-def spec(*limits: MemoryLimit, env: tuple[str, ...] = ()) -> dict[str, object]:
+def spec_with(*limits: MemoryLimit, env: tuple[str, ...] = ()) -> dict[str, object]:
     mounts = [
         {"destination": memory_request.mount_path(PREFIX, one), "source": "/dev/null"}
         for one in limits
@@ -23,18 +23,18 @@ def spec(*limits: MemoryLimit, env: tuple[str, ...] = ()) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
-def test_a_grant_survives_being_a_mount(is_asked: bool) -> None:
+def test_grant_is_read_back_from_its_mount(is_asked: bool) -> None:
     limit = MemoryLimit(GPU, 4096 * MIB, 1024 * MIB, is_asked=is_asked)
-    assert memory_request.granted(spec(limit), PREFIX) == {GPU: limit}
+    assert memory_request.granted(spec_with(limit), PREFIX) == {GPU: limit}
 
 
-def test_of_two_grants_of_one_device_the_smaller_amounts_count() -> None:
-    """An added grant does not increase the limit, even if no limit can be set."""
-    one, other = MemoryLimit(GPU, 20 * MIB, 5 * MIB), MemoryLimit(GPU, 10 * MIB, 10 * MIB)
+def test_smaller_of_two_grants_applies() -> None:
+    """An added grant does not increase a limit."""
+    first, second = MemoryLimit(GPU, 20 * MIB, 5 * MIB), MemoryLimit(GPU, 10 * MIB, 10 * MIB)
     both = MemoryLimit(GPU, 10 * MIB, 5 * MIB, is_asked=True)
-    assert memory_request.granted(spec(one, other), PREFIX) == {GPU: both}
-    assert memory_request.granted(spec(other, one), PREFIX) == {GPU: both}
-    assert memory_request.granted(spec(one, one), PREFIX) == {GPU: one}
+    assert memory_request.granted(spec_with(first, second), PREFIX) == {GPU: both}
+    assert memory_request.granted(spec_with(second, first), PREFIX) == {GPU: both}
+    assert memory_request.granted(spec_with(first, first), PREFIX) == {GPU: first}
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_of_two_grants_of_one_device_the_smaller_amounts_count() -> None:
      "GPU-1,hard=1,soft=1,more", "GPU-1,hard=0,soft=0", "GPU-1,hard=1234567890,soft=0",
      "GPU-1,hard=\u0661,soft=0"],
 )  # fmt: skip
-def test_a_mount_that_says_something_else_grants_nothing(name: str) -> None:
+def test_malformed_mount_grants_nothing(name: str) -> None:
     mounts = [{"destination": f"{PREFIX}/{name}", "source": "/dev/null"}]
     assert memory_request.granted({"mounts": mounts}, PREFIX) == {}
 
 
-def test_a_volume_in_place_of_the_plugins_mount_takes_no_grant_away() -> None:
-    """CRI-O keeps the last of two mounts of one path, and a pod can guess that of its grant."""
+def test_volume_at_the_path_of_a_grant_keeps_the_grant() -> None:
+    """CRI-O keeps the last of two mounts of one path, and a pod can guess the path."""
     limit = MemoryLimit(GPU, MIB)
     mounts = [
         {"destination": memory_request.mount_path(PREFIX, limit), "source": "/var/lib/kubelet/x"}
@@ -70,30 +70,34 @@ def test_a_volume_in_place_of_the_plugins_mount_takes_no_grant_away() -> None:
         (("NVIDIA_GPU_MEMORY_LIMIT=",), 4096, 1024, False),
     ],
 )
-def test_variables_narrow_a_grant_and_never_widen_it(
+def test_variables_reduce_a_grant_and_never_increase_it(
     env: tuple[str, ...], hard: int, soft: int, is_asked: bool
 ) -> None:
-    granted = spec(MemoryLimit(GPU, 4096 * MIB, 1024 * MIB), env=env)
+    granted = spec_with(MemoryLimit(GPU, 4096 * MIB, 1024 * MIB), env=env)
     (limit,) = memory_request.limits(granted, [GPU], VOCABULARY)
     assert limit.hard == hard * MIB
     assert limit.soft == soft * MIB
     assert limit.is_asked is is_asked
 
 
-def test_without_a_grant_the_variables_say_all() -> None:
-    found = memory_request.limits(spec(env=("NVIDIA_GPU_MEMORY_LIMIT=2048",)), [GPU], VOCABULARY)
+def test_variables_apply_without_a_grant() -> None:
+    found = memory_request.limits(
+        spec_with(env=("NVIDIA_GPU_MEMORY_LIMIT=2048",)), [GPU], VOCABULARY
+    )
     assert found == [MemoryLimit(GPU, 2048 * MIB, is_asked=True)]
-    found = memory_request.limits(spec(env=("NVIDIA_GPU_MEMORY_REQUEST=100",)), [GPU], VOCABULARY)
+    found = memory_request.limits(
+        spec_with(env=("NVIDIA_GPU_MEMORY_REQUEST=100",)), [GPU], VOCABULARY
+    )
     assert found == [MemoryLimit(GPU, memory_request.NO_LIMIT, 100 * MIB, is_asked=True)]
-    assert memory_request.limits(spec(), [GPU], VOCABULARY) == []
+    assert memory_request.limits(spec_with(), [GPU], VOCABULARY) == []
 
 
-def test_a_device_that_the_container_has_not_got_is_not_limited() -> None:
-    assert memory_request.limits(spec(MemoryLimit(GPU, MIB)), ["GPU-other"], VOCABULARY) == []
+def test_grant_of_another_device_is_ignored() -> None:
+    assert memory_request.limits(spec_with(MemoryLimit(GPU, MIB)), ["GPU-other"], VOCABULARY) == []
 
 
 @pytest.mark.parametrize("value", ["4Gi", "-1", "0", "1.5", "9" * 10, "4096M", "\u0661"])
-def test_a_value_that_is_no_number_of_mebibytes_is_refused(value: str) -> None:
+def test_invalid_number_of_mebibytes_is_refused(value: str) -> None:
     with pytest.raises(GpuhookError) as caught:
         memory_request.memory_request({"NVIDIA_GPU_MEMORY_LIMIT": value}, VOCABULARY)
     assert caught.value.code == "GH1022"
@@ -104,33 +108,35 @@ ABOVE = ("NVIDIA_GPU_MEMORY_REQUEST=20", "NVIDIA_GPU_MEMORY_LIMIT=10")
 
 
 @pytest.mark.parametrize("grants", [(), (MemoryLimit(GPU, 30 * MIB, 5 * MIB),)])
-def test_a_request_above_the_limit_is_refused(grants: tuple[MemoryLimit, ...]) -> None:
+def test_request_above_the_limit_is_refused(grants: tuple[MemoryLimit, ...]) -> None:
     with pytest.raises(GpuhookError) as caught:
-        memory_request.limits(spec(*grants, env=ABOVE), [GPU], VOCABULARY)
+        memory_request.limits(spec_with(*grants, env=ABOVE), [GPU], VOCABULARY)
     assert caught.value.code == "GH1023"
 
 
-def test_a_pods_limit_may_be_below_the_request_that_the_plugin_repeats() -> None:
+def test_limit_of_the_pod_reduces_the_request_of_the_plugin() -> None:
     """The pod sets one of two variables, and the plugin the other."""
-    granted = spec(MemoryLimit(GPU, 20 * MIB, 20 * MIB), env=ABOVE)
+    granted = spec_with(MemoryLimit(GPU, 20 * MIB, 20 * MIB), env=ABOVE)
     assert memory_request.limits(granted, [GPU], VOCABULARY) == [
         MemoryLimit(GPU, 10 * MIB, 10 * MIB, is_asked=True)
     ]
-    granted = spec(MemoryLimit(GPU, 10 * MIB, 5 * MIB), env=ABOVE)
+    granted = spec_with(MemoryLimit(GPU, 10 * MIB, 5 * MIB), env=ABOVE)
     assert memory_request.limits(granted, [GPU], VOCABULARY) == [
         MemoryLimit(GPU, 10 * MIB, 5 * MIB, is_asked=True)
     ]
 
 
 @pytest.mark.parametrize("env", [(), ("NVIDIA_GPU_MEMORY_LIMIT=10", "NVIDIA_GPU_MEMORY_REQUEST=5")])
-def test_what_the_plugin_repeats_says_nothing_of_other_resources(env: tuple[str, ...]) -> None:
+def test_variables_of_the_plugin_do_not_limit_other_resources(env: tuple[str, ...]) -> None:
     """A container with replicas of two resources has the variables of one of them."""
     small, great = MemoryLimit(GPU, 10 * MIB, 5 * MIB), MemoryLimit("GPU-2", 20 * MIB, 9 * MIB)
     found = memory_request.limits(
-        spec(small, great, env=env), [GPU, "GPU-2", "GPU-whole"], VOCABULARY
+        spec_with(small, great, env=env), [GPU, "GPU-2", "GPU-whole"], VOCABULARY
     )
     assert found == [small, great]
 
 
-def test_variables_of_a_container_without_gpus_stop_nothing() -> None:
-    assert memory_request.limits(spec(env=("NVIDIA_GPU_MEMORY_LIMIT=10",)), [], VOCABULARY) == []
+def test_variables_without_a_gpu_have_no_effect() -> None:
+    assert (
+        memory_request.limits(spec_with(env=("NVIDIA_GPU_MEMORY_LIMIT=10",)), [], VOCABULARY) == []
+    )

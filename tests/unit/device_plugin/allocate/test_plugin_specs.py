@@ -45,7 +45,7 @@ def h100() -> Node:
     return dump_file.load("h100x8")
 
 
-def updated(
+def update(
     node: Node, directory: Path, *extras: AuxiliaryDevice, hook: Hook = OURS, **more: Any
 ) -> Specs:
     return plugin_specs.update(node, extras, hook, directory=str(directory), **more)
@@ -57,9 +57,9 @@ def read(directory: Path, name: str = GPU) -> dict[str, Any]:
     return document
 
 
-def test_the_specs_of_a_node(h100: Node, tmp_path: Path) -> None:
-    """GPUs by UUID in a spec of the plugin's kind, each extra in its own; all are valid."""
-    specs = updated(h100, tmp_path / "cdi", GDR, GDS)
+def test_specs_describe_gpus_by_uuid_and_extras_separately(h100: Node, tmp_path: Path) -> None:
+    """All specs are valid."""
+    specs = update(h100, tmp_path / "cdi", GDR, GDS)
     document = read(tmp_path / "cdi")
     assert document["kind"] == f"{VENDOR}/gpu"
     assert document["cdiVersion"] == "0.5.0"
@@ -78,106 +78,105 @@ def test_the_specs_of_a_node(h100: Node, tmp_path: Path) -> None:
     assert {Path(path).name for path in specs.written} == set(os.listdir(tmp_path / "cdi"))
 
 
-def test_only_what_differs_is_written(h100: Node, tmp_path: Path) -> None:
-    """An unchanged node writes nothing; another fingerprint, another GPU or a missing file does."""
+def test_only_changed_specs_are_written(h100: Node, tmp_path: Path) -> None:
+    """A changed fingerprint or GPU, and a missing or malformed file cause a write."""
     path = str(tmp_path / GPU)
-    assert path in updated(h100, tmp_path, GDR).written
+    assert path in update(h100, tmp_path, GDR).written
     before = os.stat(path)
-    assert updated(h100, tmp_path, GDR).written == ()
+    assert update(h100, tmp_path, GDR).written == ()
     assert os.stat(path) == before
-    assert updated(replace(h100, fingerprint="boot=x"), tmp_path, GDR).written == (path,)
+    assert update(replace(h100, fingerprint="boot=x"), tmp_path, GDR).written == (path,)
     assert os.stat(path).st_ino != before.st_ino
     fewer = replace(h100, fingerprint="boot=x", gpus=h100.gpus[:4])
-    assert updated(fewer, tmp_path, GDR).written == (path,)
+    assert update(fewer, tmp_path, GDR).written == (path,)
     assert len(read(tmp_path)["devices"]) == 4
     for damage in (os.unlink, lambda p: Path(p).write_text("{", encoding="utf-8")):
         damage(path)
-        assert updated(fewer, tmp_path, GDR).written == (path,)
+        assert update(fewer, tmp_path, GDR).written == (path,)
         assert len(read(tmp_path)["devices"]) == 4
 
 
-def test_a_lost_gpu_is_left_out_with_a_warning(tmp_path: Path) -> None:
-    """The others are described."""
+def test_lost_gpu_is_omitted_with_a_warning(tmp_path: Path) -> None:
     node = dump_file.load("lost-gpu")
-    specs = updated(node, tmp_path)
+    specs = update(node, tmp_path)
     assert len(specs.names) == 3
     assert any("GPU 2" in warning for warning in specs.warnings)
 
 
-def test_nothing_is_raised(h100: Node, tmp_path: Path) -> None:
-    """An incomplete driver, a node without GPUs and a wrong directory are the `trouble`."""
-    updated(h100, tmp_path, GDR)
+def test_failed_update_has_a_reason_and_keeps_the_specs(h100: Node, tmp_path: Path) -> None:
+    """The driver is incomplete, the node has no GPUs, or the directory is a file."""
+    update(h100, tmp_path, GDR)
     kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
     bare = replace(h100, files=(), links=(), files_trouble="no libcuda.so")
-    assert updated(bare, tmp_path).trouble == "no libcuda.so"
-    assert updated(replace(h100, gpus=()), tmp_path).trouble
+    assert update(bare, tmp_path).trouble == "no libcuda.so"
+    assert update(replace(h100, gpus=()), tmp_path).trouble
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
     (tmp_path / "file").touch()
-    failed = updated(h100, tmp_path / "file")
+    failed = update(h100, tmp_path / "file")
     assert str(tmp_path / "file") in failed.trouble
     assert failed.names == frozenset()
 
 
-def test_an_extra_that_cannot_be_written(h100: Node, tmp_path: Path) -> None:
-    """The spec of the GPUs works without it."""
+def test_failed_spec_of_an_extra_keeps_the_others(h100: Node, tmp_path: Path) -> None:
     (tmp_path / f"{VENDOR}-gdrcopy.json").mkdir()
-    specs = updated(h100, tmp_path, GDR, GDS)
+    specs = update(h100, tmp_path, GDR, GDS)
     assert f"{VENDOR}/gds=all" in specs.names
     assert f"{VENDOR}/gdrcopy=all" not in specs.names
     assert any("gdrcopy.json" in warning for warning in specs.warnings)
 
 
-def test_no_hook(h100: Node, tmp_path: Path) -> None:
-    """If the host has no hook, the specs have none, with a warning."""
-    specs = updated(h100, tmp_path, hook=NONE)
+def test_missing_hook_is_omitted_with_a_warning(h100: Node, tmp_path: Path) -> None:
+    specs = update(h100, tmp_path, hook=NONE)
     assert "hooks" not in read(tmp_path)["containerEdits"]
     assert NONE.warning in specs.warnings
-    updated(h100, tmp_path)
+    update(h100, tmp_path)
     (hook,) = read(tmp_path)["containerEdits"]["hooks"]
     assert hook["path"] == OURS.path
 
 
-def test_which_hook(tmp_path: Path) -> None:
-    """The specs name gpuhook-hook if the host has it, through links inside its root."""
+def test_hook_is_the_first_one_found_on_the_host(tmp_path: Path) -> None:
+    """Links are resolved inside the root of the host."""
     root = tmp_path / "driver-root"
 
-    def chosen(path: str | None = None, driver_root: str = "/") -> Hook:
+    def hook_for(path: str | None = None, driver_root: str = "/") -> Hook:
         plugin = PluginFlags(cdi_hook_path=path, container_driver_root=str(root))
         return plugin_specs.hook(Flags(driver_root=driver_root, plugin=plugin))
 
     (root / "usr/bin").mkdir(parents=True)
     (root / "opt").mkdir()
-    assert (chosen().choice, "has no /usr/bin/gpuhook-hook" in chosen().warning) == ("none", True)
+    assert (hook_for().choice, "has no /usr/bin/gpuhook-hook" in hook_for().warning) == (
+        "none",
+        True,
+    )
     (root / "opt/hook").touch(0o755)
     (root / "usr/bin/gpuhook-hook").symlink_to("/opt/hook")
-    assert chosen() == Hook("gpuhook", "/usr/bin/gpuhook-hook")
-    other = "/run/nvidia/driver"  # the programs of the host are not below the mounted directory
-    assert "cannot be seen" in chosen(driver_root=other).warning
+    assert hook_for() == Hook("gpuhook", "/usr/bin/gpuhook-hook")
+    other = "/run/nvidia/driver"  # the mounted directory has no programs of the host
+    assert "cannot be seen" in hook_for(driver_root=other).warning
     for path in ("/opt/gpuhook/bin/gpuhook-hook", "/usr/bin/gpuhook-hook"):
-        assert chosen(path, driver_root=other) == Hook("gpuhook", path)
-    assert chosen("/usr/bin/nvidia-ctk", driver_root=other).choice == "none"
-    assert "is not gpuhook-hook" in chosen("/usr/bin/nvidia-ctk").warning
+        assert hook_for(path, driver_root=other) == Hook("gpuhook", path)
+    assert hook_for("/usr/bin/nvidia-ctk", driver_root=other).choice == "none"
+    assert "is not gpuhook-hook" in hook_for("/usr/bin/nvidia-ctk").warning
     (root / "opt/hook").chmod(0o644)
-    assert chosen().choice == "none"
+    assert hook_for().choice == "none"
     (root / "opt/gpuhook/bin").mkdir(parents=True)
     (root / "opt/gpuhook/bin/gpuhook-hook").touch(0o755)  # the path of `gpuhook install`
-    assert chosen() == Hook("gpuhook", "/opt/gpuhook/bin/gpuhook-hook")
+    assert hook_for() == Hook("gpuhook", "/opt/gpuhook/bin/gpuhook-hook")
     (root / "usr/local/bin").mkdir(parents=True)
     (root / "usr/local/bin/gpuhook-hook").touch(0o755)
-    assert chosen() == Hook("gpuhook", "/usr/local/bin/gpuhook-hook")
-    assert chosen("/opt/gpuhook-hook").choice == "none"  # a configured path is the only one
+    assert hook_for() == Hook("gpuhook", "/usr/local/bin/gpuhook-hook")
+    assert hook_for("/opt/gpuhook-hook").choice == "none"  # only the configured path is used
 
 
-def test_from_a_container_for_the_host(tmp_path: Path) -> None:
-    """Files below the container's driver root have the paths of the host."""
-    made = make_node(tmp_path / "node", "t4", real_nodes=False)
-    plugin = PluginFlags(container_driver_root=made.driver_root)
-    where = places(Flags(driver_root="/run/nvidia/driver", plugin=plugin), made.host_root)
+def test_specs_of_a_container_have_host_paths(tmp_path: Path) -> None:
+    simulated = make_node(tmp_path / "node", "t4", real_nodes=False)
+    plugin = PluginFlags(container_driver_root=simulated.driver_root)
+    where = places(Flags(driver_root="/run/nvidia/driver", plugin=plugin), simulated.host_root)
     seen = discover.node(
-        discover.Roots(where.driver, where.dev, made.host_root), require_nodes=False
+        discover.Roots(where.driver, where.dev, simulated.host_root), require_nodes=False
     )
-    told = at_host(replace(seen, device_nodes=dump_file.load("t4").device_nodes), where)
-    updated(told, tmp_path / "cdi", hook=Hook("gpuhook", "/opt/gpuhook-hook"))
+    host_node = at_host(replace(seen, device_nodes=dump_file.load("t4").device_nodes), where)
+    update(host_node, tmp_path / "cdi", hook=Hook("gpuhook", "/opt/gpuhook-hook"))
     text = (tmp_path / "cdi" / GPU).read_text(encoding="utf-8")
     assert str(tmp_path) not in text
     edits = read(tmp_path / "cdi")["containerEdits"]
@@ -188,28 +187,26 @@ def test_from_a_container_for_the_host(tmp_path: Path) -> None:
     assert arguments[arguments.index("--fingerprint") + 1] == seen.fingerprint
 
 
-def test_an_incomplete_driver(tmp_path: Path) -> None:
-    """The node has no files, and the reason."""
-    made = make_node(tmp_path, "t4", real_nodes=False)
-    roots = discover.Roots(made.driver_root, made.dev_root, made.host_root)
+def test_incomplete_driver_has_no_files_and_a_reason(tmp_path: Path) -> None:
+    simulated = make_node(tmp_path, "t4", real_nodes=False)
+    roots = discover.Roots(simulated.driver_root, simulated.dev_root, simulated.host_root)
 
-    def look() -> Node:
+    def discover_node() -> Node:
         return discover.node(roots, require_nodes=False, require_files=False)
 
-    whole = look()
+    whole = discover_node()
     assert whole.files_trouble == ""
     (libcuda,) = [f.host_path for f in whole.files if f.soname == "libcuda.so.1"]
     shutil.move(libcuda, tmp_path / "kept")
-    broken = look()
+    broken = discover_node()
     assert broken.gpus == whole.gpus
     assert (broken.files, broken.links, broken.library_dirs) == ((), (), ())
     assert "libcuda" in broken.files_trouble
 
 
-def test_a_dump_is_described_and_not_written(
+def test_specs_of_a_dump_are_not_written(
     h100: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node of an inventory writes no file on this one."""
     monkeypatch.chdir(tmp_path)
     specs = plugin_specs.update(h100, (), NONE, directory=None)
     assert f"{VENDOR}/gpu={h100.gpus[0].uuid}" in specs.names

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's messages: the generated code is that of the .proto files, and has their numbers."""
+"""The kubelet's gRPC messages: the generated code matches the .proto files and their numbers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ METHODS = [one for one in vars(services).values() if isinstance(one, services.Me
 
 
 def protoc(source: str, *outputs: str) -> None:
-    """Run the compiler of whatever grpcio-tools is installed."""
+    """Run the compiler of the installed grpcio-tools."""
     command = [sys.executable, "-W", "ignore", "-m", "grpc_tools.protoc", "-I", ".", *outputs]
     subprocess.run([*command, source], cwd=CHECKOUT, check=True, timeout=120)
 
 
 def source_of(module: ModuleType) -> str:
-    """Return the .proto file of a generated module, as the module names it."""
+    """Return the .proto file that a generated module names."""
     return str(module.DESCRIPTOR.name)
 
 
 def without_json_names(described: FileDescriptorProto) -> FileDescriptorProto:
-    """Return a description less what the compiler adds to one and not to the other."""
+    """Remove the field names for JSON, which only one of two descriptions has."""
     for message in described.message_type:
         for field in [*message.field, *(one for n in message.nested_type for one in n.field)]:
             field.ClearField("json_name")
@@ -39,8 +39,7 @@ def without_json_names(described: FileDescriptorProto) -> FileDescriptorProto:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=source_of)
-def test_generated_code_is_that_of_its_source(module: ModuleType, tmp_path: Path) -> None:
-    """What the .proto file says is what the committed code says."""
+def test_generated_code_matches_its_proto_file(module: ModuleType, tmp_path: Path) -> None:
     made = tmp_path / "set"
     protoc(source_of(module), f"--descriptor_set_out={made}")
     (compiled,) = FileDescriptorSet.FromString(made.read_bytes()).file
@@ -49,8 +48,8 @@ def test_generated_code_is_that_of_its_source(module: ModuleType, tmp_path: Path
 
 
 @pytest.mark.parametrize("module", MODULES, ids=source_of)
-def test_generated_types_are_those_of_the_source(module: ModuleType) -> None:
-    """The .pyi file has a class with just these fields for each message."""
+def test_generated_types_match_the_proto_file(module: ModuleType) -> None:
+    """The .pyi file has a class with the same fields for each message."""
     stub = (CHECKOUT / source_of(module)).with_name(f"{module.__name__.rpartition('.')[2]}.pyi")
     lines = stub.read_text(encoding="utf-8").splitlines()
     for name, message in module.DESCRIPTOR.message_types_by_name.items():
@@ -62,14 +61,14 @@ def test_generated_types_are_those_of_the_source(module: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=source_of)
-def test_code_that_old_protobuf_runs(module: ModuleType) -> None:
-    """The code asks for no newer protobuf than ours: newer generators check the version."""
+def test_generated_code_does_not_check_the_protobuf_version(module: ModuleType) -> None:
+    """Code of newer generators refuses older protobuf packages."""
     assert module.__file__
     assert "runtime_version" not in Path(module.__file__).read_text(encoding="utf-8")
 
 
-def test_numbers_that_the_kubelet_has() -> None:
-    """Field numbers are the kubelet's; a changed one would pass every other test."""
+def test_field_numbers_are_those_of_the_kubelet() -> None:
+    """No other test would find a changed number."""
     sent = deviceplugin_pb2.ContainerAllocateResponse(
         envs={"A": "b"},
         mounts=[deviceplugin_pb2.Mount(container_path="c", host_path="h", read_only=True)],
@@ -96,15 +95,14 @@ def test_numbers_that_the_kubelet_has() -> None:
     assert registered.SerializeToString() == (
         b"\x0a\x01v\x12\x01e\x1a\x01r\x22\x04\x08\x01\x10\x01"
     )
-    asked = deviceplugin_pb2.ContainerPreferredAllocationRequest(
+    preferred = deviceplugin_pb2.ContainerPreferredAllocationRequest(
         available_deviceIDs=["a"], must_include_deviceIDs=["m"], allocation_size=1
     )
-    assert asked.SerializeToString() == b"\x0a\x01a\x12\x01m\x18\x01"
+    assert preferred.SerializeToString() == b"\x0a\x01a\x12\x01m\x18\x01"
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: str(method.path))
-def test_methods_are_those_of_the_source(method: services.Method[Any, Any]) -> None:
-    """Each method that is called or served is in its .proto file, with these messages."""
+def test_methods_match_the_proto_file(method: services.Method[Any, Any]) -> None:
     service, name = method.path[1:].split("/")
     file = method.request.DESCRIPTOR.file
     described = file.services_by_name[service.removeprefix(f"{file.package}.")]
@@ -113,12 +111,12 @@ def test_methods_are_those_of_the_source(method: services.Method[Any, Any]) -> N
     assert found.output_type is method.response.DESCRIPTOR
 
 
-def test_every_method_of_the_device_plugin_api_is_there() -> None:
-    """Nothing of its services is left out; of the pod resources API, List is all that is asked."""
-    services_of_it = deviceplugin_pb2.DESCRIPTOR.services_by_name.values()
+def test_all_methods_of_the_device_plugin_api_are_defined() -> None:
+    """The plugin uses only List of the pod resources API."""
+    plugin_services = deviceplugin_pb2.DESCRIPTOR.services_by_name.values()
     described = {
         f"/{service.full_name}/{method.name}"
-        for service in services_of_it
+        for service in plugin_services
         for method in service.methods
     }
     assert {method.path for method in METHODS} == described | {services.LIST_PODS.path}

@@ -22,7 +22,7 @@ from gpuhook.device_plugin.config.sharing_section import SharedResource, Sharing
 from gpuhook.host import bounded_yaml
 from tests.unit.config_texts import ENTRY, HERE, good, lines, one, parsed, sharing
 
-# The ConfigMap's text as the seed's blog post has it, with the indentation that its page lost.
+# The ConfigMap of NVIDIA's blog post, with its indentation restored.
 SEED = """\
 version: v1
 flags:
@@ -37,35 +37,32 @@ MPS_ROOT = {"flags.mpsRoot": Override("/run/nvidia/mps", "--mps-root")}
 
 
 @pytest.mark.parametrize("name", ["nvidia.com/gpu", '"nvidia.com/gpu"'])
-def test_the_config_map_of_the_gpu_operator(name: str) -> None:
-    """The YAML of the operator's ConfigMap gives four replicas of each GPU."""
-    made = good(SEED.format(name=name))
-    assert made.flags.mig_strategy == "none"
-    assert made.sharing == Sharing(
+def test_config_map_of_the_gpu_operator_is_read(name: str) -> None:
+    configuration = good(SEED.format(name=name))
+    assert configuration.flags.mig_strategy == "none"
+    assert configuration.sharing == Sharing(
         strategy="time-slicing", resources=(SharedResource("nvidia.com/gpu", 4),)
     )
-    assert made == Configuration(flags=made.flags, sharing=made.sharing)
+    assert configuration == Configuration(flags=configuration.flags, sharing=configuration.sharing)
 
 
 @pytest.mark.parametrize("strategy", ["single", "mixed"])
-def test_the_samples_of_the_gpu_operator(strategy: str) -> None:
-    """The commented samples of the operator load, too."""
-    made = good(f"version: v1\nflags:\n  migStrategy: {strategy}\n")
-    assert made == Configuration(flags=Flags(mig_strategy=strategy))
+def test_samples_of_the_gpu_operator_are_read(strategy: str) -> None:
+    configuration = good(f"version: v1\nflags:\n  migStrategy: {strategy}\n")
+    assert configuration == Configuration(flags=Flags(mig_strategy=strategy))
 
 
 @pytest.mark.parametrize("text", ["---\n", "null", "{}", "version: v1\n", "flags:\n"])
-def test_nothing_said_is_the_defaults(text: str) -> None:
-    """Empty keys give the default configuration."""
+def test_empty_keys_are_the_defaults(text: str) -> None:
     assert good(text) == Configuration()
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n"])
-def test_empty_file_is_the_defaults_and_told(text: str) -> None:
+def test_empty_file_is_a_warning_with_the_defaults(text: str) -> None:
     reading = parsed(text)
     assert reading.configuration == Configuration()
     assert lines(reading) == [" warning: is empty: all keys have their defaults"]
-    assert read(b"", "").findings == ()  # no file is not an empty one
+    assert read(b"", "").findings == ()  # no file: no warning
 
 
 WHOLE = """\
@@ -201,8 +198,8 @@ def test_every_key_reaches_the_configuration() -> None:
 
 
 @pytest.mark.parametrize("layout", [{"indent": 2}, {"indent": "\t"}, {"separators": (",", ":")}])
-def test_json_is_taken_as_well(layout: dict[str, object]) -> None:
-    """The same file as JSON in any layout gives the same configuration, and lines in errors."""
+def test_json_is_read_like_yaml(layout: dict[str, object]) -> None:
+    """Errors have their lines in any layout."""
     document = {
         "version": "v1",
         "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}},
@@ -217,7 +214,7 @@ def test_json_is_taken_as_well(layout: dict[str, object]) -> None:
 FORMAT_HINT = "use lower-case letters, digits, '-' and '.', as in nvidia.com/gpu"
 DEVICE_HINT = 'write it like 0, "0:1", GPU-..., MIG-... or "Tesla T4"'
 
-# What NVIDIA's plugin does with each of these is in its own words; ours are exact here.
+# The exact messages. NVIDIA's plugin has other texts.
 TABLE: dict[str, tuple[str, list[str]]] = {
     "replicas 0": (
         one("name: gpu, replicas: 0"),
@@ -498,6 +495,10 @@ TABLE: dict[str, tuple[str, list[str]]] = {
             )
         ],
     ),
+    "a known key with a text of several lines": (
+        "flags: |\n  a: b\n  c: d\n",
+        [r'1:8: error: flags: must be a mapping, found the text "a: b\nc: d\n"'],
+    ),
     "a foreign tag": (
         "version: !!binary v1\n",
         ["1:10: error: version: the tag tag:yaml.org,2002:binary is not supported"],
@@ -570,16 +571,19 @@ TABLE: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_what_is_wrong_is_told_with_its_place(case: str) -> None:
-    """An error has the place, the key, the requirement and the value."""
+def test_error_has_place_key_and_requirement(case: str) -> None:
     text, wanted = TABLE[case]
     reading = parsed(text)
     assert lines(reading) == wanted
     assert reading.configuration is None
 
 
-def test_all_errors_are_told_at_once() -> None:
-    """One reading reports all errors in the order of the file."""
+def test_key_that_is_not_a_text_is_an_error() -> None:
+    reading = parsed("? [a]\n: |\n  b\n  c\n")
+    assert lines(reading) == ["1:3: error: a key must be a text, found a list"]
+
+
+def test_all_errors_are_reported_in_order() -> None:
     reading = parsed(
         """\
         version: v2
@@ -602,6 +606,7 @@ def test_all_errors_are_told_at_once() -> None:
     ]
 
 
+KNOWN_KEYS = "known keys are version, flags, resources, sharing, imex, mps, gpuhook"
 UNKNOWN = [
     ("flags: {renameByDefault: true}", "did you mean sharing.timeSlicing.renameByDefault?"),
     ("flags: {passDeviceSpecs: true}", "did you mean flags.plugin.passDeviceSpecs?"),
@@ -609,13 +614,15 @@ UNKNOWN = [
     ("flags: {migStrategie: none}", "did you mean flags.migStrategy?"),
     ("timeSlicing: {}", "did you mean sharing.timeSlicing?"),
     ("sharing: {timeSlice: {}}", "did you mean sharing.timeSlicing?"),
-    ("zzz: 1", "known keys are version, flags, resources, sharing, imex, mps, gpuhook"),
+    ("zzz: 1", KNOWN_KEYS),
+    ("config: default", KNOWN_KEYS),  # of charts, but without a configuration
+    ("devicePlugin: []", KNOWN_KEYS),
 ]
 
 
 @pytest.mark.parametrize(("text", "hint"), UNKNOWN)
-def test_unknown_keys_are_told_with_the_nearest_one(text: str, hint: str) -> None:
-    """An unknown key is a warning with the nearest path, and an error in strict mode."""
+def test_unknown_key_is_a_warning_with_the_nearest_key(text: str, hint: str) -> None:
+    """Strict mode makes it an error."""
     reading = parsed(text)
     (found,) = reading.findings
     assert (found.severity, found.message, found.hint) == ("warning", "unknown key, ignored", hint)
@@ -633,7 +640,7 @@ def test_one_replica_is_not_shared(text: str) -> None:
 
 ACCEPTED = [
     ("name: gpu, replicas: 2", SharedResource("nvidia.com/gpu", 2)),
-    ("name: nvidia.com/foo, replicas: 2", SharedResource("nvidia.com/foo", 2)),  # see resources
+    ("name: nvidia.com/foo, replicas: 2", SharedResource("nvidia.com/foo", 2)),  # the node decides
     (
         "name: gpu, replicas: 2, devices: [0], rename: x",
         SharedResource("nvidia.com/gpu", 2, devices=("0",), rename="nvidia.com/x"),
@@ -642,14 +649,15 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("entry", "resource"), ACCEPTED)
-def test_what_others_ignore_is_taken(entry: str, resource: SharedResource) -> None:
-    """A name without its vendor, a name unknown here, and a list of devices."""
+def test_names_without_vendor_and_lists_of_devices_are_accepted(
+    entry: str, resource: SharedResource
+) -> None:
     assert good(one(entry)).sharing.resources == (resource,)
 
 
 DEVICES = [
     ("all", "all", "all of its devices"),
-    ("[0]", "all", None),  # all the others
+    ("[0]", "all", None),  # the first entry has the other devices
     ("all", "[0]", "all of its devices"),
     ("2", "3", "the same first devices"),
     ("2", "[1, 5]", "device 1"),
@@ -657,7 +665,7 @@ DEVICES = [
     ("[0, 1]", "[1, 2]", "device 1"),
     ("[0]", "[1]", None),
     ("[GPU-1]", "[GPU-1, GPU-2]", "device GPU-1"),
-    ("[0]", "[GPU-1]", None),  # only the node knows whether they are one
+    ("[0]", "[GPU-1]", None),  # the node decides whether they are one device
     ("['0:1']", "['1:1']", None),
     ("1", "['0:1']", None),
     ("[Tesla T4]", "[Tesla T4]", "device Tesla T4"),
@@ -665,10 +673,9 @@ DEVICES = [
 
 
 @pytest.mark.parametrize(("first", "second", "common"), DEVICES)
-def test_entries_of_one_resource_have_no_device_in_common(
+def test_entries_with_a_common_device_are_an_error(
     first: str, second: str, common: str | None
 ) -> None:
-    """Several entries can divide the devices of a resource, but not share one twice."""
     reading = parsed(
         sharing(
             f"resources:\n- {{name: gpu, devices: {first}, replicas: 2}}\n"
@@ -713,15 +720,14 @@ COLLISIONS = [
 
 
 @pytest.mark.parametrize(("entries", "message"), COLLISIONS)
-def test_renamed_resources_keep_apart(entries: str, message: str) -> None:
-    """Two resources never get one name."""
+def test_two_resources_with_one_name_are_an_error(entries: str, message: str) -> None:
     naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
     reading = parsed(naming + sharing("resources:\n" + entries))
     assert [found.message for found in reading.findings] == [message]
     assert reading.configuration is None
 
 
-def test_one_replica_keeps_its_name_under_rename_by_default() -> None:
+def test_rename_by_default_keeps_the_name_of_one_replica() -> None:
     """Another resource cannot have that name, but the name with .shared."""
     naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
     entries = "renameByDefault: true\nresources:\n- {name: gpu, replicas: 1}\n"
@@ -736,8 +742,7 @@ def test_one_replica_keeps_its_name_under_rename_by_default() -> None:
     good(naming + sharing(entries + taking % "gpu.shared"))
 
 
-def test_one_resource_may_be_divided_under_one_name() -> None:
-    """Entries of one resource with different devices can have the same new name."""
+def test_entries_of_one_resource_can_have_the_same_new_name() -> None:
     good(
         sharing(
             "resources:\n- {name: gpu, rename: x, devices: [0], replicas: 2}\n"
@@ -772,7 +777,7 @@ def test_one_resource_may_be_divided_under_one_name() -> None:
         ),
     ],
 )
-def test_what_says_nothing_alone_is_told(text: str, warning: str) -> None:
+def test_key_without_effect_is_a_warning(text: str, warning: str) -> None:
     assert lines(parsed(text)) == [warning]
     good("gpuhook: {minFreeMemory: 0, preStartCheck: false}\nimex: {required: false}")
 
@@ -780,12 +785,12 @@ def test_what_says_nothing_alone_is_told(text: str, warning: str) -> None:
 MPS = sharing("resources:\n- {name: gpu, replicas: 2}\n", "mps")
 
 
-def test_mps_with_its_root() -> None:
-    """MPS accepts its root from each source, and refuses more than one replica."""
+def test_mps_root_is_read_from_each_source() -> None:
+    """MPS refuses more than one replica."""
     for root in ("flags: {mpsRoot: /mps}\n", "mps: {root: /mps}\n"):
-        made = good(root + MPS)
-        assert (made.sharing.strategy, made.flags.mps_root) == ("mps", "/mps")
-        assert made.sharing.refuses_more_than_one
+        configuration = good(root + MPS)
+        assert (configuration.sharing.strategy, configuration.flags.mps_root) == ("mps", "/mps")
+        assert configuration.sharing.refuses_more_than_one
     reading = read(("mps: {root: /mps}\n" + MPS).encode(), HERE, MPS_ROOT)
     assert reading.configuration is not None
     assert reading.configuration.flags.mps_root == "/run/nvidia/mps"
@@ -844,22 +849,21 @@ MPS_WRONG = [
 
 
 @pytest.mark.parametrize(("text", "line"), MPS_WRONG)
-def test_what_mps_does_not_go_with(text: str, line: str) -> None:
+def test_contradiction_with_mps_is_reported(text: str, line: str) -> None:
     """MPS without its root, with MIG or with time slicing is an error or a warning."""
     reading = parsed(text)
     assert lines(reading) == [line]
     assert (reading.configuration is None) == (": error: " in line)
 
 
-def test_a_contradiction_names_the_option_that_makes_it() -> None:
-    """A contradiction of an option with the file has the option as its place."""
+def test_contradiction_by_an_option_names_the_option() -> None:
     overrides = MPS_ROOT | {"flags.migStrategy": Override("mixed", "--mig-strategy")}
     (line,) = lines(read(MPS.encode(), HERE, overrides))
     assert line.startswith('--mig-strategy: error: flags.migStrategy: the strategy "mixed"')
 
 
-def test_the_hook_of_the_reference_is_not_ours() -> None:
-    """gpuhook's CDI specs do not have the path of NVIDIA's hook, which the operator sets."""
+def test_path_of_nvidia_ctk_is_ignored_with_a_warning() -> None:
+    """The operator sets it, and gpuhook's CDI specs have another hook."""
     reading = parsed("flags: {plugin: {nvidiaCTKPath: /usr/bin/nvidia-ctk}}")
     assert reading.configuration == Configuration()
     assert lines(reading) == [
@@ -871,15 +875,14 @@ def test_the_hook_of_the_reference_is_not_ours() -> None:
     ]
 
 
-def test_labels_go_to_a_file() -> None:
-    """The key for the NodeFeature API is a warning."""
+def test_use_node_feature_api_is_a_warning() -> None:
     (line,) = lines(parsed("flags: {useNodeFeatureAPI: true}"))
     assert "has no effect" in line
 
 
-def test_aliases_and_merges_are_yaml() -> None:
-    """Anchors, aliases and merge keys work; explicit keys take precedence over merged ones."""
-    made = good(
+def test_anchors_aliases_and_merge_keys_are_read() -> None:
+    """Explicit keys take precedence over merged ones."""
+    configuration = good(
         """\
         sharing:
           timeSlicing:
@@ -889,7 +892,7 @@ def test_aliases_and_merges_are_yaml() -> None:
             - {<<: [*first, {rename: x}], name: t4}
         """
     )
-    assert made.sharing.resources == (
+    assert configuration.sharing.resources == (
         SharedResource("nvidia.com/gpu", 4, None, ("0",)),
         SharedResource("nvidia.com/gpu", 4, None, ("1",)),
         SharedResource("nvidia.com/t4", 4, "nvidia.com/x", ("0",)),
@@ -920,10 +923,10 @@ HOSTILE = [
 
 @pytest.mark.parametrize("loader", ["C", "Python"])
 @pytest.mark.parametrize(("content", "line", "message"), HOSTILE)
-def test_hostile_files_are_one_finding(
+def test_hostile_file_is_one_finding(
     content: bytes, line: int, message: str, loader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bombs, depth and size are one finding, with and without PyYAML's C parser."""
+    """Alias bombs, deep nesting and large files, with and without PyYAML's C parser."""
     if loader == "Python":
         import yaml
 
@@ -951,16 +954,14 @@ def test_hostile_files_are_one_finding(
         'version: "\\ud800"',
     ],
 )
-def test_odd_scalars_are_findings(text: str) -> None:
-    """Any scalar of YAML is refused with a printable message."""
+def test_wrong_scalar_is_a_printable_finding(text: str) -> None:
     reading = parsed(text)
     assert reading.findings
     assert all(str(found).isprintable() for found in reading.findings)
     assert "\n".join(lines(reading)).encode()
 
 
-def test_a_file_of_mistakes_is_judged_as_well() -> None:
-    """Thousands of unknown keys or contradictions take bounded time."""
+def test_file_of_errors_takes_bounded_time() -> None:
     unknown = parsed("".join(f"key{number}: 1\n" for number in range(9_000)))
     assert len(unknown.findings) == 9_000
     assert unknown.findings[0].hint
@@ -971,8 +972,8 @@ def test_a_file_of_mistakes_is_judged_as_well() -> None:
     assert lines(more) == [("4:5: error: sharing.timeSlicing.resources: has more than 256 entries")]
 
 
-def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:
-    """A name is free if the whole resource with that name is renamed."""
+def test_name_of_a_renamed_resource_can_be_used() -> None:
+    """All devices with the name must be renamed."""
     naming = "resources: {gpus: [{pattern: 'A*', name: other}, {pattern: '*', name: gpu}]}\n"
     good(
         naming
@@ -983,9 +984,9 @@ def test_a_resource_may_take_the_name_of_one_that_is_renamed() -> None:
     )
 
 
-def test_mps_that_is_null_is_not_there() -> None:
-    """NVIDIA's plugin reads it so; null timeSlicing shares nothing there either."""
-    made = good(sharing("resources: [{name: gpu, replicas: 2}]\n") + "  mps:\n")
-    assert made.sharing.strategy == "time-slicing"
+def test_null_mps_is_absent() -> None:
+    """NVIDIA's plugin also ignores null values of mps and timeSlicing."""
+    configuration = good(sharing("resources: [{name: gpu, replicas: 2}]\n") + "  mps:\n")
+    assert configuration.sharing.strategy == "time-slicing"
     empty = parsed("sharing: {timeSlicing: null}")
     assert [found.message for found in empty.findings] == ["is missing"]

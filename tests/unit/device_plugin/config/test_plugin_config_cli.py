@@ -46,7 +46,7 @@ ERROR = (
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the path of a configuration; the environment has no variables of the plugin."""
+    """Return the path of a configuration; no variable of the plugin is set."""
     for option in OPTIONS:
         for variable in option.variables:
             monkeypatch.delenv(variable, raising=False)
@@ -58,15 +58,14 @@ def plugin(*arguments: str, **environ: str) -> Result:
 
 
 def test_validate_prints_all_findings(file: Path) -> None:
-    """Each finding is a line with its place, and errors end with status 1."""
+    """Each finding is a line with its place; errors have exit status 1."""
     file.write_text(WRONG)
-    shown = plugin("--validate", str(file))
-    assert shown.stdout == (WARNING + ERROR).format(file=file)
-    assert shown.exit_code == 1
+    completed = plugin("--validate", str(file))
+    assert completed.stdout == (WARNING + ERROR).format(file=file)
+    assert completed.exit_code == 1
 
 
-def test_validate_tells_of_limits_and_interposers(file: Path) -> None:
-    """A contradiction of limits is a line with its place, like other errors."""
+def test_validate_reports_limits_and_interposers(file: Path) -> None:
     file.write_text(
         "sharing:\n"
         "  timeSlicing:\n"
@@ -74,9 +73,9 @@ def test_validate_tells_of_limits_and_interposers(file: Path) -> None:
         "    - {name: gpu, replicas: 4, memory: 64Mi, interposer: hami}\n"
         "    - {name: t4, replicas: 2, interposer: hami, hints: [jax]}\n"
     )
-    shown = plugin("--validate", str(file))
-    assert shown.exit_code == 1
-    assert shown.stdout == (
+    completed = plugin("--validate", str(file))
+    assert completed.exit_code == 1
+    assert completed.stdout == (
         f"{file}:4:40: error: sharing.timeSlicing.resources[0].memory: must be 256Mi or more, "
         'found the text "64Mi"\n'
         "  hint: a CUDA context with its libraries takes as much by itself\n"
@@ -92,16 +91,18 @@ def test_validate_tells_of_limits_and_interposers(file: Path) -> None:
 def test_warnings_are_valid_unless_strict(file: Path) -> None:
     """A file with a warning is valid, and invalid with --strict-config."""
     file.write_text(WRONG.replace('"4"', "4"))
-    shown = plugin("--validate", str(file))
-    assert (shown.exit_code, shown.stdout) == (0, WARNING.format(file=file) + f"{file}: valid\n")
+    completed = plugin("--validate", str(file))
+    assert (completed.exit_code, completed.stdout) == (
+        0,
+        WARNING.format(file=file) + f"{file}: valid\n",
+    )
     for strict in (["--strict-config"], ["--strict-config", "true"]):
         assert plugin("--validate", str(file), *strict).exit_code == 1
     assert plugin("--validate", str(file), GPUHOOK_STRICT_CONFIG="1").exit_code == 1
     assert plugin("--validate", str(file), "--strict-config=false").exit_code == 0
 
 
-def test_validate_as_json(file: Path) -> None:
-    """Findings are data, too."""
+def test_validate_prints_json(file: Path) -> None:
     file.write_text(WRONG)
     document = json.loads(plugin("--validate", str(file), "-o", "json").stdout)
     assert document["valid"] is False
@@ -117,16 +118,16 @@ def test_validate_as_json(file: Path) -> None:
     }
 
 
-def test_validate_counts_the_environment(file: Path) -> None:
-    """Options and variables are validated together with the file."""
+def test_validate_checks_options_and_variables(file: Path) -> None:
+    """They are checked together with the file."""
     file.write_text(GOOD)
-    shown = plugin("--validate", str(file), PASS_DEVICE_SPECS="maybe")
-    assert shown.exit_code == 1
-    assert shown.stdout.startswith("the environment variable PASS_DEVICE_SPECS: error: ")
+    completed = plugin("--validate", str(file), PASS_DEVICE_SPECS="maybe")
+    assert completed.exit_code == 1
+    assert completed.stdout.startswith("the environment variable PASS_DEVICE_SPECS: error: ")
 
 
-def test_validate_as_a_process(file: Path) -> None:
-    """The command exits with its status as a process, without an import of grpcio."""
+def test_validate_runs_without_grpcio(file: Path) -> None:
+    """The process exits with the status of the validation."""
     file.write_text(WRONG)
     code = (
         "import sys; sys.modules['grpc'] = None\n"
@@ -146,12 +147,12 @@ def test_validate_as_a_process(file: Path) -> None:
     )
 
 
-def test_the_configuration_that_counts_is_printed(file: Path) -> None:
-    """--print-config prints file, variables and options as one file with the same meaning."""
+def test_print_config_merges_all_sources(file: Path) -> None:
+    """The output is a file with the same meaning."""
     file.write_text(GOOD)
     environ = {"CONFIG_FILE": str(file), "MIG_STRATEGY": "single"}
-    shown = plugin("--print-config", "--pass-device-specs", "--gds-enabled", "false", **environ)
-    made = read(shown.stdout.encode(), "printed").configuration
+    completed = plugin("--print-config", "--pass-device-specs", "--gds-enabled", "false", **environ)
+    made = read(completed.stdout.encode(), "printed").configuration
     assert made is not None
     assert made.flags.mig_strategy == "single"
     assert made.flags.plugin.pass_device_specs is True
@@ -160,41 +161,39 @@ def test_the_configuration_that_counts_is_printed(file: Path) -> None:
     assert yaml.safe_load(both.stdout)["flags"]["migStrategy"] == "none"
 
 
-def test_the_schema_is_printed(file: Path) -> None:
-    """--print-schema is for editors."""
+def test_print_schema_prints_the_json_schema(file: Path) -> None:
     assert plugin("--print-schema").stdout == configuration.schema_text()
 
 
-def test_a_wrong_configuration_is_a_fault(file: Path) -> None:
-    """A start with a wrong file or variable fails with a code and a hint."""
+def test_start_with_an_invalid_configuration_is_a_fault(file: Path) -> None:
     file.write_text(WRONG)
-    shown = plugin("--config-file", str(file), "--print-config")
-    assert shown.exit_code == 1
-    assert f"Error GH1800: the configuration has an error: {file}:8:17: sharing" in shown.stderr
+    completed = plugin("--config-file", str(file), "--print-config")
+    assert completed.exit_code == 1
+    assert f"Error GH1800: the configuration has an error: {file}:8:17: sharing" in completed.stderr
     assert "Error GH1803: the environment variable MIG_STRATEGY: must be one of" in (
         plugin(MIG_STRATEGY="x").stderr
     )
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
-    """Replace the plugin by one that records its launch and returns status 3."""
-    launches: list[Launch] = []
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
+    """Replace the plugin by a function that records its launch and returns status 3."""
+    recorded: list[Launch] = []
 
     def run(launch: Launch) -> int:
-        launches.append(launch)
+        recorded.append(launch)
         return 3
 
     module = types.ModuleType("gpuhook.device_plugin.plugin_process")
     monkeypatch.setattr(module, "run", run, raising=False)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    return launches
+    return recorded
 
 
-def test_the_plugin_is_run(file: Path, served: list[Launch]) -> None:
-    """The launch has the options, and the plugin's status is the command's."""
+def test_plugin_is_launched_with_the_options(file: Path, launches: list[Launch]) -> None:
+    """The plugin's status is the exit status of the command."""
     file.write_text(GOOD)
-    shown = plugin(
+    completed = plugin(
         "--config-file",
         str(file),
         "--device-list-strategy",
@@ -206,8 +205,8 @@ def test_the_plugin_is_run(file: Path, served: list[Launch]) -> None:
         KUBELET_SOCKET="",
         NODE_NAME="node-1",
     )
-    assert shown.exit_code == 3
-    (launch,) = served
+    assert completed.exit_code == 3
+    (launch,) = launches
     assert launch.source.file == str(file)
     assert (launch.kubelet_socket, launch.node_name) == ("", "node-1")
     assert {path: over.value for path, over in launch.overrides.items()} == {
@@ -216,24 +215,23 @@ def test_the_plugin_is_run(file: Path, served: list[Launch]) -> None:
     }
 
 
-def test_warnings_of_the_start_are_told(file: Path, served: list[Launch]) -> None:
-    """A warning is on standard error, and the plugin runs."""
-    shown = plugin(CDI_FEATURE_FLAGS="x")
-    assert shown.exit_code == 3
-    assert "CDI_FEATURE_FLAGS: warning: has no effect" in shown.stderr
+def test_warnings_are_printed_at_the_start(file: Path, launches: list[Launch]) -> None:
+    completed = plugin(CDI_FEATURE_FLAGS="x")
+    assert completed.exit_code == 3
+    assert "CDI_FEATURE_FLAGS: warning: has no effect" in completed.stderr
 
 
 @pytest.mark.parametrize("module", ["grpc", "google.protobuf"])
-def test_a_missing_package_is_named(
+def test_missing_package_is_a_fault(
     module: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without grpcio or protobuf, the fault says what to install."""
+    """The hint has the command to install it."""
 
-    def importing(name: str) -> types.ModuleType:
+    def import_module(name: str) -> types.ModuleType:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
     monkeypatch.delitem(sys.modules, "gpuhook.device_plugin.plugin_process", raising=False)
-    monkeypatch.setattr("gpuhook.cli.node.device_plugin.importlib.import_module", importing)
+    monkeypatch.setattr("gpuhook.cli.node.device_plugin.importlib.import_module", import_module)
     from gpuhook.cli.node import device_plugin
 
     with pytest.raises(GpuhookError) as caught:
@@ -242,12 +240,11 @@ def test_a_missing_package_is_named(
     assert "pip install 'gpuhook[plugin]'" in caught.value.hint
 
 
-def test_every_option_is_in_the_help(file: Path) -> None:
-    """The help has each option and its variables."""
-    shown = " ".join(plugin("--help").stdout.split())
+def test_help_has_every_option_and_variable(file: Path) -> None:
+    completed = " ".join(plugin("--help").stdout.split())
     for option in OPTIONS:
-        assert f"--{option.name}" in shown
-        assert all(variable in shown for variable in option.variables)
+        assert f"--{option.name}" in completed
+        assert all(variable in completed for variable in option.variables)
 
 
 NAMED = """\
@@ -259,8 +256,8 @@ print(sys.argv[2], sys.prefix)
 """
 
 
-def test_a_process_is_called_what_it_is_told() -> None:
-    """The first argument and the thread's name change; Python keeps its arguments and prefix."""
+def test_rename_changes_the_process_name() -> None:
+    """Python keeps its arguments and prefix."""
     done = subprocess.run(
         [sys.executable, "-c", NAMED, "nvidia-device-plugin", "kept"],
         env={"PYTHONPATH": str(REPOSITORY)},
@@ -275,8 +272,7 @@ def test_a_process_is_called_what_it_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 1_000_000, "a\0b"])
-def test_a_name_without_room_is_refused(name: str) -> None:
-    """A name that does not fit into the arguments changes nothing."""
+def test_too_long_process_name_is_refused(name: str) -> None:
     before = Path("/proc/self/cmdline").read_bytes()
     with pytest.raises(GpuhookError) as caught:
         process.rename(name)
@@ -294,11 +290,10 @@ TOO_MUCH = (
 )
 
 
-def test_validate_on_a_node_finds_what_that_cannot_have(file: Path) -> None:
-    """Limits that add up to more than the memory of a GPU are an error on that node."""
+def test_validate_with_an_inventory_checks_limits(file: Path) -> None:
     file.write_text(LIMITED)
-    shown = plugin("--validate", str(file), "--inventory", "t4")
-    assert (shown.exit_code, shown.stdout) == (1, TOO_MUCH.format(file=file))
+    completed = plugin("--validate", str(file), "--inventory", "t4")
+    assert (completed.exit_code, completed.stdout) == (1, TOO_MUCH.format(file=file))
     assert plugin("--validate", str(file), GPUHOOK_INVENTORY="t4").exit_code == 1
     large = plugin("--validate", str(file), "--inventory", "h100x8")
     assert (large.exit_code, large.stdout) == (0, f"{file}: valid on h100x8\n")
@@ -308,26 +303,28 @@ def test_validate_on_a_node_finds_what_that_cannot_have(file: Path) -> None:
     assert (finding["severity"], finding["line"], finding["column"]) == ("error", 1, 37)
 
 
-def test_validate_on_a_node_has_the_warnings_of_its_offer(file: Path) -> None:
+def test_validate_with_an_inventory_has_the_warnings_of_the_offer(file: Path) -> None:
     file.write_text(LIMITED.replace("4Gi", "fair").replace("replicas: 4", "replicas: 20"))
-    shown = plugin("--validate", str(file), "--inventory", "t4")
-    assert shown.exit_code == 0
-    assert "20 replicas of Tesla T4 have 755 MiB of memory each" in shown.stdout
+    completed = plugin("--validate", str(file), "--inventory", "t4")
+    assert completed.exit_code == 0
+    assert "20 replicas of Tesla T4 have 755 MiB of memory each" in completed.stdout
 
 
 @pytest.mark.parametrize("word", ["memory: 512Mi", "memory: fair"])
-def test_validate_without_a_node_says_what_it_cannot_tell(file: Path, word: str) -> None:
+def test_validate_without_an_inventory_reports_unchecked_limits(file: Path, word: str) -> None:
     file.write_text(LIMITED.replace("memory: 4Gi", word))
-    shown = plugin("--validate", str(file))
+    completed = plugin("--validate", str(file))
     unchecked = "limits and units were not checked: pass --inventory, such as t4"
-    assert shown.exit_code == 0
-    assert shown.stdout == f"{file}: valid\n{file}: {unchecked}\n"
+    assert completed.exit_code == 0
+    assert completed.stdout == f"{file}: valid\n{file}: {unchecked}\n"
     file.write_text(GOOD)
     assert plugin("--validate", str(file)).stdout == f"{file}: valid\n"
 
 
-def test_reserve_of_more_than_the_card_is_what_is_told(file: Path) -> None:
+def test_reserve_above_the_memory_is_an_error(file: Path) -> None:
     file.write_text(LIMITED.replace("4Gi", "fair") + "gpuhook: {memoryReserve: 20Gi}\n")
-    shown = plugin("--validate", str(file), "--inventory", "t4")
-    assert "a reserve of 20480 MiB leaves nothing of the 15360 MiB of a Tesla T4" in shown.stdout
-    assert shown.stdout.endswith("  hint: lower gpuhook.memoryReserve\n")
+    completed = plugin("--validate", str(file), "--inventory", "t4")
+    assert (
+        "a reserve of 20480 MiB leaves nothing of the 15360 MiB of a Tesla T4" in completed.stdout
+    )
+    assert completed.stdout.endswith("  hint: lower gpuhook.memoryReserve\n")

@@ -19,7 +19,7 @@ def interposer(edits: str, more: str = "") -> str:
 EDITS = "gpuhook.interposers[0].containerEdits"
 PRELOADED = "mounts: [{hostPath: /x.so, containerPath: /lib/x.so}], env: [^LD_PRELOAD=%s]"
 
-# Of an interposer's edits.
+# Refused edits of an interposer.
 REFUSED = {
     "hooks": (
         "env: [A=1], ^hooks: [{hookName: prestart, path: /x}]",
@@ -194,8 +194,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_an_interposer_cannot_do(case: str) -> None:
-    """An impossible or unsafe edit is an error with its place and a hint."""
+def test_unsupported_edit_is_an_error_with_a_hint(case: str) -> None:
     edits, wanted = REFUSED[case]
     text, place = marked(interposer(edits))
     reading = parsed(text)
@@ -206,16 +205,16 @@ def test_what_an_interposer_cannot_do(case: str) -> None:
 @pytest.mark.parametrize(
     "preload", ["/lib/x.so", "/lib/x.so:/lib/x.so", "'LD_PRELOAD=/lib/x.so /lib/x.so'"]
 )
-def test_libraries_that_a_mount_brings(preload: str) -> None:
-    """A mount has the library or its directory; colons or spaces separate several libraries."""
+def test_preloaded_library_of_a_mount_is_accepted(preload: str) -> None:
+    """The mount has the library or its directory; colons or spaces separate several libraries."""
     item = preload if "=" in preload else f"LD_PRELOAD={preload}"
     mounts = "mounts: [{hostPath: /x, containerPath: %s}], env: [%s]"
     for place in ("/lib/x.so", "/lib"):
         good(interposer(mounts % (place, item)))
 
 
-def test_an_interposer_is_called_by_its_name() -> None:
-    """An unknown name is an error with the nearest name, and so is a duplicate."""
+def test_unknown_and_duplicate_interposer_names_are_errors() -> None:
+    """An unknown name has the nearest name as hint."""
     mistyped = interposer("env: [A=1]").replace("name: x", "name: nvshare")
     for name, hint in (
         ("nv-share", "did you mean nvshare?"),
@@ -247,19 +246,17 @@ def test_an_interposer_is_called_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("edits", ["{}", "{env: []}", "{mounts: [], deviceNodes: []}", ""])
-def test_an_interposer_gives_something(edits: str) -> None:
-    """Empty edits are an error in any notation."""
+def test_empty_edits_are_an_error(edits: str) -> None:
     (found,) = parsed(interposer("").replace("{}", edits)).findings
     assert (found.line, found.path, found.message) == (4, EDITS, "is empty")
 
 
-def test_a_wrong_interposer_is_one_finding() -> None:
-    """A wrong interposer is not also an unknown one."""
+def test_invalid_interposer_is_one_finding() -> None:
+    """It is not reported as unknown, too."""
     assert len(lines(parsed(interposer("env: [A]")))) == 1
 
 
-def test_an_interposer_of_a_limit_needs_one() -> None:
-    """A placeholder of a limit is an error without a limit."""
+def test_placeholder_of_a_limit_needs_a_limit() -> None:
     edits = "env: ['CUDA_DEVICE_MEMORY_LIMIT={limitMiB}m']"
     text, place = marked(interposer(edits).replace("interposer: ", "interposer: ^"))
     assert lines(parsed(text)) == [
@@ -271,8 +268,7 @@ def test_an_interposer_of_a_limit_needs_one() -> None:
     good(interposer(edits, more=", memory: fair"))
 
 
-def test_findings_can_be_printed() -> None:
-    """Messages about paths and variables are printable."""
+def test_findings_are_printable() -> None:
     for odd in ("\\u2028", "\\ud800", "\\x9b", "é"):
         for edits in (
             f'env: ["LD_PRELOAD=/a{odd}"]',
@@ -293,7 +289,7 @@ def test_findings_can_be_printed() -> None:
 
 @pytest.mark.parametrize("prefix", ["/var/run", "/run"])
 @pytest.mark.parametrize("place", ["memory", "devices"])
-def test_interposer_mounts_nothing_where_mounts_are_grants(prefix: str, place: str) -> None:
+def test_mount_at_the_path_of_grants_is_an_error(prefix: str, place: str) -> None:
     """/var/run is a link to /run in most images."""
     path = {"memory": "gpuhook/memory", "devices": "nvidia-container-devices"}[place]
     text = f"mounts: [{{hostPath: /a, containerPath: {prefix}/{path}/x}}]"

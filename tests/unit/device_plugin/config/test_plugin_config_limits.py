@@ -77,8 +77,8 @@ def valid(text: str) -> bool:
     return bool(validator.is_valid(yaml.safe_load(text)))
 
 
-def test_every_key_of_a_limit_reaches_the_configuration() -> None:
-    """A file with all keys is valid for the reader and for an editor."""
+def test_file_with_all_keys_is_valid() -> None:
+    """The reader and the JSON schema accept it."""
     made = good(WHOLE)
     assert made.sharing == Sharing(
         strategy="time-slicing",
@@ -131,21 +131,20 @@ def test_every_key_of_a_limit_reaches_the_configuration() -> None:
         ),
     ],
 )
-def test_memory_units(text: str, resource: SharedResource) -> None:
-    """Units of memory are GiB of nvidia.com/gpumem, packed, by default."""
+def test_memory_units_have_defaults(text: str, resource: SharedResource) -> None:
+    """The defaults are units of 1 GiB with the name nvidia.com/gpumem, packed."""
     found = good(UNITS.format(text)).sharing
     assert found == Sharing(strategy="memory-units", resources=(resource,), policy="packed")
     assert valid(UNITS.format(text))
 
 
-def test_memory_units_are_spread_where_asked() -> None:
-    """The policy is a key of the strategy, and not of a resource."""
+def test_policy_is_a_key_of_memory_units() -> None:
+    """It is not a key of a resource."""
     text = "sharing: {memoryUnits: {policy: spread, resources: [{name: gpu}]}}"
     assert good(text).sharing.policy == "spread"
 
 
-def test_clients_of_mps() -> None:
-    """MPS has limits and a percentage of the threads."""
+def test_mps_has_limits_and_a_thread_percentage() -> None:
     text = "name: gpu, replicas: {memory: 6Gi}, memory: 5Gi, activeThreadPercentage: 30"
     made = good(WITH_MPS_ROOT + sharing(f"resources:\n- {{{text}}}\n", "mps"))
     assert made.sharing.resources == (
@@ -167,8 +166,8 @@ def test_clients_of_mps() -> None:
         WITH_MPS_ROOT + sharing("resources: [{name: gpu, replicas: 2, memory: none}]", "mps"),
     ],
 )
-def test_what_is_printed_says_the_same(text: str) -> None:
-    """A printed configuration has the same meaning, and is valid for an editor."""
+def test_printed_configuration_has_the_same_meaning(text: str) -> None:
+    """The JSON schema accepts it."""
     made = good(text)
     document = config_build.document(made)
     assert good(json.dumps(document)) == made
@@ -176,7 +175,7 @@ def test_what_is_printed_says_the_same(text: str) -> None:
 
 
 FAIR = one("name: gpu, replicas: 2, memory: fair")
-TOLD = [
+WARNINGS = [
     (
         "gpuhook: {guard: {action: ^kill}}\n"
         + WITH_MPS_ROOT
@@ -273,9 +272,9 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "warning"), TOLD)
-def test_what_has_no_effect_is_told(text: str, warning: str) -> None:
-    """A key without effect is a warning, and the file is valid."""
+@pytest.mark.parametrize(("text", "warning"), WARNINGS)
+def test_key_without_effect_is_a_warning(text: str, warning: str) -> None:
+    """The configuration applies."""
     text, place = marked(text)
     reading = parsed(text)
     assert lines(reading) == [f"{place}: {warning}"]
@@ -292,20 +291,18 @@ def test_what_has_no_effect_is_told(text: str, warning: str) -> None:
         one("name: gpu, replicas: 48, memory: 32Gi, oversubscribe: true"),
     ],
 )
-def test_limits_that_the_strategy_has_by_itself(text: str) -> None:
+def test_hints_and_guard_apply_to_limits_of_the_strategy(text: str) -> None:
     """Memory units and replicas by size limit memory without `memory`."""
     good(text)
 
 
-def test_the_guard_of_the_command_line() -> None:
-    """An option takes precedence over the file, and is the place of its contradictions."""
+def test_contradiction_by_a_guard_option_names_the_option() -> None:
     overrides = {"gpuhook.guard.shortestInterval": Override(20.0, "--guard-shortest-interval")}
     (line,) = lines(read(b"gpuhook: {guard: {longestInterval: 10s}}", "f", overrides))
     assert line.startswith("--guard-shortest-interval: error: gpuhook.guard.shortestInterval: ")
 
 
-def test_many_entries_are_judged_as_well() -> None:
-    """A file of contradictions takes bounded time."""
+def test_file_of_contradictions_takes_bounded_time() -> None:
     entry = "- {name: gpu, replicas: 2, interposer: x, computeMode: exclusive-process}\n"
     found = parsed(sharing("resources:\n" + entry * 256)).findings
     assert len(found) == 256 * 3 - 1
@@ -313,7 +310,7 @@ def test_many_entries_are_judged_as_well() -> None:
     assert len(parsed("gpuhook:\n  interposers:\n" + textwrap.indent(names, "")).findings) == 511
 
 
-def test_name_of_units_may_be_one_of_the_resources() -> None:
+def test_memory_units_can_have_the_name_of_their_resource() -> None:
     made = good(
         "resources: {gpus: [{pattern: '*', name: gpumem}]}\n"
         "sharing: {memoryUnits: {resources: [{name: gpumem}]}}"
@@ -321,8 +318,8 @@ def test_name_of_units_may_be_one_of_the_resources() -> None:
     assert made.sharing.resources[0].name == "nvidia.com/gpumem"
 
 
-def test_override_of_a_key_of_the_file_is_told() -> None:
-    """The warning names the key and its override."""
+def test_overridden_key_of_the_file_is_a_warning() -> None:
+    """It names the key and its override."""
     source = "the environment variable DEVICE_LIST_STRATEGY"
     path = "flags.plugin.deviceListStrategy"
     text = b"flags: {plugin: {deviceListStrategy: volume-mounts}}"
@@ -334,8 +331,7 @@ def test_override_of_a_key_of_the_file_is_told() -> None:
     assert read(text, "f", {path: Override(("volume-mounts",), source)}).findings == ()
 
 
-def test_defaults_in_the_help_are_the_defaults() -> None:
-    """An option with its default from the help as its value changes nothing."""
+def test_defaults_in_the_help_are_correct() -> None:
     shown = [option for option in OPTIONS if option.key and option.default]
     assert len(shown) > 30
     for option in shown:

@@ -246,8 +246,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_with_a_limit_is_told_with_its_place(case: str) -> None:
-    """An error has the place, the key, the requirement and the value."""
+def test_error_in_a_limit_has_place_and_requirement(case: str) -> None:
     text, place = marked(WRONG[case][0])
     reading = parsed(text)
     assert lines(reading) == [f"{place}: {WRONG[case][1]}"]

@@ -21,16 +21,16 @@ from gpuhook.errors import GpuhookError
 FILE = b"flags: {migStrategy: mixed, plugin: {passDeviceSpecs: true}}\n"
 
 
-def made(
+def configuration(
     environ: dict[str, str] | None = None,
     content: bytes = b"",
     command_line: dict[str, str] | None = None,
 ) -> Configuration:
-    """Return the configuration of all three sources."""
+    """Return the configuration of command line, environment and file."""
     texts = {name: [text] for name, text in (command_line or {}).items()}
-    said = read_overrides(texts, environ or {})
-    assert said.findings == []
-    reading = config_reader.read(content, "plugin.yaml" if content else "", said.overrides)
+    overrides = read_overrides(texts, environ or {})
+    assert overrides.findings == []
+    reading = config_reader.read(content, "plugin.yaml" if content else "", overrides.overrides)
     allowed = ("has no effect without", "takes precedence")
     assert all(any(a in found.message for a in allowed) for found in reading.findings)
     assert reading.configuration is not None
@@ -42,20 +42,18 @@ def findings(environ: dict[str, str], command_line: dict[str, str] | None = None
     return [str(found) for found in read_overrides(texts, environ).findings]
 
 
-def test_the_command_line_then_the_environment_then_the_file() -> None:
-    """Command line, environment, file, default: the first source with a value applies."""
+def test_command_line_environment_file_is_the_precedence() -> None:
     environ = {"MIG_STRATEGY": "single"}
-    assert made().flags.mig_strategy == "none"
-    assert made(content=FILE).flags.mig_strategy == "mixed"
-    assert made(environ, FILE).flags.mig_strategy == "single"
-    assert made(environ, FILE, {"mig-strategy": "none"}).flags.mig_strategy == "none"
-    assert made(environ, FILE).flags.plugin.pass_device_specs is True
-    assert made({"PASS_DEVICE_SPECS": "0"}, FILE).flags.plugin.pass_device_specs is False
+    assert configuration().flags.mig_strategy == "none"
+    assert configuration(content=FILE).flags.mig_strategy == "mixed"
+    assert configuration(environ, FILE).flags.mig_strategy == "single"
+    assert configuration(environ, FILE, {"mig-strategy": "none"}).flags.mig_strategy == "none"
+    assert configuration(environ, FILE).flags.plugin.pass_device_specs is True
+    assert configuration({"PASS_DEVICE_SPECS": "0"}, FILE).flags.plugin.pass_device_specs is False
 
 
-def test_the_environment_of_the_gpu_operator() -> None:
-    """The variables of the operator's values work as in NVIDIA's plugin."""
-    flags = made(
+def test_environment_of_the_gpu_operator_is_read() -> None:
+    flags = configuration(
         {
             "PASS_DEVICE_SPECS": "true",
             "FAIL_ON_INIT_ERROR": "true",
@@ -73,7 +71,7 @@ def test_the_environment_of_the_gpu_operator() -> None:
     assert flags.mps_root == "/run/nvidia/mps"
 
 
-# A variable, a value, and the attribute that it sets to what.
+# Variable, value, attribute, and the value of the attribute.
 VARIABLES: list[tuple[str, str, str, Any]] = [
     ("MIG_STRATEGY", "mixed", "flags.mig_strategy", "mixed"),
     ("FAIL_ON_INIT_ERROR", "f", "flags.fail_on_init_error", False),
@@ -133,33 +131,31 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("variable", "text", "attribute", "value"), VARIABLES)
-def test_every_variable_and_its_option_set_what_they_are_for(
+def test_variable_and_option_set_their_attribute(
     variable: str, text: str, attribute: str, value: object
 ) -> None:
-    """A variable and its option change one attribute, and not to its default."""
     option = next(option for option in OPTIONS if variable in option.variables)
-    for found in (made({variable: text}), made({}, b"", {option.name: text})):
+    for found in (configuration({variable: text}), configuration({}, b"", {option.name: text})):
         for name in attribute.split("."):
             found = getattr(found, name)
         assert found == value
-    assert made() != made({variable: text})
+    assert configuration() != configuration({variable: text})
 
 
-def test_every_option_of_the_file_is_in_that_table() -> None:
-    """The table has all variables of keys except the two of the next tests."""
+def test_table_has_all_variables() -> None:
+    """The next tests have the two exceptions."""
     listed = {variable for variable, *_ in VARIABLES}
     known = {variable for option in OPTIONS if option.key for variable in option.variables}
     assert known - listed == {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
 
 
-def test_what_labels_alone_are_told_is_no_option_of_the_plugin() -> None:
-    """The plugin does not have these options, and ignores their variables."""
+def test_options_of_labels_are_no_options_of_the_plugin() -> None:
+    """Their variables are ignored."""
     assert not {option.name for option in OPTIONS} & {"sleep-interval", "interval", "oneshot"}
     assert read_overrides({}, {"GFD_SLEEP_INTERVAL": "soon", "GFD_ONESHOT": "x"}).findings == []
 
 
-def test_names_and_variables_are_each_one_option() -> None:
-    """The table has no duplicates."""
+def test_names_and_variables_of_options_are_unique() -> None:
     names = [name for option in OPTIONS for name in (option.name, *option.aliases)]
     variables = [variable for option in OPTIONS for variable in option.variables]
     assert len(set(names)) == len(names)
@@ -195,28 +191,28 @@ BAD = [
 
 
 @pytest.mark.parametrize(("variable", "text", "what"), BAD)
-def test_a_bad_value_names_where_it_is_from(variable: str, text: str, what: str) -> None:
-    """An error names the variable or the option, and a launch with it is refused."""
+def test_invalid_value_names_its_variable_or_option(variable: str, text: str, what: str) -> None:
+    """The launch is refused."""
     option = next(option for option in OPTIONS if variable in option.variables)
     assert findings({variable: text}) == [f"the environment variable {variable}: error: {what}"]
     assert findings({}, {option.name: text}) == [f"--{option.name}: error: {what}"]
     with pytest.raises(GpuhookError) as caught:
         launch(read_overrides({}, {variable: text}))
     assert caught.value.code == "GH1803"
-    told = what.removeprefix(f"{option.key}: ")
-    assert caught.value.message == f"the environment variable {variable}: {told}"
+    problem = what.removeprefix(f"{option.key}: ")
+    assert caught.value.message == f"the environment variable {variable}: {problem}"
 
 
-def test_empty_variables_are_not_set() -> None:
-    """An empty variable of a manifest is unset, except the kubelet's socket."""
+def test_empty_variable_is_unset() -> None:
+    """An empty KUBELET_SOCKET is set."""
     empty = {variable: "" for option in OPTIONS for variable in option.variables}
-    assert made(empty, FILE) == made({}, FILE)
+    assert configuration(empty, FILE) == configuration({}, FILE)
     assert launch(read_overrides({}, empty)) == launch(read_overrides({}, {"KUBELET_SOCKET": ""}))
     assert launch(read_overrides({}, {})) == Launch()
 
 
-def test_an_empty_list_of_strategies_is_refused() -> None:
-    """On the command line an empty list is an error, as in NVIDIA's plugin."""
+def test_empty_list_of_strategies_is_refused() -> None:
+    """NVIDIA's plugin refuses it, too."""
     (line,) = findings({}, {"device-list-strategy": ""})
     assert line.startswith(
         "--device-list-strategy: error: flags.plugin.deviceListStrategy: is empty"
@@ -234,37 +230,37 @@ HEALTH = [
 
 
 @pytest.mark.parametrize(("disable", "enable", "health"), HEALTH)
-def test_health_checks_are_disabled_and_enabled(disable: str, enable: str, health: Health) -> None:
+def test_health_check_variables_of_nvidia_are_read(
+    disable: str, enable: str, health: Health
+) -> None:
     """DP_ENABLE_HEALTHCHECKS takes precedence over DP_DISABLE_HEALTHCHECKS."""
     environ = {"DP_DISABLE_HEALTHCHECKS": disable, "DP_ENABLE_HEALTHCHECKS": enable}
-    found = made(environ).own.health
+    found = configuration(environ).own.health
     assert found == health
     if "79" in enable:
         assert found.rule(79) is True
 
 
-def test_malformed_xids_of_the_reference_are_left_out() -> None:
-    """Malformed words are ignored with a warning, as in NVIDIA's plugin."""
-    said = read_overrides({}, {"DP_DISABLE_HEALTHCHECKS": "foo, 79 ,-1"})
-    assert [str(found) for found in said.findings] == [
+def test_malformed_xids_are_ignored_with_a_warning() -> None:
+    """NVIDIA's plugin ignores them, too."""
+    overrides = read_overrides({}, {"DP_DISABLE_HEALTHCHECKS": "foo, 79 ,-1"})
+    assert [str(found) for found in overrides.findings] == [
         "the environment variable DP_DISABLE_HEALTHCHECKS: warning: gpuhook.health.ignoredXids: "
         f'the text "{word}" is not an XID and is ignored'
         for word in ("foo", "-1")
     ]
-    assert said.overrides["gpuhook.health.ignoredXids"].value == frozenset({79})
-    launch(said)
+    assert overrides.overrides["gpuhook.health.ignoredXids"].value == frozenset({79})
+    launch(overrides)
 
 
-def test_options_without_effect_are_told() -> None:
-    """An option that gpuhook does not implement is accepted with a warning."""
+def test_option_without_effect_is_a_warning() -> None:
     for environ in ({"CDI_DISABLE_HOOKS": "all"}, {"USE_NODE_FEATURE_API": "true"}):
         (line,) = findings(environ)
         assert ": warning: has no effect: " in line
     assert findings({"USE_NODE_FEATURE_API": "false"}) == []
 
 
-def test_the_launch() -> None:
-    """The options of a start come from the command line and the environment."""
+def test_launch_has_the_options_of_all_sources() -> None:
     found = launch(
         read_overrides(
             {"library-search-path": ["/a", "/b"], "strict-config": ["true"]},
@@ -304,8 +300,8 @@ def test_the_launch() -> None:
     )
 
 
-def test_no_kubelet_socket_still_has_a_directory() -> None:
-    """An empty socket disables registration; the directory of the sockets is the default."""
+def test_empty_kubelet_socket_has_the_default_directory() -> None:
+    """Registration is disabled."""
     found = launch(read_overrides({}, {"KUBELET_SOCKET": ""}))
     assert (found.kubelet_socket, found.plugin_directory) == (
         "",
@@ -313,15 +309,14 @@ def test_no_kubelet_socket_still_has_a_directory() -> None:
     )
 
 
-def test_a_file_and_a_directory_are_one_too_many() -> None:
-    """The two options exclude each other."""
+def test_config_file_and_directory_exclude_each_other() -> None:
     with pytest.raises(GpuhookError) as caught:
         launch(read_overrides({}, {"CONFIG_FILE": "/f", "CONFIG_FILE_SRCDIR": "/d"}))
     assert caught.value.code == "GH1804"
 
 
-def test_the_readme_has_every_option() -> None:
-    """The tables of its page have each option in one line with its variables and its key."""
+def test_documentation_has_every_option() -> None:
+    """Each option has one row with its variables and its key."""
     page = (Path(__file__).parents[4] / "docs/device-plugin.md").read_text("utf-8")
     lines = page.splitlines()
     for option in OPTIONS:
@@ -330,8 +325,8 @@ def test_the_readme_has_every_option() -> None:
         assert any(all(f"`{word}`" in line for word in words) for line in lines), option.name
 
 
-def test_the_readme_has_every_key() -> None:
-    """Keys without an option have a row; those of mps and timeSlicing share one."""
+def test_documentation_has_every_key_without_an_option() -> None:
+    """A key of mps and timeSlicing has one row."""
     page = (Path(__file__).parents[4] / "docs/device-plugin.md").read_text("utf-8")
     for path, known in walk(ROOT_SECTION):
         if not isinstance(known.kind, Section):
@@ -339,8 +334,8 @@ def test_the_readme_has_every_key() -> None:
             assert f"`{path}`" in page or f"`{there}`" in page
 
 
-def test_choice_without_a_directory_to_choose_from_is_told() -> None:
-    """Without CONFIG_FILE_SRCDIR the defaults apply, with a warning."""
+def test_choice_without_a_directory_is_a_warning() -> None:
+    """The defaults apply."""
     (finding,) = read_overrides({}, {"DEFAULT_CONFIG": "default"}).findings
     assert str(finding) == (
         "--default-config (DEFAULT_CONFIG): warning: has no effect without a directory of "

@@ -49,13 +49,13 @@ SAMPLES = [
     for text in (test_plugin_config.WHOLE, test_plugin_config_limits.WHOLE, MPS, UNITS)
 ]
 KEYS = dict(walk(ROOT_SECTION))
-# Keys that are only checked: they have one value, or none with an effect.
+# Keys that are checked only: they have one value, or no value with an effect.
 ONLY_CHECKED = {"version", "flags.useNodeFeatureAPI"}
 # Both of its values use NVML.
 WITHOUT_EFFECT = {"device_discovery_strategy"}
-# Health.rule() reads these for the code outside.
+# Health.rule() reads these.
 OF_RULE = {"enabled_xids", "ignored_xids"}
-# With MPS a container never gets more than one replica, whatever the key says.
+# With MPS a container never gets more than one replica.
 FIXED = {"sharing.mps.failRequestsGreaterThanOne"}
 VALUES = [path for path, key in KEYS.items() if not isinstance(key.kind, Section)]
 IN_LISTS = ("resources.", "sharing.", "gpuhook.interposers")
@@ -96,8 +96,7 @@ def test_samples_have_every_key() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(set(VALUES) - ONLY_CHECKED - FIXED))
-def test_every_key_reaches_the_configuration(path: str) -> None:
-    """A file without the key makes another configuration than a file with it."""
+def test_removed_key_changes_the_configuration(path: str) -> None:
     changes = []
     for sample in (one for one in SAMPLES if path in set(paths(one))):
         before = read(json.dumps(sample).encode(), "file")
@@ -108,8 +107,8 @@ def test_every_key_reaches_the_configuration(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", VALUES)
-def test_every_key_has_a_row(path: str) -> None:
-    """A key of mps that timeSlicing has, too, has one row."""
+def test_every_key_is_documented(path: str) -> None:
+    """A key of mps and timeSlicing has one row."""
     same = path.replace("sharing.mps.", "sharing.timeSlicing.")
     assert f"`{path}`" in PAGE or f"`{same}`" in PAGE, f"{path} lacks a row in the documentation"
 
@@ -131,7 +130,7 @@ def test_every_key_has_an_option_and_a_variable(path: str) -> None:
 
 
 def read_attributes() -> set[str]:
-    """Return the attributes that the code outside the configuration reads."""
+    """Return the attributes that other code reads from the configuration."""
     found = set()
     for path in READERS:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -140,10 +139,10 @@ def read_attributes() -> set[str]:
     return found
 
 
-def test_every_value_is_read_outside_the_configuration() -> None:
-    """A field that no other code reads reaches neither Allocate nor a service."""
+def test_every_field_is_read_by_other_code() -> None:
+    """A field without a reader has no effect."""
     attributes = {key.field for key in KEYS.values() if key.field and key.field.isidentifier()}
-    # Names of dict keys and keyword arguments of the sections' functions, not of fields.
+    # Dict keys and keyword arguments, not fields.
     attributes -= {"resources", "root", "mps"}
     attributes |= {one.name for one in fields(Launch)} | {key.field for key in keys_of(Launch)}
     read_outside = read_attributes()

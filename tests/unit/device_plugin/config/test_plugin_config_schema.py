@@ -18,14 +18,14 @@ from tests.unit.device_plugin.config.test_plugin_config import SEED, TABLE, WHOL
 
 FILE = Path(gpuhook.__file__).parent / "schemas/device-plugin.json"
 
-# Only the reader finds these: YAML itself, several values at once, names and their lengths.
+# Only the reader finds these: YAML syntax, contradictions, names and their lengths.
 ONLY_READ = {
     "a key twice",
     "a tag of one's own",
     "a foreign tag",
     "an amount that is none",
     "indentation with a tab",
-    "name too long",  # the length is with or without the prefix
+    "name too long",  # the length with or without the prefix
     "name too long when it is shared",
     "replicas empty",
     "seconds that are nanoseconds",
@@ -39,32 +39,28 @@ def valid(document: object) -> bool:
     return bool(validator.is_valid(document))
 
 
-def test_the_file_is_that_of_the_grammar() -> None:
-    """The shipped schema is the one of `gpuhook device-plugin --print-schema`."""
+def test_schema_file_is_up_to_date() -> None:
+    """It is the output of `gpuhook device-plugin --print-schema`."""
     assert FILE.read_text("utf-8") == config_build.schema_text()
     jsonschema.Draft202012Validator.check_schema(json.loads(config_build.schema_text()))
 
 
 @pytest.mark.parametrize("text", [SEED.format(name="nvidia.com/gpu"), WHOLE, "{}", "flags:"])
-def test_good_files_are_valid(text: str) -> None:
-    """A file without findings is valid."""
+def test_files_without_findings_are_valid(text: str) -> None:
     assert valid(yaml.safe_load(text.replace("1:2", "'1:2'")))
 
 
-def test_the_defaults_are_valid() -> None:
-    """The output of --print-config is valid."""
+def test_printed_defaults_are_valid() -> None:
     assert valid(config_build.document(Configuration()))
 
 
 @pytest.mark.parametrize("case", sorted(set(TABLE) - ONLY_READ))
-def test_wrong_files_are_invalid(case: str) -> None:
-    """An error of the reader is invalid for an editor."""
+def test_files_with_errors_are_invalid(case: str) -> None:
     assert not valid(yaml.safe_load(TABLE[case][0]))
 
 
 @pytest.mark.parametrize(("page", "least"), [("docs/plugin.md", 3), ("docs/device-plugin.md", 2)])
-def test_the_files_in_the_documentation(page: str, least: int) -> None:
-    """The configurations on the plugin's pages have no findings."""
+def test_configurations_in_the_documentation_have_no_findings(page: str, least: int) -> None:
     content = (Path(gpuhook.__file__).parents[1] / page).read_text("utf-8")
     blocks = [block.partition("```")[0] for block in content.split("```yaml\n")[1:]]
     shown = [text for text in blocks if text.startswith(("version: v1\n", "gpuhook:"))]

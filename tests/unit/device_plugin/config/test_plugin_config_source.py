@@ -33,15 +33,15 @@ def config_map(tmp_path: Path) -> ConfigMap:
     return mounted
 
 
-def test_no_source_is_the_defaults() -> None:
-    """Without a file and a directory, the defaults and the command line apply."""
+def test_defaults_apply_without_a_source() -> None:
+    """The command line applies, too."""
     assert load(ConfigSource()).configuration == Configuration()
     made = load(ConfigSource(), {"flags.migStrategy": Override("mixed", "--mig-strategy")})
     assert made.configuration.flags.mig_strategy == "mixed"
 
 
-def test_a_file(tmp_path: Path) -> None:
-    """Each load reads the file again; another digest is another meaning."""
+def test_file_is_read_again_at_each_load(tmp_path: Path) -> None:
+    """Another meaning has another digest."""
     file = tmp_path / "config.yaml"
     file.write_text(SINGLE)
     source = ConfigSource(file=str(file))
@@ -53,8 +53,8 @@ def test_a_file(tmp_path: Path) -> None:
     assert load(source).digest != first.digest
 
 
-def test_a_wrong_file_counts_its_errors(tmp_path: Path) -> None:
-    """The fault has the number of errors, and the first one with its place."""
+def test_invalid_file_is_a_fault_with_the_number_of_errors(tmp_path: Path) -> None:
+    """The fault has the first error with its place."""
     file = tmp_path / "config.yaml"
     file.write_text(WRONG)
     with pytest.raises(GpuhookError) as caught:
@@ -70,8 +70,7 @@ def test_a_wrong_file_counts_its_errors(tmp_path: Path) -> None:
     assert [finding.path for finding in found.findings] == ["version", "flags.migStrategy"]
 
 
-def test_strict_loads_refuse_unknown_keys(tmp_path: Path) -> None:
-    """In strict mode a warning is an error."""
+def test_strict_load_refuses_warnings(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("flags: {renameByDefault: true}\n")
     source = ConfigSource(file=str(tmp_path / "config.yaml"))
     assert [found.severity for found in load(source).findings] == ["warning"]
@@ -80,8 +79,7 @@ def test_strict_loads_refuse_unknown_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["missing", "a directory"])
-def test_a_file_that_cannot_be_read(tmp_path: Path, what: str) -> None:
-    """A missing file is a fault, and not an empty configuration."""
+def test_unreadable_file_is_a_fault(tmp_path: Path, what: str) -> None:
     path = tmp_path / "config.yaml"
     if what == "a directory":
         path.mkdir()
@@ -93,14 +91,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, what: str) -> None:
     assert caught.value.code == "GH1801"
 
 
-def test_names_are_the_files_that_show(config_map: ConfigMap) -> None:
+def test_names_are_the_visible_files(config_map: ConfigMap) -> None:
     """The kubelet's own files in a mounted ConfigMap are not configurations."""
     (config_map.directory / "nested").mkdir()
     assert names(str(config_map.directory)) == ["default", "mixed", "single"]
 
 
-def test_the_label_chooses(config_map: ConfigMap) -> None:
-    """The value of the label is the name; without a label it is `default`."""
+def test_label_selects_the_configuration(config_map: ConfigMap) -> None:
+    """A node without a label gets `default`."""
     source = ConfigSource(directory=str(config_map.directory))
     assert load(source, label="single").configuration.flags.mig_strategy == "single"
     assert load(source, label="single").name == "single"
@@ -108,8 +106,8 @@ def test_the_label_chooses(config_map: ConfigMap) -> None:
     assert load(source, label="").name == "default"
 
 
-def test_an_unknown_label_changes_nothing(config_map: ConfigMap) -> None:
-    """An unknown name is a warning: the configuration remains (NVIDIA's plugin exits)."""
+def test_unknown_label_keeps_the_configuration(config_map: ConfigMap) -> None:
+    """It is a warning (NVIDIA's plugin exits)."""
     source = ConfigSource(directory=str(config_map.directory))
     found = load(source, label="../single", current="mixed")
     assert (found.name, found.configuration.flags.mig_strategy) == ("mixed", "mixed")
@@ -135,10 +133,9 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("source", "label", "known", "current", "name"), CHOICES)
-def test_what_is_chosen(
+def test_label_default_and_strategies_are_the_precedence(
     source: ConfigSource, label: str | None, known: list[str], current: str, name: str
 ) -> None:
-    """The label, the default, then the strategies in their order."""
     assert choose(source, label, known, current) == (name, "")
 
 
@@ -151,18 +148,20 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(("source", "label", "known", "reason"), NOTHING)
-def test_nothing_can_be_chosen(
+def test_no_matching_configuration_is_a_fault(
     source: ConfigSource, label: str | None, known: list[str], reason: str
 ) -> None:
-    """If no rule selects a configuration, the fault lists the known ones."""
+    """The fault lists the known names."""
     with pytest.raises(GpuhookError) as caught:
         choose(source, label, known)
     assert caught.value.code == "GH1802"
     assert reason in caught.value.message
 
 
-def test_a_file_names_the_configuration(config_map: ConfigMap, tmp_path: Path) -> None:
-    """A file can have the name instead of the label; an empty file is no label."""
+def test_file_with_the_name_selects_the_configuration(
+    config_map: ConfigMap, tmp_path: Path
+) -> None:
+    """It replaces the label; an empty file is no label."""
     name = tmp_path / "name"
     source = ConfigSource(directory=str(config_map.directory), name_file=str(name))
     assert load(source, label="mixed").name == "default"
@@ -175,8 +174,7 @@ def test_a_file_names_the_configuration(config_map: ConfigMap, tmp_path: Path) -
     assert load(source).name == "default"
 
 
-def test_a_config_map_that_changes(config_map: ConfigMap) -> None:
-    """The next load reads new content behind the kubelet's link."""
+def test_changed_config_map_is_read_at_the_next_load(config_map: ConfigMap) -> None:
     source = ConfigSource(directory=str(config_map.directory))
     before = load(source, label="single")
     config_map.publish(default="", single=MIXED)
@@ -186,8 +184,10 @@ def test_a_config_map_that_changes(config_map: ConfigMap) -> None:
     assert names(source.directory) == ["default", "single"]
 
 
-def test_what_to_watch(config_map: ConfigMap, tmp_path: Path) -> None:
-    """The directories of the file, of link targets and of the name are watched; ..data is not."""
+def test_directories_of_files_and_link_targets_are_watched(
+    config_map: ConfigMap, tmp_path: Path
+) -> None:
+    """The directory ..data is not."""
     mounted = str(config_map.directory)
     assert watched(ConfigSource()) == ()
     assert watched(ConfigSource(directory=mounted)) == (mounted,)
@@ -204,8 +204,7 @@ def test_what_to_watch(config_map: ConfigMap, tmp_path: Path) -> None:
     assert watched(ConfigSource(file=str(tmp_path / "loop"))) == (str(tmp_path),)
 
 
-def test_a_swap_shows_in_what_is_watched(config_map: ConfigMap) -> None:
-    """The kubelet's swap of ..data changes the watched directory itself."""
+def test_swapped_config_map_changes_a_watched_directory(config_map: ConfigMap) -> None:
     (directory,) = watched(ConfigSource(file=str(config_map.directory / "single")))
     before = os.stat(directory).st_mtime_ns
     os.utime(directory, ns=(0, 0))
@@ -213,15 +212,14 @@ def test_a_swap_shows_in_what_is_watched(config_map: ConfigMap) -> None:
     assert os.stat(directory).st_mtime_ns >= before
 
 
-def test_the_digest_is_of_the_meaning() -> None:
-    """Two texts with the same meaning have one digest, short enough for a label."""
+def test_digest_depends_on_the_meaning_only() -> None:
+    """It is short enough for a label."""
     one = digest(Configuration())
     assert one == digest(load(ConfigSource()).configuration)
     assert len(one) == 8
 
 
-def test_a_directory_is_no_configuration_file(tmp_path: Path) -> None:
-    """The fault is that of a file that cannot be read."""
+def test_directory_as_configuration_file_is_a_fault(tmp_path: Path) -> None:
     for source in (
         ConfigSource(file=str(tmp_path)),
         ConfigSource(directory=str(tmp_path), name_file=str(tmp_path)),

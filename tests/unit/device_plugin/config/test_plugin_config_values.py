@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of values of the device plugin's configuration, each by itself."""
+"""The value types of the device plugin's configuration."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ DURATION = Duration(may_be_infinite=True)
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
-def test_true_as_go_spells_it(text: str) -> None:
-    """Each spelling of Go's strconv.ParseBool is true."""
+def test_true_has_the_spellings_of_go(text: str) -> None:
+    """strconv.ParseBool accepts these spellings."""
     assert Boolean().parse_text(text) is True
 
 
 @pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
-def test_false_as_go_spells_it(text: str) -> None:
-    """Each spelling of Go's strconv.ParseBool is false."""
+def test_false_has_the_spellings_of_go(text: str) -> None:
+    """strconv.ParseBool accepts these spellings."""
     assert Boolean().parse_text(text) is False
 
 
@@ -54,8 +54,8 @@ def test_false_as_go_spells_it(text: str) -> None:
         ("infinite", None),
     ],
 )
-def test_durations_as_go_writes_them(value: object, seconds: float | None) -> None:
-    """Durations are Go's, integers are nanoseconds, and the printed form is read back."""
+def test_durations_have_the_forms_of_go(value: object, seconds: float | None) -> None:
+    """Integers are nanoseconds; the printed form is read back."""
     assert DURATION.parse(value) == seconds
     assert DURATION.parse(DURATION.plain(seconds)) == seconds
 
@@ -64,14 +64,13 @@ def test_durations_as_go_writes_them(value: object, seconds: float | None) -> No
     "value",
     ["", "s", "1", "-1s", "1 s", "1d", "1s2", True, None, 1.5, [], "1ms", 5, "9" * 20 + "h", 2**63],
 )
-def test_what_is_no_duration(value: object) -> None:
-    """Other texts and types, and too short or too long durations, are refused."""
+def test_invalid_duration_is_refused(value: object) -> None:
     with pytest.raises(UnfitError):
         DURATION.parse(value)
 
 
-def test_only_some_durations_are_infinite() -> None:
-    """Infinite is a duration only for some keys; a number can be a text."""
+def test_infinite_is_accepted_for_some_durations_only() -> None:
+    """A number can be a text."""
     with pytest.raises(UnfitError, match="must be a duration, found"):
         Duration().parse("infinite")
     assert Duration().parse_text("1000000000") == 1.0
@@ -92,14 +91,13 @@ def test_only_some_durations_are_infinite() -> None:
         (4096, 4096),
     ],
 )
-def test_quantities_as_kubernetes_writes_them(value: object, count: int) -> None:
-    """Binary and decimal suffixes work, and parts of a byte round up."""
+def test_quantities_have_the_forms_of_kubernetes(value: object, count: int) -> None:
+    """Parts of a byte round up."""
     assert AMOUNT.parse(value) == count
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1 Gi", "1GiB", "1e99", "100E", True, None, -1, 0.5])
-def test_what_is_no_quantity(value: object) -> None:
-    """Malformed quantities and impossible sizes are refused."""
+def test_invalid_quantity_is_refused(value: object) -> None:
     with pytest.raises(UnfitError):
         AMOUNT.parse(value)
 
@@ -119,7 +117,7 @@ def test_what_is_no_quantity(value: object) -> None:
         (ResourceName(), "mig-1g.10gb.me", "nvidia.com/mig-1g.10gb.me"),
     ],
 )
-def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) -> None:
+def test_text_of_an_option_is_converted(kind: ValueKind, text: str, value: object) -> None:
     """A list is a text with commas."""
     assert kind.parse_text(text) == value
 
@@ -131,6 +129,7 @@ def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) ->
         (ChoiceList(("a", "b")), "a,c"),
         (Xids(), "all"),
         (Xids(), "0"),
+        (Xids(), "\u0667\u0669"),  # 79 in Arabic digits
         (Channels(), "1"),
         (Channels(), "x"),
         (Address(), "localhost:99999"),
@@ -141,23 +140,21 @@ def test_texts_of_the_command_line(kind: ValueKind, text: str, value: object) ->
         (ResourceName(), "nvidia.com/"),
     ],
 )
-def test_texts_that_do_not_fit(kind: ValueKind, text: str) -> None:
-    """A wrong value is refused in a text as in a file."""
+def test_invalid_text_of_an_option_is_refused(kind: ValueKind, text: str) -> None:
     with pytest.raises(UnfitError):
         kind.parse_text(text)
 
 
 @pytest.mark.parametrize("kind", [*(option.kind for option in OPTIONS), ResourceName()])
-def test_what_is_wrong_is_told_shortly(kind: ValueKind) -> None:
-    """A message does not repeat a huge text."""
+def test_message_does_not_repeat_a_long_text(kind: ValueKind) -> None:
     for text in ("x" * 100_000 + "/!\n", "9" * 100_000 + "\n"):
         try:
             kind.parse_text(text)
         except UnfitError as error:
-            told = error.message + error.hint
+            text_of_error = error.message + error.hint
         else:
-            told = ""
-        assert len(told) < 400
+            text_of_error = ""
+        assert len(text_of_error) < 400
 
 
 @pytest.mark.parametrize(
@@ -175,6 +172,7 @@ def test_what_is_wrong_is_told_shortly(kind: ValueKind) -> None:
         (Health(enabled_xids="all"), 13, True),
     ],
 )
-def test_what_is_enabled_wins(health: Health, xid: int, rule: bool | None) -> None:
-    """Enabled XIDs take precedence over ignored ones, and these over critical ones."""
+def test_enabled_xids_take_precedence_over_ignored_and_critical(
+    health: Health, xid: int, rule: bool | None
+) -> None:
     assert health.rule(xid) is rule

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""config-manager: the label of the node, the file that the plugin reads, and the signal."""
+"""config-manager: the label of the node, the selected file, and the signal to the plugin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuhook.errors import GpuhookError
 from tests.unit.api_stand_in import ApiStandIn, Asked, serving, status
 
 LABEL = "nvidia.com/device-plugin.config"
-# What the GPU Operator's DaemonSet says.
+# The variables of the GPU Operator's DaemonSet.
 OPERATOR = {
     "ONESHOT": "true",
     "KUBECONFIG": "",
@@ -38,12 +38,12 @@ OPERATOR = {
 def configs(tmp_path: Path) -> Path:
     """Return a ConfigMap as the kubelet mounts it: files are links through ..data."""
     made = tmp_path / "available"
-    edition(made, 1, {"default": "version: v1\n", "four": "version: v1\n# 4\n"})
+    publish(made, 1, {"default": "version: v1\n", "four": "version: v1\n# 4\n"})
     return made
 
 
-def edition(place: Path, number: int, texts: Mapping[str, str]) -> None:
-    """Mount another edition of the ConfigMap, as the kubelet does."""
+def publish(place: Path, number: int, texts: Mapping[str, str]) -> None:
+    """Publish another version of the ConfigMap, as the kubelet does."""
     data = place / f"..{number}"
     data.mkdir(parents=True)
     for name, text in texts.items():
@@ -54,7 +54,7 @@ def edition(place: Path, number: int, texts: Mapping[str, str]) -> None:
     (place / "..new").rename(place / "..data")
 
 
-def said(place: Path, **more: str) -> ManagerOptions:
+def manager_options(place: Path, **more: str) -> ManagerOptions:
     """Return the operator's options, overridden by `more`."""
     mine = {
         "CONFIG_FILE_SRCDIR": str(place / "available"),
@@ -75,7 +75,7 @@ def api(tmp_path: Path) -> Iterator[ApiStandIn]:
         yield server
 
 
-def lead(place: Path) -> str:
+def linked_name(place: Path) -> str:
     """Return the name of the linked configuration."""
     return os.path.basename(os.readlink(place / "config/config.yaml"))
 
@@ -92,18 +92,18 @@ def lead(place: Path) -> str:
         (None, {"FALLBACK_STRATEGIES": "empty"}, config_choice.EMPTY),
     ],
 )
-def test_the_configuration_of_a_node(
+def test_label_default_and_fallback_select_the_configuration(
     tmp_path: Path, configs: Path, label: str | None, more: dict[str, str], expected: str
 ) -> None:
-    chosen = said(tmp_path, **more)
-    assert config_choice.choose(label, config_source.names(str(configs)), chosen) == expected
+    manager = manager_options(tmp_path, **more)
+    assert config_choice.choose(label, config_source.names(str(configs)), manager) == expected
 
 
-def test_the_only_configuration(tmp_path: Path) -> None:
-    edition(tmp_path / "available", 1, {"mine": "version: v1\n"})
-    chosen = said(tmp_path, FALLBACK_STRATEGIES="named,single")
-    known = config_source.names(chosen.config_file_srcdir)
-    assert config_choice.choose(None, known, chosen) == "mine"
+def test_fallback_single_selects_the_only_configuration(tmp_path: Path) -> None:
+    publish(tmp_path / "available", 1, {"mine": "version: v1\n"})
+    manager = manager_options(tmp_path, FALLBACK_STRATEGIES="named,single")
+    known = config_source.names(manager.config_file_srcdir)
+    assert config_choice.choose(None, known, manager) == "mine"
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,13 @@ def test_the_only_configuration(tmp_path: Path) -> None:
         (None, {"FALLBACK_STRATEGIES": "single"}, "GH2109"),
     ],
 )
-def test_nothing_is_guessed(
+def test_unknown_or_missing_name_is_a_fault(
     tmp_path: Path, configs: Path, label: str | None, more: dict[str, str], code: str
 ) -> None:
     with pytest.raises(GpuhookError) as caught:
-        config_choice.choose(label, config_source.names(str(configs)), said(tmp_path, **more))
+        config_choice.choose(
+            label, config_source.names(str(configs)), manager_options(tmp_path, **more)
+        )
     assert caught.value.code == code
 
 
@@ -137,15 +139,15 @@ def test_nothing_is_guessed(
         {"FALLBACK_STRATEGIES": "first"},
     ],
 )
-def test_wrong_variables_are_named(tmp_path: Path, more: dict[str, str]) -> None:
+def test_invalid_variable_is_named(tmp_path: Path, more: dict[str, str]) -> None:
     with pytest.raises(GpuhookError) as caught:
-        said(tmp_path, **more)
+        manager_options(tmp_path, **more)
     assert caught.value.code == "GH2108"
     name = "PROCESS_TO_SIGNAL" if "SEND_SIGNAL" in more else next(iter(more))
     assert name in caught.value.message
 
 
-def test_options_count_more_than_variables(tmp_path: Path) -> None:
+def test_options_take_precedence_over_variables(tmp_path: Path) -> None:
     mine = {"CONFIG_FILE_SRCDIR": "/a", "CONFIG_FILE_DST": "/b"}
     words = ["--node-name", "other", "--config-file-dst=/c", "--oneshot", "--signal=SIGUSR1"]
     found = options(words, {**OPERATOR, **mine, "ONESHOT": "false"})
@@ -155,51 +157,51 @@ def test_options_count_more_than_variables(tmp_path: Path) -> None:
         options(["--nodename=x"], {**OPERATOR, **mine})
 
 
-def test_the_destination_is_replaced_and_what_it_led_to_stays(
-    tmp_path: Path, configs: Path
-) -> None:
-    chosen = said(tmp_path)
-    assert config_choice.link(chosen, "four")
-    assert not config_choice.link(chosen, "four")
-    assert config_choice.link(chosen, config_choice.EMPTY)
-    assert not config_choice.link(chosen, config_choice.EMPTY)
+def test_link_replaces_the_destination_and_not_its_target(tmp_path: Path, configs: Path) -> None:
+    manager = manager_options(tmp_path)
+    assert config_choice.link(manager, "four")
+    assert not config_choice.link(manager, "four")
+    assert config_choice.link(manager, config_choice.EMPTY)
+    assert not config_choice.link(manager, config_choice.EMPTY)
     assert (configs / "four").read_text(encoding="utf-8") == "version: v1\n# 4\n"
     assert (tmp_path / "config/config.yaml").read_text(encoding="utf-8") == "version: v1\n"
-    assert config_choice.link(chosen, "default")
+    assert config_choice.link(manager, "default")
     assert os.listdir(tmp_path / "config") == ["config.yaml"]
 
 
-def test_what_a_killed_run_left_is_not_written_through(tmp_path: Path, configs: Path) -> None:
-    """It is a link to a configuration."""
-    chosen = said(tmp_path)
+def test_leftover_temporary_link_is_replaced(tmp_path: Path, configs: Path) -> None:
+    """A killed process can leave a link to a configuration; its target must not be written."""
+    manager = manager_options(tmp_path)
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml.new").symlink_to(configs / "four")
-    assert config_choice.link(chosen, config_choice.EMPTY)
+    assert config_choice.link(manager, config_choice.EMPTY)
     assert (configs / "four").read_text(encoding="utf-8") == "version: v1\n# 4\n"
     made = tmp_path / "config/config.yaml"
     assert not made.is_symlink()
     assert made.read_text(encoding="utf-8") == "version: v1\n"
 
 
-def test_once(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
-    """The init container reads the node, selects, and exits."""
+def test_oneshot_selects_the_configuration_and_exits(
+    tmp_path: Path, configs: Path, api: ApiStandIn
+) -> None:
+    """The init container of the GPU Operator uses it."""
     api.otherwise = lambda asked: asked.reply(node({LABEL: "four"}))
-    manager_process.run(said(tmp_path), api.access)
-    assert lead(tmp_path) == "four"
+    manager_process.run(manager_options(tmp_path), api.access)
+    assert linked_name(tmp_path) == "four"
     assert [asked.path for asked in api.asked] == ["/api/v1/nodes/node-1"]
 
 
-def test_once_without_a_permission(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
+def test_oneshot_without_permission_fails(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
     api.otherwise = status(403, "no")
     with pytest.raises(GpuhookError) as caught:
-        manager_process.run(said(tmp_path), api.access)
+        manager_process.run(manager_options(tmp_path), api.access)
     assert caught.value.code == "GH1863"
     assert not (tmp_path / "config/config.yaml").exists()
 
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Return a process with the name of the plugin that writes a line at each SIGHUP."""
+    """Start a process with the name of the plugin that writes a line at each SIGHUP."""
     name, log = f"nvidia-device-plugin-{os.getpid()}", tmp_path / "signals"
     script = f"trap 'echo hup >> {log}' HUP; echo up >> {log}; while :; do sleep 0.02; done"
     process = subprocess.Popen([name, "-c", script], executable="/bin/sh")
@@ -212,12 +214,12 @@ def plugin(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         process.wait()
 
 
-def following(tmp_path: Path, api: ApiStandIn, name: str) -> manager_process._Follower:
+def follower(tmp_path: Path, api: ApiStandIn, name: str) -> manager_process._Follower:
     more = {"ONESHOT": "false", "SEND_SIGNAL": "true", "SIGNAL": "1", "PROCESS_TO_SIGNAL": name}
-    return manager_process._Follower(said(tmp_path, **more), ApiServer(api.access))
+    return manager_process._Follower(manager_options(tmp_path, **more), ApiServer(api.access))
 
 
-def signals(log: Path) -> int:
+def signal_count(log: Path) -> int:
     return log.read_text(encoding="utf-8").count("hup")
 
 
@@ -228,7 +230,7 @@ async def until(what: object) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_following(
+def test_new_label_and_new_config_map_signal_the_plugin(
     tmp_path: Path,
     configs: Path,
     api: ApiStandIn,
@@ -245,65 +247,63 @@ def test_following(
         while True:
             if news:
                 asked.line({"type": "MODIFIED", "object": news.pop(0)})
-            elif not process_is_there(log):
+            elif not is_plugin_running(log):
                 return
             time.sleep(0.005)
 
     api.answers = [lambda asked: asked.reply(node({LABEL: "default"}))]
     api.otherwise = watched
-    found = following(tmp_path, api, name)
+    found = follower(tmp_path, api, name)
 
     async def steps() -> None:
         task = asyncio.create_task(found.run())
-        await until(lambda: signals(log) == 1)
-        assert lead(tmp_path) == "default"
+        await until(lambda: signal_count(log) == 1)
+        assert linked_name(tmp_path) == "default"
         news.append(node({LABEL: "four"}, "2"))
-        await until(lambda: signals(log) == 2)
-        assert lead(tmp_path) == "four"
-        news.append(node({LABEL: "nine"}, "3"))  # there is none: what is chosen stays
+        await until(lambda: signal_count(log) == 2)
+        assert linked_name(tmp_path) == "four"
+        news.append(node({LABEL: "nine"}, "3"))  # unknown: the selection remains
         news.append(node({LABEL: "four"}, "4"))
-        edition(configs, 2, {"default": "version: v1\n", "four": "version: v1\n# 5\n"})
-        await until(lambda: signals(log) == 3)
-        assert lead(tmp_path) == "four"
+        publish(configs, 2, {"default": "version: v1\n", "four": "version: v1\n# 5\n"})
+        await until(lambda: signal_count(log) == 3)
+        assert linked_name(tmp_path) == "four"
         found._stop.set()
         await task
 
     asyncio.run(steps())
 
 
-def test_an_edition_that_came_with_a_label_of_nothing_is_told_with_the_next(
+def test_change_during_an_unknown_label_is_signalled_with_the_next_label(
     tmp_path: Path, configs: Path, api: ApiStandIn, plugin: tuple[str, Path]
 ) -> None:
     name, log = plugin
-    found = following(tmp_path, api, name)
+    found = follower(tmp_path, api, name)
     found._changed("default")
     deadline = time.monotonic() + 60
-    while signals(log) == 0 and time.monotonic() < deadline:
+    while signal_count(log) == 0 and time.monotonic() < deadline:
         time.sleep(0.01)
     found._changed("nine")
-    edition(configs, 2, {"default": "version: v1\n# 5\n"})
-    found._update()  # nothing can be chosen
+    publish(configs, 2, {"default": "version: v1\n# 5\n"})
+    found._update()  # no configuration can be selected
     found._changed("default")
-    while signals(log) == 1 and time.monotonic() < deadline:
+    while signal_count(log) == 1 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert signals(log) == 2
+    assert signal_count(log) == 2
 
 
-def process_is_there(log: Path) -> bool:
+def is_plugin_running(log: Path) -> bool:
     return log.exists()
 
 
-def test_following_ends_where_the_label_may_not_be_read(
-    tmp_path: Path, configs: Path, api: ApiStandIn
-) -> None:
+def test_follower_without_permission_ends(tmp_path: Path, configs: Path, api: ApiStandIn) -> None:
     """A sidecar without permission exits."""
     api.otherwise = status(403, "no")
     with pytest.raises(GpuhookError) as caught:
-        asyncio.run(following(tmp_path, api, "nobody").run())
+        asyncio.run(follower(tmp_path, api, "nobody").run())
     assert caught.value.code == "GH1863"
 
 
-def test_a_process_that_may_not_be_told_is_named(
+def test_refused_signal_is_reported(
     tmp_path: Path,
     configs: Path,
     api: ApiStandIn,
@@ -311,7 +311,7 @@ def test_a_process_that_may_not_be_told_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The configuration is selected nevertheless: the process reads it at its next start."""
+    """The configuration is selected; the process reads it at its next start."""
 
     def refused(pid: int, number: int) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -320,14 +320,14 @@ def test_a_process_that_may_not_be_told_is_named(
     more = {"SEND_SIGNAL": "true", "PROCESS_TO_SIGNAL": plugin[0]}
     with monkeypatch.context() as patch:
         patch.setattr(os, "kill", refused)
-        manager_process.run(said(tmp_path, **more), api.access)
-    assert lead(tmp_path) == "four"
-    told = capfd.readouterr()
-    assert plugin[0] in told.out + told.err
-    assert "permission denied to signal" in told.out + told.err
+        manager_process.run(manager_options(tmp_path, **more), api.access)
+    assert linked_name(tmp_path) == "four"
+    output = capfd.readouterr()
+    assert plugin[0] in output.out + output.err
+    assert "permission denied to signal" in output.out + output.err
 
 
-def test_processes_are_known_by_their_first_word(tmp_path: Path) -> None:
+def test_processes_are_found_by_their_first_argument(tmp_path: Path) -> None:
     for pid, words in {
         "1": b"nvidia-device-plugin\0--x\0",
         "22": b"/usr/bin/nvidia-device-plugin\0",
@@ -337,5 +337,5 @@ def test_processes_are_known_by_their_first_word(tmp_path: Path) -> None:
     }.items():
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "cmdline").write_bytes(words)
-    (tmp_path / "5").mkdir()  # it has ended meanwhile
+    (tmp_path / "5").mkdir()  # the process has ended
     assert manager_process.processes("nvidia-device-plugin", str(tmp_path)) == [1, 22]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time slices and compute modes of GPUs: set, put back, and kept through the plugin's ends."""
+"""Time slices and compute modes of GPUs: set, restored, and kept through restarts of the plugin."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ GPU = "nvidia.com/gpu"
 
 
 class Plugin:
-    """A plugin's keeping, on a simulated node with two GPUs that matter."""
+    """A PolicyService on a simulated node. The tests use its first two GPUs."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self.node = node
         self.driver = time_slices.install(node)
         for gpu in node.node.gpus:
             stub_events.say(node, str(gpu.uuid), "compute_mode 0")
-        self.look = self.seen()
-        self.keeping = PolicyService(node.host_root)
+        self.snapshot = self.take_snapshot()
+        self.service = PolicyService(node.host_root)
 
-    def seen(self) -> NodeSnapshot:
+    def take_snapshot(self) -> NodeSnapshot:
         """Take a new snapshot of the node."""
         node = self.node
         launch = Launch(
@@ -58,37 +58,35 @@ class Plugin:
         return Resource(GPU, tuple(units), sharing, entries=own)
 
     def turn(self, *resources: Resource) -> PolicyState:
-        """Take a turn with another look at the node."""
-        self.look = replace(self.look)
-        self.keeping.restore(resources, self.look)
-        return self.keeping.update(resources, self.look)
+        """Run a turn with a new snapshot object."""
+        self.snapshot = replace(self.snapshot)
+        self.service.restore(resources, self.snapshot)
+        return self.service.update(resources, self.snapshot)
 
-    def killed(self) -> None:
-        """Let the process end at once, and another one begin."""
-        self.keeping = PolicyService(self.node.host_root)
+    def kill(self) -> None:
+        """Replace the service, as after a killed process."""
+        self.service = PolicyService(self.node.host_root)
 
     def uuid(self, index: int) -> str:
-        """Return the UUID of a GPU."""
         return str(self.node.node.gpus[index].uuid)
 
     def mode(self, index: int) -> int:
-        """Return the compute mode of a GPU."""
         with nvml_inventory.opened(self.node.nvml_library):
             handle = pynvml.nvmlDeviceGetHandleByUUID(self.uuid(index))
             return int(pynvml.nvmlDeviceGetComputeMode(handle))
 
     @property
     def slices(self) -> list[str]:
-        """The time slices of the first two GPUs."""
+        """Return the time slices of the first two GPUs."""
         return self.driver.now()[:2]
 
     @contextmanager
     def changed_settings(self) -> Iterator[list[str]]:
-        """Collect the calls that set something."""
-        held = len(self.driver.calls("--set-timeslice"))
+        """Collect the calls that set a time slice."""
+        before = len(self.driver.calls("--set-timeslice"))
         collected: list[str] = []
         yield collected
-        collected += self.driver.calls("--set-timeslice")[held:]
+        collected += self.driver.calls("--set-timeslice")[before:]
 
 
 def entry(time_slice: str | None = None, mode: str | None = None) -> SharedResource:
@@ -105,56 +103,58 @@ def codes(state: PolicyState) -> list[str]:
     return [error.code for error in state.faults]
 
 
-def test_nothing_is_asked_where_nobody_wants_anything(plugin: Plugin) -> None:
+def test_driver_is_not_called_without_policies(plugin: Plugin) -> None:
     assert plugin.turn(plugin.resource(entry(), None)) == PolicyState()
     assert plugin.driver.calls() == []
-    assert not plugin.keeping.is_needed
+    assert not plugin.service.is_needed
 
 
-def test_entry_s_values_are_set_and_put_back_at_the_end(plugin: Plugin) -> None:
-    said = plugin.turn(plugin.resource(entry("short", "exclusive-process"), entry("long"))).changed
+def test_policies_are_set_and_restored_at_the_end(plugin: Plugin) -> None:
+    changed = plugin.turn(
+        plugin.resource(entry("short", "exclusive-process"), entry("long"))
+    ).changed
     assert plugin.slices == ["short", "long"]
     assert (plugin.mode(0), plugin.mode(1)) == (3, 0)
-    assert f"the time slice of {plugin.uuid(0)} is short, it was default" in said
-    assert len(said) == 3
-    assert plugin.keeping.is_needed
-    assert len(plugin.keeping.end().changed) == 3
+    assert f"the time slice of {plugin.uuid(0)} is short, it was default" in changed
+    assert len(changed) == 3
+    assert plugin.service.is_needed
+    assert len(plugin.service.end().changed) == 3
     assert plugin.slices == ["default", "default"]
     assert plugin.mode(0) == 0
     assert not Path(saved_policies.path()).exists()
 
 
-def test_what_already_is_so_is_not_set(plugin: Plugin) -> None:
+def test_current_value_is_not_set_again(plugin: Plugin) -> None:
     plugin.driver.put(0, "medium")
     with plugin.changed_settings() as settings:
         assert plugin.turn(plugin.resource(entry("medium"))) == PolicyState()
-        plugin.keeping.end()
+        plugin.service.end()
     assert settings == []
     assert plugin.slices[0] == "medium"
 
 
-def test_next_turn_sets_nothing_again(plugin: Plugin) -> None:
+def test_unchanged_policies_are_set_once(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short")))
     with plugin.changed_settings() as settings:
         assert plugin.turn(plugin.resource(entry("short"))) == PolicyState()
     assert settings == []
 
 
-def test_same_look_at_the_node_is_not_asked_about_again(plugin: Plugin) -> None:
+def test_same_snapshot_does_not_call_the_driver_again(plugin: Plugin) -> None:
     wanted = plugin.resource(entry("short"))
     plugin.turn(wanted)
     calls = len(plugin.driver.calls())
-    plugin.keeping.restore([wanted], plugin.look)
-    assert plugin.keeping.update([wanted], plugin.look) == PolicyState()
+    plugin.service.restore([wanted], plugin.snapshot)
+    assert plugin.service.update([wanted], plugin.snapshot) == PolicyState()
     assert len(plugin.driver.calls()) == calls
 
 
-def test_several_gpus_are_asked_at_once(plugin: Plugin) -> None:
+def test_time_slices_of_all_gpus_are_read_by_one_call(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short"), entry("short")))
     assert len(plugin.driver.calls("--list")) == 1
 
 
-def test_key_that_goes_away_puts_back_what_was_there(plugin: Plugin) -> None:
+def test_removed_key_restores_the_original_value(plugin: Plugin) -> None:
     plugin.driver.put(0, "medium")
     plugin.turn(plugin.resource(entry("short")))
     plugin.turn(plugin.resource(entry("long")))
@@ -163,89 +163,89 @@ def test_key_that_goes_away_puts_back_what_was_there(plugin: Plugin) -> None:
         f"the time slice of {plugin.uuid(0)} is medium again",
     )
     assert plugin.slices[0] == "medium"
-    assert not plugin.keeping.is_needed
+    assert not plugin.service.is_needed
 
 
-def test_device_that_is_no_longer_offered_gets_its_own_back(plugin: Plugin) -> None:
+def test_withdrawn_device_gets_its_original_value(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short"), entry("short")))
     plugin.turn(plugin.resource(entry("short")))
     assert plugin.slices == ["short", "default"]
 
 
-def test_killed_plugin_s_settings_are_put_back_by_the_next(plugin: Plugin) -> None:
+def test_next_plugin_restores_values_of_a_killed_one(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short", "exclusive-process")))
-    plugin.killed()
+    plugin.kill()
     plugin.turn(plugin.resource(entry()))
     assert plugin.slices[0] == "default"
     assert plugin.mode(0) == 0
 
 
-def test_killed_plugin_s_settings_are_kept_where_they_are_still_wanted(plugin: Plugin) -> None:
+def test_next_plugin_keeps_configured_values_of_a_killed_one(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short")))
-    plugin.killed()
+    plugin.kill()
     with plugin.changed_settings() as settings:
         plugin.turn(plugin.resource(entry("short")))
     assert settings == []
-    plugin.keeping.end()
+    plugin.service.end()
     assert plugin.slices[0] == "default"
 
 
-def test_other_boot_has_nothing_to_put_back(plugin: Plugin) -> None:
+def test_saved_values_of_another_boot_are_ignored(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short")))
     path = Path(saved_policies.path())
-    noted = json.loads(path.read_text())
-    path.write_text(json.dumps(noted | {"boot": "another"}))
-    plugin.killed()
+    saved = json.loads(path.read_text())
+    path.write_text(json.dumps(saved | {"boot": "another"}))
+    plugin.kill()
     with plugin.changed_settings() as settings:
         plugin.turn(plugin.resource(entry()))
     assert settings == []
 
 
-def test_value_that_somebody_else_set_is_theirs(plugin: Plugin) -> None:
+def test_value_set_by_another_program_is_not_restored(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short")))
     plugin.driver.put(0, "long")
     plugin.turn(plugin.resource(entry()))
     assert plugin.slices[0] == "long"
-    assert not plugin.keeping.is_needed
+    assert not plugin.service.is_needed
 
 
-def test_driver_that_forgot_is_told_again(plugin: Plugin) -> None:
-    """A GPU that no process kept open, or that was reset, has its defaults."""
+def test_lost_value_is_set_again(plugin: Plugin) -> None:
+    """The driver resets a GPU that no process keeps open."""
     plugin.turn(plugin.resource(entry("short")))
     plugin.driver.put(0, "default")
     plugin.turn(plugin.resource(entry("short")))
     assert plugin.slices[0] == "short"
-    plugin.keeping.end()
+    plugin.service.end()
     assert plugin.slices[0] == "default"
 
 
 @pytest.mark.parametrize(
     ("mood", "code"), [("old", "GH1261"), ("forbidden", "GH1263"), ("broken", "GH1264")]
 )
-def test_driver_that_refuses_is_told_and_leaves_nothing_to_put_back(
+def test_refused_policy_is_a_fault_without_saved_values(
     mood: str, code: str, plugin: Plugin
 ) -> None:
     plugin.driver.mood(mood)
     assert codes(plugin.turn(plugin.resource(entry("short")))) == [code]
-    assert not plugin.keeping.is_needed
+    assert not plugin.service.is_needed
     assert not Path(saved_policies.path()).exists()
 
 
-def test_gpu_without_a_time_slice_does_not_keep_others_from_theirs(plugin: Plugin) -> None:
+def test_gpu_without_time_slices_does_not_prevent_others(plugin: Plugin) -> None:
     plugin.driver.put(0, "-")
     assert codes(plugin.turn(plugin.resource(entry("short"), entry("short")))) == ["GH1262"]
     assert plugin.slices == ["-", "short"]
 
 
-def test_refusal_is_still_told_of_in_a_turn_without_a_look(plugin: Plugin) -> None:
+def test_refusal_is_reported_again_for_the_same_snapshot(plugin: Plugin) -> None:
     wanted = plugin.resource(entry("short"))
     plugin.driver.mood("old")
     first = plugin.turn(wanted)
-    plugin.keeping.restore([wanted], plugin.look)
-    assert codes(plugin.keeping.update([wanted], plugin.look)) == codes(first) == ["GH1261"]
+    plugin.service.restore([wanted], plugin.snapshot)
+    assert codes(plugin.service.update([wanted], plugin.snapshot)) == codes(first) == ["GH1261"]
 
 
-def test_gpu_that_cannot_be_put_back_is_tried_again(plugin: Plugin) -> None:
+def test_failed_restore_is_retried(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short")))
     plugin.driver.mood("forbidden")
     failed = plugin.turn(plugin.resource(entry()))
@@ -256,7 +256,7 @@ def test_gpu_that_cannot_be_put_back_is_tried_again(plugin: Plugin) -> None:
     assert plugin.slices[0] == "default"
 
 
-def test_nothing_is_set_that_cannot_be_noted(
+def test_policy_is_not_set_if_the_original_cannot_be_saved(
     plugin: Plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocked = tmp_path / "blocked"
@@ -269,13 +269,13 @@ def test_nothing_is_set_that_cannot_be_noted(
 @pytest.mark.parametrize(
     "text", ["", "[]", "null", '{"format": 1, "gpus": {"GPU-0": {"time slice": {"before": "x"}}}}']
 )
-def test_file_that_is_no_note_is_ignored(text: str, plugin: Plugin) -> None:
+def test_malformed_saved_policies_are_ignored(text: str, plugin: Plugin) -> None:
     Path(saved_policies.path()).parent.mkdir(parents=True, exist_ok=True)
     Path(saved_policies.path()).write_text(text)
     assert plugin.turn(plugin.resource(entry())) == PolicyState()
 
 
-def test_mode_of_an_mps_resource_is_its_daemon_s(plugin: Plugin) -> None:
+def test_compute_mode_of_an_mps_resource_is_refused(plugin: Plugin) -> None:
     wanted = plugin.resource(entry("long", "exclusive-process"), sharing="mps")
     (fault,) = plugin.turn(wanted).faults
     assert fault.code == "GH1882"
@@ -284,20 +284,20 @@ def test_mode_of_an_mps_resource_is_its_daemon_s(plugin: Plugin) -> None:
     assert plugin.slices[0] == "long"
 
 
-def test_gpu_has_its_own_mode_back_before_mps_gets_it(plugin: Plugin) -> None:
-    """The daemon sets the same mode: putting it back later would take that away from it."""
+def test_compute_mode_is_restored_before_mps_sets_it(plugin: Plugin) -> None:
+    """A later restore would remove the mode that the MPS daemon sets."""
     plugin.turn(plugin.resource(entry(None, "exclusive-process")))
     shared = plugin.resource(entry(), sharing="mps")
-    plugin.keeping.restore([shared], plugin.look)
+    plugin.service.restore([shared], plugin.snapshot)
     assert plugin.mode(0) == 0
     with nvml_inventory.opened(plugin.node.nvml_library):
         pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(plugin.uuid(0)), 3)
-    plugin.keeping.update([shared], plugin.look)
-    plugin.keeping.end()
+    plugin.service.update([shared], plugin.snapshot)
+    plugin.service.end()
     assert plugin.mode(0) == 3
 
 
-def test_mig_instance_has_nothing_to_set(plugin: Plugin) -> None:
+def test_policy_of_a_mig_instance_is_refused(plugin: Plugin) -> None:
     whole = plugin.resource(entry("long"))
     unit = whole.units[0]
     part = replace(unit, device=replace(unit.device, instance=(1, 0)))
@@ -307,32 +307,32 @@ def test_mig_instance_has_nothing_to_set(plugin: Plugin) -> None:
     assert plugin.slices[0] == "default"
 
 
-def test_lost_gpu_waits_for_its_return(plugin: Plugin) -> None:
+def test_lost_gpu_is_restored_when_it_is_back(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short"), entry("short")))
     stub_events.lose(plugin.node, plugin.uuid(0))
-    plugin.look = plugin.seen()
+    plugin.snapshot = plugin.take_snapshot()
     assert plugin.turn(plugin.resource(None, None)).faults == ()
     assert plugin.slices == ["short", "default"]
     stub_events.find(plugin.node, plugin.uuid(0))
-    plugin.look = plugin.seen()
+    plugin.snapshot = plugin.take_snapshot()
     plugin.turn(plugin.resource(None, None))
     assert plugin.slices == ["default", "default"]
 
 
-def test_dump_is_nobody_s_gpu(plugin: Plugin) -> None:
-    plugin.look = replace(plugin.look, is_dump=True)
+def test_gpu_of_a_dump_is_not_changed(plugin: Plugin) -> None:
+    plugin.snapshot = replace(plugin.snapshot, is_dump=True)
     assert plugin.turn(plugin.resource(entry("short"))) == PolicyState()
     assert plugin.driver.calls() == []
 
 
-def test_nothing_is_set_after_the_end(plugin: Plugin) -> None:
+def test_update_after_the_end_sets_nothing(plugin: Plugin) -> None:
     plugin.turn(plugin.resource(entry("short")))
-    plugin.keeping.end()
+    plugin.service.end()
     plugin.turn(plugin.resource(entry("short")))
     assert plugin.slices[0] == "default"
 
 
-def test_program_that_hangs_is_waited_for_once_in_a_turn(
+def test_hanging_program_is_called_once_per_turn(
     plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compute_policy, "_SECONDS", 0.5)
@@ -345,11 +345,11 @@ def test_program_that_hangs_is_waited_for_once_in_a_turn(
     assert len(plugin.turn(plugin.resource(*entries)).changed) == len(entries)
 
 
-def test_driver_that_hangs_at_the_end_leaves_the_note(
+def test_hanging_program_at_the_end_leaves_the_saved_values(
     plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin.turn(plugin.resource(entry("short")))
     monkeypatch.setattr(compute_policy, "_SECONDS", 0.2)
     plugin.driver.mood("hanging")
-    assert codes(plugin.keeping.end()) == ["GH1881"]
+    assert codes(plugin.service.end()) == ["GH1881"]
     assert Path(saved_policies.path()).exists()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes as the guard sees them in /proc, and signals that reach the one that is meant."""
+"""Processes and their containers, read from /proc, and the signals that the guard sends."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_outermost_name_is_that_of_the_container_itself() -> None:
-    """A container may call a cgroup below its own as it likes."""
+def test_outermost_cgroup_names_the_container() -> None:
+    """A container can create cgroups with any name below its own cgroup."""
     inside = Membership(("kubepods", "pod1", A, B, "web"), in_pod=True)
     assert inside.outermost(()) == A
     assert inside.outermost({B, "web"}) == A
@@ -54,7 +54,8 @@ def test_outermost_name_is_that_of_the_container_itself() -> None:
     assert Membership(("system.slice", "sshd.service")).outermost({"web"}) is None
 
 
-def test_users_of_the_host_can_call_a_cgroup_like_a_container() -> None:
+def test_cgroup_in_a_user_slice_is_never_a_container() -> None:
+    """A user of the host can give a cgroup the name of a container."""
     place = "0::/user.slice/user-1000.slice/user@1000.service/app.slice"
     for name in (f"docker-{A}.scope", "run-web.scope", "web"):
         assert cgroup_names.parse(f"{place}/{name}".encode()).outermost({A, "web"}) is None
@@ -62,7 +63,7 @@ def test_users_of_the_host_can_call_a_cgroup_like_a_container() -> None:
     assert inside.outermost({B}) == A
 
 
-def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
+def test_about_returns_start_time_cgroups_and_scope(sleeper: subprocess.Popen[bytes]) -> None:
     started = procfs.start_time(sleeper.pid)
     assert started is not None
     member = cgroup_names.of_pid(sleeper.pid)
@@ -74,7 +75,7 @@ def test_about_a_process(sleeper: subprocess.Popen[bytes]) -> None:
     assert found.scope == ours.scope
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
-    assert Processes().about(sleeper.pid) is None  # a zombie uses no GPU
+    assert Processes().about(sleeper.pid) is None  # a zombie does not use a GPU
     assert Processes().about(2**22 + 1) is None
 
 
@@ -89,7 +90,7 @@ def mountinfo(*mounts: tuple[str, str], fstype: str = "devtmpfs") -> str:
 
 
 def process(place: Path, pid: int, parent: int, mounts: str, users: str = "0 0 1") -> None:
-    """Write what /proc tells of a process."""
+    """Write the /proc files of a process."""
     own = place / str(pid)
     own.mkdir()
     (own / "mountinfo").write_text(mounts)
@@ -101,8 +102,8 @@ def process(place: Path, pid: int, parent: int, mounts: str, users: str = "0 0 1
     (own / "ns/user").hardlink_to(namespace)
 
 
-def test_grants_are_mounts_of_dev_null(tmp_path: Path) -> None:
-    """Also where an image's /var/run is a link to /run; of two of a device the smaller counts."""
+def test_grants_are_read_from_mounts_of_dev_null(tmp_path: Path) -> None:
+    """The path may begin with /run; the smaller of two grants for a device applies."""
     process(tmp_path, os.getpid(), 1, ROOT)
     (tmp_path / "self").symlink_to(str(os.getpid()))
     paths = [
@@ -127,8 +128,8 @@ def test_grants_are_mounts_of_dev_null(tmp_path: Path) -> None:
     assert Processes().grants(os.getpid()) == {}
 
 
-def test_who_hides_mounts_does_not_lose_its_grants(tmp_path: Path) -> None:
-    """The parents of a process in its container are asked, and no process outside of it."""
+def test_hidden_mounts_are_read_from_the_parent_process(tmp_path: Path) -> None:
+    """Only parents in the same container are read."""
     process(tmp_path, 2, 1, ROOT)
     (tmp_path / "self").symlink_to("2")
     grant = mountinfo(("/null", mount_path(VOCABULARY.memory_prefix, MemoryLimit("GPU-1", GIB))))
@@ -145,7 +146,7 @@ def test_who_hides_mounts_does_not_lose_its_grants(tmp_path: Path) -> None:
     assert found == [None, None, None, {}, {}, {}]
 
 
-def test_a_signal_reaches_who_still_is_meant(sleeper: subprocess.Popen[bytes]) -> None:
+def test_signal_is_sent_if_the_last_check_passes(sleeper: subprocess.Popen[bytes]) -> None:
     assert not Processes().send(sleeper.pid, TERM, lambda: False)
     assert sleeper.poll() is None
     assert Processes().send(sleeper.pid, TERM, lambda: True)
@@ -153,7 +154,7 @@ def test_a_signal_reaches_who_still_is_meant(sleeper: subprocess.Popen[bytes]) -
     assert not Processes().send(sleeper.pid, TERM, lambda: True)
 
 
-def test_a_process_that_ends_meanwhile_gets_nothing(sleeper: subprocess.Popen[bytes]) -> None:
+def test_process_that_ends_before_the_signal_gets_none(sleeper: subprocess.Popen[bytes]) -> None:
     """The pidfd refers to the original process even if its pid is reused."""
 
     def is_still() -> bool:
@@ -164,7 +165,7 @@ def test_a_process_that_ends_meanwhile_gets_nothing(sleeper: subprocess.Popen[by
     assert not Processes().send(sleeper.pid, TERM, is_still)
 
 
-def test_a_signal_that_may_not_be_sent_is_a_fault(
+def test_refused_signal_raises_a_fault(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -177,7 +178,7 @@ def test_a_signal_that_may_not_be_sent_is_a_fault(
 
 
 class InContainers(Processes):
-    """The processes here, as if they were in these containers."""
+    """Real processes, assigned to the given containers."""
 
     def __init__(self, **containers: int) -> None:
         super().__init__()
@@ -189,7 +190,7 @@ class InContainers(Processes):
         return found and ProcessFacts(found.started, Membership((identity,) if identity else ()))
 
 
-def carried_out(
+def is_signalled(
     pid: int,
     uses: dict[int, int | None],
     container: str = "web",
@@ -207,33 +208,33 @@ def carried_out(
     )
 
 
-def test_orders_are_checked_again(sleeper: subprocess.Popen[bytes]) -> None:
-    """Another process, a moved one, one of the host, or one off the device gets no signal."""
+def test_order_is_checked_again_before_the_signal(sleeper: subprocess.Popen[bytes]) -> None:
+    """A reused pid, a moved process, a host process or one that left the GPU gets no signal."""
     pid = sleeper.pid
     uses: dict[int, int | None] = {pid: GIB}
-    assert not carried_out(pid, uses, started=1, web=pid)
-    assert not carried_out(pid, uses, job=pid)
-    assert not carried_out(pid, uses)
-    assert not carried_out(pid, uses, container="job", web=pid)
-    assert not carried_out(pid, {pid + 1: GIB}, web=pid)
-    assert not carried_out(pid, {pid: None}, web=pid)
-    assert not carried_out(1, {1: GIB}, web=1)
+    assert not is_signalled(pid, uses, started=1, web=pid)
+    assert not is_signalled(pid, uses, job=pid)
+    assert not is_signalled(pid, uses)
+    assert not is_signalled(pid, uses, container="job", web=pid)
+    assert not is_signalled(pid, {pid + 1: GIB}, web=pid)
+    assert not is_signalled(pid, {pid: None}, web=pid)
+    assert not is_signalled(1, {1: GIB}, web=1)
     own, parent = os.getpid(), os.getppid()
-    assert not carried_out(own, {own: GIB}, web=own)
-    assert not carried_out(parent, {parent: GIB}, web=parent)
+    assert not is_signalled(own, {own: GIB}, web=own)
+    assert not is_signalled(parent, {parent: GIB}, web=parent)
     assert sleeper.poll() is None
-    assert carried_out(pid, uses, web=pid)
+    assert is_signalled(pid, uses, web=pid)
     assert sleeper.wait() == -signal.SIGTERM
 
 
 @pytest.mark.skipif(not IN_FIRST, reason="these tests run in a pid namespace of their own")
-def test_pids_of_the_host_are_there_to_be_seen() -> None:
+def test_host_pid_namespace_has_no_trouble() -> None:
     assert Processes().trouble() is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_a_pid_namespace_of_ones_own_is_blind() -> None:
-    """With its own /proc, and with that of the host."""
+def test_own_pid_namespace_is_reported() -> None:
+    """The guard cannot see the host's processes, with or without the host's /proc."""
     for options in (["--mount-proc"], []):
         command = ["unshare", "--pid", "--fork", *options, sys.executable, "-c", TROUBLE]
         done = subprocess.run(command, check=True, capture_output=True, text=True)

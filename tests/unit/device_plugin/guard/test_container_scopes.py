@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers whose cgroup is not called like them: by their first process, and never by half."""
+"""Processes and their containers, if the cgroup path has no container id."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
 from gpuhook.device_plugin.metrics import cgroup_names
 
 HOST = (4, 1)
-WEB, JOB = (10, 100), (20, 200)  # pids, and when they started
+WEB, JOB = (10, 100), (20, 200)  # pid and start time
 
 
-def home(path: str, mounts: int) -> ProcessScope:
+def scope(path: str, mounts: int) -> ProcessScope:
     return ProcessScope((("", path),), (4, mounts))
 
 
 def about(path: str, mounts: int, started: int = 100) -> ProcessFacts:
-    return ProcessFacts(started, cgroup_names.parse(f"0::{path}".encode()), home(path, mounts))
+    return ProcessFacts(started, cgroup_names.parse(f"0::{path}".encode()), scope(path, mounts))
 
 
 class Kernel(Processes):
-    """Processes that a test makes up."""
+    """Processes with invented facts."""
 
     def __init__(self, **found: ProcessFacts) -> None:
         self.found = {int(name[1:]): one for name, one in found.items()}
@@ -53,15 +53,15 @@ def scopes(kernel: Processes, firsts: dict[str, FirstProcess]) -> dict[str, Proc
     return container_scopes(first_processes(kernel, firsts))
 
 
-def whose(one: ProcessFacts, known: dict[str, ProcessScope]) -> str | None:
+def container_of(one: ProcessFacts, known: dict[str, ProcessScope]) -> str | None:
     return process_container(one, set(known), known)
 
 
-def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
+def test_process_with_the_cgroup_and_mounts_of_a_container_belongs_to_it() -> None:
     known = scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
-    assert known == {"web": home("/apps/gpu", 7)}
-    assert whose(about("/apps/gpu", 7), known) == "web"
-    assert whose(about("/apps/gpu/below", 7), known) == "web"
+    assert known == {"web": scope("/apps/gpu", 7)}
+    assert container_of(about("/apps/gpu", 7), known) == "web"
+    assert container_of(about("/apps/gpu/below", 7), known) == "web"
 
 
 @pytest.mark.parametrize(
@@ -69,21 +69,23 @@ def test_a_process_of_the_containers_cgroups_that_sees_its_mounts() -> None:
     [
         ("/apps/gpu", 8),  # another, unknown container in the same cgroup
         ("/apps/gpu", HOST[1]),  # a process of the host that was moved there
-        ("/apps", 7),  # who has gone into the container's mounts from elsewhere
+        ("/apps", 7),  # a process that entered the container's mount namespace from another cgroup
         ("/apps/gpu2", 7),
         ("/", 7),
     ],
 )
-def test_whoever_else_is_there_is_not_of_the_container(path: str, mounts: int) -> None:
+def test_process_with_another_cgroup_or_other_mounts_does_not_belong(
+    path: str, mounts: int
+) -> None:
     known = scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
-    assert whose(about(path, mounts), known) is None
-    assert whose(replace(about(path, mounts), scope=None), known) is None
+    assert container_of(about(path, mounts), known) is None
+    assert container_of(replace(about(path, mounts), scope=None), known) is None
 
 
-def test_what_a_cgroup_is_called_counts_first() -> None:
+def test_container_id_in_the_cgroup_path_takes_precedence() -> None:
     known = scopes(Kernel(p10=about("/apps/gpu", 7)), {"web": WEB})
     other = "ab" * 32
-    assert whose(about(f"/apps/gpu/{other}", 7), known) == other
+    assert container_of(about(f"/apps/gpu/{other}", 7), known) == other
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_what_a_cgroup_is_called_counts_first() -> None:
         (("/apps/gpu", 7), ("/apps/other", 7)),
     ],
 )
-def test_what_two_containers_share_is_nobodys(
+def test_scope_shared_by_two_containers_is_ignored(
     mine: tuple[str, int], theirs: tuple[str, int]
 ) -> None:
     kernel = Kernel(p10=about(*mine), p20=about(*theirs, 200))
@@ -105,8 +107,8 @@ def test_what_two_containers_share_is_nobodys(
     assert scopes(apart, {"web": WEB, "job": JOB}).keys() == {"web", "job"}
 
 
-def test_a_first_process_that_is_none() -> None:
-    """It has ended, its pid is another's, it is the host's, or it may not be looked at."""
+def test_invalid_first_process_is_ignored() -> None:
+    """It has ended, its pid is reused, it has the host's mounts, or it cannot be read."""
     assert scopes(Kernel(), {"web": WEB}) == {}
     assert scopes(Kernel(p10=about("/apps/gpu", 7, 101)), {"web": WEB}) == {}
     assert scopes(Kernel(p10=about("/apps/gpu", HOST[1])), {"web": WEB}) == {}
@@ -116,12 +118,12 @@ def test_a_first_process_that_is_none() -> None:
     assert scopes(closed, {"web": WEB}) == {}
 
 
-def test_the_root_of_the_hierarchy_is_nobodys() -> None:
+def test_root_cgroup_belongs_to_no_container() -> None:
     known = scopes(Kernel(p10=about("/", 7)), {"web": WEB})
-    assert whose(about("/system.slice/sshd.service", 7), known) is None
+    assert container_of(about("/system.slice/sshd.service", 7), known) is None
 
 
-def test_hierarchies_of_version_1_count_all_of_them() -> None:
+def test_all_cgroup_v1_hierarchies_are_compared() -> None:
     one = ProcessScope(scope_cgroups(b"4:devices:/a/gpu\n0::/\n"), (4, 7))
     for content, holds in (
         ("0::/\n4:devices:/a/gpu\n", True),
@@ -132,14 +134,14 @@ def test_hierarchies_of_version_1_count_all_of_them() -> None:
         assert one.holds(ProcessScope(scope_cgroups(content.encode()), (4, 7))) is holds
 
 
-def test_an_id_that_two_containers_have_has_no_first_process() -> None:
+def test_id_of_two_containers_has_no_first_process() -> None:
     entries = [LedgerLimits("web", ("", "", "web"), {}, first=one) for one in (WEB, JOB)]
     (found,) = ledger_limits.unambiguous(entries)
     assert found.first is None
 
 
-def test_the_processes_of_this_machine() -> None:
-    """Ours are the host's, as far as the guard is concerned: no container is made of them."""
+def test_process_with_the_host_mounts_makes_no_scope() -> None:
+    """The test process is a process of the host for the guard."""
     kernel = Processes()
     ours = kernel.about(os.getpid())
     assert ours is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guard leaves for others to read: whom it watches, who is above, and that it lives."""
+"""guard.json: the watched containers, the containers above their limit, and the guard's process."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ GUESSED = replace(WEB, container="guessed", is_certain=False)
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
     return tmp_path
 
 
-def rewritten(**more: object) -> None:
-    """Change what is in the file."""
+def change_file(**more: object) -> None:
+    """Change keys of guard.json."""
     path = Path(guard_state.path())
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **more}))
 
 
-def test_who_is_watched() -> None:
+def test_file_has_the_watched_containers_and_the_marks() -> None:
     sent = (Sent(7, 70, TERM, 5.0), Sent(8, 80, FAILED, 6.0))
     above = GuardMark(WEB, 150 * MIB, 100.0, sent=sent)
     guard_marks.write([above], KILL, (WEB, GUESSED))
@@ -44,39 +44,40 @@ def test_who_is_watched() -> None:
     over = {"used": 150 * MIB, "since": 100.0, "done": done}
     assert guard_state.watched() == {
         ("web", GPU): Watched(100 * MIB, KILL, over),
-        ("guessed", GPU): Watched(100 * MIB, REPORT),  # whose it is, is not sure: nothing is ended
+        ("guessed", GPU): Watched(100 * MIB, REPORT),  # uncertain: report only
     }
     assert guard_marks.read() == (above,)
     assert [one.is_bounded for one in guard_state.watched().values()] == [True, False]
 
 
-def test_who_came_down_is_not_above() -> None:
-    """The mark stays for a few seconds, for a process that ends and comes back."""
+def test_container_back_below_its_limit_is_not_reported_as_above() -> None:
+    """The mark remains for a few seconds, in case the process ends and restarts."""
     guard_marks.write([GuardMark(WEB, 50 * MIB, 100.0, below=2.0)], KILL, (WEB,))
     assert guard_state.watched() == {("web", GPU): Watched(100 * MIB, KILL)}
 
 
-def test_the_file_goes_with_the_last_that_is_watched(place: Path) -> None:
+def test_file_is_removed_with_the_last_watched_container(state_directory: Path) -> None:
     guard_marks.write([], REPORT, (WEB,))
     assert len(guard_state.watched()) == 1
     guard_marks.write([], NO_ACTION)
-    assert not (place / "guard.json").exists()
+    assert not (state_directory / "guard.json").exists()
     assert guard_state.watched() == {}
 
 
-def test_what_a_dead_plugin_wrote_counts_for_nobody_but_its_marks_for_the_next() -> None:
+def test_file_of_an_ended_plugin_has_marks_but_no_watched_containers() -> None:
     above = GuardMark(WEB, 150 * MIB, 100.0)
     guard_marks.write([above], KILL, (WEB,))
     with subprocess.Popen(["sleep", "0"]) as ended:
         pass
-    rewritten(pid=ended.pid)
+    change_file(pid=ended.pid)
     assert guard_state.watched() == {}
     assert guard_marks.read() == (above,)
 
 
-def test_another_process_of_the_same_pid_is_another_one() -> None:
+def test_file_with_another_start_time_has_no_watched_containers() -> None:
+    """The pid of the ended plugin may belong to another process."""
     guard_marks.write([], KILL, (WEB,))
-    rewritten(started=1)
+    change_file(started=1)
     assert guard_state.watched() == {}
 
 
@@ -90,20 +91,20 @@ def test_another_process_of_the_same_pid_is_another_one() -> None:
         {"watched": [3, {"id": "web"}, {"id": "web", "device": GPU, "limit": "much"}]},
     ],
 )
-def test_what_is_not_understood_counts_for_nobody(broken: dict[str, object]) -> None:
+def test_malformed_file_has_no_watched_containers(broken: dict[str, object]) -> None:
     guard_marks.write([], KILL, (WEB,))
-    rewritten(**broken)
+    change_file(**broken)
     assert guard_state.watched() == {}
 
 
-def test_a_broken_mark_leaves_the_rest() -> None:
+def test_malformed_mark_is_skipped() -> None:
     guard_marks.write([GuardMark(WEB, 150 * MIB, 100.0)], KILL, (WEB,))
-    rewritten(over=[{"id": "web", "device": GPU, "used": None}])
+    change_file(over=[{"id": "web", "device": GPU, "used": None}])
     assert guard_state.watched() == {("web", GPU): Watched(100 * MIB, KILL)}
 
 
-def test_it_is_read_without_the_guard() -> None:
-    """`gpuhook ps` starts often: of the guard it loads what tells of processes, and no gRPC."""
+def test_ps_does_not_load_the_guard() -> None:
+    """`gpuhook ps` must start fast: it loads container_processes only, and no gRPC."""
     program = "import sys, gpuhook.cli.diagnosis.ps; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     loaded = done.stdout.decode().split()

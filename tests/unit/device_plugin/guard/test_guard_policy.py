@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is above its limit, for how long, and what the guard does about it."""
+"""The guard's decisions: containers above their limit, the grace period, and signals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def user(pid: int, memory: float | None, container: str | None = SHARE.container
     return User(pid, pid * 10, container, None if memory is None else int(memory * GIB))
 
 
-class Looks:
+class Samples:
     """A series of samples, ten seconds apart by default."""
 
     def __init__(self, settings: Guard = SETTINGS, share: GuardShare = SHARE) -> None:
@@ -38,7 +38,7 @@ class Looks:
         self.marks: dict[Key, GuardMark] = {}
         self.now = 1000.0
 
-    def see(self, *users: User, elapsed: float = 10.0, unknown: bool = False) -> GuardVerdict:
+    def sample(self, *users: User, elapsed: float = 10.0, unknown: bool = False) -> GuardVerdict:
         self.now += elapsed
         seen = {GPU: None if unknown else users}
         self.sight = GuardSample({self.share.key: self.share}, seen, self.now, elapsed)
@@ -46,7 +46,7 @@ class Looks:
         self.marks = dict(verdict.marks)
         return verdict
 
-    def obey(self, verdict: GuardVerdict, what: str = "") -> Order:
+    def send(self, verdict: GuardVerdict, what: str = "") -> Order:
         (order,) = verdict.orders
         sent = what or order.signal
         self.marks = guard_policy.marks_after_signal(self.marks, self.sight, order, sent)
@@ -57,137 +57,138 @@ class Looks:
         return self.marks[self.share.key]
 
 
-def test_what_processes_use_is_added_up() -> None:
-    looks = Looks()
-    assert looks.see(user(1, 2), user(2, 2)).marks == {}
-    (mark,) = looks.see(user(1, 2.2), user(2, 2.1), user(9, 40, None)).began
+def test_memory_of_all_processes_is_added() -> None:
+    samples = Samples()
+    assert samples.sample(user(1, 2), user(2, 2)).marks == {}
+    (mark,) = samples.sample(user(1, 2.2), user(2, 2.1), user(9, 40, None)).began
     assert (mark.used, mark.since) == (int(2.2 * GIB) + int(2.1 * GIB), 1020.0)
 
 
-def test_a_little_more_is_tolerated_and_keeps_a_mark() -> None:
-    looks = Looks()
-    assert looks.see(user(1, 4.1)).marks == {}
-    looks.see(user(1, 4.3))
+def test_tolerance_prevents_a_mark_and_keeps_an_existing_one() -> None:
+    samples = Samples()
+    assert samples.sample(user(1, 4.1)).marks == {}
+    samples.sample(user(1, 4.3))
     for _ in range(5):
-        assert looks.see(user(1, 4.1)).orders == ()
-    assert looks.mark.spent == 0  # in between the clock stands
-    assert looks.see(user(1, 4)).ended == ()
-    assert len(looks.see(user(1, 4), elapsed=SETTLED).ended) == 1
+        assert samples.sample(user(1, 4.1)).orders == ()
+    assert samples.mark.spent == 0  # within the tolerance the grace period does not advance
+    assert samples.sample(user(1, 4)).ended == ()
+    assert len(samples.sample(user(1, 4), elapsed=SETTLED).ended) == 1
 
 
-def test_after_the_grace_the_largest_process_is_to_end() -> None:
-    looks = Looks()
+def test_largest_process_gets_sigterm_after_the_grace_period() -> None:
+    samples = Samples()
     for _ in range(3):
         assert (
-            looks.see(user(1, 1), user(2, 4), user(3, 30, "other"), user(4, 9, None)).orders == ()
+            samples.sample(user(1, 1), user(2, 4), user(3, 30, "other"), user(4, 9, None)).orders
+            == ()
         )
-    order = looks.obey(looks.see(user(1, 1), user(2, 4)))
+    order = samples.send(samples.sample(user(1, 1), user(2, 4)))
     assert (order.user.pid, order.signal) == (2, TERM)
-    assert looks.mark.spent == 0
+    assert samples.mark.spent == 0
 
 
-def test_a_process_that_comes_back_has_no_new_grace() -> None:
-    looks = Looks()
-    looks.see(user(1, 5))
-    looks.see(user(1, 5), elapsed=20)
-    looks.see(elapsed=1)  # it has ended
-    looks.see(user(7, 5), elapsed=1)  # and is back
-    assert looks.obey(looks.see(user(7, 5), elapsed=10)).user.pid == 7
+def test_restarted_process_gets_no_new_grace_period() -> None:
+    samples = Samples()
+    samples.sample(user(1, 5))
+    samples.sample(user(1, 5), elapsed=20)
+    samples.sample(elapsed=1)  # it has ended
+    samples.sample(user(7, 5), elapsed=1)  # and has restarted
+    assert samples.send(samples.sample(user(7, 5), elapsed=10)).user.pid == 7
 
 
-def test_who_was_at_ease_for_long_has_a_new_grace() -> None:
-    looks = Looks()
-    looks.see(user(1, 5))
-    looks.see(user(1, 5), elapsed=20)
-    looks.see(user(1, 2))
-    looks.see(user(1, 2))
-    looks.see(user(1, 5))
-    assert looks.see(user(1, 5), elapsed=20).orders == ()
+def test_grace_period_restarts_after_a_settled_time_below_the_limit() -> None:
+    samples = Samples()
+    samples.sample(user(1, 5))
+    samples.sample(user(1, 5), elapsed=20)
+    samples.sample(user(1, 2))
+    samples.sample(user(1, 2))
+    samples.sample(user(1, 5))
+    assert samples.sample(user(1, 5), elapsed=20).orders == ()
 
 
-def test_the_next_process_has_the_grace_again() -> None:
-    looks = Looks(replace(SETTINGS, grace=10.0))
-    looks.see(user(1, 5), user(2, 6))
-    looks.obey(looks.see(user(1, 5), user(2, 6)))
-    order = looks.obey(looks.see(user(1, 5), user(2, 6)))  # the first one does not care
+def test_next_process_gets_its_own_grace_period() -> None:
+    samples = Samples(replace(SETTINGS, grace=10.0))
+    samples.sample(user(1, 5), user(2, 6))
+    samples.send(samples.sample(user(1, 5), user(2, 6)))
+    order = samples.send(samples.sample(user(1, 5), user(2, 6)))  # process 2 ignored SIGTERM
     assert order.user.pid == 1
-    assert looks.see(user(1, 5), user(2, 6)).orders == ()  # each is asked once
-    assert looks.obey(looks.see(user(1, 5), user(2, 6), user(3, 1))).user.pid == 3
+    assert samples.sample(user(1, 5), user(2, 6)).orders == ()  # each process gets SIGTERM once
+    assert samples.send(samples.sample(user(1, 5), user(2, 6), user(3, 1))).user.pid == 3
 
 
-def test_kill_follows_after_its_own_time() -> None:
-    looks = Looks(Guard(action=KILL, grace=20.0, kill_after=30.0))
-    looks.see(user(1, 5))
-    looks.see(user(1, 5))
-    looks.obey(looks.see(user(1, 5)))
-    assert looks.see(user(1, 5), user(2, 5), elapsed=29).orders == ()  # nor anybody else
-    order = looks.obey(looks.see(user(1, 5), user(2, 5), elapsed=1))
+def test_sigkill_follows_after_kill_after_seconds() -> None:
+    samples = Samples(Guard(action=KILL, grace=20.0, kill_after=30.0))
+    samples.sample(user(1, 5))
+    samples.sample(user(1, 5))
+    samples.send(samples.sample(user(1, 5)))
+    assert samples.sample(user(1, 5), user(2, 5), elapsed=29).orders == ()  # no signal
+    order = samples.send(samples.sample(user(1, 5), user(2, 5), elapsed=1))
     assert (order.user.pid, order.signal) == (1, END)
-    assert looks.see(user(1, 5), user(2, 5), elapsed=19).orders == ()
-    assert looks.obey(looks.see(user(1, 5), user(2, 4), elapsed=1)).user.pid == 2
+    assert samples.sample(user(1, 5), user(2, 5), elapsed=19).orders == ()
+    assert samples.send(samples.sample(user(1, 5), user(2, 4), elapsed=1)).user.pid == 2
 
 
-def test_kill_is_for_the_process_that_was_asked_and_not_for_its_pid() -> None:
-    looks = Looks(Guard(action=KILL, grace=10.0, kill_after=5.0))
-    looks.see(user(1, 5))
-    looks.obey(looks.see(user(1, 5)))
+def test_process_with_a_reused_pid_gets_sigterm_first() -> None:
+    samples = Samples(Guard(action=KILL, grace=10.0, kill_after=5.0))
+    samples.sample(user(1, 5))
+    samples.send(samples.sample(user(1, 5)))
     again = replace(user(1, 5), started=99)
-    order = looks.obey(looks.see(again))
+    order = samples.send(samples.sample(again))
     assert (order.user, order.signal) == (again, TERM)
 
 
-def test_who_came_down_after_sigterm_is_not_killed() -> None:
-    looks = Looks(Guard(action=KILL, grace=10.0, kill_after=5.0))
-    looks.see(user(1, 5))
-    looks.obey(looks.see(user(1, 5)))
-    assert looks.see(user(1, 3), elapsed=3).orders == ()
-    assert looks.see(user(1, 3), elapsed=1).orders == ()
+def test_container_below_its_limit_after_sigterm_gets_no_sigkill() -> None:
+    samples = Samples(Guard(action=KILL, grace=10.0, kill_after=5.0))
+    samples.sample(user(1, 5))
+    samples.send(samples.sample(user(1, 5)))
+    assert samples.sample(user(1, 3), elapsed=3).orders == ()
+    assert samples.sample(user(1, 3), elapsed=1).orders == ()
 
 
-def test_what_nobody_saw_is_not_counted() -> None:
-    looks = Looks()
-    looks.see(user(1, 5))
+def test_time_without_a_sample_does_not_count() -> None:
+    samples = Samples()
+    samples.sample(user(1, 5))
     for _ in range(10):
-        assert looks.see(unknown=True).orders == ()
-    looks.see(user(1, 5))
-    assert looks.mark.spent == 0
-    looks.see(user(1, 5), elapsed=500)  # the driver hung: at most two long waits count
-    assert looks.mark.spent == 20
+        assert samples.sample(unknown=True).orders == ()
+    samples.sample(user(1, 5))
+    assert samples.mark.spent == 0
+    samples.sample(user(1, 5), elapsed=500)  # the driver hung: at most two long intervals count
+    assert samples.mark.spent == 20
 
 
-def test_unknown_memory_is_not_counted_and_not_taken_for_none() -> None:
-    looks = Looks()
-    assert looks.see(user(1, None), user(2, 3.9)).marks == {}
-    looks.see(user(1, None), user(2, 5))
+def test_unknown_memory_neither_adds_use_nor_ends_a_mark() -> None:
+    samples = Samples()
+    assert samples.sample(user(1, None), user(2, 3.9)).marks == {}
+    samples.sample(user(1, None), user(2, 5))
     for _ in range(4):
-        looks.see(user(1, None), user(2, 1))  # who knows
-    assert looks.mark.spent == 0
-    looks.see(user(2, 1))
-    assert looks.see(user(2, 1)).marks == {}
+        samples.sample(user(1, None), user(2, 1))  # total unknown
+    assert samples.mark.spent == 0
+    samples.sample(user(2, 1))
+    assert samples.sample(user(2, 1)).marks == {}
 
 
-def test_report_and_none_end_nothing() -> None:
+def test_actions_report_and_none_send_no_signal() -> None:
     for action in (REPORT, NO_ACTION):
-        looks = Looks(Guard(action=action, grace=0.0))
-        assert all(looks.see(user(1, 5)).orders == () for _ in range(5))
+        samples = Samples(Guard(action=action, grace=0.0))
+        assert all(samples.sample(user(1, 5)).orders == () for _ in range(5))
 
 
-def test_a_share_that_is_only_likely_ends_nothing() -> None:
-    looks = Looks(Guard(action=KILL, grace=0.0), replace(SHARE, is_certain=False))
-    assert [len(looks.see(user(1, 5)).orders) for _ in range(3)] == [0, 0, 0]
-    assert looks.marks
+def test_uncertain_share_is_marked_but_sends_no_signal() -> None:
+    samples = Samples(Guard(action=KILL, grace=0.0), replace(SHARE, is_certain=False))
+    assert [len(samples.sample(user(1, 5)).orders) for _ in range(3)] == [0, 0, 0]
+    assert samples.marks
 
 
-def test_a_signal_that_may_not_be_sent_is_not_tried_each_second() -> None:
-    looks = Looks(replace(SETTINGS, grace=10.0))
-    looks.see(user(1, 5))
-    looks.obey(looks.see(user(1, 5)), FAILED)
-    assert looks.see(user(1, 5), elapsed=1).orders == ()
-    assert looks.see(user(1, 5)).orders == ()
+def test_failed_signal_is_not_retried_at_once() -> None:
+    samples = Samples(replace(SETTINGS, grace=10.0))
+    samples.sample(user(1, 5))
+    samples.send(samples.sample(user(1, 5)), FAILED)
+    assert samples.sample(user(1, 5), elapsed=1).orders == ()
+    assert samples.sample(user(1, 5)).orders == ()
 
 
-def test_one_process_of_a_container_at_a_time() -> None:
-    """It may be above its limits of two devices, and one process may be the reason for both."""
+def test_one_process_of_a_container_gets_a_signal_at_a_time() -> None:
+    """A process can use memory of two devices whose limits the container exceeds."""
     other = replace(SHARE, device="GPU-2")
     users = {GPU: (user(1, 5), user(2, 1)), "GPU-2": (user(1, 5), user(2, 6))}
     shares = {SHARE.key: SHARE, other.key: other}
@@ -202,14 +203,14 @@ def test_one_process_of_a_container_at_a_time() -> None:
     assert [one.user.pid for one in later.orders] == [2]
 
 
-def test_marks_of_what_nobody_holds_any_more_go() -> None:
-    looks = Looks()
-    looks.see(user(1, 5))
-    verdict = guard_policy.guard_verdict(looks.marks, GuardSample({}, {}, looks.now), SETTINGS)
+def test_mark_without_a_share_ends() -> None:
+    samples = Samples()
+    samples.sample(user(1, 5))
+    verdict = guard_policy.guard_verdict(samples.marks, GuardSample({}, {}, samples.now), SETTINGS)
     assert (verdict.marks, len(verdict.ended)) == ({}, 1)
 
 
-def test_looks_are_frequent_near_a_limit_and_ever_rarer_far_from_it() -> None:
+def test_interval_is_short_near_a_limit_and_doubles_otherwise() -> None:
     settings = Guard(shortest_interval=2.0, longest_interval=30.0)
     waits = [0.0]
     for _ in range(6):

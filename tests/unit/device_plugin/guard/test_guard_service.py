@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard in the plugin's loop: when it looks, what people hear, what stops it."""
+"""GuardService in the plugin's event loop: samples, reports, signals, and failures."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class Log:
         return lambda event, **fields: self.lines.append((level, event, fields))
 
     def reasons(self) -> list[str]:
-        """Return the words of the news."""
+        """Return the reasons of the logged events."""
         return [str(fields["reason"]) for _, _, fields in self.lines if "reason" in fields]
 
 
 class Host(Processes):
-    """Real processes, which are in the containers that a test says, and a driver that lists them.
+    """Real processes in invented containers, and a driver that lists them.
 
-    It hangs as long as there is no `answers`, and fails if there is an `error`.
+    The driver hangs while `answers` is not set, and fails if `error` is set.
     """
 
     def __init__(self) -> None:
@@ -99,14 +99,14 @@ class Host(Processes):
         return tuple(ProcessUse(pid, used, None, None, "compute") for pid, used in uses)
 
 
-class Room:
-    """A guard and what is around it."""
+class Environment:
+    """A guard with a simulated host, driver and kubelet."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.host = Host()
         self.log = Log()
         self.observations = Counters()
-        self.asked = 0
+        self.list_calls = 0
         self.holdings = Holdings()
         self.events: NodeEvents | None = None
         monkeypatch.setattr(driver_memory, "driver_usage", lambda _look: self.host)
@@ -114,7 +114,7 @@ class Room:
         monkeypatch.setattr(unit_holders, "ask", self._ask)
 
     async def _ask(self, socket: str) -> Holdings:
-        self.asked += 1
+        self.list_calls += 1
         return self.holdings
 
     def run(
@@ -132,14 +132,14 @@ class Room:
 
         asyncio.run(running())
 
-    def counted(self) -> dict[tuple[str, ...], int]:
+    def action_counts(self) -> dict[tuple[str, ...], int]:
         return self.observations.snapshot().counters["guard_actions"]
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
-    return Room(monkeypatch)
+    return Environment(monkeypatch)
 
 
 @pytest.fixture
@@ -157,156 +157,162 @@ async def until(wanted: Callable[[], object]) -> None:
     raise TimeoutError
 
 
-def enter(identity: str = "web", by: str = "", hard: int = 4 * GIB, pid: int = 0) -> None:
+def record_container(
+    identity: str = "web", by: str = "", hard: int = 4 * GIB, pid: int = 0
+) -> None:
     own = {"pid": pid or os.getpid(), "started": procfs.start_time(os.getpid())}
     memory = [{"device": GPU, "hard": hard, "soft": hard, "by": by}]
     names = {"namespace": "default", "pod": identity, "container": "main"}
     ledger.record("", identity, {**own, **names, "memory": memory})
 
 
-def test_nobody_is_asked_while_nobody_holds_a_share(room: Room) -> None:
-    """The driver is not; the kubelet once, then when it has given something away."""
+def test_driver_is_not_queried_without_a_limited_container(environment: Environment) -> None:
+    """The kubelet is called once, and again after an Allocate call."""
 
     async def scenario(guard: GuardService) -> None:
-        await until(lambda: room.asked == 1 and guard._wait is None)
-        enter("other", by="driver")
+        await until(lambda: environment.list_calls == 1 and guard._wait is None)
+        record_container("other", by="driver")
         guard.on_poll()
-        await until(lambda: room.asked == 2)
+        await until(lambda: environment.list_calls == 2)
         await asyncio.sleep(0.2)
-        assert (room.asked, room.host.questions) == (2, 0)
-        room.holdings = Holdings({f"{GPU}::0": Holder("default", "web", "main")})
+        assert (environment.list_calls, environment.host.questions) == (2, 0)
+        environment.holdings = Holdings({f"{GPU}::0": Holder("default", "web", "main")})
         guard.on_allocate()
-        await until(lambda: room.host.questions > 3)
-        room.holdings = Holdings()
+        await until(lambda: environment.host.questions > 3)
+        environment.holdings = Holdings()
         guard.on_poll()
         await until(lambda: guard._wait is None)
 
-    room.run(scenario)
+    environment.run(scenario)
 
 
-def test_a_kubelet_that_tells_later_is_asked_again(room: Room) -> None:
-    """It calls Allocate before it takes note of who has got what."""
+def test_kubelet_is_called_again_after_allocate(environment: Environment) -> None:
+    """The kubelet calls Allocate before it records the holder."""
 
     async def scenario(guard: GuardService) -> None:
-        await until(lambda: room.asked == 1 and guard._wait is None)
+        await until(lambda: environment.list_calls == 1 and guard._wait is None)
         guard.on_allocate()
-        await until(lambda: room.asked == 2 and guard._wait is None)
-        room.holdings = Holdings({f"{GPU}::0": Holder("default", "web", "main")})
+        await until(lambda: environment.list_calls == 2 and guard._wait is None)
+        environment.holdings = Holdings({f"{GPU}::0": Holder("default", "web", "main")})
         guard.on_poll()
-        await until(lambda: room.host.questions)
-        room.holdings = Holdings()
+        await until(lambda: environment.host.questions)
+        environment.holdings = Holdings()
         for _ in range(10):
             guard.on_poll()
             await asyncio.sleep(0.02)
         await until(lambda: guard._wait is None)
-        asked = room.asked
+        asked = environment.list_calls
         guard.on_poll()
         await asyncio.sleep(0.05)
-        assert room.asked == asked
+        assert environment.list_calls == asked
 
-    room.run(scenario)
+    environment.run(scenario)
 
 
-def test_who_is_above_its_limit_is_told_marked_and_ended(
-    room: Room, sleeper: subprocess.Popen[bytes], tmp_path: Path
+def test_container_above_its_limit_is_reported_marked_and_terminated(
+    environment: Environment, sleeper: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     with serving(tmp_path) as stand_in:
         unwanted: list[GpuhookError] = []
         stand_in.otherwise = lambda asked: asked.reply({}, 201)
-        room.events = NodeEvents(ApiServer(stand_in.access), "node-1", unwanted.append)
-        host = room.host
+        environment.events = NodeEvents(ApiServer(stand_in.access), "node-1", unwanted.append)
+        host = environment.host
         host.containers = {sleeper.pid: "web", 1: STRANGER}
         host.uses = {sleeper.pid: 5 * GIB, 1: 9 * GIB, os.getpid(): 9 * GIB}
 
         async def scenario(guard: GuardService) -> None:
-            enter()
+            record_container()
             guard.on_poll()
-            await until(lambda: "MemoryLimitExceeded" in room.log.reasons())
+            await until(lambda: "MemoryLimitExceeded" in environment.log.reasons())
             await until(lambda: sleeper.poll() is not None)
             del host.uses[sleeper.pid]
-            await until(lambda: "MemoryLimitKept" in room.log.reasons())
+            await until(lambda: "MemoryLimitKept" in environment.log.reasons())
             assert guard_marks.read() == ()
 
-        room.run(scenario)
+        environment.run(scenario)
     assert unwanted == []
-    told = {asked.body["reason"]: asked.body["message"] for asked in stand_in.asked}
-    assert told["MemoryLimitExceeded"].startswith(
+    messages = {asked.body["reason"]: asked.body["message"] for asked in stand_in.asked}
+    assert messages["MemoryLimitExceeded"].startswith(
         "default/web/main uses 5120 MiB of GPU-1, above its limit of 4096 MiB"
     )
-    assert f"SIGTERM for process {sleeper.pid}" in told["ProcessEnded"]
-    assert set(told) == {"MemoryLimitExceeded", "ProcessEnded", "MemoryLimitKept"}
-    assert room.counted() == {("report", NAME): 1, ("terminate", NAME): 1}
-    strangers = [fields for _, event, fields in room.log.lines if "without a share" in event]
+    assert f"SIGTERM for process {sleeper.pid}" in messages["ProcessEnded"]
+    assert set(messages) == {"MemoryLimitExceeded", "ProcessEnded", "MemoryLimitKept"}
+    assert environment.action_counts() == {("report", NAME): 1, ("terminate", NAME): 1}
+    strangers = [fields for _, event, fields in environment.log.lines if "without a share" in event]
     assert strangers == [{"container": STRANGER, "gpu": GPU}]
-    hosts = [fields["pid"] for _, event, fields in room.log.lines if "of the host" in event]
+    hosts = [fields["pid"] for _, event, fields in environment.log.lines if "of the host" in event]
     assert hosts == [os.getpid()]
 
 
-def test_the_grace_goes_on_in_the_next_plugin(room: Room, sleeper: subprocess.Popen[bytes]) -> None:
-    room.host.containers = {sleeper.pid: "web"}
-    room.host.uses = {sleeper.pid: 5 * GIB}
-    enter()
+def test_grace_period_continues_in_the_next_plugin(
+    environment: Environment, sleeper: subprocess.Popen[bytes]
+) -> None:
+    environment.host.containers = {sleeper.pid: "web"}
+    environment.host.uses = {sleeper.pid: 5 * GIB}
+    record_container()
     slow = Guard(action=REPORT, grace=600, shortest_interval=0.05)
 
     async def first(_guard: GuardService) -> None:
         await until(lambda: any(mark.spent > 0.1 for mark in guard_marks.read()))
 
-    room.run(first, slow)
+    environment.run(first, slow)
     (before,) = guard_marks.read()
 
     async def second(_guard: GuardService) -> None:
         await until(lambda: any(mark.spent > before.spent for mark in guard_marks.read()))
 
-    room.run(second, slow)
+    environment.run(second, slow)
     assert guard_marks.read()[0].since == before.since
-    assert room.log.reasons() == ["MemoryLimitExceeded"]
+    assert environment.log.reasons() == ["MemoryLimitExceeded"]
 
 
-def test_none_ends_it_at_once_and_another_action_begins_it(
-    room: Room, sleeper: subprocess.Popen[bytes]
+def test_action_none_stops_the_guard_and_another_action_starts_it(
+    environment: Environment, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    room.host.containers = {sleeper.pid: "web"}
-    room.host.uses = {sleeper.pid: 5 * GIB}
-    enter()
+    environment.host.containers = {sleeper.pid: "web"}
+    environment.host.uses = {sleeper.pid: 5 * GIB}
+    record_container()
 
     async def scenario(guard: GuardService) -> None:
         await until(guard_marks.read)
         guard.configure(Guard(action=NO_ACTION))
         await until(lambda: not guard_marks.read() and guard._wait is None)
         assert sleeper.poll() is None
-        assert room.log.reasons() == ["MemoryLimitExceeded"]
+        assert environment.log.reasons() == ["MemoryLimitExceeded"]
         guard.configure(FAST)
         await until(lambda: sleeper.poll() is not None)
 
-    room.run(scenario, Guard(action=REPORT, shortest_interval=0.05))
+    environment.run(scenario, Guard(action=REPORT, shortest_interval=0.05))
 
 
-def test_who_began_with_a_limit_keeps_it_when_nothing_is_limited_any_more(
-    room: Room, sleeper: subprocess.Popen[bytes]
+def test_container_keeps_its_limit_after_the_configuration_drops_limits(
+    environment: Environment, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    """Whether it lives only the kubelet tells: in a pod the runtimes' state is not to be seen."""
-    room.host.containers = {sleeper.pid: "web"}
-    room.host.uses = {sleeper.pid: 5 * GIB}
-    room.holdings = Holdings({"unit": Holder("default", "web", "main")})
+    """In a pod only the kubelet knows whether the container still runs."""
+    environment.host.containers = {sleeper.pid: "web"}
+    environment.host.uses = {sleeper.pid: 5 * GIB}
+    environment.holdings = Holdings({"unit": Holder("default", "web", "main")})
 
     async def scenario(guard: GuardService) -> None:
-        await until(lambda: room.asked and guard._wait is None)
+        await until(lambda: environment.list_calls and guard._wait is None)
         guard.update(NodeSnapshot(), ())
         guard.on_poll()
         await asyncio.sleep(0.2)
-        assert (room.asked, room.host.questions) == (1, 0)
-        enter(pid=2**22 + 1)
+        assert (environment.list_calls, environment.host.questions) == (1, 0)
+        record_container(pid=2**22 + 1)
         guard.on_poll()
         await until(lambda: sleeper.poll() is not None)
 
-    room.run(scenario)
+    environment.run(scenario)
 
 
-def test_who_is_older_than_its_limit_has_none(room: Room, sleeper: subprocess.Popen[bytes]) -> None:
-    host = room.host
+def test_container_older_than_the_limit_is_not_limited(
+    environment: Environment, sleeper: subprocess.Popen[bytes]
+) -> None:
+    host = environment.host
     host.containers = {sleeper.pid: STRANGER}
     host.uses = {sleeper.pid: 5 * GIB}
-    room.holdings = Holdings({f"{GPU}::0": Holder("default", "old", "main")})
+    environment.holdings = Holdings({f"{GPU}::0": Holder("default", "old", "main")})
     own = {"pid": os.getpid(), "started": procfs.start_time(os.getpid())}
     names = {"namespace": "default", "pod": "old", "container": "main"}
     ledger.record("", STRANGER, {**own, **names})
@@ -315,69 +321,72 @@ def test_who_is_older_than_its_limit_has_none(room: Room, sleeper: subprocess.Po
         guard.on_poll()
         await until(lambda: host.questions > 6)
         assert sleeper.poll() is None
-        assert not room.log.lines
+        assert not environment.log.lines
         share = guard_shares.GuardShare(STRANGER, ("default", "old", "main"), GPU, 4 * GIB, NAME,
                               is_certain=False)  # fmt: skip
         guard._report_began(GuardMark(share, 5 * GIB, 0.0))
         assert (
-            "above the 4096 MiB of its units now; its mounts show no grant" in room.log.lines[0][1]
+            "above the 4096 MiB of its units now; its mounts show no grant"
+            in environment.log.lines[0][1]
         )
 
-    room.run(scenario, Guard(action=KILL, grace=0.0, shortest_interval=0.05, longest_interval=0.1))
+    environment.run(
+        scenario, Guard(action=KILL, grace=0.0, shortest_interval=0.05, longest_interval=0.1)
+    )
 
 
-def test_what_is_no_longer_wanted_is_not_done_by_a_look_that_comes_late(
-    room: Room, sleeper: subprocess.Popen[bytes]
+def test_late_sample_applies_the_current_action(
+    environment: Environment, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    room.host.containers = {sleeper.pid: "web"}
-    room.host.uses = {sleeper.pid: 5 * GIB}
-    enter()
-    room.host.answers.clear()
+    environment.host.containers = {sleeper.pid: "web"}
+    environment.host.uses = {sleeper.pid: 5 * GIB}
+    record_container()
+    environment.host.answers.clear()
 
     async def scenario(guard: GuardService) -> None:
-        await until(lambda: room.host.questions)
+        await until(lambda: environment.host.questions)
         guard.configure(Guard(action=REPORT, grace=0.0))
-        room.host.answers.set()
+        environment.host.answers.set()
         await until(guard_marks.read)
         assert not guard_marks.read()[0].sent
 
-    room.run(scenario, Guard(action=KILL, grace=0.0))
+    environment.run(scenario, Guard(action=KILL, grace=0.0))
     assert sleeper.poll() is None
 
 
-def test_a_driver_that_hangs_is_told_once_and_has_one_thread(
-    room: Room, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
+def test_hanging_driver_is_reported_once_and_blocks_one_thread(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
 ) -> None:
     monkeypatch.setattr(guard_service, "_ROUND_TIMEOUT", 0.05)
-    room.host.containers = {sleeper.pid: "web"}
-    room.host.uses = {sleeper.pid: 5 * GIB}
-    room.host.answers.clear()
-    enter()
+    environment.host.containers = {sleeper.pid: "web"}
+    environment.host.uses = {sleeper.pid: 5 * GIB}
+    environment.host.answers.clear()
+    record_container()
 
     async def scenario(guard: GuardService) -> None:
-        await until(room.log.reasons)
+        await until(environment.log.reasons)
         for _ in range(5):
             guard.on_allocate()
             await asyncio.sleep(0.02)
         threads = [one for one in threading.enumerate() if one.name == "gpuhook-guard"]
-        assert (len(threads), room.host.questions) == (1, 1)
-        assert room.log.reasons() == ["LimitsNotWatched"]
+        assert (len(threads), environment.host.questions) == (1, 1)
+        assert environment.log.reasons() == ["LimitsNotWatched"]
 
-    room.run(scenario)  # and ends
-    room.host.answers.set()  # too late to end anybody
+    environment.run(scenario)  # returns although the driver hangs
+    environment.host.answers.set()  # too late for a signal
     for thread in threading.enumerate():
         if thread.name == "gpuhook-guard":
             thread.join(10)
     assert sleeper.poll() is None
 
 
-def test_others_read_whom_the_guard_watches_while_it_can(
-    room: Room, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
+def test_watched_containers_are_published_while_the_driver_answers(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
 ) -> None:
     """While the driver hangs, or after the plugin's end, no container is watched."""
-    room.host.containers = {sleeper.pid: "web"}
-    room.host.uses = {sleeper.pid: GIB}
-    enter()
+    environment.host.containers = {sleeper.pid: "web"}
+    environment.host.uses = {sleeper.pid: GIB}
+    record_container()
 
     async def scenario(guard: GuardService) -> None:
         await until(guard_state.watched)
@@ -385,44 +394,44 @@ def test_others_read_whom_the_guard_watches_while_it_can(
             ("web", GPU): KILL
         }
         monkeypatch.setattr(guard_service, "_ROUND_TIMEOUT", 0.05)
-        room.host.answers.clear()
+        environment.host.answers.clear()
         await until(lambda: not guard_state.watched())
-        room.host.answers.set()
+        environment.host.answers.set()
         await until(guard_state.watched)
-        room.host.error = fault("GH1204", path="nvml", reason="no driver")
+        environment.host.error = fault("GH1204", path="nvml", reason="no driver")
         await until(lambda: not guard_state.watched())
-        room.host.error = None
+        environment.host.error = None
         await until(guard_state.watched)
 
-    room.run(scenario)
+    environment.run(scenario)
     assert not guard_state.watched()
 
 
-def test_a_plugin_that_cannot_know_who_is_who_says_so_once(room: Room) -> None:
-    room.host.fault = fault("GH1885", reason="the plugin is in a pid namespace of its own")
-    enter()
+def test_plugin_in_its_own_pid_namespace_reports_it_once(environment: Environment) -> None:
+    environment.host.fault = fault("GH1885", reason="the plugin is in a pid namespace of its own")
+    record_container()
 
     async def scenario(guard: GuardService) -> None:
-        await until(room.log.reasons)
+        await until(environment.log.reasons)
         for _ in range(3):
             guard.on_allocate()
             await until(lambda: not guard._wake.is_set())
-        assert room.host.questions == 0
+        assert environment.host.questions == 0
 
-    room.run(scenario)
-    assert room.log.reasons() == ["LimitsNotWatched"]
-    assert room.log.lines[0][2]["code"] == "GH1885"
+    environment.run(scenario)
+    assert environment.log.reasons() == ["LimitsNotWatched"]
+    assert environment.log.lines[0][2]["code"] == "GH1885"
 
 
-def test_a_fault_of_ours_is_told_and_tried_again(room: Room) -> None:
-    room.host.error = RuntimeError("a bug")
-    enter()
+def test_unexpected_error_is_logged_once_and_retried(environment: Environment) -> None:
+    environment.host.error = RuntimeError("a bug")
+    record_container()
 
     async def scenario(_guard: GuardService) -> None:
-        await until(lambda: room.host.questions > 2)
+        await until(lambda: environment.host.questions > 2)
 
-    room.run(scenario)
-    assert [level for level, _, _ in room.log.lines] == ["error"]
+    environment.run(scenario)
+    assert [level for level, _, _ in environment.log.lines] == ["error"]
 
 
 IDLE = """\
@@ -444,20 +453,24 @@ print([name for name in sys.modules if name.startswith("gpuhook.device_plugin.gu
 """
 
 
-def test_what_it_takes_to_watch_is_not_loaded_for_nobody(room: Room) -> None:
-    """It is a megabyte, and some of the plugin's start."""
+def test_idle_guard_loads_no_sampling_modules(environment: Environment) -> None:
+    """They cost a megabyte of memory and start time."""
     done = subprocess.run([sys.executable, "-c", IDLE], check=True, capture_output=True, text=True)
     loaded = [f"gpuhook.device_plugin.guard.{name}" for name in ("ledger_limits", "guard_service")]
     assert done.stdout.strip() == str(loaded)
     assert done.stderr == ""
 
 
-def test_a_dump_is_not_guarded(room: Room) -> None:
-    enter()
+def test_node_of_a_dump_is_not_guarded(environment: Environment) -> None:
+    record_container()
 
     async def scenario() -> None:
         guard = GuardService(
-            FAST, "/socket", Notifier(room.log), room.observations, is_this_machine=False
+            FAST,
+            "/socket",
+            Notifier(environment.log),
+            environment.observations,
+            is_this_machine=False,
         )
         guard.update(NodeSnapshot(), (RESOURCE,))
         guard.on_allocate()
@@ -466,4 +479,4 @@ def test_a_dump_is_not_guarded(room: Room) -> None:
         await guard.end()
 
     asyncio.run(scenario())
-    assert (room.asked, room.host.questions) == (0, 0)
+    assert (environment.list_calls, environment.host.questions) == (0, 0)

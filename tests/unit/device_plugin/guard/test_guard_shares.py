@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whom the guard watches, what it sees of them, and what it keeps on disk."""
+"""Shares: the containers that the guard watches, their limits, and the marks on disk."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ WEB, JOB = ("default", "web", "main"), ("default", "job", "main")
 UNITS = {f"{GPU}::{n}": LimitedUnit(GPU, 4 * GIB, NAME) for n in range(4)}
 
 
-def held(*units: tuple[str, tuple[str, str, str]]) -> Holdings:
+def holdings(*units: tuple[str, tuple[str, str, str]]) -> Holdings:
     return Holdings({unit: Holder(*names) for unit, names in units})
 
 
-def test_units_with_a_limit_but_for_those_of_mps() -> None:
+def test_limited_units_exclude_mps_and_unlimited_devices() -> None:
     device = Device(GPU, "0", GPU, 0, (), ())
     free = Device(OTHER, "1", OTHER, 1, (), ())
     units = (Unit(f"{GPU}::0", device, 0), Unit(OTHER, free))
@@ -44,25 +44,25 @@ def test_units_with_a_limit_but_for_those_of_mps() -> None:
     assert guard_shares.limited_units([Resource(NAME, units, "mps", memory=memory)]) == {}
 
 
-def test_nobody_to_watch_is_no_device_to_look_at() -> None:
+def test_limits_enforced_by_the_driver_need_no_sample() -> None:
     driver = LedgerLimits(A, WEB, {GPU: None})
-    holding = guard_shares.holding([driver], held((f"{GPU}::0", WEB)), UNITS)
+    holding = guard_shares.holding([driver], holdings((f"{GPU}::0", WEB)), UNITS)
     assert holding.devices == frozenset()
     assert holding.by_driver == {(A, GPU)}
     assert guard_shares.holding([], Holdings(), UNITS).devices == frozenset()
 
 
-def test_what_was_recorded_counts_before_what_the_kubelet_says() -> None:
+def test_recorded_limit_takes_precedence_over_the_units() -> None:
     narrowed = LedgerLimits(A, WEB, {GPU: GIB})
-    holding = guard_shares.holding([narrowed], held((f"{GPU}::0", WEB)), UNITS)
+    holding = guard_shares.holding([narrowed], holdings((f"{GPU}::0", WEB)), UNITS)
     assert holding.shares == {(A, GPU): GuardShare(A, WEB, GPU, GIB, NAME)}
     assert (holding.unrecorded, holding.unspecified) == ((), {})
 
 
-def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> None:
-    """Its own mounts say what it was granted: with an old runtime, which records nothing, too."""
+def test_container_older_than_the_limit_has_only_its_mounted_grant() -> None:
+    """An old runtime, which records no limits, mounts grants as well."""
     plain = LedgerLimits(B, JOB)
-    holding = guard_shares.holding([plain], held((f"{GPU}::1", JOB), (f"{GPU}::2", JOB)), UNITS)
+    holding = guard_shares.holding([plain], holdings((f"{GPU}::1", JOB), (f"{GPU}::2", JOB)), UNITS)
     assert holding.shares == {}
     assert holding.unrecorded == ()
     assert holding.devices == {GPU}
@@ -73,31 +73,31 @@ def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> Non
     assert found == GuardShare(B, JOB, GPU, 8 * GIB, NAME, is_certain=False)
 
 
-def test_a_limit_outlives_the_configuration_that_gave_it() -> None:
-    """The kubelet still names the pod, whatever its units are by now."""
+def test_recorded_limit_applies_after_the_units_change() -> None:
+    """The kubelet still lists the pod, with units that no longer exist."""
     before = LedgerLimits(A, WEB, {GPU: GIB}, lives=None)
     assert guard_shares.depends_on_kubelet([before])
     assert not guard_shares.depends_on_kubelet([LedgerLimits(A, WEB, {GPU: None}, lives=None)])
     assert not guard_shares.depends_on_kubelet([LedgerLimits(A, WEB, lives=None)])
-    holding = guard_shares.holding([before], held((f"{GPU}::9", WEB)), {})
+    holding = guard_shares.holding([before], holdings((f"{GPU}::9", WEB)), {})
     assert holding.shares == {(A, GPU): GuardShare(A, WEB, GPU, GIB)}
     assert holding.devices == {GPU}
     beginning = LedgerLimits(A, ("default", "web", "init"), {GPU: GIB}, lives=None)
-    assert guard_shares.holding([beginning], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
-    assert guard_shares.holding([before], held((f"{GPU}::9", JOB)), {}).devices == frozenset()
+    assert guard_shares.holding([beginning], holdings((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
+    assert guard_shares.holding([before], holdings((f"{GPU}::9", JOB)), {}).devices == frozenset()
 
 
-def test_entries_of_pods_that_have_gone_are_no_reason_to_look() -> None:
+def test_record_of_a_removed_pod_needs_no_sample() -> None:
     old = LedgerLimits(A, WEB, {GPU: GIB}, lives=None)
     assert guard_shares.holding([old], Holdings(), UNITS).devices == frozenset()
     assert guard_shares.holding([old], Holdings(), UNITS).shares == {}
-    assert guard_shares.holding([old], held((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
+    assert guard_shares.holding([old], holdings((f"{GPU}::0", WEB)), UNITS).devices == {GPU}
     assert guard_shares.holding([old], Holdings(reason="no kubelet"), UNITS).devices == {GPU}
     outside = LedgerLimits(A, ("", "", A), {GPU: GIB}, lives=None)
     assert guard_shares.holding([outside], Holdings(), UNITS).devices == {GPU}
 
 
-def test_a_mount_says_which_container_it_is() -> None:
+def test_mounted_grant_identifies_the_holder() -> None:
     holders = [GuardShare("", WEB, GPU, 4 * GIB, NAME), GuardShare("", JOB, GPU, 8 * GIB, NAME)]
     grants = {A: 8 * GIB, B: 4 * GIB}
     found = guard_shares.unrecorded_shares(GPU, grants, {A, B}, holders)
@@ -107,15 +107,15 @@ def test_a_mount_says_which_container_it_is() -> None:
     ]
 
 
-def test_alike_holders_are_limited_without_a_name() -> None:
+def test_holders_with_equal_grants_are_limited_without_a_name() -> None:
     holders = [GuardShare("", WEB, GPU, 4 * GIB, NAME), GuardShare("", JOB, GPU, 4 * GIB, NAME)]
     (found,) = guard_shares.unrecorded_shares(GPU, {A: 4 * GIB}, {A}, holders, NAME)
     assert found == GuardShare(A, ("", "", A), GPU, 4 * GIB, NAME)
     assert found.label == A[:12]
 
 
-def test_one_holder_names_one_container_only() -> None:
-    """The kubelet's list may be older than a container: which one it names is unknown then."""
+def test_one_holder_does_not_name_two_containers() -> None:
+    """The kubelet's list may be older than one of the containers."""
     alone = [GuardShare("", WEB, GPU, 4 * GIB, NAME)]
     (named,) = guard_shares.unrecorded_shares(GPU, {A: 8 * GIB}, {A}, alone)
     assert named == GuardShare(A, WEB, GPU, 8 * GIB, NAME)
@@ -127,7 +127,7 @@ def test_one_holder_names_one_container_only() -> None:
         ]
 
 
-def test_one_fitting_holder_names_one_container_only() -> None:
+def test_one_matching_holder_does_not_name_two_containers() -> None:
     holders = [GuardShare("", WEB, GPU, 4 * GIB, NAME), GuardShare("", JOB, GPU, 8 * GIB, NAME)]
     grants = {A: 4 * GIB, B: 4 * GIB, C: 8 * GIB}
     assert guard_shares.unrecorded_shares(GPU, grants, set(grants), holders, NAME) == [
@@ -137,15 +137,15 @@ def test_one_fitting_holder_names_one_container_only() -> None:
     ]
 
 
-def test_a_holder_of_two_containers_is_no_name_for_a_third() -> None:
-    """It may be one of those with a grant, so a container without one is not the last holder."""
+def test_holder_with_two_candidates_does_not_name_a_third_container() -> None:
+    """The holder is one of the two containers with a grant, not the one without."""
     alone = [GuardShare("", WEB, GPU, 4 * GIB, NAME)]
     grants = {A: 4 * GIB, B: 4 * GIB, C: None}
     shares = guard_shares.unrecorded_shares(GPU, grants, set(grants), alone, NAME)
     assert [one.container for one in shares] == [A, B]
 
 
-def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
+def test_only_container_without_a_grant_is_an_uncertain_holder() -> None:
     holder = [GuardShare("", WEB, GPU, 4 * GIB, NAME)]
     (found,) = guard_shares.unrecorded_shares(GPU, {A: None}, {A}, holder)
     assert found == GuardShare(A, WEB, GPU, 4 * GIB, NAME, is_certain=False)
@@ -154,8 +154,8 @@ def test_the_only_container_is_only_likely_to_be_the_only_holder() -> None:
     assert guard_shares.unrecorded_shares(GPU, {A: None}, set(), holder) == []
 
 
-def test_hidden_mounts_take_no_limit_away() -> None:
-    """What a container hides may be any grant that no other container shows."""
+def test_container_with_hidden_mounts_is_an_uncertain_holder() -> None:
+    """Its grant may be any that no other container shows."""
     alike = [GuardShare("", WEB, GPU, 4 * GIB, NAME), GuardShare("", JOB, GPU, 4 * GIB, NAME)]
     shown, likely = guard_shares.unrecorded_shares(
         GPU, {A: 4 * GIB, B: None}, {A, B}, alike, NAME, hidden={B}
@@ -171,64 +171,79 @@ def test_hidden_mounts_take_no_limit_away() -> None:
     assert guard_shares.unrecorded_shares(GPU, both, {A, B}, [], NAME, hidden={A}) == []
 
 
-def test_two_containers_of_one_id_are_not_told_apart_and_so_left_alone() -> None:
+def test_two_containers_with_one_id_are_not_watched() -> None:
     entries = [LedgerLimits("web", WEB, {GPU: GIB}), LedgerLimits("web", JOB, {GPU: GIB})]
     (found,) = ledger_limits.unambiguous(entries)
     assert found.is_ambiguous
-    assert guard_shares.holding([found], held((f"{GPU}::0", JOB)), UNITS).shares == {}
+    assert guard_shares.holding([found], holdings((f"{GPU}::0", JOB)), UNITS).shares == {}
     ended = LedgerLimits("web", WEB, {GPU: GIB}, lives=False)
     assert ledger_limits.unambiguous([ended, entries[1]]) == (entries[1],)
 
 
 class Driver:
-    """A driver that tells what it is given."""
+    """A driver with the given processes per device."""
 
     def __init__(self, **uses: tuple[ProcessUse, ...] | None) -> None:
-        self.uses = {name.replace("_", "-"): use for name, use in uses.items()}
+        self.uses = {name.replace("_", "-"): process_use for name, process_use in uses.items()}
 
     def processes(self, uuid: str) -> tuple[ProcessUse, ...] | None:
         return self.uses.get(uuid)
 
 
-def use(pid: int, memory: int | None, *instance: int) -> ProcessUse:
+def process_use(pid: int, memory: int | None, *instance: int) -> ProcessUse:
     gpu, compute = instance or (None, None)
     return ProcessUse(pid, memory, gpu, compute, "compute")
 
 
-def test_a_process_that_is_listed_twice_is_counted_once() -> None:
-    driver = Driver(GPU_1=(use(7, 5), use(7, 5), use(8, None), use(8, 3), use(9, None)))
+def test_process_listed_twice_is_counted_once() -> None:
+    driver = Driver(
+        GPU_1=(
+            process_use(7, 5),
+            process_use(7, 5),
+            process_use(8, None),
+            process_use(8, 3),
+            process_use(9, None),
+        )
+    )
     listed = usage_sample.memory_by_pid(driver.processes, SampleTarget(GPU, GPU))
     assert listed == {7: 5, 8: 3, 9: None}
     assert usage_sample.memory_by_pid(driver.processes, SampleTarget(OTHER, OTHER)) is None
 
 
-def test_processes_of_an_instance_by_its_own_uuid_or_by_where_they_are() -> None:
-    of_gpu = (use(7, 5, 1, 0), use(8, 6, 2, 0), use(9, 7, 1, 1), use(10, 8))
+def test_processes_of_a_mig_instance_are_found_by_uuid_or_instance_ids() -> None:
+    of_gpu = (
+        process_use(7, 5, 1, 0),
+        process_use(8, 6, 2, 0),
+        process_use(9, 7, 1, 1),
+        process_use(10, 8),
+    )
     target = SampleTarget("MIG-1", GPU, (1, 0))
     assert usage_sample.memory_by_pid(Driver(GPU_1=of_gpu).processes, target) == {7: 5}
-    own = Driver(GPU_1=of_gpu, MIG_1=(use(10, 8), use(8, 6, 2, 0), use(11, 1, 1, 0)))
+    own = Driver(
+        GPU_1=of_gpu, MIG_1=(process_use(10, 8), process_use(8, 6, 2, 0), process_use(11, 1, 1, 0))
+    )
     assert usage_sample.memory_by_pid(own.processes, target) == {10: 8, 11: 1}
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
     return tmp_path
 
 
-def enter(root: str, identity: str, memory: object, **more: Any) -> None:
+def record_container(root: str, identity: str, memory: object, **more: Any) -> None:
     own = {"pid": os.getpid(), "started": procfs.start_time(os.getpid())}
     ledger.record(root, identity, {**own, "memory": memory, **more})
 
 
-def test_limits_are_read_from_the_ledger(place: Path) -> None:
+def test_limits_are_read_from_the_ledger(state_directory: Path) -> None:
     assert ledger_limits.version() == (0, 0)
     record = {"device": GPU, "hard": GIB, "soft": GIB, "by": "", "trouble": "too old"}
     held_by_driver = {"device": OTHER, "hard": GIB, "soft": 0, "by": "driver"}
     only_requested = {"device": "GPU-3", "hard": NO_LIMIT, "soft": GIB, "by": ""}
     nonsense = [{"device": 1, "hard": 1}, {"device": GPU, "hard": "much"}, None, {"device": GPU}]
-    enter("/run/runc", A, [record, held_by_driver, only_requested, *nonsense])
-    enter("/run/runc", "job", None, namespace="default", pod="job", container="main")
+    record_container("/run/runc", A, [record, held_by_driver, only_requested, *nonsense])
+    record_container("/run/runc", "job", None, namespace="default", pod="job", container="main")
     first, second = ledger_limits.read()
     assert first == LedgerLimits(A, ("", "", A), {GPU: GIB, OTHER: None, "GPU-3": None})
     assert second == LedgerLimits("job", JOB)
@@ -236,21 +251,21 @@ def test_limits_are_read_from_the_ledger(place: Path) -> None:
 
 
 @pytest.mark.parametrize("soft", [{}, {"soft": None}, {"soft": True}])
-def test_a_limit_without_a_guaranteed_part_is_watched(place: Path, soft: dict[str, Any]) -> None:
-    enter("/run/runc", A, [{"device": GPU, "hard": GIB, "by": "", **soft}])
+def test_limit_without_a_soft_limit_is_watched(state_directory: Path, soft: dict[str, Any]) -> None:
+    record_container("/run/runc", A, [{"device": GPU, "hard": GIB, "by": "", **soft}])
     assert [entry.limits for entry in ledger_limits.read()] == [{GPU: GIB}]
     assert ledger_limits.needs_guard()
 
 
-def test_a_container_that_has_ended_is_not_watched(place: Path) -> None:
+def test_ended_container_is_not_watched(state_directory: Path) -> None:
     gone = {"pid": 2**22 + 1, "started": 1}
-    (place / "runc").mkdir()
-    enter(str(place / "runc"), A, [], **gone)
-    enter(str(place / "unseen"), B, [], **gone)
+    (state_directory / "runc").mkdir()
+    record_container(str(state_directory / "runc"), A, [], **gone)
+    record_container(str(state_directory / "unseen"), B, [], **gone)
     assert [(one.id, one.lives) for one in ledger_limits.read()] == [(B, None)]
 
 
-def test_marks_outlive_the_plugin(place: Path) -> None:
+def test_marks_are_read_back_from_disk(state_directory: Path) -> None:
     sent = (Sent(7, 70, TERM, 5.0, 3.0), Sent(8, 80, END, 6.0))
     share = GuardShare(A, WEB, GPU, 4 * GIB, NAME)
     kept = (
@@ -259,9 +274,9 @@ def test_marks_outlive_the_plugin(place: Path) -> None:
     )
     guard_marks.write(kept)
     assert guard_marks.read() == kept
-    assert (place / "guard.json").stat().st_mode & 0o777 == 0o644
+    assert (state_directory / "guard.json").stat().st_mode & 0o777 == 0o644
     guard_marks.write(())
-    assert not (place / "guard.json").exists()
+    assert not (state_directory / "guard.json").exists()
     guard_marks.write(())
     assert guard_marks.read() == ()
 
@@ -277,12 +292,12 @@ def test_marks_outlive_the_plugin(place: Path) -> None:
         '{"format": 2, "over": [3, null, {}, {"id": 1}]}',
     ],
 )
-def test_marks_that_are_none_are_not_believed(place: Path, content: str) -> None:
-    (place / "guard.json").write_text(content)
+def test_malformed_marks_are_ignored(state_directory: Path, content: str) -> None:
+    (state_directory / "guard.json").write_text(content)
     assert guard_marks.read() == ()
 
 
-def test_a_mark_with_a_broken_part_is_none(place: Path) -> None:
+def test_mark_with_a_malformed_field_is_ignored(state_directory: Path) -> None:
     whole = guard_marks.document(
         GuardMark(GuardShare(A, WEB, GPU, 4), 5, 1.0, sent=(Sent(7, 70, TERM, 5.0),))
     )
@@ -293,11 +308,11 @@ def test_a_mark_with_a_broken_part_is_none(place: Path) -> None:
     assert guard_marks.from_document(bad) is None
 
 
-def test_marks_that_others_can_write_are_not_believed(place: Path) -> None:
+def test_marks_in_a_world_writable_file_are_ignored(state_directory: Path) -> None:
     guard_marks.write([GuardMark(GuardShare(A, WEB, GPU, 4), 5, 1.0)])
-    (place / "guard.json").chmod(0o666)
+    (state_directory / "guard.json").chmod(0o666)
     assert guard_marks.read() == ()
 
 
-def test_holding_is_empty_without_anything() -> None:
+def test_holding_is_empty_without_limits_and_holders() -> None:
     assert guard_shares.holding([], Holdings(reason="no kubelet"), {}) == Holding()

@@ -28,12 +28,12 @@ MIG = tuple(Device(f"MIG-{n}", f"0:{n}", "GPU-0", 0, (), (), instance=(7 + n, 0)
 FIRST = Evidence("boot-1", "driver-1", {"GPU-0": "slot-1"})
 
 
-def book(settings: Health | None = None, evidence: Evidence = FIRST) -> GpuHealth:
-    made = GpuHealth(settings or Health(), evidence)
-    assert made.update_gpus(GPUS, 0.0) == ()
-    for gpu in made.gpus_to_query():
-        assert made.update_action(gpu, None, 0.0) == ()
-    return made
+def gpu_health(settings: Health | None = None, evidence: Evidence = FIRST) -> GpuHealth:
+    health = GpuHealth(settings or Health(), evidence)
+    assert health.update_gpus(GPUS, 0.0) == ()
+    for gpu in health.gpus_to_query():
+        assert health.update_action(gpu, None, 0.0) == ()
+    return health
 
 
 def xid(
@@ -47,13 +47,13 @@ def replicas(devices: tuple[Device, ...], count: int) -> Resource:
     return Resource("nvidia.com/gpu", tuple(units), "time-slicing")
 
 
-def test_a1_all_replicas_of_a_gpu_go_at_once() -> None:
-    """XID 79 on a GPU with three replicas takes all three, and no other GPU's."""
-    made = book()
-    before = made.version
-    assert made.add_xid(xid(79), None, 1.0).unhealthy
-    assert made.version == before + 1
-    unhealthy = made.unhealthy(WHOLE)
+def test_xid_makes_all_replicas_of_its_gpu_unhealthy() -> None:
+    """XID 79 marks the three replicas of its GPU, and no replica of another GPU."""
+    health = gpu_health()
+    before = health.version
+    assert health.add_xid(xid(79), None, 1.0).unhealthy
+    assert health.version == before + 1
+    unhealthy = health.unhealthy(WHOLE)
     assert unhealthy == {"GPU-0": "XID 79 (the GPU has fallen off the bus)"}
     hit = affected_pods.affected([replicas(WHOLE, 3)], unhealthy)
     assert hit == (
@@ -61,84 +61,84 @@ def test_a1_all_replicas_of_a_gpu_go_at_once() -> None:
     )
 
 
-def test_a2_an_error_of_an_unknown_gpu_marks_nobody() -> None:
-    """It is reported, and the GPUs are to be looked at; the others of the node stay healthy."""
-    made = book()
-    before = made.version
-    verdict = made.add_xid(xid(79, None), None, 1.0)
+def test_xid_without_a_gpu_marks_no_gpu() -> None:
+    """It is reported, and the node is probed."""
+    health = gpu_health()
+    before = health.version
+    verdict = health.add_xid(xid(79, None), None, 1.0)
     assert not verdict.unhealthy
     assert "does not identify" in verdict.reason
-    assert made.needs_probe
-    assert made.unhealthy(WHOLE) == {}
-    assert made.version == before
-    made.update_gpus(GPUS, 2.0)
-    assert not made.needs_probe
+    assert health.needs_probe
+    assert health.unhealthy(WHOLE) == {}
+    assert health.version == before
+    health.update_gpus(GPUS, 2.0)
+    assert not health.needs_probe
 
 
-def test_a2_only_the_lost_gpu_is_unhealthy() -> None:
-    """A lost GPU that cannot even say its UUID is known by its index; its neighbours go on."""
-    made = book()
+def test_lost_gpu_is_identified_by_its_index() -> None:
+    """A lost GPU may have no UUID; the other GPUs remain healthy."""
+    health = gpu_health()
     lost = (GPUS[0], Gpu(1, lost="fallen off the bus"), *GPUS[2:])
-    assert made.update_gpus(lost, 1.0) == ("GPU 1 (GPU-1) is lost: fallen off the bus",)
-    assert made.unhealthy(WHOLE) == {"GPU-1": "lost: fallen off the bus"}
-    assert made.update_gpus(lost, 2.0) == ()
+    assert health.update_gpus(lost, 1.0) == ("GPU 1 (GPU-1) is lost: fallen off the bus",)
+    assert health.unhealthy(WHOLE) == {"GPU-1": "lost: fallen off the bus"}
+    assert health.update_gpus(lost, 2.0) == ()
 
 
-def test_a_lost_gpu_that_was_never_known_is_told() -> None:
-    """Nothing can be marked by it, and nothing is hidden."""
-    made = book()
+def test_lost_gpu_without_a_known_uuid_is_reported() -> None:
+    """No device can be marked for it."""
+    health = gpu_health()
     stranger = Gpu(7, lost="needs a reset")
-    told = ("GPU 7 is lost: needs a reset",)
-    assert made.update_gpus((*GPUS, stranger), 1.0) == told
-    assert made.update_gpus((*GPUS, stranger), 2.0) == ()
-    made.update_gpus(GPUS, 3.0)
-    assert made.update_gpus((*GPUS, stranger), 4.0) == told
-    assert made.unhealthy(WHOLE) == {}
+    reported = ("GPU 7 is lost: needs a reset",)
+    assert health.update_gpus((*GPUS, stranger), 1.0) == reported
+    assert health.update_gpus((*GPUS, stranger), 2.0) == ()
+    health.update_gpus(GPUS, 3.0)
+    assert health.update_gpus((*GPUS, stranger), 4.0) == reported
+    assert health.unhealthy(WHOLE) == {}
 
 
-def test_a16_each_instance_of_a_gpu_can_be_hit() -> None:
+def test_contained_error_marks_its_mig_instance_only() -> None:
     """An error contained in an instance takes that one, whichever of the seven it is."""
     for hit in MIG:
-        made = book()
+        health = gpu_health()
         assert hit.instance
-        made.add_xid(xid(95, "GPU-0", hit.instance), None, 1.0)
-        assert list(made.unhealthy(MIG)) == [hit.uuid]
+        health.add_xid(xid(95, "GPU-0", hit.instance), None, 1.0)
+        assert list(health.unhealthy(MIG)) == [hit.uuid]
 
 
-def test_an_error_of_the_whole_gpu_takes_all_instances() -> None:
-    """A GPU that fell off the bus took all its instances along, whichever one noticed."""
-    made = book()
-    made.add_xid(xid(79, "GPU-0", (8, 0)), None, 1.0)
-    assert set(made.unhealthy(MIG)) == {device.uuid for device in MIG}
-    assert made.unhealthy(WHOLE[1:]) == {}
+def test_xid_of_the_whole_gpu_marks_all_mig_instances() -> None:
+    """The GPU has fallen off the bus, whichever instance reported it."""
+    health = gpu_health()
+    health.add_xid(xid(79, "GPU-0", (8, 0)), None, 1.0)
+    assert set(health.unhealthy(MIG)) == {device.uuid for device in MIG}
+    assert health.unhealthy(WHOLE[1:]) == {}
 
 
-def test_the_drivers_action_is_of_the_whole_gpu() -> None:
-    """A GPU that must be reset takes all its instances, though an instance reported it."""
-    made = book()
-    made.add_xid(xid(95, "GPU-0", (8, 0)), "reset", 1.0)
-    assert len(made.unhealthy(MIG)) == 7
+def test_driver_action_marks_all_mig_instances() -> None:
+    """A reset concerns the whole GPU, although one instance reported the XID."""
+    health = gpu_health()
+    health.add_xid(xid(95, "GPU-0", (8, 0)), "reset", 1.0)
+    assert len(health.unhealthy(MIG)) == 7
 
 
-def test_an_error_of_a_gpu_instance_takes_its_compute_instances() -> None:
-    """Without a compute instance, all those of the GPU instance are meant."""
-    made = book()
-    made.add_xid(xid(95, "GPU-0", (8, None)), None, 1.0)
+def test_xid_of_a_gpu_instance_marks_its_compute_instances() -> None:
+    """An event without a compute instance concerns all compute instances."""
+    health = gpu_health()
+    health.add_xid(xid(95, "GPU-0", (8, None)), None, 1.0)
     both = (MIG[1], replace(MIG[1], uuid="MIG-x", instance=(8, 1)), MIG[2])
-    assert list(made.unhealthy(both)) == ["MIG-1", "MIG-x"]
+    assert list(health.unhealthy(both)) == ["MIG-1", "MIG-x"]
 
 
-def test_a_getter_that_works_is_no_evidence() -> None:
-    """A GPU that answers again after an XID, or after it was lost, stays unhealthy."""
-    made = book()
-    made.add_xid(xid(79), None, 1.0)
-    made.update_gpus((*GPUS[:2], Gpu(2, "GPU-2", lost="needs a reset"), GPUS[3]), 2.0)
+def test_answering_gpu_stays_unhealthy_without_evidence() -> None:
+    """An XID or a lost GPU needs a reboot, a driver reload or a replacement."""
+    health = gpu_health()
+    health.add_xid(xid(79), None, 1.0)
+    health.update_gpus((*GPUS[:2], Gpu(2, "GPU-2", lost="needs a reset"), GPUS[3]), 2.0)
     for moment in range(3, 9):
-        made.update_gpus(GPUS, float(moment))
-        made.update_evidence(FIRST)
-        made.set_driver_trouble("")
-        made.update_action("GPU-0", None, float(moment))
-    assert set(made.unhealthy(WHOLE)) == {"GPU-0", "GPU-2"}
+        health.update_gpus(GPUS, float(moment))
+        health.update_evidence(FIRST)
+        health.set_driver_trouble("")
+        health.update_action("GPU-0", None, float(moment))
+    assert set(health.unhealthy(WHOLE)) == {"GPU-0", "GPU-2"}
 
 
 @pytest.mark.parametrize(
@@ -149,162 +149,162 @@ def test_a_getter_that_works_is_no_evidence() -> None:
         (replace(FIRST, slots={"GPU-0": "slot-2"}), "the GPU was plugged in again"),
     ],
 )
-def test_evidence_wipes_marks(now: Evidence, words: str) -> None:
-    """A reboot, a reload of the driver, or a replugged GPU makes it healthy."""
-    made = book()
-    made.add_xid(xid(79), None, 1.0)
-    assert made.update_evidence(Evidence()) == ()  # what cannot be read proves nothing
-    assert [ended.evidence for ended in made.update_evidence(now)] == [words]
-    assert made.unhealthy(WHOLE) == {}
-    made.add_xid(xid(79), None, 2.0)
-    assert made.update_evidence(now) == ()  # what came after it is not wiped by it
+def test_evidence_removes_marks(now: Evidence, words: str) -> None:
+    """A reboot, a driver reload or a replugged GPU makes the GPU healthy."""
+    health = gpu_health()
+    health.add_xid(xid(79), None, 1.0)
+    assert health.update_evidence(Evidence()) == ()  # unreadable facts are no evidence
+    assert [ended.evidence for ended in health.update_evidence(now)] == [words]
+    assert health.unhealthy(WHOLE) == {}
+    health.add_xid(xid(79), None, 2.0)
+    assert health.update_evidence(now) == ()  # a mark that is newer than the evidence remains
 
 
-def test_a_lost_gpu_that_is_plugged_in_anew_is_healthy() -> None:
-    """Where it was is known from before it was lost, though then nothing could be read of it."""
-    made = book()
-    made.update_evidence(Evidence("boot-1"))
-    made.update_gpus((Gpu(0, lost="fallen off the bus"), *GPUS[1:]), 1.0)
-    assert made.update_evidence(FIRST) == ()
-    assert len(made.update_evidence(replace(FIRST, slots={"GPU-0": "slot-2"}))) == 1
-    assert made.unhealthy(WHOLE) == {}
+def test_replugged_lost_gpu_is_healthy() -> None:
+    """Its slot is known from before it was lost."""
+    health = gpu_health()
+    health.update_evidence(Evidence("boot-1"))
+    health.update_gpus((Gpu(0, lost="fallen off the bus"), *GPUS[1:]), 1.0)
+    assert health.update_evidence(FIRST) == ()
+    assert len(health.update_evidence(replace(FIRST, slots={"GPU-0": "slot-2"}))) == 1
+    assert health.unhealthy(WHOLE) == {}
 
 
-def test_a_gpu_that_is_still_lost_does_not_come_and_go() -> None:
+def test_lost_gpu_stays_unhealthy_if_the_driver_requires_no_action() -> None:
     """The driver's word is not taken for a GPU that its list calls lost at the same time."""
-    made = book()
+    health = gpu_health()
     lost = (Gpu(0, "GPU-0", lost="its interrupts do not arrive"), *GPUS[1:])
     for moment in (1.0, 2.0, 3.0):
-        made.update_gpus(lost, moment)
-        assert made.update_action("GPU-0", "none", moment) == ()
-        assert list(made.unhealthy(WHOLE)) == ["GPU-0"]
-    made.update_gpus(GPUS, 4.0)
-    assert len(made.update_action("GPU-0", "none", 5.0)) == 1
+        health.update_gpus(lost, moment)
+        assert health.update_action("GPU-0", "none", moment) == ()
+        assert list(health.unhealthy(WHOLE)) == ["GPU-0"]
+    health.update_gpus(GPUS, 4.0)
+    assert len(health.update_action("GPU-0", "none", 5.0)) == 1
 
 
-def test_the_driver_wipes_what_it_may() -> None:
-    """Its word that no action is needed ends a reset's wait, but not what the operator fixed."""
-    made = book(Health(enabled_xids=frozenset({31})))
-    made.add_xid(xid(109), None, 1.0)
-    made.update_action("GPU-0", "reset", 2.0)
-    made.add_xid(xid(31, "GPU-1"), "none", 3.0)
-    assert made.gpus_to_query() == ("GPU-0",)
-    assert len(made.update_action("GPU-0", "none", 4.0)) == 2
-    assert made.update_action("GPU-1", "none", 4.0) == ()
-    assert list(made.unhealthy(WHOLE)) == ["GPU-1"]
-    assert made.gpus_to_query() == ()
+def test_driver_action_none_removes_marks_of_the_driver() -> None:
+    """Marks of XIDs that the settings enable remain until the operator clears them."""
+    health = gpu_health(Health(enabled_xids=frozenset({31})))
+    health.add_xid(xid(109), None, 1.0)
+    health.update_action("GPU-0", "reset", 2.0)
+    health.add_xid(xid(31, "GPU-1"), "none", 3.0)
+    assert health.gpus_to_query() == ("GPU-0",)
+    assert len(health.update_action("GPU-0", "none", 4.0)) == 2
+    assert health.update_action("GPU-1", "none", 4.0) == ()
+    assert list(health.unhealthy(WHOLE)) == ["GPU-1"]
+    assert health.gpus_to_query() == ()
 
 
-def test_a_driver_that_is_late_is_asked_again() -> None:
-    """An XID that the table calls grave, with no action yet, is worth a second question."""
-    made = book()
-    made.add_xid(xid(119), "none", 1.0)
-    assert made.unhealthy(WHOLE) == {}
-    assert made.gpus_to_query() == ("GPU-0",)
-    made.update_action("GPU-0", "reset", 2.0)
-    assert made.unhealthy(WHOLE) == {"GPU-0": "the driver requires: reset the GPU"}
-    version = made.version
-    made.update_action("GPU-0", "reset", 3.0)  # the same word again is no news
-    assert made.version == version
-    made.update_action("GPU-0", "reboot", 4.0)
-    assert made.marks[0].remedy == "reboot the node"
-    assert GpuHealth(Health(ask_driver=False), FIRST, made.marks).gpus_to_query() == ()
+def test_driver_is_queried_again_after_a_severe_xid() -> None:
+    """The XID table lists the XID as severe, and the driver requires no action yet."""
+    health = gpu_health()
+    health.add_xid(xid(119), "none", 1.0)
+    assert health.unhealthy(WHOLE) == {}
+    assert health.gpus_to_query() == ("GPU-0",)
+    health.update_action("GPU-0", "reset", 2.0)
+    assert health.unhealthy(WHOLE) == {"GPU-0": "the driver requires: reset the GPU"}
+    version = health.version
+    health.update_action("GPU-0", "reset", 3.0)  # the same action is no change
+    assert health.version == version
+    health.update_action("GPU-0", "reboot", 4.0)
+    assert health.marks[0].remedy == "reboot the node"
+    assert GpuHealth(Health(ask_driver=False), FIRST, health.marks).gpus_to_query() == ()
 
 
-def test_a_gpu_is_asked_about_when_it_is_first_seen() -> None:
-    """It may have waited for a reset since before the plugin was there; one answer is enough."""
-    made = GpuHealth(Health(), FIRST)
-    made.update_gpus(GPUS, 0.0)
-    assert made.gpus_to_query() == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
-    for gpu, action in zip(made.gpus_to_query(), ("none", "reset", None, None), strict=True):
-        made.update_action(gpu, action, 1.0)
-    assert list(made.unhealthy(WHOLE)) == ["GPU-1"]
-    made.update_gpus(GPUS, 2.0)
-    assert made.gpus_to_query() == ("GPU-1",)
+def test_new_gpu_is_queried_for_its_action() -> None:
+    """It may need a reset since before the plugin's start; one answer is enough."""
+    health = GpuHealth(Health(), FIRST)
+    health.update_gpus(GPUS, 0.0)
+    assert health.gpus_to_query() == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
+    for gpu, action in zip(health.gpus_to_query(), ("none", "reset", None, None), strict=True):
+        health.update_action(gpu, action, 1.0)
+    assert list(health.unhealthy(WHOLE)) == ["GPU-1"]
+    health.update_gpus(GPUS, 2.0)
+    assert health.gpus_to_query() == ("GPU-1",)
 
 
-def test_gpus_that_were_unwatched_are_asked_about() -> None:
-    """An XID during a restart of NVML is missed, but shows in the driver's recovery action."""
-    made = book()
-    assert made.gpus_to_query() == ()
-    made.query_all()
-    assert made.gpus_to_query() == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
-    for gpu in made.gpus_to_query():
-        made.update_action(gpu, "reset" if gpu == "GPU-2" else "none", 1.0)
-    assert list(made.unhealthy(WHOLE)) == ["GPU-2"]
+def test_query_all_finds_errors_missed_by_the_watch() -> None:
+    """An XID during a restart of NVML is missed, but changes the driver's recovery action."""
+    health = gpu_health()
+    assert health.gpus_to_query() == ()
+    health.query_all()
+    assert health.gpus_to_query() == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
+    for gpu in health.gpus_to_query():
+        health.update_action(gpu, "reset" if gpu == "GPU-2" else "none", 1.0)
+    assert list(health.unhealthy(WHOLE)) == ["GPU-2"]
 
 
 @pytest.mark.parametrize(
     "settings",
     [Health(ignored_xids="all"), Health(critical_xids=frozenset({79})), Health(ask_driver=False)],
 )
-def test_a_driver_without_a_say_is_not_asked(settings: Health) -> None:
-    """Where the settings judge every XID, the driver's recovery action marks nothing."""
-    made = GpuHealth(settings, FIRST)
-    made.update_gpus(GPUS, 0.0)
-    assert made.gpus_to_query() == ()
-    made.update_action("GPU-0", "reset", 1.0)
-    assert made.unhealthy(WHOLE) == {}
+def test_driver_is_not_queried_if_settings_decide_all_xids(settings: Health) -> None:
+    """The driver's recovery action then marks no GPU."""
+    health = GpuHealth(settings, FIRST)
+    health.update_gpus(GPUS, 0.0)
+    assert health.gpus_to_query() == ()
+    health.update_action("GPU-0", "reset", 1.0)
+    assert health.unhealthy(WHOLE) == {}
 
 
-def test_the_operator_clears_what_is_older_than_the_word() -> None:
-    """What was reported after it stays, and `all` means every GPU."""
-    made = book()
-    made.add_xid(xid(79), None, 10.0)
-    assert made.clear("GPU-0", 9.0) == ()
-    assert made.clear("GPU-1", 11.0) == ()
-    assert [ended.mark.source for ended in made.clear("GPU-0", 11.0)] == ["xid 79"]
-    made.add_xid(xid(79, "GPU-3"), None, 12.0)
-    assert len(made.clear(ALL, 13.0)) == 1
+def test_clear_removes_marks_older_than_the_request() -> None:
+    """`all` clears every GPU."""
+    health = gpu_health()
+    health.add_xid(xid(79), None, 10.0)
+    assert health.clear("GPU-0", 9.0) == ()
+    assert health.clear("GPU-1", 11.0) == ()
+    assert [ended.mark.source for ended in health.clear("GPU-0", 11.0)] == ["xid 79"]
+    health.add_xid(xid(79, "GPU-3"), None, 12.0)
+    assert len(health.clear(ALL, 13.0)) == 1
 
 
-def test_a_gpu_that_vanishes_is_back_when_it_is_listed() -> None:
-    """Absence is a condition, not a mark of damage; the operator can let the GPU be forgotten."""
-    made = book()
-    assert made.update_gpus(GPUS[:3], 1.0) == ("GPU 3 (GPU-3) is no longer listed by the driver",)
-    assert list(made.unhealthy(WHOLE)) == ["GPU-3"]
-    assert made.update_gpus(GPUS, 2.0) == ("GPU 3 (GPU-3) is listed again",)
-    assert made.unhealthy(WHOLE) == {}
-    made.update_gpus(GPUS[:3], 3.0)
-    made.clear("GPU-3", 4.0)
-    assert made.update_gpus(GPUS[:3], 5.0) == ()
+def test_unlisted_gpu_is_unhealthy_until_it_is_listed() -> None:
+    """`clear` makes the plugin forget the GPU."""
+    health = gpu_health()
+    assert health.update_gpus(GPUS[:3], 1.0) == ("GPU 3 (GPU-3) is no longer listed by the driver",)
+    assert list(health.unhealthy(WHOLE)) == ["GPU-3"]
+    assert health.update_gpus(GPUS, 2.0) == ("GPU 3 (GPU-3) is listed again",)
+    assert health.unhealthy(WHOLE) == {}
+    health.update_gpus(GPUS[:3], 3.0)
+    health.clear("GPU-3", 4.0)
+    assert health.update_gpus(GPUS[:3], 5.0) == ()
 
 
-def test_without_the_driver_nothing_is_healthy() -> None:
-    """All devices wait for the driver; when it is back, only those with marks stay away."""
-    made = book()
-    made.add_xid(xid(79), None, 1.0)
-    made.set_driver_trouble("the driver is not loaded")
-    assert len(made.unhealthy(WHOLE)) == 4
-    assert made.unhealthy(WHOLE)["GPU-1"] == "the driver is not loaded"
-    made.set_driver_trouble("")
-    assert list(made.unhealthy(WHOLE)) == ["GPU-0"]
+def test_driver_trouble_makes_all_gpus_unhealthy() -> None:
+    """When the driver answers again, only marked GPUs remain unhealthy."""
+    health = gpu_health()
+    health.add_xid(xid(79), None, 1.0)
+    health.set_driver_trouble("the driver is not loaded")
+    assert len(health.unhealthy(WHOLE)) == 4
+    assert health.unhealthy(WHOLE)["GPU-1"] == "the driver is not loaded"
+    health.set_driver_trouble("")
+    assert list(health.unhealthy(WHOLE)) == ["GPU-0"]
 
 
-def test_an_xid_that_is_ignored_from_now_on_loses_its_marks() -> None:
-    """New settings count for what was reported before, and for nothing but XIDs."""
-    made = book()
-    made.add_xid(xid(79), None, 1.0)
-    made.update_gpus((*GPUS[:3], Gpu(3, "GPU-3", lost="needs a reset")), 2.0)
-    assert len(made.configure(Health(ignored_xids="all"))) == 1
-    assert list(made.unhealthy(WHOLE)) == ["GPU-3"]
+def test_ignoring_xids_removes_their_marks() -> None:
+    """Marks that do not come from XIDs remain."""
+    health = gpu_health()
+    health.add_xid(xid(79), None, 1.0)
+    health.update_gpus((*GPUS[:3], Gpu(3, "GPU-3", lost="needs a reset")), 2.0)
+    assert len(health.configure(Health(ignored_xids="all"))) == 1
+    assert list(health.unhealthy(WHOLE)) == ["GPU-3"]
 
 
-def test_several_reasons_are_all_told() -> None:
-    """The oldest comes first, and the same one only once."""
-    made = book()
-    made.add_xid(xid(74), None, 2.0)
-    made.add_xid(xid(79), None, 1.0)
-    made.add_xid(xid(74), None, 3.0)
-    reason = made.unhealthy(WHOLE)["GPU-0"]
+def test_all_reasons_are_listed_once() -> None:
+    """The oldest reason is first."""
+    health = gpu_health()
+    health.add_xid(xid(74), None, 2.0)
+    health.add_xid(xid(79), None, 1.0)
+    health.add_xid(xid(74), None, 3.0)
+    reason = health.unhealthy(WHOLE)["GPU-0"]
     assert reason == "XID 79 (the GPU has fallen off the bus); XID 74 (an NVLink failed)"
 
 
-def test_marks_survive_as_json() -> None:
-    """A mark is the same after a round trip, and garbage is none."""
-    made = book()
-    made.add_xid(xid(95, "GPU-0", (8, None)), None, 1.0)
-    mark = made.marks[0]
+def test_marks_round_trip_through_json() -> None:
+    """Malformed documents are no marks."""
+    health = gpu_health()
+    health.add_xid(xid(95, "GPU-0", (8, None)), None, 1.0)
+    mark = health.marks[0]
     assert from_document(document(mark)) == mark
     assert mark.label == "GPU 0 (GPU-0), GPU instance 8"
     assert from_document({"gpu": "GPU-0"}) is None
@@ -313,7 +313,7 @@ def test_marks_survive_as_json() -> None:
     assert from_document(odd) == HealthMark("GPU-0", "lost", "r")
 
 
-def test_the_sentence_names_resources_and_pods() -> None:
+def test_sentence_has_gpu_reason_resources_and_pods() -> None:
     """One line has the GPU, what happened, how much is gone and whose it was."""
     units = ("u::0", "u::1")
     hit = affected_pods.Affected("nvidia.com/gpu", units, 4)

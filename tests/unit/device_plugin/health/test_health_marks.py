@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks on disk, the evidence of a node, and `gpuhook health`."""
+"""The marks on disk, the evidence of a node, and `gpuhook health`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NODE = Evidence("boot-1", "driver-1")
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Use a temporary state directory."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     return tmp_path
@@ -38,15 +38,15 @@ def health(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["health", *arguments], prog_name="gpuhook")
 
 
-def marked() -> GpuHealth:
+def marked_gpu_health() -> GpuHealth:
     book = GpuHealth(Health(), NODE)
     book.update_gpus([Gpu(0, UUID)], 0.0)
     book.add_xid(XidReport(UUID, 95, 2, None), None, 1_700_000_000.0)
     return book
 
 
-def test_a_gpu_stays_unhealthy_when_the_plugin_is_started_anew() -> None:
-    """The pod's restart is no evidence, whatever the GPU answers; a reboot is."""
+def test_marks_apply_after_a_restart_of_the_plugin() -> None:
+    """A restarted pod is no evidence; a reboot is."""
     book = GpuHealth(Health(), NODE)
     book.add_xid(XidReport(UUID, 79), None, 1.0)
     health_marks.write(book.marks)
@@ -60,9 +60,9 @@ def test_a_gpu_stays_unhealthy_when_the_plugin_is_started_anew() -> None:
     assert later.unhealthy([DEVICE]) == {}
 
 
-def test_a_condition_is_not_kept() -> None:
-    """The mark of an unlisted GPU is not stored: the next plugin determines it again."""
-    book = marked()
+def test_mark_of_an_unlisted_gpu_is_not_stored() -> None:
+    """The next plugin lists the GPUs again."""
+    book = marked_gpu_health()
     book.update_gpus([], 2.0)
     assert [mark.source for mark in book.marks] == ["absent", "xid 95"]
     health_marks.write(book.marks)
@@ -72,41 +72,41 @@ def test_a_condition_is_not_kept() -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": 1}', '{"format": 2, "marks": []}', "[" * 100_000]
 )
-def test_a_broken_file_says_nothing(text: str) -> None:
-    """No file, and no file that makes sense, are the same."""
+def test_malformed_file_has_no_marks(text: str) -> None:
+    """A malformed file is treated like a missing one."""
     assert health_marks.read() == ()
     os.makedirs(health_marks.directory())
     Path(health_marks.path()).write_text(text, encoding="utf-8")
     assert health_marks.read() == ()
 
 
-def test_a_file_that_others_can_write_is_not_believed() -> None:
+def test_world_writable_file_has_no_marks() -> None:
     """Only root and the plugin's user can mark GPUs."""
-    health_marks.write(marked().marks)
+    health_marks.write(marked_gpu_health().marks)
     os.chmod(health_marks.path(), 0o666)
     assert health_marks.read() == ()
 
 
-def test_evidence_is_read_from_the_node(place: Path) -> None:
-    """The boot id, this loading of the driver and the GPU's PCI device, as far as they are."""
-    assert health_evidence.read(root=str(place)) == Evidence()
-    boot = place / "proc/sys/kernel/random/boot_id"
+def test_evidence_has_boot_id_driver_load_and_pci_device(state_directory: Path) -> None:
+    """Missing files are left out."""
+    assert health_evidence.read(root=str(state_directory)) == Evidence()
+    boot = state_directory / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True)
     boot.write_text("b0071d\n", encoding="ascii")
-    module = place / "sys/module/nvidia"
-    slot = place / "sys/bus/pci/devices/0000:00:1e.0"
+    module = state_directory / "sys/module/nvidia"
+    slot = state_directory / "sys/bus/pci/devices/0000:00:1e.0"
     for directory in (module, slot):
         directory.mkdir(parents=True)
     gpus = [Gpu(0, UUID, pci_bus_id="00000000:00:1E.0"), Gpu(1, lost="fallen off the bus")]
-    found = health_evidence.read(gpus, str(place))
+    found = health_evidence.read(gpus, str(state_directory))
     assert found == Evidence("b0071d", str(module.stat().st_ino), {UUID: str(slot.stat().st_ino)})
 
 
-def test_show() -> None:
-    """People get a table and programs an object; nothing marked is said on standard error."""
+def test_show_prints_a_table_and_json() -> None:
+    """If there are no marks, a message on standard error replaces the table."""
     assert "no GPU is marked" in health("show").stderr
     assert json.loads(health("show", "-o", "json").stdout)["marks"] == []
-    health_marks.write(marked().marks)
+    health_marks.write(marked_gpu_health().marks)
     header, row = health("show").stdout.splitlines()
     assert header.split() == ["GPU", "UUID", "INSTANCE", "REASON", "TO-DO", "SINCE"]
     assert row.split()[:3] == ["0", UUID, "2:*"]
@@ -129,9 +129,9 @@ def test_show() -> None:
 
 
 @pytest.mark.parametrize("name", ["0", UUID, UUID[:12]])
-def test_clear_is_asked_of_the_plugin(name: str) -> None:
-    """The request waits until the plugin has done it, and is for what is marked by then."""
-    book = marked()
+def test_clear_writes_a_request_for_the_plugin(name: str) -> None:
+    """`show` reports the request until the plugin has removed it."""
+    book = marked_gpu_health()
     health_marks.write(book.marks)
     assert health("clear", name).exit_code == 0
     assert "is being cleared" in health("show").stdout
@@ -144,24 +144,24 @@ def test_clear_is_asked_of_the_plugin(name: str) -> None:
     assert book.unhealthy([DEVICE]) == {}
 
 
-def test_clear_all_needs_no_mark() -> None:
-    """It is of use where the marks cannot be read."""
+def test_clear_all_works_without_marks() -> None:
+    """The marks may be unreadable."""
     assert health("clear", "all").exit_code == 0
     assert list(health_marks.clear_requests()) == ["all"]
 
 
 @pytest.mark.parametrize("name", ["1", "GPU-", "GPU-4", UUID[:8], "../../etc/passwd"])
-def test_clear_wants_one_gpu(name: str) -> None:
-    """An unknown GPU, or the beginning of two, is an error, and nothing is asked."""
-    health_marks.write([*marked().marks, HealthMark(OTHER, "lost", "lost")])
+def test_clear_refuses_unknown_and_ambiguous_names(name: str) -> None:
+    """No request is written."""
+    health_marks.write([*marked_gpu_health().marks, HealthMark(OTHER, "lost", "lost")])
     failed = health("clear", name)
     assert failed.exit_code == 1
     assert "GH1861" in failed.stderr
     assert health_marks.clear_requests() == {}
 
 
-def test_a_request_is_named_by_a_gpu() -> None:
-    """Nothing else becomes the name of a file, and nothing else is read as a request."""
+def test_clear_request_needs_a_uuid() -> None:
+    """Other names would become paths; other files in the directory are ignored."""
     with pytest.raises(GpuhookError, match="not the UUID"):
         health_marks.request_clear("../GPU-0")
     health_marks.request_clear(UUID)
@@ -171,8 +171,8 @@ def test_a_request_is_named_by_a_gpu() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', "[" * 50_000])
-def test_marks_that_cannot_be_read_are_told(text: str) -> None:
-    """The command reports the fault; the plugin starts without marks."""
+def test_unreadable_marks_are_reported_by_show(text: str) -> None:
+    """The plugin starts without marks."""
     Path(health_marks.directory()).mkdir(parents=True)
     Path(health_marks.path()).write_text(text)
     shown = health("show")
@@ -181,8 +181,7 @@ def test_marks_that_cannot_be_read_are_told(text: str) -> None:
     assert health_marks.read() == ()
 
 
-def test_marks_that_anybody_can_write_are_not_believed() -> None:
-    """So it is said, too."""
-    health_marks.write(marked().marks)
+def test_world_writable_marks_are_reported_by_show() -> None:
+    health_marks.write(marked_gpu_health().marks)
     os.chmod(health_marks.path(), 0o666)
     assert "others than root can write it" in health("show").stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The health of GPUs, kept up to date through the driver's comings and goings."""
+"""HealthService: the NVML watch and the marks through restarts and upgrades of the driver."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ UUID = str(NODE.gpus[0].uuid)
 AWAY = NodeSnapshot(trouble=fault("GH1204", path="libnvidia-ml.so.1", reason="Driver Not Loaded"))
 
 
-def look(version: str = "580.1") -> NodeSnapshot:
-    """Return a look at a driver of this version."""
+def snapshot(version: str = "580.1") -> NodeSnapshot:
+    """Return a snapshot of a node with this driver version."""
     seen = replace(NODE, driver=replace(NODE.driver, nvml="/lib/nvml", module_version=version))
     return NodeSnapshot(seen, seen)
 
@@ -45,68 +45,68 @@ def look(version: str = "580.1") -> NodeSnapshot:
 class Watch:
     """A fake Watcher; the test posts messages."""
 
-    made: ClassVar[list[Watch]] = []
+    instances: ClassVar[list[Watch]] = []
 
     def __init__(self, _opened: object, _action: object, post: Callable[[Message], None]) -> None:
         self.post = post
         self.calls: list[str] = []
-        Watch.made.append(self)
+        Watch.instances.append(self)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_arguments: self.calls.append(name)
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HealthService:
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HealthService:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
     monkeypatch.setattr(health_service, "Watcher", Watch)
     monkeypatch.setattr(health_service, "poster", lambda _loop, take: take)
-    monkeypatch.setattr(Watch, "made", [])
+    monkeypatch.setattr(Watch, "instances", [])
     news = Notifier(logger())
     return HealthService(Health(), str(tmp_path), Triggers(), news, lambda _uuid, _xid: None)
 
 
-def looked(made: HealthService, *looks: NodeSnapshot) -> None:
-    """Let it take these looks, one after the other."""
-    loop = cast("asyncio.AbstractEventLoop", None)  # the stand-in posts without one
+def update(service: HealthService, *looks: NodeSnapshot) -> None:
+    """Pass these snapshots to the service, in order."""
+    loop = cast("asyncio.AbstractEventLoop", None)  # the replaced poster needs no loop
     for one in looks:
-        made.update(one, loop)
+        service.update(one, loop)
 
 
-def test_watch_of_a_driver_that_is_back_begins_at_once(made: HealthService) -> None:
-    """It may be in the middle of a pause of a minute, and hear of no XID."""
-    looked(made, look(), look())
-    (watch,) = Watch.made
+def test_watch_restarts_when_the_driver_is_back(service: HealthService) -> None:
+    """The watch may be in a pause of a minute, and would miss XIDs."""
+    update(service, snapshot(), snapshot())
+    (watch,) = Watch.instances
     assert "restart" not in watch.calls
-    looked(made, AWAY, look())
+    update(service, AWAY, snapshot())
     assert "restart" in watch.calls
-    assert Watch.made == [watch]
+    assert Watch.instances == [watch]
 
 
-def test_upgraded_driver_has_a_watch_of_its_own(made: HealthService) -> None:
-    looked(made, look(), AWAY, look("590.1"))
-    old, new = Watch.made
+def test_upgraded_driver_gets_a_new_watch(service: HealthService) -> None:
+    update(service, snapshot(), AWAY, snapshot("590.1"))
+    old, new = Watch.instances
     assert "stop" in old.calls
     assert new.calls == ["start"]
 
 
-def test_driver_that_is_watched_again_is_looked_at(made: HealthService) -> None:
-    """The next look at what is missing may be a minute away."""
-    looked(made, look(), AWAY)
-    (watch,) = Watch.made
+def test_restarted_watch_triggers_a_snapshot(service: HealthService) -> None:
+    """The next poll may be a minute away."""
+    update(service, snapshot(), AWAY)
+    (watch,) = Watch.instances
     watch.post(WatchFailed("it does not answer", 1, 1.0))
-    made._triggers._pulled.clear()
+    service._triggers._pulled.clear()
     watch.post(WatchStarted())
-    assert Reason.NODE in made._triggers._pulled
-    made._triggers._pulled.clear()
-    watch.post(WatchStarted())  # it was set aside for the look
-    assert Reason.NODE not in made._triggers._pulled
+    assert Reason.NODE in service._triggers._pulled
+    service._triggers._pulled.clear()
+    watch.post(WatchStarted())  # it was suspended for the snapshot
+    assert Reason.NODE not in service._triggers._pulled
 
 
-def test_what_stays_so_is_told_once(made: HealthService) -> None:
+def test_repeated_messages_are_logged_once(service: HealthService) -> None:
     """The watch fails once a minute while the driver is missing, and restarts for each snapshot."""
-    looked(made, look())
-    (watch,) = Watch.made
+    update(service, snapshot())
+    (watch,) = Watch.instances
     with capture_logs() as lines:
         for times, reason in enumerate(["stopped", "not loaded", "not loaded"], 1):
             watch.post(WatchFailed(reason, times, 60.0))
@@ -119,33 +119,33 @@ def test_what_stays_so_is_told_once(made: HealthService) -> None:
     ]
 
 
-def test_gpu_is_healthy_again_once_and_when_nothing_is_left(made: HealthService) -> None:
-    looked(made, look())
+def test_gpu_is_reported_healthy_when_its_last_mark_ends(service: HealthService) -> None:
+    update(service, snapshot())
     label = f"GPU 0 ({UUID})"
     with capture_logs() as lines:
-        made.on_message(XidReport(UUID, 79, action="reset"))
-        made.on_message(Actions({UUID: "reset"}))
-        made._health._mark(HealthMark(UUID, "absent", "it is not there", by_driver=False), 1.0)
-        made.on_message(Actions({UUID: "none"}))
+        service.on_message(XidReport(UUID, 79, action="reset"))
+        service.on_message(Actions({UUID: "reset"}))
+        service._health._mark(HealthMark(UUID, "absent", "it is not there", by_driver=False), 1.0)
+        service.on_message(Actions({UUID: "none"}))
         health_marks.request_clear(UUID)
-        made.on_poll()
+        service.on_poll()
     no_action = "the driver requires no action"
-    told = [line["event"] for line in lines if line["log_level"] == "info"]
-    assert told == [
+    events = [line["event"] for line in lines if line["log_level"] == "info"]
+    assert events == [
         f"{label}: no longer marked by xid 79, action, still unhealthy: {no_action}",
         f"{label}: healthy again after absent: cleared by the operator",
     ]
 
 
-def test_last_words_of_a_replaced_driver_mark_nobody(made: HealthService) -> None:
-    looked(made, look(), look("590.1"))
-    old, new = Watch.made
-    version = made._health.version
+def test_messages_of_a_replaced_watch_are_ignored(service: HealthService) -> None:
+    update(service, snapshot(), snapshot("590.1"))
+    old, new = Watch.instances
+    version = service._health.version
     old.post(WatchFailed("the library is gone", 1, 1.0, {UUID: "it is lost"}))
     old.post(XidReport(UUID, 79))
-    assert made._health.version == version
+    assert service._health.version == version
     new.post(XidReport(UUID, 79))
-    assert made._health.version > version
+    assert service._health.version > version
 
 
 @pytest.mark.parametrize(
@@ -156,14 +156,14 @@ def test_last_words_of_a_replaced_driver_mark_nobody(made: HealthService) -> Non
         ("garbage", "garbage:"),
     ],
 )
-def test_bus_id_as_the_kernel_writes_it(bus_id: str, name: str) -> None:
+def test_pci_bus_id_is_converted_to_its_sysfs_name(bus_id: str, name: str) -> None:
     assert health_evidence._sysfs_name(bus_id) == name
     gpu = replace(NODE.gpus[0], pci_bus_id=bus_id + "\0")
     assert health_evidence.read([gpu]).slots == {}
 
 
-def test_marks_that_could_not_be_written_are_written_later(
-    made: HealthService, monkeypatch: pytest.MonkeyPatch
+def test_failed_write_of_marks_is_retried(
+    service: HealthService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = health_marks.write
 
@@ -171,29 +171,29 @@ def test_marks_that_could_not_be_written_are_written_later(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(health_marks, "write", full)
-    looked(made, look())
-    made.on_message(XidReport(UUID, 79))
+    update(service, snapshot())
+    service.on_message(XidReport(UUID, 79))
     monkeypatch.setattr(health_marks, "write", write)
     assert health_marks.read() == ()
-    made.on_poll()
+    service.on_poll()
     assert [mark.gpu for mark in health_marks.read()] == [UUID]
 
 
-def test_dump_has_nothing_to_do_with_the_marks_of_this_machine(
-    made: HealthService, tmp_path: Path
+def test_dump_neither_reads_nor_writes_marks_of_this_machine(
+    service: HealthService, tmp_path: Path
 ) -> None:
-    """The machine's own plugin may run: its marks stay, and what is asked of it."""
-    looked(made, look())
-    made.on_message(XidReport(UUID, 79))
+    """The plugin of this machine may run: its marks and clear requests remain."""
+    update(service, snapshot())
+    service.on_message(XidReport(UUID, 79))
     health_marks.request_clear("all")
     before = health_marks.read()
     news, lost = Notifier(logger()), dump_file.load("lost-gpu")
-    of_a_dump = HealthService(
+    dump_service = HealthService(
         Health(), str(tmp_path), Triggers(), news, lambda _uuid, _xid: None, is_this_machine=False
     )
-    looked(of_a_dump, NodeSnapshot(lost, lost, is_dump=True))
-    of_a_dump.on_poll()
-    assert of_a_dump._health.marks
-    assert not {mark.gpu for mark in of_a_dump._health.marks} & {UUID}
+    update(dump_service, NodeSnapshot(lost, lost, is_dump=True))
+    dump_service.on_poll()
+    assert dump_service._health.marks
+    assert not {mark.gpu for mark in dump_service._health.marks} & {UUID}
     assert health_marks.read() == before
     assert list(health_marks.clear_requests()) == ["all"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that waits for XIDs, on a fake of NVML's event set."""
+"""The thread that waits for XIDs, with a fake of the NVML event set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECONDS = 20
 
 @dataclass
 class FakeNvml(NvmlEventWatch):
-    """Events are put into a queue; an exception in it is raised by the wait."""
+    """Returns events from a queue; wait() raises the exceptions in it."""
 
     events: queue.Queue[XidReport | Exception] = field(default_factory=queue.Queue)
     opened: int = 0
@@ -71,16 +71,16 @@ class FakeNvml(NvmlEventWatch):
     def action(self, uuid: str) -> str | None:
         self.asked.append(uuid)
         if uuid == "GPU-lost":
-            raise trouble()
+            raise nvml_fault()
         return self.actions.get(uuid)
 
 
-def trouble() -> GpuhookError:
+def nvml_fault() -> GpuhookError:
     return fault("GH1206", path="/lib/libnvidia-ml.so.1", reason="Unknown Error")
 
 
 class Posted:
-    """What the thread posts."""
+    """The messages that the thread posts."""
 
     def __init__(self) -> None:
         self.queue: queue.Queue[Message] = queue.Queue()
@@ -109,8 +109,8 @@ def watching(nvml: FakeNvml, posted: Posted, **options: object) -> Iterator[Watc
         assert watcher.join(SECONDS)
 
 
-def test_an_xid_is_posted_with_the_drivers_action() -> None:
-    """The first message has the GPUs without events; NVML is shut down at the end."""
+def test_xid_is_posted_with_the_driver_action() -> None:
+    """The first message lists the GPUs without events; NVML is shut down at the end."""
     unwatched = {
         "GPU-1": UnwatchedDevices("no events"),
         "GPU-2": UnwatchedDevices("off the bus", is_lost=True),
@@ -130,13 +130,13 @@ def test_an_xid_is_posted_with_the_drivers_action() -> None:
     assert (nvml.opened, nvml.closed) == (1, 1)
 
 
-def test_a3_a_wait_that_keeps_failing_is_not_tried_at_once() -> None:
-    """The pauses grow to a minute; each has one message and is followed by a restart of NVML."""
+def test_failing_wait_is_retried_with_growing_pauses() -> None:
+    """The pauses grow to a minute. Each pause has one message and ends with a restart of NVML."""
     nvml, posted = FakeNvml(), Posted()
     pauses: list[float] = []
     enough = threading.Event()
     for _ in range(9):
-        nvml.events.put(trouble())
+        nvml.events.put(nvml_fault())
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
@@ -146,58 +146,60 @@ def test_a3_a_wait_that_keeps_failing_is_not_tried_at_once() -> None:
 
     with watching(nvml, posted, sleep=sleep):
         assert enough.wait(SECONDS)
-        told = [posted.next(WatchFailed) for _ in range(9)]
+        failures = [posted.next(WatchFailed) for _ in range(9)]
         assert posted.next(WatchStarted) == WatchStarted({})
         assert posted.next(XidReport) == XidReport("GPU-0", 79)
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert [message.times for message in told if isinstance(message, WatchFailed)] == [
+    assert [message.times for message in failures if isinstance(message, WatchFailed)] == [
         *range(1, 10)
     ]
     assert nvml.opened == nvml.closed == 10
 
 
-def test_a_wait_that_fails_tells_which_gpus_are_lost() -> None:
+def test_failed_wait_reports_lost_gpus() -> None:
     """Lost GPUs are read while NVML is open, and posted once."""
     nvml, posted = FakeNvml(losses={"GPU-1": "fallen off the bus"}), Posted()
     with watching(nvml, posted, sleep=lambda seconds: None):
-        nvml.events.put(trouble())
+        nvml.events.put(nvml_fault())
         failed = posted.next(WatchFailed)
         assert isinstance(failed, WatchFailed)
         assert failed.lost == {"GPU-1": "fallen off the bus"}
-        nvml.open_faults.append(trouble())
+        nvml.open_faults.append(nvml_fault())
         nvml.losses = {}
-        nvml.events.put(trouble())
+        nvml.events.put(nvml_fault())
         failed = posted.next(WatchFailed)
         assert isinstance(failed, WatchFailed)
         assert failed.lost == {}
 
 
-def test_the_pause_is_short_again_after_a_wait_that_worked() -> None:
-    """An NVML that starts but cannot wait doesn't count as one that works."""
-    nvml, posted = FakeNvml(open_faults=[trouble(), OSError("gone"), ValueError("odd")]), Posted()
+def test_pause_is_reset_after_a_successful_wait() -> None:
+    """A successful start of NVML does not reset the pause."""
+    nvml, posted = (
+        FakeNvml(open_faults=[nvml_fault(), OSError("gone"), ValueError("odd")]),
+        Posted(),
+    )
     pauses: list[float] = []
     with watching(nvml, posted, sleep=pauses.append):
         posted.next(WatchStarted)
-        nvml.events.put(trouble())
+        nvml.events.put(nvml_fault())
         posted.next(WatchStarted)
     assert pauses == [1, 2, 4, 1]
 
 
-def test_a_pause_ends_when_it_is_stopped_or_the_driver_is_back() -> None:
-    """restart() and stop() end a pause of a minute."""
-    nvml, posted = FakeNvml(open_faults=[trouble(), trouble()]), Posted()
+def test_restart_and_stop_end_a_pause() -> None:
+    nvml, posted = FakeNvml(open_faults=[nvml_fault(), nvml_fault()]), Posted()
     with watching(nvml, posted) as watcher:
         for _ in range(2):
             posted.next(WatchFailed)
             watcher.restart()
         posted.next(WatchStarted)
-        nvml.open_faults += [trouble()] * 50
-        nvml.events.put(trouble())
+        nvml.open_faults += [nvml_fault()] * 50
+        nvml.events.put(nvml_fault())
         posted.next(WatchFailed)
 
 
-def test_other_gpus_are_watched_on_demand() -> None:
-    """A GPU that was plugged in is registered by a new watch; the same ones change nothing."""
+def test_watch_registers_a_changed_set_of_gpus() -> None:
+    """The same set of GPUs changes nothing."""
     nvml, posted = FakeNvml(), Posted()
     with watching(nvml, posted) as watcher:
         posted.next(WatchStarted)
@@ -207,8 +209,8 @@ def test_other_gpus_are_watched_on_demand() -> None:
     assert nvml.registered == [("GPU-0", "GPU-1"), ("GPU-0", "GPU-1", "GPU-2")]
 
 
-def test_nvml_is_ended_while_others_start_it() -> None:
-    """Who looks for GPUs has NVML for himself; then the events are waited for again."""
+def test_suspend_shuts_nvml_down_until_resume() -> None:
+    """Another thread can then use NVML alone."""
     nvml, posted = FakeNvml(), Posted()
     with watching(nvml, posted) as watcher:
         posted.next(WatchStarted)
@@ -217,12 +219,12 @@ def test_nvml_is_ended_while_others_start_it() -> None:
             assert nvml.opened == nvml.closed == turn
             watcher.resume()
             posted.next(WatchStarted)
-        assert watcher.suspend(SECONDS)  # it can be stopped then
+        assert watcher.suspend(SECONDS)  # stop() ends a suspended watcher
 
 
-def test_nvml_is_left_to_others_in_a_pause_without_ending_it() -> None:
-    """A driver whose events fail is looked at again and again, and not waited for more often."""
-    nvml, posted = FakeNvml(open_faults=[trouble()] * 50), Posted()
+def test_suspend_does_not_end_a_pause() -> None:
+    """Frequent snapshots do not cause more frequent tries."""
+    nvml, posted = FakeNvml(open_faults=[nvml_fault()] * 50), Posted()
     rested = threading.Event()
     with watching(nvml, posted, sleep=lambda seconds: rested.wait(SECONDS)) as watcher:
         posted.next(WatchFailed)
@@ -235,15 +237,14 @@ def test_nvml_is_left_to_others_in_a_pause_without_ending_it() -> None:
         posted.next(WatchStarted)
 
 
-def test_actions_are_read_between_waits() -> None:
-    """What the book wants to know comes back in one message."""
+def test_queried_actions_are_posted_in_one_message() -> None:
     nvml, posted = FakeNvml(actions={"GPU-0": "none"}), Posted()
     with watching(nvml, posted) as watcher:
         watcher.query_actions(["GPU-0", "GPU-1"])
         assert posted.next(Actions) == Actions({"GPU-0": "none", "GPU-1": None})
 
 
-def test_a_storm_is_a_few_messages() -> None:
+def test_repeated_xid_is_posted_once_and_then_as_a_count() -> None:
     """Ten thousand times the same XID is one message at once and one with the count later."""
     nvml, posted = FakeNvml(), Posted()
     now = [0.0]
@@ -260,7 +261,7 @@ def test_a_storm_is_a_few_messages() -> None:
     assert nvml.asked == ["GPU-0", "GPU-1", "GPU-0"]
 
 
-def test_storms_forget_what_is_over() -> None:
+def test_rate_limit_drops_expired_windows_and_is_bounded() -> None:
     """A window without a repetition is dropped, and the table has an end."""
     storms = RateLimit(10.0, limit=2)
     a, b, c = (XidReport("GPU-0", xid) for xid in (31, 79, 95))
@@ -268,15 +269,15 @@ def test_storms_forget_what_is_over() -> None:
     assert not storms.is_first(a, 1.0)
     assert storms.is_first(b, 2.0)
     assert storms.is_first(c, 2.0)
-    assert storms.is_first(c, 2.0)  # no room to count it
+    assert storms.is_first(c, 2.0)  # the table is full: not counted
     assert storms.due(9.0) == []
     assert storms.due(12.0) == [(a, 1)]
     assert storms.due(30.0) == []
     assert storms.is_first(a, 31.0)
 
 
-def test_messages_arrive_in_the_loop() -> None:
-    """They are taken in the loop's thread, and after its end they go nowhere."""
+def test_messages_are_delivered_in_the_thread_of_the_loop() -> None:
+    """Messages after the end of the loop are dropped."""
 
     async def main() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         taken: asyncio.Queue[threading.Thread] = asyncio.Queue()

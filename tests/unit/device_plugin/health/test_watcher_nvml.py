@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an XID in NVML to unhealthy devices: the real thread, on a small real libnvidia-ml.so.1."""
+"""From an XID of NVML to unhealthy devices: the real thread with the NVML stub library."""
 
 from __future__ import annotations
 
@@ -56,62 +56,62 @@ def watching(node: SimulatedNode) -> Iterator[queue.Queue[Message]]:
         assert watcher.join(SECONDS)
 
 
-def following(posted: queue.Queue[Message], kind: type[Message]) -> Message:
+def next_message(posted: queue.Queue[Message], kind: type[Message]) -> Message:
     while True:
         message = posted.get(timeout=SECONDS)
         if isinstance(message, kind):
             return message
 
 
-def book(node: SimulatedNode) -> tuple[GpuHealth, list[Device]]:
-    made = GpuHealth(Health(), Evidence())
-    made.update_gpus(node.node.gpus, 0.0)
+def health_and_devices(node: SimulatedNode) -> tuple[GpuHealth, list[Device]]:
+    health = GpuHealth(Health(), Evidence())
+    health.update_gpus(node.node.gpus, 0.0)
     devices = [
         Device(uuid, str(index), uuid, index, (), ()) for index, uuid in enumerate(uuids(node))
     ]
-    return made, devices
+    return health, devices
 
 
-def test_the_drivers_word_on_one_gpu_among_eight(node: SimulatedNode) -> None:
-    """A double bit error that needs no action leaves all eight, until the driver says reset."""
-    made, devices = book(node)
+def test_recovery_action_decides_if_a_gpu_is_unhealthy(node: SimulatedNode) -> None:
+    """XID 48 with the action none marks no GPU; the action reset marks its GPU."""
+    health, devices = health_and_devices(node)
     broken = uuids(node)[5]
     with watching(node) as posted:
-        assert following(posted, WatchStarted) == WatchStarted()
+        assert next_message(posted, WatchStarted) == WatchStarted()
         for xid, number, action, hit in ((48, 0, "none", []), (154, 1, "reset", [broken])):
             stub_events.say(node, broken, f"recovery {number}")
             stub_events.inject_xid(node, broken, xid)
-            report = following(posted, XidReport)
+            report = next_message(posted, XidReport)
             assert report == XidReport(broken, xid, action=action)
             assert isinstance(report, XidReport)
-            made.add_xid(report, report.action, 1.0)
-            assert list(made.unhealthy(devices)) == hit
+            health.add_xid(report, report.action, 1.0)
+            assert list(health.unhealthy(devices)) == hit
 
 
-def test_a_gpu_that_falls_off_the_bus(node: SimulatedNode) -> None:
-    """A lost GPU reports no action, so the table decides; the failure lists lost GPUs."""
-    made, devices = book(node)
+def test_lost_gpu_is_marked_by_the_xid_table(node: SimulatedNode) -> None:
+    """A lost GPU reports no recovery action."""
+    health, devices = health_and_devices(node)
     gone = uuids(node)[2]
     with watching(node) as posted:
-        following(posted, WatchStarted)
+        next_message(posted, WatchStarted)
         stub_events.say(node, gone, "lost_after 0")
         stub_events.inject_xid(node, gone, 79)
-        report = following(posted, XidReport)
+        report = next_message(posted, XidReport)
         assert isinstance(report, XidReport)
         assert report.action is None
-        made.add_xid(report, report.action, 1.0)
-    assert made.unhealthy(devices) == {gone: "XID 79 (the GPU has fallen off the bus)"}
+        health.add_xid(report, report.action, 1.0)
+    assert health.unhealthy(devices) == {gone: "XID 79 (the GPU has fallen off the bus)"}
 
 
-def test_nvml_goes_and_comes_back(node: SimulatedNode) -> None:
+def test_xids_are_reported_after_the_driver_is_back(node: SimulatedNode) -> None:
     """A driver that is away is waited for, and its XIDs are heard again when it is back."""
     with watching(node) as posted:
-        following(posted, WatchStarted)
+        next_message(posted, WatchStarted)
         stub_events.take_away(node)
-        following(posted, WatchFailed)
+        next_message(posted, WatchFailed)
         stub_events.bring_back(node)
-        following(posted, WatchStarted)
+        next_message(posted, WatchStarted)
         stub_events.inject_xid(node, uuids(node)[0], 95)
-        report = following(posted, XidReport)
+        report = next_message(posted, XidReport)
         assert isinstance(report, XidReport)
         assert report.xid == 95

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delays between tries."""
+"""Delays between retries."""
 
 from __future__ import annotations
 

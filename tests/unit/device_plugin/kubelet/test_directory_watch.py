@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories that are watched through whatever happens to them, with a real kernel."""
+"""DirectoryWatch on real directories that are removed, replaced and renamed."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ import pytest
 from gpuhook.device_plugin.kubelet.directory_watch import DirectoryWatch
 from gpuhook.kernel.inotify import Inotify
 
-Told = list[tuple[str | None, bool]]
+Changes = list[tuple[str | None, bool]]
 
 
-def told(directories: list[Path], *steps: Callable[[], object]) -> list[Told]:
+def changes(directories: list[Path], *steps: Callable[[], object]) -> list[Changes]:
     """Return the changes after each step, relative to the first directory's parent."""
-    heard: Told = []
+    seen: Changes = []
 
-    async def work() -> list[Told]:
-        watch = DirectoryWatch(map(str, directories), lambda path, made: heard.append((path, made)))
+    async def work() -> list[Changes]:
+        watch = DirectoryWatch(map(str, directories), lambda path, made: seen.append((path, made)))
         try:
             return [await after(step) for step in steps]
         finally:
             watch.close()
 
-    async def after(step: Callable[[], object]) -> Told:
-        heard.clear()
+    async def after(step: Callable[[], object]) -> Changes:
+        seen.clear()
         step()
-        # Events are there when the system call returns: two turns of the loop read them.
+        # The kernel queues events within the system call: two turns of the loop read them.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         above = os.path.dirname(directories[0])
-        return [(path and os.path.relpath(path, above), made) for path, made in heard]
+        return [(path and os.path.relpath(path, above), made) for path, made in seen]
 
     return asyncio.run(work())
 
 
-def test_entries(tmp_path: Path) -> None:
-    """Entries that appear or go are reported; touched or written ones are not."""
+def test_created_and_removed_entries_are_reported(tmp_path: Path) -> None:
+    """Touched and written entries are not reported."""
     directory = tmp_path / "d"
     directory.mkdir()
     file = directory / "kubelet.sock"
-    assert told(
+    assert changes(
         [directory],
         file.touch,
         lambda: os.utime(file),
@@ -66,11 +66,11 @@ def test_entries(tmp_path: Path) -> None:
     ]
 
 
-def test_a_directory_that_is_made_anew(tmp_path: Path) -> None:
-    """A replaced directory is reported as an unknown change, then the new entries."""
+def test_replaced_directory_is_watched_again(tmp_path: Path) -> None:
+    """The replacement is reported as an unknown change (path None)."""
     directory = tmp_path / "d"
     directory.mkdir()
-    removed, made, entry, moved, entry_there, returned, entry_again = told(
+    removed, made, entry, moved, entry_there, returned, entry_again = changes(
         [directory],
         directory.rmdir,
         directory.mkdir,
@@ -89,10 +89,10 @@ def test_a_directory_that_is_made_anew(tmp_path: Path) -> None:
     assert ("d/c", True) in entry_again
 
 
-def test_parents_that_come_and_go(tmp_path: Path) -> None:
+def test_directory_with_missing_parents_is_watched_when_created(tmp_path: Path) -> None:
     """A directory is found when the ones above it were missing, at the start or later."""
     directory = tmp_path / "a" / "b" / "c"
-    first, gone, again, entry = told(
+    first, gone, again, entry = changes(
         [directory],
         lambda: directory.mkdir(parents=True),
         lambda: shutil.rmtree(tmp_path / "a"),
@@ -105,36 +105,36 @@ def test_parents_that_come_and_go(tmp_path: Path) -> None:
     assert ("c/x", True) in entry
 
 
-def test_two_directories_one_in_the_other(tmp_path: Path) -> None:
+def test_entry_of_nested_directories_is_reported_once(tmp_path: Path) -> None:
     """Each entry is reported once, for its directory."""
     outer, inner = tmp_path / "d", tmp_path / "d" / "e"
     inner.mkdir(parents=True)
-    assert told([outer, inner], (outer / "a").touch, (inner / "b").touch) == [
+    assert changes([outer, inner], (outer / "a").touch, (inner / "b").touch) == [
         [("d/a", True)],
         [("d/e/b", True)],
     ]
 
 
-def test_a_directory_by_another_name(tmp_path: Path) -> None:
-    """Through a link it is watched by the name it was asked by; by two names, by both."""
+def test_entry_is_reported_by_the_name_of_each_watch(tmp_path: Path) -> None:
+    """A directory that is watched by a link and by its path reports both."""
     directory, link = tmp_path / "d", tmp_path / "link"
     directory.mkdir()
     link.symlink_to(directory)
-    assert told([link], (directory / "a").touch) == [[("link/a", True)]]
-    (both,) = told([directory, link], (directory / "b").touch)
+    assert changes([link], (directory / "a").touch) == [[("link/a", True)]]
+    (both,) = changes([directory, link], (directory / "b").touch)
     assert sorted(both, key=str) == [("d/b", True), ("link/b", True)]
 
 
-def no_more(self: Inotify, path: str, mask: int) -> int:
-    """Do what the kernel does where the user has no watch left."""
+def no_watch_left(self: Inotify, path: str, mask: int) -> int:
+    """Fail as the kernel does at the limit of inotify watches."""
     raise OSError(errno.ENOSPC, "no inotify watch is left", path)
 
 
-def test_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch that was closed has no descriptor, also when it could not begin."""
+def test_closed_watch_leaves_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that could not start leaves none either."""
     fds = len(os.listdir("/proc/self/fd"))
-    assert told([tmp_path], (tmp_path / "a").touch) == [[(f"{tmp_path.name}/a", True)]]
-    monkeypatch.setattr(Inotify, "watch", no_more)
+    assert changes([tmp_path], (tmp_path / "a").touch) == [[(f"{tmp_path.name}/a", True)]]
+    monkeypatch.setattr(Inotify, "watch", no_watch_left)
     with pytest.raises(OSError, match="no inotify watch"):
-        told([tmp_path])
+        changes([tmp_path])
     assert len(os.listdir("/proc/self/fd")) == fds

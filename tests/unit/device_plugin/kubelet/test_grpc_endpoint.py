@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets of resources: their names, and whose they are."""
+"""Sockets of resources: their names and their ownership."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.kubelet.plugin import Answers, Observed, resource
 DIRECTORY = "/var/lib/kubelet/device-plugins"
 
 
-def test_names() -> None:
-    """A socket is named after its resource, as others name it, without the domain."""
+def test_socket_is_named_after_its_resource() -> None:
+    """The name has no domain."""
     assert socket_name("nvidia.com/gpu", DIRECTORY) == "nvidia-gpu.sock"
     assert socket_name("nvidia.com/mig-1g.5gb.me", DIRECTORY) == "nvidia-mig-1g.5gb.me.sock"
     assert socket_name("example.com/gpu", DIRECTORY) == "nvidia-gpu.sock"
 
 
-def test_one_word_of_two_domains() -> None:
-    """Resources that share a word do not share a socket, and keep their names for ever."""
+def test_resources_of_two_domains_have_different_sockets() -> None:
+    """The name of the second socket has a digest, and does not depend on other sockets."""
     first = socket_name("nvidia.com/gpu", DIRECTORY)
     second = socket_name("example.com/gpu", DIRECTORY, {first})
     assert second == socket_name("example.com/gpu", DIRECTORY, {first, "another.sock"})
@@ -34,14 +34,14 @@ def test_one_word_of_two_domains() -> None:
     assert len({first, second, socket_name("example.org/gpu", DIRECTORY, {first})}) == 3
 
 
-def test_the_longest_resource_fits_where_the_kubelet_is() -> None:
-    """63 characters, as long as Kubernetes lets one be, need no digest in the usual directory."""
+def test_longest_resource_name_fits_into_the_default_directory() -> None:
+    """Kubernetes allows 63 characters."""
     assert socket_name("nvidia.com/" + "x" * 63, DIRECTORY) == f"nvidia-{'x' * 63}.sock"
 
 
 @pytest.mark.parametrize("length", range(60, 108))
-def test_long_directories(length: int) -> None:
-    """A name is cut until it fits, and still its own; where none fits, that is said."""
+def test_socket_name_is_shortened_in_a_long_directory(length: int) -> None:
+    """A directory without space for a unique name is refused."""
     directory = "/" + "d" * (length - 1)
     words = ("x" * 63, "x" * 62 + "y", "gpu")
     if length > 107 - 1 - 24:
@@ -55,16 +55,16 @@ def test_long_directories(length: int) -> None:
     assert all(len(f"{directory}/{name}") <= 107 for name in names)
 
 
-def served() -> ResourceServer:
+def resource_server() -> ResourceServer:
     return ResourceServer(resource(), Answers(), Observed(), pre_start=False)
 
 
-def test_a_socket_is_there_whole_and_goes_with_its_server(tmp_path: Path) -> None:
-    """Only the socket itself is left of serving, and nothing of stopping."""
+def test_socket_is_created_atomically_and_removed_at_close(tmp_path: Path) -> None:
+    """No temporary file remains."""
     path = str(tmp_path / "a %41?#é.sock")
 
     async def work() -> None:
-        endpoint = await Endpoint.listening(path, served())
+        endpoint = await Endpoint.listening(path, resource_server())
         assert os.listdir(tmp_path) == [os.path.basename(path)]
         assert endpoint.is_ours()
         assert not endpoint.is_taken()
@@ -76,28 +76,30 @@ def test_a_socket_is_there_whole_and_goes_with_its_server(tmp_path: Path) -> Non
     asyncio.run(work())
 
 
-def test_in_the_longest_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path of 107 bytes can be served, although it is bound by another name first."""
+def test_socket_path_of_107_bytes_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The temporary name in the same directory may not be longer."""
     directory = tmp_path / "d"
     directory.mkdir()
     monkeypatch.chdir(tmp_path)
     path = "d/" + "n" * 105
 
     async def work() -> None:
-        endpoint = await Endpoint.listening(path, served())
+        endpoint = await Endpoint.listening(path, resource_server())
         assert endpoint.is_ours()
         await endpoint.close()
 
     asyncio.run(work())
 
 
-def test_another_socket_is_left_alone(tmp_path: Path) -> None:
+def test_close_leaves_the_socket_of_a_newer_server(tmp_path: Path) -> None:
     """An older server that stops does not take the newer one's socket away."""
     path = str(tmp_path / "a.sock")
 
     async def work() -> None:
-        old = await Endpoint.listening(path, served())
-        new = await Endpoint.listening(path, served())
+        old = await Endpoint.listening(path, resource_server())
+        new = await Endpoint.listening(path, resource_server())
         assert (old.is_ours(), new.is_ours()) == (False, True)
         assert (old.is_taken(), new.is_taken()) == (True, False)
         await old.close()
@@ -109,12 +111,12 @@ def test_another_socket_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["socket", "file"])
-def test_what_was_left_behind_is_replaced(tmp_path: Path, left: str) -> None:
-    """A socket without a listener, or a plain file, is neither ours nor taken."""
+def test_stale_socket_or_file_is_replaced(tmp_path: Path, left: str) -> None:
+    """It is neither ours nor taken."""
     path = str(tmp_path / "a.sock")
 
     async def work() -> None:
-        endpoint = await Endpoint.listening(path, served())
+        endpoint = await Endpoint.listening(path, resource_server())
         os.unlink(path)
         if left == "socket":
             with socket.socket(socket.AF_UNIX) as dead:
@@ -123,7 +125,7 @@ def test_what_was_left_behind_is_replaced(tmp_path: Path, left: str) -> None:
             Path(path).touch()
         assert not endpoint.is_ours()
         assert not endpoint.is_taken()
-        again = await Endpoint.listening(path, served())
+        again = await Endpoint.listening(path, resource_server())
         assert again.is_ours()
         await endpoint.close()
         await again.close()
@@ -131,13 +133,13 @@ def test_what_was_left_behind_is_replaced(tmp_path: Path, left: str) -> None:
     asyncio.run(work())
 
 
-def test_where_no_socket_can_be(tmp_path: Path) -> None:
-    """A missing directory, a directory in the way: the reason is said, nothing is left."""
+def test_socket_that_cannot_be_created_is_a_fault(tmp_path: Path) -> None:
+    """The fault has the reason, and no file or descriptor remains."""
     (tmp_path / "a.sock").mkdir()
 
     async def reason(path: Path) -> str:
         with pytest.raises(GpuhookError) as raised:
-            await Endpoint.listening(str(path), served())
+            await Endpoint.listening(str(path), resource_server())
         assert raised.value.code == "GH1821"
         return raised.value.message
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources kept on offer: offered, registered, changed, withdrawn."""
+"""PluginSockets with a simulated kubelet: resources are served, registered and withdrawn."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plugin(kubelet: Kubelet) -> Iterator[Plugin]:
 
 
 def sockets(kubelet: Kubelet) -> set[str]:
-    """Return the names in the plugin directory, less the kubelet's."""
+    """Return the names in the plugin directory without the kubelet's socket."""
     return set(os.listdir(kubelet.directory)) - {"kubelet.sock"}
 
 
@@ -46,19 +46,23 @@ def inode(path: Path) -> int:
     return path.stat().st_ino
 
 
-def test_a_resource_is_served_and_registered(kubelet: Kubelet, plugin: Plugin) -> None:
+def test_resource_is_served_and_registered(kubelet: Kubelet, plugin: Plugin) -> None:
     """The request has the version, the name of the socket, and the options."""
     plugin.offer(resource())
     assert sockets(kubelet) == {"nvidia-gpu.sock"}
     kubelet.wait_for_devices(GPU, healthy=4)
-    (told,) = kubelet.registrations
-    assert (told.resource, told.endpoint, told.version) == (GPU, "nvidia-gpu.sock", "v1beta1")
-    assert told.options.pre_start_required
-    assert told.options.get_preferred_allocation_available
+    (registration,) = kubelet.registrations
+    assert (registration.resource, registration.endpoint, registration.version) == (
+        GPU,
+        "nvidia-gpu.sock",
+        "v1beta1",
+    )
+    assert registration.options.pre_start_required
+    assert registration.options.get_preferred_allocation_available
 
 
-def test_pods_get_their_units(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Four containers get four units, the fifth none; one that ends makes room."""
+def test_each_container_gets_a_free_unit(kubelet: Kubelet, plugin: Plugin) -> None:
+    """Without a free unit, Allocate is refused until a container ends."""
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     got = [kubelet.allocate(GPU, 1) for _ in range(4)]
@@ -72,8 +76,8 @@ def test_pods_get_their_units(kubelet: Kubelet, plugin: Plugin) -> None:
     assert kubelet.allocate(GPU, 1).ids == got[0].ids
 
 
-def test_no_pod_gets_an_unhealthy_unit(kubelet: Kubelet, plugin: Plugin) -> None:
-    """What is unhealthy counts as there, and is not handed out."""
+def test_unhealthy_unit_is_not_allocated(kubelet: Kubelet, plugin: Plugin) -> None:
+    """It counts as capacity."""
     plugin.offer(resource(), unhealthy={"GPU-1": "XID 79"})
     kubelet.wait_for_devices(GPU, healthy=2, unhealthy=2)
     assert set(kubelet.allocate(GPU, 2).ids) == {"GPU-0::0", "GPU-0::1"}
@@ -81,8 +85,7 @@ def test_no_pod_gets_an_unhealthy_unit(kubelet: Kubelet, plugin: Plugin) -> None
         kubelet.allocate(GPU, 1)
 
 
-def test_a_refusal_reaches_the_pod(kubelet: Kubelet, plugin: Plugin) -> None:
-    """What a fault says is what the pod's status will say."""
+def test_refusal_is_the_message_of_the_pod(kubelet: Kubelet, plugin: Plugin) -> None:
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     plugin.answers.error = GpuhookError("GH0000", "no more than one", "ask for one")
@@ -90,8 +93,10 @@ def test_a_refusal_reaches_the_pod(kubelet: Kubelet, plugin: Plugin) -> None:
         kubelet.allocate(GPU, 2)
 
 
-def test_only_what_changed_is_touched(kubelet: Kubelet, plugin: Plugin) -> None:
-    """A second resource comes and goes; the first keeps socket, registration and stream."""
+def test_unchanged_resource_keeps_socket_registration_and_stream(
+    kubelet: Kubelet, plugin: Plugin
+) -> None:
+    """A second resource is added and removed."""
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     kept = inode(kubelet.directory / "nvidia-gpu.sock")
@@ -109,15 +114,15 @@ def test_only_what_changed_is_touched(kubelet: Kubelet, plugin: Plugin) -> None:
     assert (len(stream.lists), stream.ended) == (1, False)
 
 
-def test_check_before_each_start_can_be_asked_for_later(kubelet: Kubelet) -> None:
-    """The kubelet hears of it with the registration alone."""
+def test_pre_start_required_later_registers_again(kubelet: Kubelet) -> None:
+    """The kubelet learns of the option with a registration only."""
     with Plugin(kubelet.directory) as plugin:
         plugin.offer(resource())
         kubelet.wait_for_devices(GPU, healthy=4)
         container = kubelet.allocate(GPU, 1)
         kubelet.pre_start(container)
         assert plugin.observed.count("pre_started") == 0
-        plugin.observed.wait_for("registered")  # a registration under way would be given up
+        plugin.observed.wait_for("registered")  # a registration in progress would be cancelled
         plugin.require_pre_start(True)
         plugin.require_pre_start(True)
         plugin.observed.wait_for("registered", 2)
@@ -127,8 +132,7 @@ def test_check_before_each_start_can_be_asked_for_later(kubelet: Kubelet) -> Non
         assert [one.options.pre_start_required for one in kubelet.registrations] == [False, True]
 
 
-def test_two_domains_with_one_word(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Resources that differ in their domain only are served side by side."""
+def test_resources_of_two_domains_are_served_together(kubelet: Kubelet, plugin: Plugin) -> None:
     other = "example.com/gpu"
     plugin.offer(resource(), resource(1, 3, other))
     kubelet.wait_for_devices(GPU, healthy=4)
@@ -136,8 +140,8 @@ def test_two_domains_with_one_word(kubelet: Kubelet, plugin: Plugin) -> None:
     assert len(sockets(kubelet)) == 2
 
 
-def test_an_orderly_end(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Stopping zeroes the resource at once, ends the streams, and takes our sockets along."""
+def test_stop_withdraws_resources_and_removes_sockets(kubelet: Kubelet, plugin: Plugin) -> None:
+    """Each stream gets an empty list and ends; files of others remain."""
     (kubelet.directory / "another.sock").touch()
     plugin.offer(resource(), resource(1, 1, MIG))
     kubelet.wait_for_devices(GPU, healthy=4)
@@ -151,8 +155,8 @@ def test_an_orderly_end(kubelet: Kubelet, plugin: Plugin) -> None:
     assert plugin.thread.tasks() == 0
 
 
-def test_the_socket_of_a_newer_process_is_left(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Who comes later takes over; the older one waits, does not fight, and removes nothing."""
+def test_newer_plugin_takes_the_socket_over(kubelet: Kubelet, plugin: Plugin) -> None:
+    """The older plugin reports it, and does not remove the newer socket."""
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     with Plugin(kubelet.directory) as newer:
@@ -166,8 +170,9 @@ def test_the_socket_of_a_newer_process_is_left(kubelet: Kubelet, plugin: Plugin)
         assert newer.observed.count("serving") == 1
 
 
-def test_the_older_process_serves_again(kubelet: Kubelet, plugin: Plugin) -> None:
-    """Where the newer one goes, the older one is there again."""
+def test_older_plugin_serves_again_after_the_newer_one_stops(
+    kubelet: Kubelet, plugin: Plugin
+) -> None:
     plugin.offer(resource())
     with Plugin(kubelet.directory) as newer:
         newer.offer(resource(1, 1))
@@ -176,8 +181,8 @@ def test_the_older_process_serves_again(kubelet: Kubelet, plugin: Plugin) -> Non
     kubelet.wait_for_devices(GPU, healthy=4)
 
 
-def test_the_kubelet_comes_later(tmp_path: Path) -> None:
-    """Without a kubelet, without its directory even, it waits; then it is there."""
+def test_plugin_registers_when_the_kubelet_starts(tmp_path: Path) -> None:
+    """Until then the plugin directory may be missing."""
     directory = tmp_path / "a" / "plugins"
     with Plugin(directory) as plugin:
         plugin.offer(resource())
@@ -189,8 +194,8 @@ def test_the_kubelet_comes_later(tmp_path: Path) -> None:
             assert plugin.observed.count("registration_failed") == 0
 
 
-def test_no_kubelet_is_wanted(tmp_path: Path) -> None:
-    """With the socket "" nothing says that anything was registered, and that is said once."""
+def test_empty_kubelet_socket_disables_registration(tmp_path: Path) -> None:
+    """Each resource is reported once as not registered."""
     with Plugin(tmp_path, kubelet="") as plugin, Kubelet(tmp_path) as kubelet:
         plugin.offer(resource())
         plugin.offer(resource(), unhealthy={"GPU-0": "lost"})
@@ -203,8 +208,8 @@ def test_no_kubelet_is_wanted(tmp_path: Path) -> None:
         assert kubelet.registrations == []
 
 
-def test_the_kubelet_refuses(kubelet: Kubelet, plugin: Plugin) -> None:
-    """The kubelet's message is reported, and the registration is retried until it succeeds."""
+def test_refused_registration_is_retried(kubelet: Kubelet, plugin: Plugin) -> None:
+    """The kubelet's message is reported."""
     kubelet.refuses = "the ResourceName is invalid"
     plugin.offer(resource())
     plugin.observed.wait_for("registration_failed", 3)
@@ -216,8 +221,8 @@ def test_the_kubelet_refuses(kubelet: Kubelet, plugin: Plugin) -> None:
     kubelet.wait_for_devices(GPU, healthy=4)
 
 
-def test_a_socket_that_nobody_listens_on_yet(tmp_path: Path) -> None:
-    """Between bind and listen of the kubelet a call fails; it is tried again at once."""
+def test_registration_at_a_socket_without_a_listener_is_retried(tmp_path: Path) -> None:
+    """The kubelet binds its socket before it listens."""
     with Plugin(tmp_path) as plugin:
         plugin.offer(resource())
         with socket.socket(socket.AF_UNIX) as dead:
@@ -227,8 +232,7 @@ def test_a_socket_that_nobody_listens_on_yet(tmp_path: Path) -> None:
             kubelet.wait_for_devices(GPU, healthy=4)
 
 
-def test_a_kubelet_that_hangs(tmp_path: Path) -> None:
-    """A kubelet that does not answer a call does not prevent a registration with the next one."""
+def test_hanging_kubelet_does_not_block_registration_with_the_next_one(tmp_path: Path) -> None:
     with Plugin(tmp_path) as plugin, socket.socket(socket.AF_UNIX) as hung:
         hung.bind(str(tmp_path / "kubelet.sock"))
         hung.listen()
@@ -240,8 +244,7 @@ def test_a_kubelet_that_hangs(tmp_path: Path) -> None:
             assert plugin.observed.count("registration_failed") == 0
 
 
-def test_stopping_while_the_kubelet_hangs(tmp_path: Path) -> None:
-    """A registration that does not end is given up when the plugin stops."""
+def test_stop_cancels_a_hanging_registration(tmp_path: Path) -> None:
     with Plugin(tmp_path) as plugin, socket.socket(socket.AF_UNIX) as hung:
         hung.bind(str(tmp_path / "kubelet.sock"))
         hung.listen()
@@ -253,9 +256,7 @@ def test_stopping_while_the_kubelet_hangs(tmp_path: Path) -> None:
         assert plugin.observed.count("registered") == 0
 
 
-def test_tasks_that_are_cancelled(tmp_path: Path) -> None:
-    """What keeps a resource ends when its loop wants it to, in the middle of a call, too."""
-
+def test_cancelled_tasks_end_in_the_middle_of_a_call(tmp_path: Path) -> None:
     async def work(hung: socket.socket) -> None:
         observed = Observed()
         serving = PluginSockets(str(tmp_path), str(tmp_path / "kubelet.sock"), Answers(), observed)
@@ -276,11 +277,9 @@ def test_tasks_that_are_cancelled(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["kubelet.sock"]
 
 
-def test_a_fault_of_ours_is_not_the_end(
+def test_unexpected_error_is_reported_and_the_next_event_handled(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unexpected error is reported, and the next event is handled."""
-
     def broken(*_: object) -> None:
         monkeypatch.undo()
         raise ZeroDivisionError
@@ -292,8 +291,8 @@ def test_a_fault_of_ours_is_not_the_end(
     kubelet.wait_for_devices(GPU, healthy=4)
 
 
-def test_touching_is_no_restart(kubelet: Kubelet, plugin: Plugin) -> None:
-    """A kubelet's socket that is touched, or whose neighbours change, is the same kubelet."""
+def test_touched_kubelet_socket_is_no_restart(kubelet: Kubelet, plugin: Plugin) -> None:
+    """Changes of other files in the directory are no restart either."""
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
     os.utime(kubelet.socket)
@@ -305,10 +304,10 @@ def test_touching_is_no_restart(kubelet: Kubelet, plugin: Plugin) -> None:
     assert [one.resource for one in kubelet.registrations] == [GPU, MIG]
 
 
-def test_a_kubelet_that_stopped_watching(
+def test_ended_stream_registers_the_resource_again(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kubelet that dropped the resource without a restart is registered with again."""
+    """The kubelet can drop a resource without a restart."""
     monkeypatch.setattr(resource_offer, "_REOPEN_TIMEOUT", 0.01)
     plugin.offer(resource())
     kubelet.wait_for_devices(GPU, healthy=4)
@@ -318,10 +317,9 @@ def test_a_kubelet_that_stopped_watching(
     assert len(kubelet.registrations) == 2
 
 
-def test_a_kubelet_that_never_watched(
+def test_registration_without_a_stream_is_repeated(
     kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A registration that led to no stream is made again."""
     monkeypatch.setattr(resource_offer, "_STREAM_TIMEOUT", 0.01)
     monkeypatch.setattr(resource_offer.ResourceOffer, "_stream_ended", lambda self: None)
     plugin.offer(resource())
@@ -334,10 +332,10 @@ def test_a_kubelet_that_never_watched(
     plugin.observed.wait_for("unwatched")
 
 
-def test_without_inotify(
+def test_kubelet_is_polled_without_inotify(
     tmp_path: Path, kubelet: Kubelet, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the node has no inotify left it is said, and looked at now and then."""
+    """The failure of inotify is reported."""
 
     def none_left(self: Inotify) -> None:
         raise OSError(24, "raise fs.inotify.max_user_instances", "inotify")
@@ -351,8 +349,9 @@ def test_without_inotify(
     kubelet.wait_for_devices(GPU, healthy=4)
 
 
-def test_nobody_tells(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events that were lost are made up for by a look, which comes by itself."""
+def test_lost_events_are_found_by_the_poll(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plugin_sockets, "_INTERVAL", 0.01)
     monkeypatch.setattr(PluginSockets, "_on_change", lambda self, path, made: None)
     with Plugin(kubelet.directory) as plugin:
@@ -363,15 +362,14 @@ def test_nobody_tells(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None
         kubelet.wait_for_devices(GPU, healthy=4)
 
 
-def test_a_directory_too_deep(tmp_path: Path) -> None:
-    """A directory in which no socket can be is refused with the reason, before anything is."""
+def test_too_long_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GpuhookError) as raised:
         PluginSockets("/" + "d" * 100, "", Answers(), Observed())
     assert raised.value.code == "GH1822"
 
 
-def test_one_kubelet_from_the_next(tmp_path: Path) -> None:
-    """A socket is a new one if it was made again or has another inode."""
+def test_kubelet_socket_change_is_recognized_by_inode(tmp_path: Path) -> None:
+    """A socket that was created again is new even with the same inode."""
     path = tmp_path / "kubelet.sock"
     found = KubeletSocket(str(path))
     seen = [found.current]
@@ -391,8 +389,7 @@ def test_one_kubelet_from_the_next(tmp_path: Path) -> None:
     assert not KubeletSocket("").look(made=True)
 
 
-def test_log_lines_of_an_observer(capsys: pytest.CaptureFixture[str]) -> None:
-    """The log tells what happens to people: who registered, what failed and what to do."""
+def test_observer_logs_events_with_code_and_duration(capsys: pytest.CaptureFixture[str]) -> None:
     from gpuhook.errors import fault
     from gpuhook.host import logs
 
@@ -424,8 +421,7 @@ def test_log_lines_of_an_observer(capsys: pytest.CaptureFixture[str]) -> None:
     assert '"GPU-0::1 GPU-1::0"' in lines[8]
 
 
-def test_the_stand_in_for_pod_resources(tmp_path: Path) -> None:
-    """The service answers what a test sets."""
+def test_simulated_pod_resources_service_lists_its_pods(tmp_path: Path) -> None:
     import grpc
 
     from gpuhook.device_plugin.api import podresources_pb2 as pods
@@ -444,8 +440,8 @@ def test_the_stand_in_for_pod_resources(tmp_path: Path) -> None:
     assert served.calls == 1
 
 
-def test_why_no_socket_can_be_made_is_told(tmp_path: Path) -> None:
-    """The gRPC library does not say it, and a mount without write access is common."""
+def test_bind_error_has_the_reason(tmp_path: Path) -> None:
+    """The gRPC library does not report it; a mount without write access is common."""
     from gpuhook.device_plugin.kubelet.grpc_endpoint import _bind_error
 
     assert _bind_error("/proc/nvidia-gpu.sock") not in ("", "no socket can be created there")

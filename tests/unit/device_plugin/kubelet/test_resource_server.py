@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One resource on its socket: lists, allocations, and what becomes of faults."""
+"""ResourceServer on its socket: lists, allocations, and the status of faults."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.kubelet.plugin import Plugin, device, resource
 from tests.waiting import Changes
 
 OPTIONS = api.DevicePluginOptions()
-Both = tuple[Plugin, Endpoint]
+PluginAndEndpoint = tuple[Plugin, Endpoint]
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[Both]:
+def served(tmp_path: Path) -> Iterator[PluginAndEndpoint]:
     """Return a plugin without a kubelet that offers 2 GPUs with 2 units each, and a connection."""
     with Plugin(tmp_path, kubelet="", pre_start=True) as plugin:
         plugin.offer(resource())
@@ -39,20 +39,20 @@ def both(tmp_path: Path) -> Iterator[Both]:
 
 
 def healths(endpoint: Endpoint) -> str:
-    """Return the first letters of the healths in the last list."""
+    """Return the first letters of the health values in the last list."""
     return "".join(one.health[0] for one in endpoint.devices.values())
 
 
 def lists(endpoint: Endpoint, count: int) -> list[list[api.Device]]:
-    """Return the lists when that many have come."""
+    """Wait for `count` lists, and return them."""
     stream = endpoint.stream
     stream._changes.wait_for(lambda: len(stream.lists) >= count, f"list {count}")
     return stream.lists
 
 
-def test_the_list_comes_at_once_and_in_order(both: Both) -> None:
-    """The first list has every unit, healthy, in the resource's order, without a topology."""
-    _, endpoint = both
+def test_first_list_has_all_units_in_order(served: PluginAndEndpoint) -> None:
+    """All units are healthy and have no topology."""
+    _, endpoint = served
     (first,) = lists(endpoint, 1)
     assert [(one.ID, one.health) for one in first] == [
         (f"GPU-{gpu}::{n}", "Healthy") for gpu in (0, 1) for n in (0, 1)
@@ -60,8 +60,8 @@ def test_the_list_comes_at_once_and_in_order(both: Both) -> None:
     assert not any(one.HasField("topology") for one in first)
 
 
-def test_topology_where_it_is_known() -> None:
-    """A known NUMA node is listed; the kernel's -1 means that there is none."""
+def test_known_numa_node_is_listed() -> None:
+    """The kernel's -1 means that there is no NUMA node."""
     nodes = {"GPU-a": 0, "GPU-b": 1, "GPU-c": None, "GPU-d": -1}
     units = tuple(Unit(name, device(name, node)) for name, node in nodes.items())
     listed = resource_server.listing(Resource("nvidia.com/gpu", units), {}).devices
@@ -69,9 +69,9 @@ def test_topology_where_it_is_known() -> None:
     assert [one.HasField("topology") for one in listed] == [True, True, False, False]
 
 
-def test_all_units_of_a_device_fall_ill_in_one_message(both: Both) -> None:
-    """One device unhealthy is one more list, with all of its units in it; so is its recovery."""
-    plugin, endpoint = both
+def test_unhealthy_device_changes_all_its_units_in_one_list(served: PluginAndEndpoint) -> None:
+    """Its recovery is one list, too."""
+    plugin, endpoint = served
     lists(endpoint, 1)
     plugin.offer(resource(), unhealthy={"GPU-0": "XID 79"})
     assert len(lists(endpoint, 2)) == 2
@@ -81,9 +81,9 @@ def test_all_units_of_a_device_fall_ill_in_one_message(both: Both) -> None:
     assert healths(endpoint) == "HHHH"
 
 
-def test_no_message_without_a_change(both: Both) -> None:
-    """The same list again, or another reason for the same state, is not sent."""
-    plugin, endpoint = both
+def test_unchanged_list_is_not_sent(served: PluginAndEndpoint) -> None:
+    """A new reason for the same state is no change."""
+    plugin, endpoint = served
     plugin.offer(resource(), unhealthy={"GPU-0": "XID 79"})
     for reason in ("XID 79", "lost", "off the bus"):
         plugin.offer(resource(), unhealthy={"GPU-0": reason, "GPU-other": "not ours"})
@@ -95,9 +95,9 @@ def test_no_message_without_a_change(both: Both) -> None:
     stream.cancel()
 
 
-def test_changes_faster_than_a_stream_are_one_message(both: Both) -> None:
-    """Of 200 changes without a pause, a stream gets the last state and few of the others."""
-    plugin, endpoint = both
+def test_fast_changes_are_merged_into_one_list(served: PluginAndEndpoint) -> None:
+    """A stream gets the last of 200 states."""
+    plugin, endpoint = served
     lists(endpoint, 1)
 
     async def flap() -> None:
@@ -112,9 +112,8 @@ def test_changes_faster_than_a_stream_are_one_message(both: Both) -> None:
     assert len(endpoint.stream.lists) == 2
 
 
-def test_a_change_that_was_taken_back_is_no_message(both: Both) -> None:
-    """A list that is unchanged when a stream reads it is not sent."""
-    plugin, endpoint = both
+def test_reverted_change_is_not_sent(served: PluginAndEndpoint) -> None:
+    plugin, endpoint = served
     lists(endpoint, 1)
 
     async def blink() -> None:
@@ -128,24 +127,21 @@ def test_a_change_that_was_taken_back_is_no_message(both: Both) -> None:
     assert healths(endpoint) == "UUHH"
 
 
-def test_units_that_come_and_go(both: Both) -> None:
-    """Another set of units is one more list."""
-    plugin, endpoint = both
+def test_changed_units_are_sent_as_a_new_list(served: PluginAndEndpoint) -> None:
+    plugin, endpoint = served
     lists(endpoint, 1)
     plugin.offer(resource(count=1, replicas=4))
     assert [one.ID for one in lists(endpoint, 2)[1]] == [f"GPU-0::{n}" for n in range(4)]
 
 
-def test_options(both: Both) -> None:
-    """The options say that both optional calls are wanted."""
-    _, endpoint = both
+def test_options_require_pre_start_and_preferred_allocation(served: PluginAndEndpoint) -> None:
+    _, endpoint = served
     assert endpoint.get_options() == api.DevicePluginOptions(
         pre_start_required=True, get_preferred_allocation_available=True
     )
 
 
-def test_allocations_become_messages() -> None:
-    """Everything that a container is handed is in the message, and nothing else."""
+def test_allocation_is_converted_to_a_response() -> None:
     allocation = Allocation(
         envs={"NVIDIA_VISIBLE_DEVICES": "GPU-0"},
         mounts=(AllocatedMount("/c", "/h"), AllocatedMount("/shm", "/h/shm", read_only=False)),
@@ -167,9 +163,9 @@ def test_allocations_become_messages() -> None:
     assert empty == api.ContainerAllocateResponse()
 
 
-def test_each_container_has_its_answer(both: Both) -> None:
-    """Containers of one call are answered in their order, and observed."""
-    plugin, endpoint = both
+def test_containers_are_answered_in_order(served: PluginAndEndpoint) -> None:
+    """The call is observed."""
+    plugin, endpoint = served
     answer = endpoint.allocate(["GPU-0::0", "GPU-1::0"], [], ["GPU-0::1"])
     assert [one.envs["GPUS"] for one in answer.container_responses] == [
         "GPU-0::0,GPU-1::0",
@@ -179,16 +175,14 @@ def test_each_container_has_its_answer(both: Both) -> None:
     assert ("allocated", [["GPU-0::0", "GPU-1::0"], [], ["GPU-0::1"]]) in plugin.observed.events
 
 
-def test_the_preferred_units(both: Both) -> None:
-    """What is available, what must be in, and the size reach who decides."""
-    _, endpoint = both
+def test_preferred_allocation_passes_all_arguments(served: PluginAndEndpoint) -> None:
+    _, endpoint = served
     assert endpoint.preferred(["a", "b", "c"], ["c"], 2) == ["c", "c"]
     assert endpoint.preferred(["a", "b", "c"], [], 2) == ["c", "b"]
 
 
-def test_a_start_is_looked_at(both: Both) -> None:
-    """PreStartContainer asks, and tells."""
-    plugin, endpoint = both
+def test_pre_start_calls_the_check_and_is_observed(served: PluginAndEndpoint) -> None:
+    plugin, endpoint = served
     endpoint.pre_start(["GPU-0::0"])
     assert ("pre_started", ["GPU-0::0"]) in plugin.observed.events
     plugin.answers.error = fault("GH1823", socket="s", resource="r", reason="none")
@@ -196,9 +190,9 @@ def test_a_start_is_looked_at(both: Both) -> None:
         endpoint.pre_start(["GPU-0::0"])
 
 
-def test_a_driver_that_hangs_keeps_one_start_waiting_only(both: Both) -> None:
+def test_hanging_driver_blocks_only_pre_start(served: PluginAndEndpoint) -> None:
     """PreStartContainer queries the driver; other calls are answered meanwhile."""
-    plugin, endpoint = both
+    plugin, endpoint = served
     plugin.answers.hangs = threading.Event()
     start = threading.Thread(target=endpoint.pre_start, args=(["GPU-0::0"],))
     start.start()
@@ -212,8 +206,8 @@ def test_a_driver_that_hangs_keeps_one_start_waiting_only(both: Both) -> None:
     assert plugin.observed.count("pre_started") == 1
 
 
-def test_a_start_that_nobody_wanted_looked_at(tmp_path: Path) -> None:
-    """Without the option the kubelet need not call; a call succeeds anyway."""
+def test_pre_start_without_the_option_succeeds(tmp_path: Path) -> None:
+    """The kubelet need not call it."""
     with Plugin(tmp_path, kubelet="") as plugin:
         plugin.offer(resource())
         plugin.answers.error = ZeroDivisionError()
@@ -230,11 +224,11 @@ def test_a_start_that_nobody_wanted_looked_at(tmp_path: Path) -> None:
         ("GH1204", grpc.StatusCode.FAILED_PRECONDITION),
     ],
 )
-def test_a_fault_is_a_status_with_a_sentence(
-    both: Both, code: str, status: grpc.StatusCode
+def test_fault_is_a_grpc_status_with_code_and_hint(
+    served: PluginAndEndpoint, code: str, status: grpc.StatusCode
 ) -> None:
-    """Wrong requests and failed ones have different statuses, both with code and hint."""
-    plugin, endpoint = both
+    """Invalid requests and failed preconditions have different statuses."""
+    plugin, endpoint = served
     facts = {"name": "GPU-x::y"} if code == "GH1003" else {"path": "/lib", "reason": "none"}
     plugin.answers.error = error = fault(code, **facts)
     for call in (
@@ -250,9 +244,9 @@ def test_a_fault_is_a_status_with_a_sentence(
     assert refused == ["Allocate", "GetPreferredAllocation", "PreStartContainer"]
 
 
-def test_a_fault_of_ours_ends_one_call_only(both: Both) -> None:
-    """Any other error is INTERNAL and reported to the observer, and the next call succeeds."""
-    plugin, endpoint = both
+def test_unexpected_error_is_internal_and_the_next_call_succeeds(served: PluginAndEndpoint) -> None:
+    """The error is reported to the observer."""
+    plugin, endpoint = served
     plugin.answers.error = KeyError("\udcff odd\n" + "x" * 10_000)
     with pytest.raises(grpc.RpcError) as raised:
         endpoint.allocate(["GPU-0::0"])
@@ -263,15 +257,13 @@ def test_a_fault_of_ours_ends_one_call_only(both: Both) -> None:
     assert endpoint.allocate(["GPU-0::0"]).container_responses
 
 
-def test_a_preferred_answer_for_no_container(both: Both) -> None:
-    """A call without containers has an answer without any."""
-    _, endpoint = both
+def test_allocate_without_containers_has_an_empty_response(served: PluginAndEndpoint) -> None:
+    _, endpoint = served
     assert not endpoint.allocate().container_responses
 
 
-def test_replacing_what_answers_for(both: Both) -> None:
-    """Who decides is given the resource as it is now."""
-    plugin, endpoint = both
+def test_allocate_uses_the_current_resource(served: PluginAndEndpoint) -> None:
+    plugin, endpoint = served
     seen: list[Resource] = []
 
     def remember(resource: Resource, requests: list[list[str]]) -> list[Allocation]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file for Node Feature Discovery: whole or not at all, and only when something is new."""
+"""The file for Node Feature Discovery (NFD): written atomically, and only after a change."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LABELS = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.count": "1"}
 TEXT = "nvidia.com/gpu.count=1\nnvidia.com/gpu.replicas=4\n"
 
 
-def test_the_file_is_made_with_its_directory(tmp_path: Path) -> None:
-    """The first write makes directory and file, readable for NFD, and leaves nothing else."""
+def test_first_write_creates_the_directory_and_a_readable_file(tmp_path: Path) -> None:
+    """No temporary file remains."""
     path = tmp_path / "features.d" / "gfd"
     old = os.umask(0o077)
     try:
@@ -31,8 +31,8 @@ def test_the_file_is_made_with_its_directory(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["gfd"]
 
 
-def test_a_file_that_says_so_already_stays(tmp_path: Path) -> None:
-    """The same labels are not written again, others replace the file instead of changing it."""
+def test_unchanged_labels_do_not_write_the_file(tmp_path: Path) -> None:
+    """Other labels replace the file; an open one does not change."""
     path = tmp_path / "gfd"
     feature_file.write(str(path), LABELS)
     before = path.stat()
@@ -44,10 +44,8 @@ def test_a_file_that_says_so_already_stays(tmp_path: Path) -> None:
     assert path.read_text() == "nvidia.com/gpu.count=2\n"
 
 
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the new file cannot be put in place, the old one is whole and no other is left."""
+def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No temporary file remains."""
     path = tmp_path / "gfd"
     feature_file.write(str(path), LABELS)
 
@@ -61,8 +59,8 @@ def test_a_failed_write_leaves_the_old_file(
     assert os.listdir(tmp_path) == ["gfd"]
 
 
-def test_a_file_that_others_may_not_read_is_put_right(tmp_path: Path) -> None:
-    """NFD must be able to read the file: its mode counts as its content does."""
+def test_unreadable_file_is_written_again(tmp_path: Path) -> None:
+    """NFD must be able to read the file."""
     path = tmp_path / "gfd"
     path.write_text(TEXT)
     path.chmod(0o600)
@@ -70,8 +68,7 @@ def test_a_file_that_others_may_not_read_is_put_right(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-def test_removed_once(tmp_path: Path) -> None:
-    """Removing says whether there was a file."""
+def test_remove_returns_whether_the_file_existed(tmp_path: Path) -> None:
     path = tmp_path / "gfd"
     feature_file.write(str(path), LABELS)
     assert feature_file.remove(str(path))
@@ -80,8 +77,9 @@ def test_removed_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-"])
-def test_standard_output(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """No name, or a dash, is standard output, of which nothing can be removed."""
+def test_empty_name_and_dash_are_standard_output(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert feature_file.write(name, LABELS)
     assert capsys.readouterr().out == TEXT
     assert not feature_file.remove(name)

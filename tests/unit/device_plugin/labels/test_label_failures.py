@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feature labels that the device plugin keeps up to date, and the API server that fails."""
+"""LabelService with an API server that fails, refuses or hangs."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.inventory import dump_file
 
 NODE = dump_file.load("t4")
-LOOK = NodeSnapshot(NODE, NODE, is_dump=True)
+SNAPSHOT = NodeSnapshot(NODE, NODE, is_dump=True)
 
 
 class Log:
-    """Counts log lines."""
+    """Counts warnings."""
 
     def __init__(self) -> None:
-        self.told = 0
+        self.warnings = 0
 
     def warning(self, _event: str, **_fields: object) -> None:
-        """Count one."""
-        self.told += 1
+        self.warnings += 1
 
 
 class Server:
-    """An API server that takes labels, or raises what `errors` still has."""
+    """An API server that stores labels, or raises the next one of `errors`."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -46,7 +45,6 @@ class Server:
         self.calls = 0
 
     def patch(self, _path: str, body: dict[str, Any], _purpose: object) -> None:
-        """Take labels."""
         self.calls += 1
         if self.errors:
             raise self.errors.pop(0)
@@ -54,22 +52,22 @@ class Server:
 
 
 def configuration(path: Path, **own: bool) -> Configuration:
-    made = Configuration()
-    gfd = replace(made.flags.gfd, output_file=str(path))
-    return replace(made, flags=replace(made.flags, gfd=gfd), own=replace(made.own, **own))  # type: ignore[arg-type]
+    base = Configuration()
+    gfd = replace(base.flags.gfd, output_file=str(path))
+    return replace(base, flags=replace(base.flags, gfd=gfd), own=replace(base.own, **own))  # type: ignore[arg-type]
 
 
 def run(server: Server, log: Log, scenario: Callable[[LabelService], Awaitable[None]]) -> None:
     async def ran() -> None:
         launch = Launch(node_name="n1", inventory="t4")
-        made = LabelService(launch, server, Notifier(log))  # type: ignore[arg-type]
-        await asyncio.wait_for(scenario(made), 30)
+        service = LabelService(launch, server, Notifier(log))  # type: ignore[arg-type]
+        await asyncio.wait_for(scenario(service), 30)
 
     asyncio.run(ran())
 
 
-def offer(made: LabelService, wanted: Configuration) -> None:
-    made.update(wanted, LOOK, resources.offered(NODE, wanted).resources)
+def update(service: LabelService, wanted: Configuration) -> None:
+    service.update(wanted, SNAPSHOT, resources.offered(NODE, wanted).resources)
 
 
 async def until(wanted: Callable[[], object]) -> None:
@@ -83,70 +81,70 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(label_service, "_LONGEST_PAUSE", 0.001)
 
 
-def test_labels_that_failed_are_tried_again_without_a_turn(tmp_path: Path) -> None:
+def test_failed_labels_are_retried_without_another_turn(tmp_path: Path) -> None:
     trouble = fault("GH1862", where="api", reason="Connection refused")
     server, log = Server(trouble, trouble, trouble), Log()
 
-    async def scenario(made: LabelService) -> None:
-        offer(made, configuration(tmp_path / "gfd", label_node=True))
+    async def scenario(service: LabelService) -> None:
+        update(service, configuration(tmp_path / "gfd", label_node=True))
         await until(lambda: server.labels)
 
     run(server, log, scenario)
     assert server.labels["nvidia.com/gpu.count"] == "1"
-    assert log.told == 1
+    assert log.warnings == 1
 
 
-def test_labels_that_are_forbidden_are_not_tried_again(tmp_path: Path) -> None:
+def test_forbidden_labels_are_not_retried(tmp_path: Path) -> None:
     forbidden = fault("GH1863", verb="patch", resource="nodes", feature="labels")
     server, log = Server(forbidden), Log()
 
-    async def scenario(made: LabelService) -> None:
+    async def scenario(service: LabelService) -> None:
         wanted = configuration(tmp_path / "gfd", label_node=True)
         for _ in range(2):
-            offer(made, wanted)
-            assert made._task is not None
-            await made._task
+            update(service, wanted)
+            assert service._task is not None
+            await service._task
 
     run(server, log, scenario)
-    assert (server.calls, log.told) == (1, 1)
+    assert (server.calls, log.warnings) == (1, 1)
 
 
-def test_nobody_waits_for_an_api_server_that_hangs(tmp_path: Path) -> None:
+def test_hanging_api_server_blocks_neither_file_nor_end(tmp_path: Path) -> None:
     gate = threading.Event()
     server = Server()
     server.patch = lambda *_: gate.wait()  # type: ignore[assignment,method-assign]
 
-    async def scenario(made: LabelService) -> None:
-        offer(made, configuration(tmp_path / "gfd", labels=True, label_node=True))
+    async def scenario(service: LabelService) -> None:
+        update(service, configuration(tmp_path / "gfd", labels=True, label_node=True))
         await until((tmp_path / "gfd").exists)
-        await made.end(configuration(tmp_path / "gfd"))
+        await service.end(configuration(tmp_path / "gfd"))
 
     run(server, Log(), scenario)
     assert not gate.is_set()
     gate.set()
 
 
-def test_file_that_moves_leaves_none_behind(tmp_path: Path) -> None:
-    async def scenario(made: LabelService) -> None:
-        offer(made, configuration(tmp_path / "old", labels=True))
+def test_moved_file_is_removed_from_its_old_path(tmp_path: Path) -> None:
+    async def scenario(service: LabelService) -> None:
+        update(service, configuration(tmp_path / "old", labels=True))
         await until((tmp_path / "old").exists)
-        offer(made, configuration(tmp_path / "new", labels=True))
+        update(service, configuration(tmp_path / "new", labels=True))
         await until((tmp_path / "new").exists)
 
     run(Server(), Log(), scenario)
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
-def test_labels_are_removed_at_the_end_when_asked(tmp_path: Path) -> None:
+def test_labels_are_removed_at_the_end_if_configured(tmp_path: Path) -> None:
     server = Server()
     wanted = configuration(
         tmp_path / "gfd", labels=True, label_node=True, remove_labels_on_exit=True
     )
 
-    async def scenario(made: LabelService) -> None:
-        offer(made, wanted)
-        await until(lambda: made._node_labels)
-        await made.end(wanted)
+    async def scenario(service: LabelService) -> None:
+        update(service, wanted)
+        await until(lambda: service._node_labels)
+        await service.end(wanted)
 
     run(server, Log(), scenario)
     assert not (tmp_path / "gfd").exists()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labels that the plugin keeps: where they are, and when they go."""
+"""LabelService: the feature file and the labels of the node, written and removed."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from gpuhook.device_plugin.offer.resources import offered
 from gpuhook.host.logs import logger
 from tests.unit.offering import T4
 
-LOOK = NodeSnapshot(T4, T4, is_dump=True)
+SNAPSHOT = NodeSnapshot(T4, T4, is_dump=True)
 LAUNCH = Launch(inventory="t4", node_name="node-1")
 
 
-def configured(path: Path, **own: Any) -> Configuration:
+def configuration_for(path: Path, **own: Any) -> Configuration:
     return Configuration(flags=Flags(gfd=LabelFlags(output_file=str(path))), own=Own(**own))
 
 
-def kept(*configurations: Configuration, server: Any = None) -> None:
-    """Keep the labels under one configuration after the other, and end."""
+def label(*configurations: Configuration, server: Any = None) -> None:
+    """Apply the configurations in order, and end the service."""
 
     async def turns() -> None:
         labelling = LabelService(LAUNCH, server, Notifier(logger(), None))
         for configuration in configurations:
             resources = offered(T4, configuration).resources
-            labelling.update(configuration, LOOK, resources)
+            labelling.update(configuration, SNAPSHOT, resources)
             assert labelling._task is not None
             await labelling._task
         await labelling.end(configurations[-1])
@@ -47,26 +47,26 @@ def kept(*configurations: Configuration, server: Any = None) -> None:
     asyncio.run(turns())
 
 
-def test_the_file_stays_unless_it_is_to_go(tmp_path: Path) -> None:
+def test_file_remains_unless_remove_labels_on_exit_is_set(tmp_path: Path) -> None:
     path = tmp_path / "features.d" / "gfd"
-    kept(configured(path, labels=True))
+    label(configuration_for(path, labels=True))
     assert "nvidia.com/gpu.product=Tesla-T4\n" in path.read_text("utf-8")
-    kept(configured(path, labels=True, remove_labels_on_exit=True))
+    label(configuration_for(path, labels=True, remove_labels_on_exit=True))
     assert not path.exists()
 
 
-def test_a_file_that_is_kept_no_more_goes(tmp_path: Path) -> None:
-    """NFD would go on to read it: after a move, and when the labels are switched off."""
+def test_unused_file_is_removed(tmp_path: Path) -> None:
+    """NFD would still read it after a change of the path or of `labels`."""
     old, new = tmp_path / "old", tmp_path / "new"
-    kept(configured(old, labels=True), configured(new, labels=True))
+    label(configuration_for(old, labels=True), configuration_for(new, labels=True))
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
-    kept(configured(new, labels=True), configured(new))
+    label(configuration_for(new, labels=True), configuration_for(new))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return the labels of the node, which may be set."""
+def node_labels(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return the labels of the node; label changes apply to them."""
     labels: dict[str, str] = {}
 
     def set_labels(_server: ApiServer, name: str, wanted: dict[str, str | None]) -> None:
@@ -81,27 +81,28 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return labels
 
 
-def test_labels_of_the_node_go_when_they_are_kept_no_more(
-    tmp_path: Path, node: dict[str, str]
+def test_node_labels_are_removed_when_label_node_is_disabled(
+    tmp_path: Path, node_labels: dict[str, str]
 ) -> None:
-    labelled = configured(tmp_path / "gfd", label_node=True)
-    kept(labelled, server=object())
-    assert node["nvidia.com/gpu.product"] == "Tesla-T4"
-    kept(labelled, configured(tmp_path / "gfd"), server=object())
-    assert node == {}
+    labelled = configuration_for(tmp_path / "gfd", label_node=True)
+    label(labelled, server=object())
+    assert node_labels["nvidia.com/gpu.product"] == "Tesla-T4"
+    label(labelled, configuration_for(tmp_path / "gfd"), server=object())
+    assert node_labels == {}
 
 
-def test_a_node_that_cannot_be_labelled_is_told_once(tmp_path: Path) -> None:
-    """labelNode needs an API server; without one it must not look as if it were done."""
-    labelled = configured(tmp_path / "gfd", label_node=True)
+def test_label_node_without_an_api_server_is_a_warning_once(tmp_path: Path) -> None:
+    labelled = configuration_for(tmp_path / "gfd", label_node=True)
     with capture_logs() as logs:
-        kept(labelled, replace(labelled, own=replace(labelled.own, accelerator_label=True)))
+        label(labelled, replace(labelled, own=replace(labelled.own, accelerator_label=True)))
     assert [line["log_level"] for line in logs if "labelNode" in line["event"]] == ["warning"]
 
 
-def test_a_dump_is_no_label_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless another file is named, which this machine's feature discovery does not read."""
+def test_labels_of_a_dump_are_not_written_to_the_default_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """NFD of this machine would read that file."""
     written: list[str] = []
     monkeypatch.setattr(feature_file, "write", lambda path, _labels: written.append(path))
-    kept(Configuration(own=Own(labels=True)))
+    label(Configuration(own=Own(labels=True)))
     assert written == []

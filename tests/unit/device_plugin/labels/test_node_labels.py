@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feature labels: a T4, MIG in every strategy, several models, unusual names."""
+"""The feature labels: a T4, each MIG strategy, several models, unusual names."""
 
 from __future__ import annotations
 
@@ -88,24 +88,23 @@ def shared(
     return Configuration(flags=Flags(mig_strategy=mig), sharing=sharing)
 
 
-def told(found: dict[str, str], *names: str) -> dict[str, str | None]:
+def short_names(result: dict[str, str], *names: str) -> dict[str, str | None]:
     """Return some of the labels by name without prefix."""
-    return {name: found.get(f"nvidia.com/{name}") for name in names}
+    return {name: result.get(f"nvidia.com/{name}") for name in names}
 
 
-def check_form(found: dict[str, str]) -> None:
+def check_form(result: dict[str, str]) -> None:
     """Fail if the API server would refuse a label."""
-    for name, value in found.items():
+    for name, value in result.items():
         assert NAME.fullmatch(name), name
         assert VALUE.fullmatch(value), (name, value)
 
 
-def test_the_seeds_node() -> None:
-    """A T4 with four replicas has all labels."""
+def test_t4_with_four_replicas_has_all_labels() -> None:
     offered = resource("nvidia.com/gpu", whole(T4), replicas=4, sharing=TIME_SLICING)
     facts = LabelFacts(machine="g4dn.xlarge", modes=("compute",))
-    found = labels(Node(DRIVER, (T4,)), (offered,), shared(4), facts, 1700000000)
-    prefixed = {name.removeprefix("nvidia.com/"): value for name, value in found.items()}
+    result = labels(Node(DRIVER, (T4,)), (offered,), shared(4), facts, 1700000000)
+    prefixed = {name.removeprefix("nvidia.com/"): value for name, value in result.items()}
     assert prefixed == {
         "cuda.driver-version.full": "580.95.05",
         "cuda.driver-version.major": "580",
@@ -136,7 +135,7 @@ def test_the_seeds_node() -> None:
         "mps.capable": "false",
         "vgpu.present": "false",
     }
-    check_form(found)
+    check_form(result)
 
 
 @pytest.mark.parametrize(
@@ -148,13 +147,13 @@ def test_the_seeds_node() -> None:
         (shared(4, rename="nvidia.com/gpu"), "nvidia.com/gpu", "Tesla-T4-SHARED"),
     ],
 )
-def test_a_renamed_resource_tells_of_the_sharing_itself(
+def test_renamed_resource_has_no_shared_suffix(
     configuration: Configuration, name: str, product: str
 ) -> None:
-    """The product has -SHARED only if the name of the resource does not show the sharing."""
+    """The name of the resource already shows the sharing."""
     offered = resource(name, whole(T4), replicas=4, sharing=TIME_SLICING)
-    found = labels(Node(DRIVER, (T4,)), (offered,), configuration, LabelFacts())
-    assert told(found, "gpu.product", "gpu.replicas") == {
+    result = labels(Node(DRIVER, (T4,)), (offered,), configuration, LabelFacts())
+    assert short_names(result, "gpu.product", "gpu.replicas") == {
         "gpu.product": product,
         "gpu.replicas": "4",
     }
@@ -175,50 +174,52 @@ MIB = 1 << 20
         (MPS, True, KILL, "mps"),
     ],
 )
-def test_a_limit_is_the_memory_of_a_replica(
+def test_memory_label_of_a_replica_is_its_limit(
     sharing: str, driver: bool, action: str, by: str
 ) -> None:
-    """The labels have the limit of a replica, and what enforces it."""
+    """Another label has what enforces the limit."""
     offered = resource("nvidia.com/gpu", whole(T4), replicas=3, sharing=sharing)
     offered = replace(offered, memory={"GPU-0": UnitMemory(4096 * MIB, 4096 * MIB)})
     configuration = replace(shared(3, sharing), own=Own(guard=Guard(action)))
-    found = labels(Node(DRIVER, (T4,)), (offered,), configuration, LabelFacts(driver_limits=driver))
+    result = labels(
+        Node(DRIVER, (T4,)), (offered,), configuration, LabelFacts(driver_limits=driver)
+    )
     names = ("gpu.replica-memory", "gpu.memory-limit-by", "gpu.sharing-strategy")
-    assert list(told(found, *names).values()) == ["4096", by, sharing]
-    check_form(found)
+    assert list(short_names(result, *names).values()) == ["4096", by, sharing]
+    check_form(result)
 
 
-def test_a_mig_instance_cannot_be_divided_by_the_driver() -> None:
-    """The driver has no limits for MIG: the guard watches replicas of an instance."""
+def test_limit_of_a_mig_instance_is_enforced_by_the_guard() -> None:
+    """The driver has no limits for MIG instances."""
     gpus = (a100(0, "1g.5gb"),)
     made = slices(gpus[0])
     offered = resource("nvidia.com/gpu", *made, replicas=2, sharing=TIME_SLICING)
     offered = replace(offered, memory={made[0].uuid: UnitMemory(2048 * MIB, 2048 * MIB)})
     configuration = replace(shared(2, mig="single"), own=Own(guard=Guard(KILL)))
-    found = labels(Node(DRIVER, gpus), (offered,), configuration, LabelFacts(driver_limits=True))
-    assert told(found, "gpu.replica-memory", "gpu.memory-limit-by") == {
+    result = labels(Node(DRIVER, gpus), (offered,), configuration, LabelFacts(driver_limits=True))
+    assert short_names(result, "gpu.replica-memory", "gpu.memory-limit-by") == {
         "gpu.replica-memory": "2048",
         "gpu.memory-limit-by": "guard",
     }
 
 
-def test_h100_unshared() -> None:
-    """Eight whole H100: one replica each, not shared, the clique and the memory of a whole GPU."""
+def test_unshared_h100_labels() -> None:
+    """Eight GPUs have one replica each, the clique and the memory of a whole GPU."""
     gpus = tuple(gpu(n, "NVIDIA H100 80GB HBM3", "9.0", 81559) for n in range(8))
     offered = resource("nvidia.com/gpu", *map(whole, gpus))
     facts = LabelFacts(machine="ProLiant XL675d Gen10 Plus", clique="c7c0ee6a.32766")
-    found = labels(Node(DRIVER, gpus), (offered,), Configuration(), facts)
+    result = labels(Node(DRIVER, gpus), (offered,), Configuration(), facts)
     names = (
         "gpu.product", "gpu.count", "gpu.replicas", "gpu.sharing-strategy", "gpu.family",
         "gpu.replica-memory", "gpu.clique", "gpu.machine", "mig.capable", "gpu.mode",
     )  # fmt: skip
-    assert list(told(found, *names).values()) == [
+    assert list(short_names(result, *names).values()) == [
         "NVIDIA-H100-80GB-HBM3", "8", "1", "none", "hopper", "81559", "c7c0ee6a.32766",
         "ProLiant-XL675d-Gen10-Plus", "true", "unknown",
     ]  # fmt: skip
-    assert "nvidia.com/gfd.timestamp" not in found
-    assert "nvidia.com/gpu.memory-limit-by" not in found
-    assert "nvidia.com/mig.strategy" not in found
+    assert "nvidia.com/gfd.timestamp" not in result
+    assert "nvidia.com/gpu.memory-limit-by" not in result
+    assert "nvidia.com/mig.strategy" not in result
 
 
 def instance(parent: int, index: int, profile: str, mebibytes: int) -> MigInstance:
@@ -236,17 +237,17 @@ def a100(index: int, *profiles: str, mode: str = "enabled") -> Gpu:
     return gpu(index, name, "8.0", 40960, mig_mode=mode, instances=instances)
 
 
-def test_mig_single_tells_of_instances_as_of_gpus() -> None:
-    """With strategy single, gpu.* describes the instances with their attributes."""
+def test_mig_single_describes_instances_as_gpus() -> None:
+    """The labels gpu.* have the attributes of the instances."""
     gpus = (a100(0, *["1g.5gb"] * 7),)
     offered = resource("nvidia.com/gpu", *slices(gpus[0]), replicas=2, sharing=TIME_SLICING)
-    found = labels(Node(DRIVER, gpus), (offered,), shared(2, mig="single"), LabelFacts())
+    result = labels(Node(DRIVER, gpus), (offered,), shared(2, mig="single"), LabelFacts())
     names = (
         "gpu.product", "gpu.count", "gpu.replicas", "gpu.memory", "gpu.replica-memory",
         "gpu.multiprocessors", "gpu.slices.gi", "gpu.slices.ci", "gpu.engines.copy",
         "gpu.engines.decoder", "gpu.engines.ofa", "gpu.family", "mig.strategy", "mig.capable",
     )  # fmt: skip
-    assert list(told(found, *names).values()) == [
+    assert list(short_names(result, *names).values()) == [
         "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", "7", "2", "4864", "2432", "14", "1", "1", "1",
         "0", None, "ampere", "single", "true",
     ]  # fmt: skip
@@ -260,23 +261,23 @@ def test_mig_single_tells_of_instances_as_of_gpus() -> None:
         ((a100(0),), []),
     ],
 )
-def test_mig_single_that_cannot_be(gpus: tuple[Gpu, ...], offers: list[int]) -> None:
-    """GPUs that single cannot offer together are MIG-INVALID, with no devices."""
+def test_impossible_mig_single_is_mig_invalid(gpus: tuple[Gpu, ...], offers: list[int]) -> None:
+    """GPUs that strategy single cannot offer together give no devices."""
     offered = tuple(resource("nvidia.com/gpu", whole(gpus[n])) for n in offers)
     configuration = Configuration(flags=Flags(mig_strategy="single"))
-    found = labels(Node(DRIVER, gpus), offered, configuration, LabelFacts())
+    result = labels(Node(DRIVER, gpus), offered, configuration, LabelFacts())
     names = ("gpu.product", "gpu.count", "gpu.replicas", "gpu.memory", "gpu.sharing-strategy")
-    assert list(told(found, *names).values()) == [
+    assert list(short_names(result, *names).values()) == [
         "NVIDIA-A100-SXM4-40GB-MIG-INVALID", "0", "0", "0", "",
     ]  # fmt: skip
-    assert told(found, "gpu.family", "mig.strategy") == {
+    assert short_names(result, "gpu.family", "mig.strategy") == {
         "gpu.family": None,
         "mig.strategy": "single",
     }
 
 
 def test_mig_mixed_has_labels_per_profile() -> None:
-    """With strategy mixed, gpu.* describes whole GPUs and mig-<profile>.* instances."""
+    """gpu.* describes whole GPUs, and mig-<profile>.* the instances."""
     gpus = (a100(0, "3g.20gb", "1g.5gb", "1g.5gb", "1g.5gb+me"), a100(1, mode="disabled"))
     made = slices(gpus[0])
     offered = (
@@ -286,50 +287,50 @@ def test_mig_mixed_has_labels_per_profile() -> None:
         resource("nvidia.com/mig-1g.5gb.me", made[3]),
     )
     configuration = Configuration(flags=Flags(mig_strategy="mixed"))
-    found = labels(Node(DRIVER, gpus), offered, configuration, LabelFacts())
+    result = labels(Node(DRIVER, gpus), offered, configuration, LabelFacts())
     names = (
         "gpu.product", "gpu.count", "gpu.replicas", "mig-1g.5gb.product", "mig-1g.5gb.count",
         "mig-1g.5gb.replicas", "mig-1g.5gb.sharing-strategy", "mig-1g.5gb.replica-memory",
         "mig-3g.20gb.sharing-strategy", "mig-1g.5gb.me.product", "mig-1g.5gb.multiprocessors",
         "mig-1g.5gb.family",
     )  # fmt: skip
-    assert list(told(found, *names).values()) == [
+    assert list(short_names(result, *names).values()) == [
         "NVIDIA-A100-SXM4-40GB", "1", "1", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", "2", "4",
         "time-slicing", "1216", "none", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb.me", "14", None,
     ]  # fmt: skip
-    assert not any(name.startswith("nvidia.com/gpu-") for name in found)
-    check_form(found)
+    assert not any(name.startswith("nvidia.com/gpu-") for name in result)
+    check_form(result)
 
 
 @pytest.mark.parametrize("strategy", ["none", "mixed"])
 def test_gpus_in_mig_mode_have_no_replicas(strategy: str) -> None:
-    """A node with all GPUs in MIG mode has their model, and no devices."""
+    """The node has the label of the model, and no devices."""
     gpus = (a100(0, "7g.40gb"), a100(1, "7g.40gb"), replace(a100(2), lost="fallen off the bus"))
     offered = [resource("nvidia.com/mig-7g.40gb", *slices(gpus[0]), *slices(gpus[1]))]
     configuration = Configuration(flags=Flags(mig_strategy=strategy))
-    found = labels(
+    result = labels(
         Node(DRIVER, gpus),
         tuple(offered if strategy == "mixed" else ()),
         configuration,
         LabelFacts(),
     )
     names = ("gpu.product", "gpu.count", "gpu.replicas", "gpu.replica-memory", "gpu.family")
-    assert list(told(found, *names).values()) == [
+    assert list(short_names(result, *names).values()) == [
         "NVIDIA-A100-SXM4-40GB", "2", "0", None, "ampere",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["0", "nvidia-a100-sxm4-40gb", "0:0"])
-def test_excluded_gpus_in_mig_mode_are_not_told_of(name: str) -> None:
-    """An excluded GPU is not in the labels, by any of its names."""
+def test_excluded_gpus_in_mig_mode_have_no_labels(name: str) -> None:
+    """A GPU can be excluded by any of its names."""
     configuration = Configuration(own=Own(exclude_devices=(name,)))
     assert labels(Node(DRIVER, (a100(0, "1g.5gb"),)), (), configuration, LabelFacts()) == {
         "nvidia.com/vgpu.present": "false"
     }
 
 
-def test_several_models() -> None:
-    """The most frequent model is the node's; each model also has its own labels."""
+def test_most_frequent_model_is_the_model_of_the_node() -> None:
+    """Each model also has its own labels."""
     gpus = (
         gpu(0, "Tesla T4", "7.5", 15360),
         gpu(1, "NVIDIA L40S", "8.9", 46068),
@@ -339,7 +340,7 @@ def test_several_models() -> None:
         resource("nvidia.com/gpu", whole(gpus[0]), replicas=2, sharing=TIME_SLICING),
         resource("nvidia.com/l40s", whole(gpus[1]), whole(gpus[2])),
     )
-    found = labels(
+    result = labels(
         Node(DRIVER, gpus), offered, shared(2), LabelFacts(modes=("graphics", "compute", "compute"))
     )
     names = (
@@ -347,21 +348,23 @@ def test_several_models() -> None:
         "gpu-Tesla-T4.product", "gpu-Tesla-T4.replica-memory", "gpu-NVIDIA-L40S.count",
         "gpu-NVIDIA-L40S.sharing-strategy", "gpu.mode",
     )  # fmt: skip
-    assert list(told(found, *names).values()) == [
+    assert list(short_names(result, *names).values()) == [
         "NVIDIA-L40S", "2", "1", "ada-lovelace", "1", "Tesla-T4-SHARED", "7680", "2", "none",
         "unknown",
     ]  # fmt: skip
-    check_form(found)
+    check_form(result)
 
 
-def test_gpus_of_one_model_shared_differently() -> None:
-    """If GPUs of a model have different numbers of replicas, the most frequent one applies."""
+def test_most_frequent_number_of_replicas_is_the_label() -> None:
+    """GPUs of one model can have different numbers of replicas."""
     gpus = tuple(gpu(n, "Tesla T4", "7.5", 15360) for n in range(3))
     units = resource("nvidia.com/gpu", whole(gpus[0]), replicas=8, sharing=TIME_SLICING).units
     units += resource("nvidia.com/gpu", *map(whole, gpus[1:])).units
     offered = Resource("nvidia.com/gpu", units, TIME_SLICING)
-    found = labels(Node(DRIVER, gpus), (offered,), shared(8), LabelFacts())
-    assert told(found, "gpu.count", "gpu.replicas", "gpu.product", "gpu.sharing-strategy") == {
+    result = labels(Node(DRIVER, gpus), (offered,), shared(8), LabelFacts())
+    assert short_names(
+        result, "gpu.count", "gpu.replicas", "gpu.product", "gpu.sharing-strategy"
+    ) == {
         "gpu.count": "3",
         "gpu.replicas": "1",
         "gpu.product": "Tesla-T4",
@@ -369,20 +372,19 @@ def test_gpus_of_one_model_shared_differently() -> None:
     }
 
 
-def test_lost_gpus_are_not_told_of() -> None:
-    """A lost GPU remains in its resource as unhealthy, and has no labels."""
+def test_lost_gpus_have_no_labels() -> None:
+    """A lost GPU remains in its resource as unhealthy."""
     gpus = (T4, replace(gpu(1, "Tesla T4", "7.5", 15360), lost="fallen off the bus", name=None))
     offered = resource("nvidia.com/gpu", *map(whole, gpus), replicas=4, sharing=TIME_SLICING)
-    found = labels(Node(DRIVER, gpus), (offered,), shared(4), LabelFacts())
-    assert told(found, "gpu.count", "gpu.product") == {
+    result = labels(Node(DRIVER, gpus), (offered,), shared(4), LabelFacts())
+    assert short_names(result, "gpu.count", "gpu.product") == {
         "gpu.count": "1",
         "gpu.product": "Tesla-T4-SHARED",
     }
-    assert not any(name.startswith("nvidia.com/gpu-") for name in found)
+    assert not any(name.startswith("nvidia.com/gpu-") for name in result)
 
 
-def test_instances_with_trouble_are_not_told_of() -> None:
-    """An unusable instance has no labels of its profile."""
+def test_unusable_instances_have_no_labels() -> None:
     one = a100(0, "1g.5gb", "1g.5gb", "2g.10gb")
     instances = tuple(
         replace(each, trouble="no capability node") if each.index else each
@@ -391,34 +393,32 @@ def test_instances_with_trouble_are_not_told_of() -> None:
     one = replace(one, instances=instances)
     offered = tuple(resource(f"nvidia.com/mig-{d.profile}", d) for d in slices(one))
     configuration = Configuration(flags=Flags(mig_strategy="mixed"))
-    found = labels(Node(DRIVER, (one,)), offered, configuration, LabelFacts())
-    assert told(found, "mig-1g.5gb.count", "mig-2g.10gb.count") == {
+    result = labels(Node(DRIVER, (one,)), offered, configuration, LabelFacts())
+    assert short_names(result, "mig-1g.5gb.count", "mig-2g.10gb.count") == {
         "mig-1g.5gb.count": "1",
         "mig-2g.10gb.count": None,
     }
 
 
-def test_mps() -> None:
-    """A node shared by MPS has the labels of MPS; with MIG it has not."""
+def test_mps_has_its_labels_unless_mig_is_on() -> None:
     offered = resource("nvidia.com/gpu", whole(T4), replicas=3, sharing=MPS)
     node = Node(DRIVER, (T4,))
-    found = labels(node, (offered,), shared(3, MPS), LabelFacts())
-    assert told(found, "mps.capable", "gpu.sharing-strategy", "gpu.replicas") == {
+    result = labels(node, (offered,), shared(3, MPS), LabelFacts())
+    assert short_names(result, "mps.capable", "gpu.sharing-strategy", "gpu.replicas") == {
         "mps.capable": "true",
         "gpu.sharing-strategy": "mps",
         "gpu.replicas": "3",
     }
-    found = labels(node, (offered,), shared(3, MPS, mig="single"), LabelFacts())
-    assert told(found, "mps.capable") == {"mps.capable": "false"}
+    result = labels(node, (offered,), shared(3, MPS, mig="single"), LabelFacts())
+    assert short_names(result, "mps.capable") == {"mps.capable": "false"}
 
 
-def test_vgpu() -> None:
-    """A vGPU has the label of its host driver; another GPU does not."""
+def test_vgpu_has_the_label_of_its_host_driver() -> None:
     facts = LabelFacts(
         is_vgpu=True, vgpu_host_driver_version="570.133.10", vgpu_host_driver_branch="r570_00"
     )
-    found = labels(Node(DRIVER), (), Configuration(), facts)
-    assert found == {
+    result = labels(Node(DRIVER), (), Configuration(), facts)
+    assert result == {
         "nvidia.com/vgpu.present": "true",
         "nvidia.com/vgpu.host-driver-version": "570.133.10",
         "nvidia.com/vgpu.host-driver-branch": "r570_00",
@@ -435,23 +435,22 @@ def test_vgpu() -> None:
         ("", (None, None, None, None)),
     ],
 )
-def test_driver_versions_of_any_shape(version: str, parts: tuple[str | None, ...]) -> None:
-    """A driver version with fewer than three parts gives labels."""
+def test_short_driver_versions_have_labels(version: str, parts: tuple[str | None, ...]) -> None:
     node = Node(Driver(version=version), (T4,))
-    found = labels(node, (resource("nvidia.com/gpu", whole(T4)),), Configuration(), LabelFacts())
+    result = labels(node, (resource("nvidia.com/gpu", whole(T4)),), Configuration(), LabelFacts())
     names = ("major", "minor", "revision", "full")
-    assert tuple(found.get(f"nvidia.com/cuda.driver-version.{n}") for n in names) == parts
-    assert found["nvidia.com/gpu.product"] == "Tesla-T4"
+    assert tuple(result.get(f"nvidia.com/cuda.driver-version.{n}") for n in names) == parts
+    assert result["nvidia.com/gpu.product"] == "Tesla-T4"
 
 
-def test_what_is_not_known_has_no_label() -> None:
-    """A GPU without facts is in the count, with the model unknown."""
+def test_unknown_facts_have_no_label() -> None:
+    """The GPU is in the count, with the model unknown."""
     mute = Gpu(0, "GPU-0")
-    found = labels(
+    result = labels(
         Node(Driver(), (mute,)), (resource("nvidia.com/gpu", whole(mute)),), Configuration(),
         LabelFacts(),
     )  # fmt: skip
-    assert found == {
+    assert result == {
         "nvidia.com/gpu.count": "1",
         "nvidia.com/gpu.machine": "unknown",
         "nvidia.com/gpu.mode": "unknown",
@@ -473,41 +472,39 @@ def test_what_is_not_known_has_no_label() -> None:
         ("12.0", "blackwell"), ("13.0", "rubin"), ("11.0", "undefined"), ("14.0", "undefined"),
     ],
 )  # fmt: skip
-def test_families(capability: str, family: str) -> None:
-    """The family follows from the compute capability."""
+def test_family_follows_from_the_compute_capability(capability: str, family: str) -> None:
     one = gpu(0, "X", capability, 1)
     node = Node(DRIVER, (one,))
-    found = labels(node, (resource("nvidia.com/gpu", whole(one)),), Configuration(), LabelFacts())
-    assert told(found, "gpu.family") == {"gpu.family": family}
+    result = labels(node, (resource("nvidia.com/gpu", whole(one)),), Configuration(), LabelFacts())
+    assert short_names(result, "gpu.family") == {"gpu.family": family}
 
 
-def test_long_and_odd_names_become_valid_values() -> None:
-    """A long model is cut before -SHARED, and characters not allowed in a label are removed."""
+def test_invalid_model_names_become_valid_label_values() -> None:
+    """A long model is cut before -SHARED, and invalid characters are removed."""
     name = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition (rev. a1) with a tail - "
     gpus = (gpu(0, name, "12.0", 97887), gpu(1, "Tesla T4", "7.5", 15360))
     offered = resource("nvidia.com/gpu", *map(whole, gpus), replicas=4, sharing=TIME_SLICING)
     facts = LabelFacts(machine="  _Standard PC (Q35 + ICH9, 2009)_ ")
-    found = labels(Node(DRIVER, gpus), (offered,), shared(4), facts)
-    check_form(found)
-    assert found["nvidia.com/gpu.product"] == (
+    result = labels(Node(DRIVER, gpus), (offered,), shared(4), facts)
+    check_form(result)
+    assert result["nvidia.com/gpu.product"] == (
         "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition-SHARED"
     )
-    assert found["nvidia.com/gpu.machine"] == "Standard-PC-Q35-ICH9-2009"
-    assert found["nvidia.com/gpu-NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workst.count"] == "1"
+    assert result["nvidia.com/gpu.machine"] == "Standard-PC-Q35-ICH9-2009"
+    assert result["nvidia.com/gpu-NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workst.count"] == "1"
 
 
 @pytest.mark.parametrize("text", ["", "()", "---", "日本", " . _ "])
-def test_nothing_usable_gives_an_empty_value(text: str) -> None:
-    """A text without allowed characters is empty, and leaves only the suffix."""
+def test_text_without_valid_characters_is_an_empty_value(text: str) -> None:
+    """Only the suffix remains."""
     assert label_text.value(text) == ""
     assert label_text.value(text, "-SHARED") == "SHARED"
 
 
-def test_the_accelerator_label_is_asked_for() -> None:
-    """acceleratorLabel adds a label with the main model."""
+def test_accelerator_label_has_the_main_model() -> None:
     offered = (resource("nvidia.com/gpu", whole(T4)),)
     node = Node(DRIVER, (T4,))
     assert "accelerator" not in labels(node, offered, Configuration(), LabelFacts())
     own = Own(accelerator_label=True)
-    found = labels(node, offered, Configuration(own=own), LabelFacts())
-    assert found["accelerator"] == "nvidia-tesla-t4"
+    result = labels(node, offered, Configuration(own=own), LabelFacts())
+    assert result["accelerator"] == "nvidia-tesla-t4"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container a process is in, by every shape of cgroup that engines make."""
+"""Containers of processes, by the cgroup paths of all engines."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ POD = "kubepods-besteffort-pod3d2b7a51_9c0e_4f6d_8b17_52e0c4a6f913.slice"
         (f"3:cpu,cpuacct:/\n2:memory:/docker/{ID}\n0::/", False),
     ],
 )
-def test_shapes(content: str, in_pod: bool) -> None:
-    """The id is found in each shape, and whether it is a pod's."""
+def test_container_id_is_found_in_each_form_of_path(content: str, in_pod: bool) -> None:
     member = parse(f"{content}\n".encode())
     assert (member.container(()), member.in_pod) == (ID, in_pod)
 
@@ -49,13 +48,12 @@ def test_shapes(content: str, in_pod: bool) -> None:
     ["0::/", "0::/system.slice/sshd.service", "0::/user.slice/session-1.scope", "", "garbage",
      "1:name=systemd:/init.scope", "0::/../.."],
 )  # fmt: skip
-def test_processes_of_the_host(content: str) -> None:
-    """A process of the host is in no container."""
+def test_process_of_the_host_is_in_no_container(content: str) -> None:
     assert parse(content.encode()).container(()) is None
 
 
-def test_a_known_name_need_not_look_like_an_id() -> None:
-    """Containers of runc and ctr are called as people like, and the ledger knows them."""
+def test_container_name_of_the_ledger_is_found() -> None:
+    """runc and ctr allow any name."""
     member = parse(b"0::/default/trainer-1")
     assert member.container(()) is None
     assert member.container({"trainer-1"}) == "trainer-1"
@@ -63,16 +61,15 @@ def test_a_known_name_need_not_look_like_an_id() -> None:
     assert parse(b"0::/user.slice/user-1.slice").container({"1"}) is None
 
 
-def test_the_outermost_known_container_counts() -> None:
-    """What a container makes below its own cgroup cannot pass for another container."""
+def test_outermost_known_container_is_used() -> None:
+    """A cgroup below a container's cgroup can have the name of another container."""
     member = parse(f"0::/docker/{ID}/docker/{OTHER}".encode())
     assert member.container({ID, OTHER}) == ID
     assert member.container({OTHER}) == OTHER
     assert member.container(()) == OTHER
 
 
-def test_a_process_that_ended_is_nowhere(tmp_path: Path) -> None:
-    """A pid that is gone, or an odd file, is no error."""
+def test_ended_process_and_malformed_file_have_no_container(tmp_path: Path) -> None:
     assert cgroup_names.of_pid(1, str(tmp_path)) == Membership()
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "cgroup").write_bytes(b"0::/docker/" + ID.encode() + b"\xff\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory per container: how it is attributed, and what remains unattributed."""
+"""Memory per container: attribution, limits, and unattributed memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def process(pid: int, memory: int | None) -> ProcessUse:
     return ProcessUse(pid, memory, None, None, "compute")
 
 
-def use(*processes: ProcessUse, used: int | None = 900) -> DeviceUse:
+def device_use(*processes: ProcessUse, used: int | None = 900) -> DeviceUse:
     return DeviceUse(GPU, 1000, used, processes)
 
 
@@ -39,14 +39,14 @@ def member(identity: str, *, in_pod: bool = True) -> Membership:
     return Membership((identity,), in_pod)
 
 
-def test_the_ledger_joins_processes_and_replicas() -> None:
-    """With ledger and kubelet, each container has its use and share; the rest is unattributed."""
+def test_ledger_and_kubelet_give_use_and_share() -> None:
+    """The remaining memory is unattributed."""
     entries = {
         A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",)),
         B: HolderEntry(B, "demo", "server", "main", (f"{GPU}::1", f"{GPU}::2")),
     }
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER, f"{GPU}::2": SERVER}
-    uses = use(process(1, 300), process(2, 100), process(3, 50), process(4, 77))
+    uses = device_use(process(1, 300), process(2, 100), process(3, 50), process(4, 77))
     members = {1: member(A), 2: member(A), 3: member(B), 4: Membership()}
     found = container_memory([uses], members, entries, holders, SHARED)
     assert found == (
@@ -56,21 +56,21 @@ def test_the_ledger_joins_processes_and_replicas() -> None:
     assert unattributed(uses, found) == 450
 
 
-def test_a_holder_that_uses_nothing_uses_0() -> None:
-    """A container that the ledger knows and that has no process on the GPU is idle."""
+def test_container_without_a_process_uses_0() -> None:
+    """The use of a container without a ledger entry is unknown."""
     entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
-    assert container_memory([use()], {}, entries, holders, SHARED) == (
+    assert container_memory([device_use()], {}, entries, holders, SHARED) == (
         ContainerMemory(GPU, "demo", "server", "main", None, 250),
         ContainerMemory(GPU, "demo", "trainer", "main", 0, 250),
     )
 
 
-def test_without_a_ledger_the_only_holder_is_meant() -> None:
-    """A GPU with one holder needs no ledger; processes outside of pods are not that holder's."""
+def test_only_holder_needs_no_ledger() -> None:
+    """Processes outside of pods do not belong to that holder."""
     members = {1: member(A), 2: member(B, in_pod=False)}
     found = container_memory(
-        [use(process(1, 300), process(2, 5))], members, {}, {f"{GPU}::0": TRAINER}, SHARED
+        [device_use(process(1, 300), process(2, 5))], members, {}, {f"{GPU}::0": TRAINER}, SHARED
     )
     assert found == (
         ContainerMemory(GPU, "", "", B, 5, None),
@@ -78,10 +78,10 @@ def test_without_a_ledger_the_only_holder_is_meant() -> None:
     )
 
 
-def test_without_a_ledger_several_holders_stay_apart() -> None:
-    """A process that may belong to several holders is listed by its container's id."""
+def test_several_holders_without_a_ledger_are_not_attributed() -> None:
+    """The process is listed by the id of its container."""
     holders = {f"{GPU}::0": TRAINER, f"{GPU}::1": SERVER}
-    found = container_memory([use(process(1, 300))], {1: member(A)}, {}, holders, SHARED)
+    found = container_memory([device_use(process(1, 300))], {1: member(A)}, {}, holders, SHARED)
     assert found == (
         ContainerMemory(GPU, "", "", A, 300, None),
         ContainerMemory(GPU, "demo", "server", "main", None, 250),
@@ -89,42 +89,45 @@ def test_without_a_ledger_several_holders_stay_apart() -> None:
     )
 
 
-def test_without_the_kubelet_the_ledger_has_the_shares() -> None:
-    """Containers of Docker and podman have a share as well; they go by their id."""
+def test_ledger_gives_shares_without_the_kubelet() -> None:
+    """Containers of Docker and podman are listed by their id."""
     entries = {"web": HolderEntry("web", units=(f"{GPU}::3",))}
-    found = container_memory([use(process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED)
+    found = container_memory(
+        [device_use(process(1, 10))], {1: Membership(("web",))}, entries, {}, SHARED
+    )
     assert found == (ContainerMemory(GPU, "", "", "web", 10, 250),)
 
 
-def test_what_the_driver_cannot_tell_is_not_0() -> None:
-    """Unknown memory of a process gives no number, and no processes give nothing to attribute."""
+def test_unknown_memory_is_not_0() -> None:
+    """Without processes, no memory is attributed or unattributed."""
     entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": TRAINER}
-    (found,) = container_memory([use(process(1, None))], {1: member(A)}, entries, holders, SHARED)
+    (found,) = container_memory(
+        [device_use(process(1, None))], {1: member(A)}, entries, holders, SHARED
+    )
     assert (found.used_bytes, found.fair_share_bytes) == (None, 250)
     silent = DeviceUse(GPU, 1000, 900, None)
     (found,) = container_memory([silent], {}, entries, holders, SHARED)
     assert found.used_bytes is None
     assert unattributed(silent, (found,)) is None
-    assert unattributed(use(used=None), ()) is None
+    assert unattributed(device_use(used=None), ()) is None
 
 
-def test_processes_that_use_more_than_is_used_leave_0() -> None:
-    """Values of two moments need not agree: unattributed memory is never negative."""
+def test_unattributed_memory_is_never_negative() -> None:
+    """The two values are read at different times."""
     found = (ContainerMemory(GPU, "", "", A, 950, None),)
-    assert unattributed(use(used=900), found) == 0
+    assert unattributed(device_use(used=900), found) == 0
 
 
-def test_a_process_that_computes_and_draws_counts_once() -> None:
-    """The driver tells such a process for each kind of use, with all of its memory."""
+def test_compute_and_graphics_process_is_counted_once() -> None:
+    """The driver lists it for each kind, with all of its memory."""
     entries = {A: HolderEntry(A, "demo", "trainer", "main", (f"{GPU}::0",))}
-    uses = use(process(1, 300), process(1, 300), process(1, None))
+    uses = device_use(process(1, 300), process(1, 300), process(1, None))
     (found,) = container_memory([uses], {1: member(A)}, entries, {f"{GPU}::0": TRAINER}, SHARED)
     assert found.used_bytes == 300
 
 
-def test_whole_devices_are_their_own_share() -> None:
-    """A device that is not shared is one unit, of all its memory."""
+def test_share_of_a_whole_device_is_all_its_memory() -> None:
     assert shares([Resource("nvidia.com/gpu", (Unit(GPU, DEVICE),))]) == {
         GPU: MemoryShare(GPU, 1000)
     }
@@ -138,13 +141,13 @@ LIMITED = Resource("nvidia.com/gpu", UNITS, "time-slicing", memory={GPU: UnitMem
 def limits_of(
     entries: dict[str, HolderEntry], holders: dict[str, Holder], resource: Resource = LIMITED
 ) -> list[tuple[str, int | None, int | None, str]]:
-    """Return container, limit, guarantee and who holds it, where the plugin ends processes."""
-    found = container_memory([use()], {}, entries, holders, shares([resource], guards=True))
+    """Return pod, limit, guarantee and enforcing component of each container, with a guard."""
+    found = container_memory([device_use()], {}, entries, holders, shares([resource], guards=True))
     return [(one.pod, one.limit_bytes, one.guaranteed_bytes, one.limited_by) for one in found]
 
 
-def test_the_ledger_says_what_the_driver_holds() -> None:
-    """A limit that was set and read back is the driver's; one that was only granted is watched."""
+def test_limit_in_the_ledger_is_of_the_driver_or_the_guard() -> None:
+    """The driver enforces a limit that was set and read back."""
     entries = {
         A: HolderEntry(
             A, "demo", "trainer", "main", memory=(MemoryLimitFact(GPU, 150, 100, is_held=True),)
@@ -158,16 +161,16 @@ def test_the_ledger_says_what_the_driver_holds() -> None:
     ]
 
 
-def test_without_a_record_the_units_say_it() -> None:
-    """Another runtime writes no ledger: the limit is that of the units, and is not enforced."""
+def test_limit_without_a_ledger_entry_is_that_of_the_units() -> None:
+    """Other runtimes write no ledger entry."""
     holders = {f"{GPU}::0": SERVER, f"{GPU}::1": SERVER}
     assert limits_of({}, holders) == [("server", 480, 400, "guard")]
     by_mps = Resource("nvidia.com/gpu", UNITS, "mps", memory={GPU: UnitMemory(240, 240)})
     assert limits_of({}, holders, by_mps) == [("server", 480, 480, "mps")]
 
 
-def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> None:
-    """The configuration has changed since. The server of MPS needs no record."""
+def test_container_older_than_the_limit_has_no_limit() -> None:
+    """MPS limits need no ledger entry."""
     entries = {A: HolderEntry(A, "demo", "server", "main", (f"{GPU}::0",))}
     holders = {f"{GPU}::0": SERVER}
     assert limits_of(entries, holders) == [("server", None, None, "nobody")]
@@ -175,8 +178,8 @@ def test_a_container_that_is_older_than_the_limit_of_its_units_has_none() -> Non
     assert limits_of(entries, holders, by_mps) == [("server", 240, 240, "mps")]
 
 
-def test_a_record_of_the_youngest_container_counts() -> None:
-    """The ledger may still know the container that was there before a restart: it comes first."""
+def test_newest_ledger_entry_of_a_container_applies() -> None:
+    """The ledger may still have the entry from before a restart."""
     entries = {
         A: HolderEntry(A, "demo", "server", "main", memory=(MemoryLimitFact(GPU, 100, 100),)),
         B: HolderEntry(B, "demo", "server", "main", memory=(MemoryLimitFact(GPU, 240, 200),)),
@@ -184,10 +187,9 @@ def test_a_record_of_the_youngest_container_counts() -> None:
     assert limits_of(entries, {f"{GPU}::1": SERVER}) == [("server", 240, 200, "guard")]
 
 
-def test_a_request_alone_is_no_limit() -> None:
-    """A container that is only kept something for may use all."""
+def test_memory_request_without_a_limit_is_no_limit() -> None:
     entries = {
         "web": HolderEntry("web", memory=(MemoryLimitFact(GPU, NO_LIMIT, 100, is_held=True),))
     }
-    (found,) = container_memory([use()], {}, entries, {}, {})
+    (found,) = container_memory([device_use()], {}, entries, {}, {})
     assert (found.limit_bytes, found.guaranteed_bytes, found.limited_by) == (None, 100, "driver")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plugin counts."""
+"""The plugin's counters and histograms."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ from gpuhook.device_plugin.metrics.counters import BUCKETS, MAX_KEYS, OTHER, Cou
     ("seconds", "bound"),
     [(0.0, 0.0005), (-1.0, 0.0005), (0.0005, 0.0005), (0.00051, 0.001), (9.0, 10.0)],
 )
-def test_a_duration_falls_in_the_bucket_of_its_bound(seconds: float, bound: float) -> None:
-    """Buckets hold what took at most their bound, and all later ones too."""
+def test_duration_is_counted_in_the_bucket_of_its_bound(seconds: float, bound: float) -> None:
     durations = Durations()
     durations.add(seconds)
     held = [name for name, count in durations.cumulative() if count]
     assert held == [*map(str, BUCKETS[BUCKETS.index(bound) :]), "+Inf"]
 
 
-def test_what_takes_longer_than_all_bounds() -> None:
-    """The last bucket has no end."""
+def test_last_bucket_is_unbounded() -> None:
     durations = Durations()
     durations.add(1e6)
     assert [name for name, count in durations.cumulative() if count] == ["+Inf"]
     assert durations.total == 1e6
 
 
-def test_counts() -> None:
-    """Containers are counted, not calls; refusals by method too; a snapshot stays as it was."""
+def test_snapshot_has_all_counts() -> None:
+    """Containers are counted and not calls; refusals are counted by method, too."""
     seen = Counters()
     events = Observer(seen)
     events.allocated("nvidia.com/gpu", [["a"], ["b", "c"]], 0.001)
@@ -58,8 +56,8 @@ def test_counts() -> None:
     assert (before.streams, after.streams) == ({}, {gpu: 2})
 
 
-def test_keys_are_bounded() -> None:
-    """However many XIDs or resources there are, the numbers stay few and the sums right."""
+def test_number_of_keys_is_bounded() -> None:
+    """The sums remain correct."""
     seen = Counters()
     events = Observer(seen)
     for number in range(MAX_KEYS + 500):

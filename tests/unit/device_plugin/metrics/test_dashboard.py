@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Grafana dashboard asks for metrics that there are, and shows all of them."""
+"""The Grafana dashboard: its queries use exported metrics, and show all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = re.compile(r"\bgpuhook_[a-z0-9_]+")
 
 
 def queries() -> Iterator[str]:
-    """Yield what the dashboard asks Prometheus for."""
+    """Yield the Prometheus queries of the dashboard."""
     dashboard = json.loads(DASHBOARD.read_text())
     for variable in dashboard["templating"]["list"]:
         yield variable["query"]
@@ -29,22 +29,21 @@ def queries() -> Iterator[str]:
             yield target["expr"]
 
 
-def test_every_metric_that_is_asked_for_is_exported() -> None:
-    """A name that the endpoint has not would be a panel that stays empty."""
+def test_queried_metrics_are_exported() -> None:
     asked = {name for query in queries() for name in NAME.findall(query)}
     assert asked
     assert asked - METRICS == set()
 
 
-def test_every_metric_is_shown() -> None:
-    """No metric is exported that the dashboard has no place for; of histograms the buckets do."""
+def test_exported_metrics_are_shown() -> None:
+    """Showing the buckets of a histogram is sufficient."""
     asked = {name for query in queries() for name in NAME.findall(query)}
     parts = ("_seconds_count", "_seconds_sum")
     assert {name for name in METRICS - asked if not name.endswith(parts)} == set()
 
 
-def test_labels_in_queries_are_those_of_the_metrics() -> None:
-    """A selector or legend names no label that its metrics have not."""
+def test_labels_in_queries_exist() -> None:
+    """Selectors and legends use labels of their metrics only."""
     known = {label for labels, _ in exposition.GAUGES.values() for label in labels}
     known |= {label for labels, _ in COUNTERS.values() for label in labels}
     known |= {"le", "resource", "instance"}
@@ -60,8 +59,7 @@ def test_labels_in_queries_are_those_of_the_metrics() -> None:
     assert used - known == set()
 
 
-def test_panels_do_not_overlap() -> None:
-    """Each place of the grid has one panel, and ids are unique."""
+def test_panels_do_not_overlap_and_have_unique_ids() -> None:
     panels = json.loads(DASHBOARD.read_text())["panels"]
     places = [
         (x, y)

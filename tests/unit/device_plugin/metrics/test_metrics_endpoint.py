@@ -63,16 +63,16 @@ class Driver(DriverUsage):
         return process(101, 2 << 30), process(102, 1 << 30), process(103, 1 << 20)
 
 
-class Silent(Driver):
-    """A driver that has gone."""
+class UnloadedDriver(Driver):
+    """A driver that is not loaded."""
 
     def memory(self, uuid: str) -> GpuMemory | None:
         raise RuntimeError("NVML: Driver Not Loaded")
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a /proc with two containers' processes, and a ledger that knows them."""
+def node_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create /proc files of two containers, and their ledger entries."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     for pid, path in ((101, f"/kubepods/pod1/{A}"), (102, f"/kubepods/pod2/{B}"), (103, "/init")):
         (tmp_path / "proc" / str(pid)).mkdir(parents=True)
@@ -85,7 +85,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def scrape_of(
-    place: Path,
+    node_directory: Path,
     usage: Driver | None,
     held: Holdings = HELD,
     *,
@@ -97,7 +97,7 @@ def scrape_of(
         return held
 
     offered = Offered((resource or T4,), unhealthy, usage=usage)
-    return Scrape(holders, offered=offered, proc=str(place / "proc"), timeout=timeout)
+    return Scrape(holders, offered=offered, proc=str(node_directory / "proc"), timeout=timeout)
 
 
 async def http(port: int, request: str) -> tuple[int, dict[str, str], bytes]:
@@ -139,8 +139,8 @@ def with_endpoint(
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def scraped(scrape: Scrape, seen: Counters | None = None) -> Series:
-    """Return all series of one scrape over HTTP: (name, sorted labels) to value."""
+def scrape_series(scrape: Scrape, seen: Counters | None = None) -> Series:
+    """Return all series of one scrape over HTTP: value by name and sorted labels."""
     found: Series = {}
 
     async def scenario(port: int) -> None:
@@ -158,30 +158,30 @@ def scraped(scrape: Scrape, seen: Counters | None = None) -> Series:
     return found
 
 
-def of(found: Series, name: str, *labels: str) -> dict[tuple[str, ...] | str, float]:
+def series_of(series: Series, name: str, *labels: str) -> dict[tuple[str, ...] | str, float]:
     """Return the series of a metric by the values of these labels."""
-    chosen = {}
-    for (metric, pairs), value in found.items():
+    result = {}
+    for (metric, pairs), value in series.items():
         if metric == name:
             values = tuple(dict(pairs)[label] for label in labels)
-            chosen[values[0] if len(values) == 1 else values] = value
-    return chosen
+            result[values[0] if len(values) == 1 else values] = value
+    return result
 
 
-def test_processes_are_looked_up_where_the_host_has_its_proc(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def test_processes_are_read_from_proc_of_the_host(
+    node_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver reports pids of the host: /proc of the plugin's container has others."""
+    """The driver reports pids of the host."""
     monkeypatch.setattr(driver_memory, "driver_usage", lambda _: Driver())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
 
     async def scrape() -> str:
-        measuring = MetricsService(Counters(), Notifier(logger(), None), "", str(place))
-        await measuring.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
+        service = MetricsService(Counters(), Notifier(logger(), None), "", str(node_directory))
+        await service.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
         _, _, body = await http(port, get())
-        await measuring.end()
+        await service.end()
         return body.decode()
 
     assert (
@@ -190,10 +190,10 @@ def test_processes_are_looked_up_where_the_host_has_its_proc(
     ) in asyncio.run(scrape())
 
 
-def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The previous plugin may still have the port; that is reported once."""
+def test_port_in_use_is_retried_at_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The previous plugin may still use the port; it is reported once."""
     monkeypatch.setattr(driver_memory, "driver_usage", lambda _: None)
-    measuring = MetricsService(Counters(), Notifier(logger(), None), "")
+    service = MetricsService(Counters(), Notifier(logger(), None), "")
 
     async def turns() -> int:
         with socket.socket() as taken:
@@ -201,10 +201,10 @@ def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
             taken.listen()
             port = taken.getsockname()[1]
             for _ in range(2):
-                await measuring.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
-        await measuring.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
+                await service.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
+        await service.update(Settings(f"127.0.0.1:{port}"), NodeSnapshot(), (T4,), {})
         status, _, _ = await http(port, get())
-        await measuring.end()
+        await service.end()
         return status
 
     with capture_logs() as logs:
@@ -212,53 +212,56 @@ def test_a_port_that_was_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
     assert [line.get("reason") for line in logs] == ["NoMetrics", None]
 
 
-def test_what_is_offered_and_held(place: Path) -> None:
-    """Devices, replicas by state, holders and what the GPU is."""
-    found = scraped(scrape_of(place, Driver(), unhealthy=frozenset({GPU})))
-    assert of(found, "gpuhook_devices", "resource", "state") == {
+def test_devices_replicas_and_holders(node_directory: Path) -> None:
+    series = scrape_series(scrape_of(node_directory, Driver(), unhealthy=frozenset({GPU})))
+    assert series_of(series, "gpuhook_devices", "resource", "state") == {
         (NAME, "healthy"): 0,
         (NAME, "unhealthy"): 1,
     }
-    assert of(found, "gpuhook_replicas", "state") == {"healthy": 0, "unhealthy": 4}
-    assert of(found, "gpuhook_replicas_held", "resource") == {NAME: 2}
+    assert series_of(series, "gpuhook_replicas", "state") == {"healthy": 0, "unhealthy": 4}
+    assert series_of(series, "gpuhook_replicas_held", "resource") == {NAME: 2}
     labels = ("resource", "unit", "gpu", "namespace", "pod", "container")
-    assert of(found, "gpuhook_replica_holder", *labels) == {
+    assert series_of(series, "gpuhook_replica_holder", *labels) == {
         (NAME, f"{GPU}::0", GPU, "demo", "trainer", "main"): 1,
         (NAME, f"{GPU}::1", GPU, "demo", "inference", "main"): 1,
     }
-    assert of(found, "gpuhook_gpu_info", "gpu", "index", "model") == {(GPU, "0", "Tesla T4"): 1}
+    assert series_of(series, "gpuhook_gpu_info", "gpu", "index", "model") == {
+        (GPU, "0", "Tesla T4"): 1
+    }
 
 
-def test_memory_units_are_one_series_for_each_container(place: Path) -> None:
-    """There may be thousands of them."""
+def test_memory_units_have_one_series_per_container(node_directory: Path) -> None:
+    """A resource can have thousands of units."""
     holder = Holder("demo", "trainer", "main")
     held = Holdings({f"{GPU}::{n}": holder for n in range(3)})
     units = replace(T4, sharing="memory-units")
-    found = scraped(scrape_of(place, Driver(), held, resource=units))
-    assert of(found, "gpuhook_replica_holder", "unit", "gpu", "pod") == {(GPU, GPU, "trainer"): 3}
-    assert of(found, "gpuhook_replicas_held", "resource") == {NAME: 3}
+    series = scrape_series(scrape_of(node_directory, Driver(), held, resource=units))
+    assert series_of(series, "gpuhook_replica_holder", "unit", "gpu", "pod") == {
+        (GPU, GPU, "trainer"): 3
+    }
+    assert series_of(series, "gpuhook_replicas_held", "resource") == {NAME: 3}
 
 
-def test_memory_per_container(place: Path) -> None:
-    """Each container has its use and fair share; the rest of the GPU's memory is unattributed."""
-    found = scraped(scrape_of(place, Driver()))
+def test_memory_use_and_fair_share_per_container(node_directory: Path) -> None:
+    """The remaining memory of the GPU is unattributed."""
+    series = scrape_series(scrape_of(node_directory, Driver()))
     labels = ("namespace", "pod", "container")
-    assert of(found, "gpuhook_container_memory_used_bytes", *labels) == {
+    assert series_of(series, "gpuhook_container_memory_used_bytes", *labels) == {
         ("demo", "trainer", "main"): 2 << 30,
         ("demo", "inference", "main"): 1 << 30,
     }
-    shares = of(found, "gpuhook_container_memory_fair_share_bytes", "pod")
+    shares = series_of(series, "gpuhook_container_memory_fair_share_bytes", "pod")
     assert shares == {"trainer": 4 << 30, "inference": 4 << 30}
-    assert of(found, "gpuhook_gpu_memory_total_bytes", "gpu") == {GPU: 16 << 30}
-    assert of(found, "gpuhook_gpu_memory_used_bytes", "gpu") == {GPU: 5 << 30}
-    assert of(found, "gpuhook_gpu_memory_unattributed_bytes", "gpu") == {GPU: 2 << 30}
-    assert of(found, "gpuhook_gpu_processes", "gpu") == {GPU: 3}
+    assert series_of(series, "gpuhook_gpu_memory_total_bytes", "gpu") == {GPU: 16 << 30}
+    assert series_of(series, "gpuhook_gpu_memory_used_bytes", "gpu") == {GPU: 5 << 30}
+    assert series_of(series, "gpuhook_gpu_memory_unattributed_bytes", "gpu") == {GPU: 2 << 30}
+    assert series_of(series, "gpuhook_gpu_processes", "gpu") == {GPU: 3}
 
 
-def test_limits_of_memory(place: Path) -> None:
-    """Limits have the component that enforces them; a GPU has the sum of its grants.
+def test_memory_limits_per_container_and_gpu(node_directory: Path) -> None:
+    """Limits name the component that enforces them.
 
-    Of a container that another runtime has made, its units tell.
+    The limit of a container without a ledger entry is that of its units.
     """
     ledger.remove(ledger.path_of("/nowhere", B))
     entry: dict[str, object] = {"pid": 0, "started": None, "devices": [f"nvidia.com/gpu={GPU}"]}
@@ -273,51 +276,55 @@ def test_limits_of_memory(place: Path) -> None:
         return HELD
 
     offered = Offered((limited,), guards=True, usage=Driver())
-    scrape = Scrape(holders, offered=offered, proc=str(place / "proc"), timeout=10.0)
-    found = scraped(scrape)
-    assert of(found, "gpuhook_container_memory_limit_bytes", "pod", "by") == {
+    scrape = Scrape(holders, offered=offered, proc=str(node_directory / "proc"), timeout=10.0)
+    series = scrape_series(scrape)
+    assert series_of(series, "gpuhook_container_memory_limit_bytes", "pod", "by") == {
         ("trainer", "driver"): 3 << 30,
         ("inference", "guard"): 4 << 30,
     }
-    assert of(found, "gpuhook_container_memory_guaranteed_bytes", "pod") == {
+    assert series_of(series, "gpuhook_container_memory_guaranteed_bytes", "pod") == {
         "trainer": 2 << 30,
         "inference": 1 << 30,
     }
-    assert of(found, "gpuhook_gpu_memory_granted_bytes", "gpu") == {GPU: 7 << 30}
-    assert of(found, "gpuhook_unit_memory_limit_bytes", "resource", "gpu") == {(NAME, GPU): 4 << 30}
+    assert series_of(series, "gpuhook_gpu_memory_granted_bytes", "gpu") == {GPU: 7 << 30}
+    assert series_of(series, "gpuhook_unit_memory_limit_bytes", "resource", "gpu") == {
+        (NAME, GPU): 4 << 30
+    }
 
 
-def test_the_ledger_is_only_read(place: Path) -> None:
-    """A scrape removes no entry: a pod sees neither runtimes nor processes of the host."""
-    before = sorted((place / "state" / "containers").iterdir())
+def test_scrape_removes_no_ledger_entry(node_directory: Path) -> None:
+    """The plugin's pod sees neither the runtimes' state nor all processes of the host."""
+    before = sorted((node_directory / "state" / "containers").iterdir())
     assert len(before) == 2
-    scraped(scrape_of(place, Driver()))
-    assert sorted((place / "state" / "containers").iterdir()) == before
+    scrape_series(scrape_of(node_directory, Driver()))
+    assert sorted((node_directory / "state" / "containers").iterdir()) == before
 
 
-@pytest.mark.parametrize("usage", [None, Silent()])
-def test_a_driver_that_does_not_answer(place: Path, usage: Driver | None) -> None:
-    """Without the driver its series are absent, and all others there."""
-    found = scraped(scrape_of(place, usage))
-    names = {name for name, _ in found}
+@pytest.mark.parametrize("usage", [None, UnloadedDriver()])
+def test_series_of_an_unavailable_driver_are_absent(
+    node_directory: Path, usage: Driver | None
+) -> None:
+    """All other series are present."""
+    series = scrape_series(scrape_of(node_directory, usage))
+    names = {name for name, _ in series}
     assert not any(name.startswith("gpuhook_gpu_memory") for name in names)
     assert not any(name.startswith("gpuhook_container_memory") for name in names)
-    assert of(found, "gpuhook_replicas_held", "resource") == {NAME: 2}
-    assert of(found, "gpuhook_source_up", "source") == {"nvml": 0, "pod-resources": 1}
+    assert series_of(series, "gpuhook_replicas_held", "resource") == {NAME: 2}
+    assert series_of(series, "gpuhook_source_up", "source") == {"nvml": 0, "pod-resources": 1}
 
 
-def test_a_kubelet_that_does_not_answer(place: Path) -> None:
-    """Without the kubelet the ledger still says who uses what; who holds a unit is not known."""
-    found = scraped(scrape_of(place, Driver(), Holdings(reason="no such socket")))
-    assert of(found, "gpuhook_replicas_held", "resource") == {}
-    assert of(found, "gpuhook_replica_holder", "unit") == {}
-    used = of(found, "gpuhook_container_memory_used_bytes", "pod")
+def test_containers_are_reported_without_the_kubelet(node_directory: Path) -> None:
+    """The ledger identifies the containers; the holders of units are unknown."""
+    series = scrape_series(scrape_of(node_directory, Driver(), Holdings(reason="no such socket")))
+    assert series_of(series, "gpuhook_replicas_held", "resource") == {}
+    assert series_of(series, "gpuhook_replica_holder", "unit") == {}
+    used = series_of(series, "gpuhook_container_memory_used_bytes", "pod")
     assert used == {"trainer": 2 << 30, "inference": 1 << 30}
-    assert of(found, "gpuhook_source_up", "source") == {"nvml": 1, "pod-resources": 0}
+    assert series_of(series, "gpuhook_source_up", "source") == {"nvml": 1, "pod-resources": 0}
 
 
-def test_a_driver_that_hangs_is_asked_once(place: Path) -> None:
-    """A hanging driver costs one thread, for any number of scrapes, and is used again later."""
+def test_hanging_driver_blocks_one_thread(node_directory: Path) -> None:
+    """Later scrapes use the driver again when it answers."""
     free, asked = threading.Event(), []
 
     class Hanging(Driver):
@@ -327,7 +334,7 @@ def test_a_driver_that_hangs_is_asked_once(place: Path) -> None:
             return super().memory(uuid)
 
     async def scenario() -> None:
-        scrape = scrape_of(place, Hanging(), timeout=0.05)
+        scrape = scrape_of(node_directory, Hanging(), timeout=0.05)
         for _ in range(3):
             assert (await scrape.pull()).uses is None
         assert len(asked) == 1
@@ -339,8 +346,7 @@ def test_a_driver_that_hangs_is_asked_once(place: Path) -> None:
     assert len(asked) >= 2
 
 
-def test_what_has_happened(place: Path) -> None:
-    """Counters and histograms have the reported events."""
+def test_counters_and_histograms_have_the_events(node_directory: Path) -> None:
     seen = Counters()
     events = Observer(seen)
     events.allocated(NAME, [["x"]], 0.0007)
@@ -351,24 +357,25 @@ def test_what_has_happened(place: Path) -> None:
     seen.count("config_reloads", "applied")
     seen.set_config("default", "0123abcd")
     events.streams(NAME, 1)
-    found = scraped(scrape_of(place, Driver()), seen)
-    assert of(found, "gpuhook_allocations_total", "resource", "outcome") == {
+    series = scrape_series(scrape_of(node_directory, Driver()), seen)
+    assert series_of(series, "gpuhook_allocations_total", "resource", "outcome") == {
         (NAME, "allocated"): 1,
         (NAME, "refused"): 1,
     }
-    assert of(found, "gpuhook_xid_total", "gpu", "xid") == {(GPU, "79"): 1}
-    assert of(found, "gpuhook_config_reloads_total", "outcome") == {"applied": 1}
-    assert of(found, "gpuhook_config_info", "name", "hash") == {("default", "0123abcd"): 1}
-    assert of(found, "gpuhook_registrations_total", "outcome") == {"registered": 1}
-    assert of(found, "gpuhook_watch_streams", "resource") == {NAME: 1}
-    buckets = of(found, "gpuhook_allocate_seconds_bucket", "le")
+    assert series_of(series, "gpuhook_xid_total", "gpu", "xid") == {(GPU, "79"): 1}
+    assert series_of(series, "gpuhook_config_reloads_total", "outcome") == {"applied": 1}
+    assert series_of(series, "gpuhook_config_info", "name", "hash") == {("default", "0123abcd"): 1}
+    assert series_of(series, "gpuhook_registrations_total", "outcome") == {"registered": 1}
+    assert series_of(series, "gpuhook_watch_streams", "resource") == {NAME: 1}
+    buckets = series_of(series, "gpuhook_allocate_seconds_bucket", "le")
     assert (buckets["0.0005"], buckets["0.001"], buckets["0.005"], buckets["+Inf"]) == (0, 1, 2, 2)
-    assert of(found, "gpuhook_allocate_seconds_sum", "resource") == {NAME: pytest.approx(0.0047)}
-    assert of(found, "gpuhook_registration_seconds_count", "resource") == {NAME: 1}
+    assert series_of(series, "gpuhook_allocate_seconds_sum", "resource") == {
+        NAME: pytest.approx(0.0047)
+    }
+    assert series_of(series, "gpuhook_registration_seconds_count", "resource") == {NAME: 1}
 
 
-def test_openmetrics(place: Path) -> None:
-    """Who asks for OpenMetrics gets text that its parser takes whole."""
+def test_openmetrics_is_served_on_request(node_directory: Path) -> None:
     seen = Counters()
     events = Observer(seen)
     events.allocated(NAME, [["x"]], 0.0007)
@@ -384,20 +391,19 @@ def test_openmetrics(place: Path) -> None:
         names = {family.name for family in families}
         assert {"gpuhook_allocations", "gpuhook_allocate_seconds", "gpuhook_devices"} <= names
 
-    with_endpoint(scrape_of(place, Driver()), seen, scenario)
+    with_endpoint(scrape_of(node_directory, Driver()), seen, scenario)
 
 
-def test_odd_names_stay_one_line(place: Path) -> None:
-    """Labels may hold anything: what Prometheus reads has it back, cut where it is too long."""
+def test_label_values_are_escaped_and_shortened(node_directory: Path) -> None:
     odd = 'a"b\nc\\d\ud800' + "x" * 1000
     held = Holdings({f"{GPU}::0": Holder("demo", odd, "main")})
-    found = scraped(scrape_of(place, None, held))
-    (pod,) = of(found, "gpuhook_replica_holder", "pod")
+    series = scrape_series(scrape_of(node_directory, None, held))
+    (pod,) = series_of(series, "gpuhook_replica_holder", "pod")
     assert pod == ('a"b\nc\\d?' + "x" * 1000)[:256]
 
 
-def test_series_are_bounded(place: Path) -> None:
-    """However many containers there are, a metric stays small and says that it is not whole."""
+def test_number_of_series_is_bounded(node_directory: Path) -> None:
+    """Another metric has the number of omitted series."""
     units = tuple(Unit(f"{GPU}::{n}", DEVICE, n) for n in range(exposition.MAX_SERIES + 5))
     held = Holdings({unit.id: Holder("demo", f"pod-{unit.replica}", "main") for unit in units})
 
@@ -405,9 +411,9 @@ def test_series_are_bounded(place: Path) -> None:
         return held
 
     offered = Offered((Resource(NAME, units),))
-    found = scraped(Scrape(holders, offered=offered))
-    assert len(of(found, "gpuhook_replica_holder", "unit")) == exposition.MAX_SERIES
-    assert of(found, "gpuhook_series_left_out") == {(): 5}
+    series = scrape_series(Scrape(holders, offered=offered))
+    assert len(series_of(series, "gpuhook_replica_holder", "unit")) == exposition.MAX_SERIES
+    assert series_of(series, "gpuhook_series_left_out") == {(): 5}
 
 
 @pytest.mark.parametrize(
@@ -422,19 +428,17 @@ def test_series_are_bounded(place: Path) -> None:
         (get(Cookie="x" * (17 << 10)), 431),
     ],
 )
-def test_requests_of_all_sorts(place: Path, request_text: str, status: int) -> None:
-    """What is not a question for the metrics is answered in one line."""
-
+def test_invalid_requests_are_refused(node_directory: Path, request_text: str, status: int) -> None:
     async def scenario(port: int) -> None:
         found, _, body = await http(port, request_text)
         assert found == status
         assert (body == b"") == request_text.startswith("HEAD")
 
-    with_endpoint(scrape_of(place, Driver()), Counters(), scenario)
+    with_endpoint(scrape_of(node_directory, Driver()), Counters(), scenario)
 
 
-def test_a_fault_in_a_scrape_is_answered(place: Path) -> None:
-    """A bug results in status 500 and a log line, and the endpoint continues."""
+def test_unexpected_error_in_a_scrape_is_status_500(node_directory: Path) -> None:
+    """The error is logged, and the endpoint continues."""
 
     async def holders() -> Holdings:
         raise ValueError("broken")
@@ -448,8 +452,7 @@ def test_a_fault_in_a_scrape_is_answered(place: Path) -> None:
     assert [line["event"] for line in lines] == ["metrics failed"] * 2
 
 
-def test_all_who_ask_at_once_get_one_answer(place: Path) -> None:
-    """Scrapes that come together pull the facts once."""
+def test_simultaneous_scrapes_share_one_pull(node_directory: Path) -> None:
     pulls = []
     go = asyncio.Event()
 
@@ -459,19 +462,19 @@ def test_all_who_ask_at_once_get_one_answer(place: Path) -> None:
         return HELD
 
     async def scenario(port: int) -> None:
-        asking = [asyncio.ensure_future(http(port, get())) for _ in range(8)]
+        requests = [asyncio.ensure_future(http(port, get())) for _ in range(8)]
         while not pulls:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)
         go.set()
-        assert {status for status, _, _ in await asyncio.gather(*asking)} == {200}
+        assert {status for status, _, _ in await asyncio.gather(*requests)} == {200}
         assert len(pulls) == 1
 
     with_endpoint(Scrape(holders, offered=Offered((T4,))), Counters(), scenario)
 
 
-def test_connections_are_bounded(place: Path) -> None:
-    """A client that opens connections and sends nothing does not block other clients."""
+def test_number_of_connections_is_bounded(node_directory: Path) -> None:
+    """A client that sends nothing does not block other clients."""
 
     async def scenario(port: int) -> None:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
@@ -481,19 +484,19 @@ def test_connections_are_bounded(place: Path) -> None:
         while (await http(port, get()))[0] != 200:
             await asyncio.sleep(0.01)
 
-    with_endpoint(scrape_of(place, None), Counters(), scenario)
+    with_endpoint(scrape_of(node_directory, None), Counters(), scenario)
 
 
-def test_who_does_not_read_its_answer_is_disconnected(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def test_client_that_does_not_read_is_disconnected(
+    node_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else its connection, and the megabytes of its answer, would stay for as long as it likes."""
+    """Its connection and the answer would remain in memory."""
     monkeypatch.setattr(metrics_endpoint, "_TIMEOUT", 0.2)
-    size = 64 << 20  # more than the kernel keeps for both ends
+    size = 64 << 20  # more than the socket buffers of both ends
     monkeypatch.setattr(exposition, "text", lambda *_: (b"x" * size, "text/plain"))
 
     async def scenario() -> None:
-        metrics = MetricsEndpoint("127.0.0.1:0", scrape_of(place, None), Counters())
+        metrics = MetricsEndpoint("127.0.0.1:0", scrape_of(node_directory, None), Counters())
         assert await metrics.start() is None
         reader, writer = await asyncio.open_connection("127.0.0.1", metrics.port, limit=1)
         writer.write(get().encode())
@@ -510,8 +513,8 @@ def test_who_does_not_read_its_answer_is_disconnected(
     asyncio.run(scenario())
 
 
-def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
-    """The endpoint ends during a connection and a scrape, and the port is free."""
+def test_stop_does_not_wait_for_clients_or_scrapes(node_directory: Path) -> None:
+    """The port is free afterwards."""
 
     async def scenario() -> None:
         begun = asyncio.Event()
@@ -529,21 +532,21 @@ def test_the_end_does_not_wait_for_anybody(place: Path) -> None:
         assert await metrics.start() is None
         port = metrics.port
         assert port
-        asking = asyncio.ensure_future(http(port, get()))
+        requests = asyncio.ensure_future(http(port, get()))
         _, silent = await asyncio.open_connection("127.0.0.1", port)
         await begun.wait()
         await metrics.stop()
-        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.gather(requests, return_exceptions=True)
         silent.close()
-        again = MetricsEndpoint(f"127.0.0.1:{port}", scrape_of(place, None), Counters())
+        again = MetricsEndpoint(f"127.0.0.1:{port}", scrape_of(node_directory, None), Counters())
         assert await again.start() is None
         await again.stop()
 
     asyncio.run(scenario())
 
 
-def test_a_port_in_use_is_said() -> None:
-    """A port in use is a warning that names the address, and does not end the plugin."""
+def test_port_in_use_is_a_fault_with_the_address() -> None:
+    """It does not end the plugin."""
 
     async def scenario() -> None:
         async def holders() -> Holdings:
@@ -553,11 +556,11 @@ def test_a_port_in_use_is_said() -> None:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             scrape = Scrape(holders)
             metrics = MetricsEndpoint(address, scrape, Counters())
-            wrong = await metrics.start()
-            assert wrong is not None
-            assert wrong.code == "GH1890"
-            assert address in wrong.message
-            assert "in use" in wrong.message
+            error = await metrics.start()
+            assert error is not None
+            assert error.code == "GH1890"
+            assert address in error.message
+            assert "in use" in error.message
             assert metrics.port is None
             await metrics.stop()
 
@@ -571,24 +574,23 @@ def test_a_port_in_use_is_said() -> None:
         ("127.0.0.1:65536", "GH1891"), ("::1:9395", "GH1891"), ("192.0.2.1:0", "GH1890"),
     ],
 )  # fmt: skip
-def test_addresses(address: str, code: str | None) -> None:
-    """An empty address disables the endpoint; an invalid or foreign one is a fault."""
+def test_invalid_address_is_a_fault(address: str, code: str | None) -> None:
+    """An empty address disables the endpoint; an address of another machine is a fault."""
 
     async def holders() -> Holdings:
         return HELD
 
     async def scenario() -> str | None:
         metrics = MetricsEndpoint(address, Scrape(holders), Counters())
-        wrong = await metrics.start()
+        error = await metrics.start()
         assert metrics.port is None
         await metrics.stop()
-        return wrong.code if wrong else None
+        return error.code if error else None
 
     assert asyncio.run(scenario()) == code
 
 
-def test_forms_of_addresses() -> None:
-    """The host is optional, and an IPv6 address is in brackets."""
+def test_parse_address_accepts_ipv4_ipv6_and_port_only() -> None:
     assert parse_address("127.0.0.1:9395") == ("127.0.0.1", 9395)
     assert parse_address("[::1]:9395") == ("::1", 9395)
     assert parse_address(":9395") == ("", 9395)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds what, asked of a real gRPC server on the kubelet's socket."""
+"""Holders of units, read from a gRPC server on the kubelet's pod resources socket."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Answer = Callable[[bytes, "aio.ServicerContext[bytes, bytes]"], Awaitable[bytes]
 
 @pytest.fixture
 def socket() -> Iterator[str]:
-    """Give a path short enough for a socket."""
+    """Return a path that is short enough for a socket."""
     with tempfile.TemporaryDirectory(prefix="gh-") as directory:
         yield str(Path(directory) / "kubelet.sock")
 
 
 @asynccontextmanager
 async def kubelet(path: str, answer: Answer) -> AsyncIterator[None]:
-    """Serve the pod resources API at `path`, List being answered by `answer`."""
+    """Serve the pod resources API at `path`; `answer` answers List."""
     server = aio.server()
     methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]]
     methods = {"List": grpc.unary_unary_rpc_method_handler(answer)}
@@ -74,8 +74,8 @@ async def _list(request: bytes, context: object) -> bytes:
     return pods().SerializeToString()
 
 
-def ask(path: str, answer: Answer | None, timeout: float = 2.0) -> Holdings:
-    """Return the holdings from a kubelet with this answer; None: no kubelet."""
+def query(path: str, answer: Answer | None, timeout: float = 2.0) -> Holdings:
+    """Return the holdings from a kubelet with this answer. None: no kubelet."""
 
     async def scenario() -> Holdings:
         if answer is None:
@@ -86,71 +86,62 @@ def ask(path: str, answer: Answer | None, timeout: float = 2.0) -> Holdings:
     return asyncio.run(scenario())
 
 
-def test_units_and_their_holders(socket: str) -> None:
-    """Each unit has the container that holds it, of all resources or of those asked for."""
+def test_each_unit_has_its_holder(socket: str) -> None:
     trainer = Holder("demo", "trainer", "main")
     gpus = {"GPU-0::0": trainer, "GPU-0::1": trainer, "GPU-0::2": Holder("demo", "server", "main")}
     nic = {"nic0": Holder("demo", "trainer", "sidecar")}
-    found = ask(socket, _list)
+    found = query(socket, _list)
     assert (found.holders, found.reason) == ({**gpus, **nic}, "")
     assert found.by_resource == {"nvidia.com/gpu": gpus, "vendor.com/nic": nic}
     assert found.by_resource["nvidia.com/gpu"] == gpus
 
 
-def test_no_socket(socket: str) -> None:
-    """Without a kubelet no holder is known, and the reason names the socket."""
-    assert ask(socket, None) == Holdings(reason=f"{socket}: No such file or directory")
+def test_missing_socket_has_a_reason(socket: str) -> None:
+    assert query(socket, None) == Holdings(reason=f"{socket}: No such file or directory")
 
 
-def test_not_a_socket(socket: str) -> None:
-    """A file in its place is not asked."""
+def test_file_instead_of_a_socket_is_not_called(socket: str) -> None:
     Path(socket).touch()
-    assert ask(socket, None) == Holdings(reason=f"{socket}: not a socket")
+    assert query(socket, None) == Holdings(reason=f"{socket}: not a socket")
 
 
-def test_nobody_listens(socket: str) -> None:
-    """A socket that a dead kubelet left gives a reason at once."""
+def test_socket_without_a_listener_has_a_reason(socket: str) -> None:
     with sockets.socket(sockets.AF_UNIX) as bound:
         bound.bind(socket)
-    found = ask(socket, None)
+    found = query(socket, None)
     assert found.holders == {}
     assert "UNAVAILABLE" in found.reason
 
 
-def test_no_permission(socket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket that may not be opened is not tried."""
+def test_inaccessible_socket_is_not_called(socket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    found = ask(socket, _list)
+    found = query(socket, _list)
     assert found == Holdings(reason=f"{socket}: Permission denied")
 
 
-def test_a_kubelet_that_does_not_answer(socket: str) -> None:
-    """The call ends after its time."""
-
+def test_hanging_kubelet_times_out(socket: str) -> None:
     async def never(request: bytes, context: object) -> bytes:
         await asyncio.Event().wait()
         return b""
 
-    assert "DEADLINE_EXCEEDED" in ask(socket, never, timeout=0.2).reason
+    assert "DEADLINE_EXCEEDED" in query(socket, never, timeout=0.2).reason
 
 
-def test_a_kubelet_that_refuses(socket: str) -> None:
-    """An error of the kubelet is the reason, in one line of bounded length."""
+def test_error_of_the_kubelet_is_the_reason(socket: str) -> None:
+    """The reason is one line of bounded length."""
 
     async def refuse(request: bytes, context: aio.ServicerContext[bytes, bytes]) -> bytes:
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many requests " + "x" * 5000)
 
-    found = ask(socket, refuse)
+    found = query(socket, refuse)
     assert "RESOURCE_EXHAUSTED: too many requests" in found.reason
     assert len(found.reason) <= 200
 
 
-def test_bytes_that_are_no_message(socket: str) -> None:
-    """An answer that cannot be parsed is a reason, too."""
-
+def test_unparsable_answer_has_a_reason(socket: str) -> None:
     async def garbage(request: bytes, context: object) -> bytes:
         return b"\xff\xff\xff"
 
-    found = ask(socket, garbage)
+    found = query(socket, garbage)
     assert found.holders == {}
     assert found.reason

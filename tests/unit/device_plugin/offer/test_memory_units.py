@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory units and limits for the kubelet and containers: lists, preferences, answers."""
+"""Memory units: lists and preferred units for the kubelet, allocations, and labels."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def resource(*counts: int, sharing: str = MEMORY_UNITS, soft: int = GIB) -> Reso
     devices = [device(index, count, index % 2) for index, count in enumerate(counts)]
     units = [Unit(f"{d.uuid}::{n}", d, n) for d in devices for n in range(counts[d.gpu_index])]
     limit = UnitMemory(GIB, soft, is_asked=sharing == MEMORY_UNITS)
-    held = {d.uuid: limit for d in devices}
-    return Resource(NAME, tuple(units), sharing=sharing, memory=held)
+    memory = {d.uuid: limit for d in devices}
+    return Resource(NAME, tuple(units), sharing=sharing, memory=memory)
 
 
 def ids(gpu: int, *numbers: int) -> list[str]:
@@ -80,7 +80,7 @@ def choose(
     )
 
 
-def test_kubelet_is_told_no_numa_nodes_of_units() -> None:
+def test_units_are_listed_without_numa_nodes() -> None:
     """The kubelet would select units of one NUMA node, of any devices."""
     listed = resource_server.listing(resource(2, 2), {"GPU-1"}).devices
     assert [(d.ID, d.health, len(d.topology.nodes)) for d in listed] == [
@@ -93,7 +93,7 @@ def test_kubelet_is_told_no_numa_nodes_of_units() -> None:
     assert all(len(d.topology.nodes) == 1 for d in slices)
 
 
-def test_packed_takes_the_least_that_still_fits() -> None:
+def test_packed_selects_the_gpu_with_the_fewest_sufficient_units() -> None:
     three = resource(8, 4, 6)
     assert choose(three, 3) == ids(1, 0, 1, 2)
     assert choose(three, 5) == ids(2, 0, 1, 2, 3, 4)
@@ -101,13 +101,13 @@ def test_packed_takes_the_least_that_still_fits() -> None:
     assert choose(three, 3, taken=ids(0, 0, 2, 3, 5, 7)) == ids(0, 1, 4, 6)
 
 
-def test_spread_takes_the_most() -> None:
+def test_spread_selects_the_gpu_with_the_most_free_units() -> None:
     three = resource(8, 4, 6)
     assert choose(three, 3, policy=SPREAD) == ids(0, 0, 1, 2)
     assert choose(three, 3, policy=SPREAD, taken=ids(0, 0, 1, 2)) == ids(2, 0, 1, 2)
 
 
-def test_request_that_no_card_holds_is_refused_with_what_is_free() -> None:
+def test_too_large_request_is_refused_with_the_free_units() -> None:
     with pytest.raises(RequestError) as caught:
         choose(resource(8, 4), 9)
     assert caught.value.code == "GH1849"
@@ -115,7 +115,7 @@ def test_request_that_no_card_holds_is_refused_with_what_is_free() -> None:
     assert "at most 8 are free" in caught.value.message
 
 
-def test_units_that_must_be_there_say_the_card() -> None:
+def test_required_units_select_the_gpu() -> None:
     """The kubelet assigns the units of init containers to a container of the pod."""
     two = resource(8, 4)
     assert choose(two, 4, required=ids(0, 5)) == ids(0, 0, 1, 2, 5)
@@ -125,14 +125,14 @@ def test_units_that_must_be_there_say_the_card() -> None:
         choose(two, 5, required=[*ids(0, 0), *ids(1, 0)])
 
 
-def test_broken_card_is_not_preferred() -> None:
+def test_unhealthy_gpu_is_not_preferred() -> None:
     two = resource(8, 4)
     assert choose(two, 2, unhealthy=("GPU-1",)) == ids(0, 0, 1)
     with refused("GH1849"):
         choose(two, 6, unhealthy=("GPU-0",))
 
 
-def test_policy_is_that_of_memory_units() -> None:
+def test_policy_of_memory_units_is_used() -> None:
     offered = resource(8, 4)
     free = [unit.id for unit in offered.units]
     for policy, best in (("packed", "GPU-1::0"), (SPREAD, "GPU-0::0")):
@@ -141,86 +141,88 @@ def test_policy_is_that_of_memory_units() -> None:
         assert KubeletAnswers(known, lambda _: None).preferred(offered, free, [], 1) == [best]
 
 
-def at_work(*strategies: str) -> Context:
+def context_with(*strategies: str) -> Context:
     names = frozenset(f"{VENDOR}/gpu=GPU-{n}" for n in range(3))
     files = Allocation({"LD_LIBRARY_PATH": "/x"}, (AllocatedMount("/x/libcuda.so.1", "/c"),))
     return Context(strategies, cdi_names=names, host_files=files)
 
 
 @pytest.mark.parametrize("strategy", LIST_STRATEGIES)
-def test_grant_of_units_is_one_mount_with_their_sum(strategy: str) -> None:
-    given = allocate(resource(8, 4), ids(0, 1, 2, 6), at_work(strategy))
-    grants = [mount for mount in given.mounts if mount.container_path.startswith(PREFIX)]
+def test_units_are_granted_by_one_mount_with_their_sum(strategy: str) -> None:
+    allocation = allocate(resource(8, 4), ids(0, 1, 2, 6), context_with(strategy))
+    grants = [mount for mount in allocation.mounts if mount.container_path.startswith(PREFIX)]
     path = f"{PREFIX}/GPU-0,hard=3072,soft=3072,asked"
     assert grants == [AllocatedMount(path, "/dev/null", read_only=True)]
-    assert given.envs[LIMIT] == "3072"
-    assert REQUEST not in given.envs  # limits within the memory of the device are a guarantee
-    assert "GPUHOOK_REPLICAS" not in given.envs
+    assert allocation.envs[LIMIT] == "3072"
+    assert REQUEST not in allocation.envs  # limits within the memory of the device are a guarantee
+    assert "GPUHOOK_REPLICAS" not in allocation.envs
 
 
-def test_grant_is_what_the_runtime_reads() -> None:
-    given = allocate(resource(8), ids(0, 1, 2), at_work("envvar"))
+def test_runtime_reads_the_grant() -> None:
+    allocation = allocate(resource(8), ids(0, 1, 2), context_with("envvar"))
     spec = {
-        "mounts": [{"destination": m.container_path, "source": m.host_path} for m in given.mounts],
-        "process": {"env": [f"{name}={value}" for name, value in given.envs.items()]},
+        "mounts": [
+            {"destination": m.container_path, "source": m.host_path} for m in allocation.mounts
+        ],
+        "process": {"env": [f"{name}={value}" for name, value in allocation.envs.items()]},
     }
     found = memory_request.limits(spec, ["GPU-0"], VOCABULARY)
     assert found == [MemoryLimit("GPU-0", 2 * GIB, 2 * GIB, is_asked=True)]
 
 
-def test_units_of_two_cards_are_refused() -> None:
+def test_units_of_two_gpus_are_refused() -> None:
     with refused("GH1859") as caught:
-        allocate(resource(8, 4), [*ids(1, 0), *ids(0, 1)], at_work("envvar"))
+        allocate(resource(8, 4), [*ids(1, 0), *ids(0, 1)], context_with("envvar"))
     assert "2 units of nvidia.com/gpumem are on GPU-0 and GPU-1" in caught.value.message
 
 
-def test_replicas_with_a_limit_get_it_for_each_device() -> None:
+def test_replicas_have_a_grant_for_each_device() -> None:
     two = resource(4, 4, sharing="time-slicing", soft=GIB // 2)
-    given = allocate(two, [*ids(0, 0, 1), *ids(1, 3)], at_work("envvar"))
-    assert [mount.container_path for mount in given.mounts] == [
+    allocation = allocate(two, [*ids(0, 0, 1), *ids(1, 3)], context_with("envvar"))
+    assert [mount.container_path for mount in allocation.mounts] == [
         f"{PREFIX}/GPU-0,hard=2048,soft=1024",
         f"{PREFIX}/GPU-1,hard=1024,soft=512",
     ]
-    assert LIMIT not in given.envs  # one variable cannot have both
-    assert given.envs["GPUHOOK_REPLICAS"] == "GPU-0::0,GPU-0::1,GPU-1::3"
-    alike = allocate(two, [*ids(0, 0), *ids(1, 3)], at_work("envvar"))
+    assert LIMIT not in allocation.envs  # one variable cannot have both
+    assert allocation.envs["GPUHOOK_REPLICAS"] == "GPU-0::0,GPU-0::1,GPU-1::3"
+    alike = allocate(two, [*ids(0, 0), *ids(1, 3)], context_with("envvar"))
     assert (alike.envs[LIMIT], alike.envs[REQUEST]) == ("1024", "512")
 
 
-def test_device_without_a_limit_leaves_the_variables_out() -> None:
+def test_device_without_a_limit_has_no_variables() -> None:
     two = resource(4, 4, sharing="time-slicing")
     half = replace(two, memory={"GPU-0": two.memory["GPU-0"]})
-    given = allocate(half, [*ids(0, 0), *ids(1, 0)], at_work("envvar"))
-    assert len(given.mounts) == 1
-    assert LIMIT not in given.envs
-    assert allocate(half, ids(1, 0), at_work("envvar")).mounts == ()
+    allocation = allocate(half, [*ids(0, 0), *ids(1, 0)], context_with("envvar"))
+    assert len(allocation.mounts) == 1
+    assert LIMIT not in allocation.envs
+    assert allocate(half, ids(1, 0), context_with("envvar")).mounts == ()
 
 
-def test_nothing_guaranteed_is_no_request() -> None:
+def test_soft_limit_of_0_sets_no_request_variable() -> None:
     """The variable may not be 0."""
     one = resource(4, sharing="time-slicing", soft=0)
-    given = allocate(one, ids(0, 0), at_work("envvar"))
-    assert given.envs[LIMIT] == "1024"
-    assert REQUEST not in given.envs
+    allocation = allocate(one, ids(0, 0), context_with("envvar"))
+    assert allocation.envs[LIMIT] == "1024"
+    assert REQUEST not in allocation.envs
 
 
-def test_nobody_is_granted_more_than_the_card_has() -> None:
+def test_grant_is_at_most_the_memory_of_the_gpu() -> None:
     one = resource(4, sharing="time-slicing")
     large = replace(one, memory={"GPU-0": UnitMemory(3 * GIB, GIB)})
-    given = allocate(large, ids(0, 0, 1, 2), at_work("envvar"))
-    assert given.envs[LIMIT] == str(4 * 1024 + 256)
+    allocation = allocate(large, ids(0, 0, 1, 2), context_with("envvar"))
+    assert allocation.envs[LIMIT] == str(4 * 1024 + 256)
 
 
-def test_mps_bounds_its_clients_itself() -> None:
+def test_mps_resource_has_no_grants() -> None:
     mps = resource(4, sharing=MPS)
-    context = replace(at_work("envvar"), mps={NAME: Allocation(envs={"PIPE": "/p"})})
-    given = allocate(mps, ids(0, 0), context)
-    assert given.mounts == ()
-    assert given.envs["PIPE"] == "/p"
-    assert LIMIT not in given.envs
+    context = replace(context_with("envvar"), mps={NAME: Allocation(envs={"PIPE": "/p"})})
+    allocation = allocate(mps, ids(0, 0), context)
+    assert allocation.mounts == ()
+    assert allocation.envs["PIPE"] == "/p"
+    assert LIMIT not in allocation.envs
 
 
-def test_start_is_refused_on_a_broken_card_only() -> None:
+def test_start_is_refused_on_an_unhealthy_gpu_only() -> None:
     two = resource(8, 4)
     check_start(two, ids(0, *range(8)), {"GPU-1": "XID 79"}, 0, lambda _: None)
     with refused("GH1851"):
@@ -229,28 +231,36 @@ def test_start_is_refused_on_a_broken_card_only() -> None:
     check_start(two, ids(0, 5000), {}, 0, lambda _: None)
 
 
-def test_labels_tell_the_size_of_a_unit() -> None:
+def test_labels_have_the_size_of_a_unit() -> None:
     entry = SharedResource(GPU, rename=NAME, unit=2 * GIB)
     configuration = configured(entry, strategy=MEMORY_UNITS)
     offered = offer(T4, entry, strategy=MEMORY_UNITS).resources
     (group,) = groups(T4, offered, configuration)
-    told = group.labels()
-    assert (told["replicas"], told["replica-memory"], told["memory"]) == ("7", "2048", "15360")
-    assert told["sharing-strategy"] == MEMORY_UNITS
-    assert told["product"] == "Tesla-T4"  # the name of the resource shows the sharing
+    labels = group.labels()
+    assert (labels["replicas"], labels["replica-memory"], labels["memory"]) == (
+        "7",
+        "2048",
+        "15360",
+    )
+    assert labels["sharing-strategy"] == MEMORY_UNITS
+    assert labels["product"] == "Tesla-T4"  # the name of the resource shows the sharing
 
 
-def test_labels_tell_of_one_replica_that_is_not_all_of_its_card() -> None:
+def test_labels_have_the_memory_of_a_single_replica() -> None:
     entry = SharedResource(GPU, replica_memory=10 << 30)
     (group,) = groups(T4, offer(T4, entry).resources, configured(entry))
-    told = group.labels()
-    assert (told["replicas"], told["replica-memory"], told["memory"]) == ("1", "10240", "15360")
-    assert (told["sharing-strategy"], told["product"]) == ("time-slicing", "Tesla-T4-SHARED")
+    labels = group.labels()
+    assert (labels["replicas"], labels["replica-memory"], labels["memory"]) == (
+        "1",
+        "10240",
+        "15360",
+    )
+    assert (labels["sharing-strategy"], labels["product"]) == ("time-slicing", "Tesla-T4-SHARED")
 
 
 def test_fair_share_of_a_unit_is_its_size() -> None:
-    told = {(share.device, share.fair) for share in shares([resource(8, 4)]).values()}
-    assert told == {("GPU-0", GIB), ("GPU-1", GIB)}
+    fair_shares = {(share.device, share.fair) for share in shares([resource(8, 4)]).values()}
+    assert fair_shares == {("GPU-0", GIB), ("GPU-1", GIB)}
     total = 4 * GIB + (256 << 20)
     unlimited = replace(resource(4, sharing="time-slicing"), memory={})
     assert {share.fair for share in shares([unlimited]).values()} == {total // 4}

@@ -30,7 +30,7 @@ def choose(
     links: Table = NO_LINKS,
     unhealthy: tuple[str, ...] = (),
 ) -> str:
-    """Return the preferred ids without their first word, "0::1 2::0"."""
+    """Return the preferred ids without "GPU-", such as "0::1 2::0"."""
     chosen = preferred(
         resource,
         ids(resource) if available is None else available,
@@ -61,13 +61,15 @@ def choose(
         ("1357", "", 2, "1 3"),  # no complete pair: at least one switch
     ],
 )
-def test_whole_gpus_go_by_their_links(free: str, required: str, size: int, chosen: str) -> None:
+def test_whole_gpus_are_chosen_by_their_links(
+    free: str, required: str, size: int, chosen: str
+) -> None:
     available = [f"GPU-{index}" for index in free]
     fixed = [f"GPU-{index}" for index in required]
     assert choose(whole(8), available, fixed, size, links=EIGHT) == chosen
 
 
-def test_what_remains_keeps_its_links() -> None:
+def test_remaining_gpus_keep_their_links() -> None:
     # 0-1, 1-2 and 2-3 are equal; the middle pair would leave no pair.
     chain = Table({(0, 1): 5, (1, 2): 5, (2, 3): 5})
     assert choose(whole(4), size=2, links=chain) == "0 1"
@@ -77,7 +79,7 @@ def test_what_remains_keeps_its_links() -> None:
     assert choose(whole(4), size=1, links=Table({(0, 1): 5, (0, 2): 5, (1, 2): 5})) == "3"
 
 
-def test_equal_links_leave_it_to_numa_nodes() -> None:
+def test_equal_links_are_decided_by_numa_nodes() -> None:
     resource = whole(8, (0, 0, 0, 0, 1, 1, 1, 1))
     switch = Table(other=118)
     assert choose(resource, size=4, links=switch) == "0 1 2 3"
@@ -89,7 +91,7 @@ def test_equal_links_leave_it_to_numa_nodes() -> None:
     assert choose(resource, size=2, links=better) == "0 4"
 
 
-def test_a_gpu_without_links_is_no_trouble() -> None:
+def test_gpu_without_links_can_be_chosen() -> None:
     links = Table({pair: score for pair, score in PAIRS.items() if 0 not in pair}, other=0)
     assert choose(whole(8), size=1, links=links) == "0"
     assert choose(whole(8), size=8, links=links) == "0 1 2 3 4 5 6 7"
@@ -105,7 +107,7 @@ def test_sixteen_gpus_are_chosen_exactly() -> None:
     assert choose(resource, free, ["GPU-15"], 3, links=pairs) == "1 14 15"
 
 
-def test_what_depends_on_links_only_is_prepared_once() -> None:
+def test_link_tables_are_computed_once() -> None:
     resource = whole(12)
     links = Table({(2, 7): 31}, other=3)
     prepare(resource, links)
@@ -118,12 +120,12 @@ def test_what_depends_on_links_only_is_prepared_once() -> None:
     assert choose(resource, size=2, links=links) == "2 8"
 
 
-def test_no_gpu_is_asked_for() -> None:
+def test_request_for_no_gpu_has_no_preferred_units() -> None:
     assert choose(whole(8), size=0) == ""
     assert choose(whole(17), size=0) == ""
 
 
-def test_more_gpus_than_a_table_holds_grow_from_their_best_links() -> None:
+def test_sets_of_many_gpus_grow_from_the_best_links() -> None:
     pairs = Table({(index, 19 - index): 100 for index in range(10)}, other=1)
     resource = whole(20, tuple(index % 2 for index in range(20)))
     assert choose(resource, size=2, links=pairs) == "0 19"
@@ -135,7 +137,7 @@ def test_more_gpus_than_a_table_holds_grow_from_their_best_links() -> None:
     assert choose(resource, size=2) == "0 2"
 
 
-def test_more_gpus_than_a_table_holds_leave_what_is_linked() -> None:
+def test_sets_of_many_gpus_leave_linked_gpus() -> None:
     # All except 7 are linked with 3: 7 is the best single GPU, and the best second one with 12.
     links = Table({(3, index): 5 for index in range(20) if index not in (3, 7)})
     assert choose(whole(20), size=1, links=links) == "7"
@@ -158,7 +160,7 @@ def test_more_gpus_than_a_table_holds_leave_what_is_linked() -> None:
         ((3, 4), 1, "0::3", "0::3"),
     ],
 )
-def test_replicas_of_one_request_go_to_distinct_gpus(
+def test_replicas_of_one_request_are_on_distinct_gpus(
     used: tuple[int, int], size: int, distributed: str, packed: str
 ) -> None:
     resource = shared(4, 4)
@@ -167,7 +169,7 @@ def test_replicas_of_one_request_go_to_distinct_gpus(
     assert choose(resource, free, size=size, policy="packed") == packed
 
 
-def test_what_must_be_included_counts_as_picked() -> None:
+def test_required_units_count_as_chosen() -> None:
     resource = shared(4, 4)
     free = taken(resource, 1, 3)
     for policy in ("distributed", "packed"):
@@ -177,7 +179,7 @@ def test_what_must_be_included_counts_as_picked() -> None:
     assert choose(resource, ["GPU-1::0"], ["GPU-0::3"], 2) == "0::3 1::0"
 
 
-def test_gpus_with_different_numbers_of_replicas_are_compared_by_the_part_taken() -> None:
+def test_gpus_are_compared_by_the_fraction_of_used_replicas() -> None:
     resource = shared(4, 2)
     assert choose(resource, taken(resource, 1, 1), size=1) == "0::1"
     assert choose(resource, taken(resource, 1, 1), size=1, policy="packed") == "1::1"
@@ -203,7 +205,7 @@ def test_replicas_of_instances_are_chosen_on_distinct_instances() -> None:
     assert choose(resource, None, ["MIG-0-0::0"], 2) == "0-0::0 0-1::0"
 
 
-def test_ten_developers_spread_over_four_gpus_with_three_replicas() -> None:
+def test_ten_containers_are_distributed_over_four_gpus() -> None:
     node = offering.with_gpus(offering.H100, *offering.H100.gpus[:4])
     (resource,) = offering.offer(node, SharedResource("nvidia.com/gpu", 3)).resources
     gpus = {unit.id: unit.device.index for unit in resource.units}
@@ -220,7 +222,7 @@ def test_ten_developers_spread_over_four_gpus_with_three_replicas() -> None:
     assert [gpus[seat] for seat in two] == ["2", "3"]
 
 
-def test_packed_fills_one_gpu_after_the_other() -> None:
+def test_packed_fills_one_gpu_after_another() -> None:
     resource = shared(3, 3)
     free = ids(resource)
     order = []
@@ -231,13 +233,13 @@ def test_packed_fills_one_gpu_after_the_other() -> None:
     assert order == ids(resource)
 
 
-def test_two_services_share_the_one_card() -> None:
+def test_two_containers_share_the_only_gpu() -> None:
     resource = shared(2)
     first = choose(resource)
     assert (first, choose(resource, ["GPU-0::1"])) == ("0::0", "0::1")
 
 
-def test_unhealthy_devices_are_the_last_resort() -> None:
+def test_unhealthy_devices_are_chosen_last() -> None:
     resource = shared(2, 2)
     assert choose(resource, unhealthy=("GPU-0",)) == "1::0"
     assert choose(resource, size=3, unhealthy=("GPU-0",)) == "0::0 0::1 1::0"
@@ -253,7 +255,7 @@ def test_unhealthy_devices_are_the_last_resort() -> None:
 
 
 @pytest.mark.parametrize("resource", [whole(4), shared(2, 2), mig(2, 2)])
-def test_malformed_questions_are_answered_with_a_sentence(resource: Resource) -> None:
+def test_malformed_request_is_refused_with_a_reason(resource: Resource) -> None:
     names = ids(resource)
 
     def ask(available: list[str], required: list[str], size: int, reason: str = "") -> str:
@@ -274,11 +276,11 @@ def test_malformed_questions_are_answered_with_a_sentence(resource: Resource) ->
     assert ask([names[0], "GPU-9"], [], 2) == "GH1846"
 
 
-def test_ids_of_an_older_list_do_not_fail_a_pod() -> None:
+def test_ids_of_an_older_list_are_accepted() -> None:
     assert choose(shared(2), ["GPU-0::7", "GPU-0::1", "\x00"]) == "0::1"
 
 
-def test_the_answer_does_not_depend_on_the_order_of_the_question() -> None:
+def test_order_of_the_request_has_no_effect() -> None:
     resource = shared(4, 4, 4)
     free = taken(resource, 1, 0, 2)
     assert choose(resource, free, size=5) == choose(resource, free[::-1], size=5)
@@ -286,7 +288,7 @@ def test_the_answer_does_not_depend_on_the_order_of_the_question() -> None:
     assert chosen == choose(whole(8), size=3, links=EIGHT)
 
 
-def test_a_mixture_of_shared_and_whole_gpus_goes_by_what_is_taken() -> None:
+def test_shared_and_whole_gpus_are_chosen_by_use() -> None:
     resource = Resource(
         "nvidia.com/gpu", (*shared(2).units, *whole(3).units[1:]), sharing="time-slicing"
     )
@@ -295,12 +297,12 @@ def test_a_mixture_of_shared_and_whole_gpus_goes_by_what_is_taken() -> None:
     assert choose(resource, free, size=3) == "0::1 1 2"
 
 
-def test_more_replicas_than_gpus_are_dealt_evenly() -> None:
+def test_more_replicas_than_gpus_are_distributed_evenly() -> None:
     resource = shared(8, 8, 8)
     chosen = choose(resource, taken(resource, 4, 0, 2), size=7).split()
     assert Counter(name[0] for name in chosen) == {"0": 2, "1": 3, "2": 2}
 
 
 @pytest.mark.parametrize("count", [1, 16, 17, 20])
-def test_nothing_is_preferred_where_nothing_is_wanted(count: int) -> None:
+def test_size_0_has_no_preferred_units(count: int) -> None:
     assert choose(whole(count), size=0) == ""

@@ -12,7 +12,17 @@ from gpuhook.device_plugin.offer.resource_devices import resource_devices
 from gpuhook.device_plugin.offer.resources import offered
 from gpuhook.errors import FileError
 from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Gpu
-from tests.unit.offering import GPU, H100, T4, changed, configured, divided, indices, offer, said
+from tests.unit.offering import (
+    GPU,
+    H100,
+    T4,
+    changed,
+    configured,
+    divided,
+    indices,
+    offer,
+    only_warning,
+)
 
 ALL = [str(index) for index in range(8)]
 
@@ -34,7 +44,7 @@ def test_gpus_are_in_the_order_of_their_indices() -> None:
     assert numa == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
-def test_the_minor_not_the_index_names_the_node() -> None:
+def test_device_node_has_the_minor_and_not_the_index() -> None:
     device = offer(H100).resources[0].units[2].device
     assert (device.index, device.paths) == ("2", ("/dev/nvidia3",))
 
@@ -59,13 +69,13 @@ def test_host_paths_are_below_the_dev_root() -> None:
     )
 
 
-def test_a_gpu_without_a_uuid_is_left_out() -> None:
+def test_gpu_without_a_uuid_is_not_offered() -> None:
     offered = offer(changed(H100, 3, uuid=None, lost="fallen off the bus"))
     assert indices(offered) == {GPU: ["0", "1", "2", "4", "5", "6", "7"]}
     assert offered.warnings == ("GPU 3 has no UUID (fallen off the bus): it is not offered",)
 
 
-def test_a_uuid_is_offered_once() -> None:
+def test_duplicate_uuid_is_offered_once() -> None:
     offered = offer(changed(H100, 1, uuid=H100.gpus[0].uuid))
     assert indices(offered) == {GPU: ["0", *ALL[2:]]}
     assert offered.warnings == (f"{H100.gpus[0].uuid} names two devices: the first one is offered",)
@@ -88,12 +98,12 @@ def test_a_node_without_gpus_offers_nothing() -> None:
         "Tesla-T4",
     ],
 )
-def test_a_gpu_is_excluded_by_each_of_its_names(name: str) -> None:
+def test_gpu_is_excluded_by_each_of_its_names(name: str) -> None:
     offered = offer(T4, exclude=(name,))
     assert (offered.resources, offered.warnings) == ((), ())
 
 
-def test_excluding_what_is_not_there_is_said() -> None:
+def test_excluding_an_unknown_device_is_a_warning() -> None:
     offered = offer(T4, exclude=("7", "Tesla K80"))
     assert indices(offered) == {GPU: ["0"]}
     assert offered.warnings == (
@@ -102,7 +112,7 @@ def test_excluding_what_is_not_there_is_said() -> None:
     )
 
 
-def test_an_instance_is_excluded_alone_or_with_its_gpu() -> None:
+def test_mig_instance_is_excluded_alone_or_with_its_gpu() -> None:
     node = divided(divided(H100, 0, "1g.10gb", "1g.10gb"), 1, "1g.10gb")
     assert indices(offer(node, mig="mixed", exclude=("0:1",)))["nvidia.com/mig-1g.10gb"] == [
         "0:0",
@@ -114,10 +124,10 @@ def test_an_instance_is_excluded_alone_or_with_its_gpu() -> None:
     assert (indices(offered)["nvidia.com/mig-1g.10gb"], offered.warnings) == (["1:0"], ())
 
 
-def test_strategy_none_offers_no_gpu_that_is_in_mig_mode() -> None:
+def test_strategy_none_offers_no_gpu_in_mig_mode() -> None:
     offered = offer(divided(H100, 2, "7g.80gb"))
     assert indices(offered) == {GPU: ["0", "1", *ALL[3:]]}
-    assert said(offered) == (
+    assert only_warning(offered) == (
         "GPU 2 is in MIG mode and cannot be assigned as a whole: it is not offered with "
         "migStrategy none; set single or mixed, or disable its MIG mode"
     )
@@ -143,7 +153,7 @@ def test_strategy_mixed_names_a_resource_by_the_profile(profile: str, name: str)
     assert (device.gpu, device.memory_bytes) == (T4.gpus[0].uuid, 10 << 30)
 
 
-def test_strategy_mixed_offers_instances_beside_whole_gpus() -> None:
+def test_strategy_mixed_offers_instances_and_whole_gpus() -> None:
     offered = offer(divided(divided(H100, 1, "1g.10gb", "3g.40gb"), 4), mig="mixed")
     assert indices(offered) == {
         GPU: ["0", "2", "3", "5", "6", "7"],
@@ -159,7 +169,7 @@ def test_resources_are_in_the_order_of_their_names() -> None:
     assert names == [GPU, "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"]
 
 
-def test_an_instance_that_cannot_be_named_is_left_out() -> None:
+def test_instance_without_profile_or_uuid_is_not_offered() -> None:
     node = divided(T4, 0, None, "1g.5gb")
     assert offer(node, mig="mixed").warnings == (
         "MIG instance 0:0 is of an unknown profile: it is not offered",
@@ -177,12 +187,12 @@ def test_strategy_single_offers_instances_as_gpus() -> None:
     assert offered.resources[0].is_mig
 
 
-def test_strategy_single_offers_whole_gpus_where_mig_is_off() -> None:
+def test_strategy_single_offers_whole_gpus_if_mig_is_off() -> None:
     assert indices(offer(H100, mig="single")) == {GPU: ALL}
     assert not offer(H100, mig="single").resources[0].is_mig
 
 
-def test_strategy_single_refuses_gpus_that_are_not_alike() -> None:
+def test_strategy_single_refuses_different_gpus() -> None:
     two = replace(H100, gpus=H100.gpus[:2])
     with pytest.raises(FileError, match=r"MIG mode is on for GPU 1, off for GPU 0$") as raised:
         offer(divided(two, 1, "1g.10gb"), mig="single")
@@ -198,13 +208,13 @@ def test_strategy_single_refuses_gpus_that_are_not_alike() -> None:
     assert raised.value.code == "GH1840"
 
 
-def test_strategy_single_looks_at_what_is_not_excluded() -> None:
+def test_strategy_single_ignores_excluded_devices() -> None:
     node = divided(divided(H100, 0, "1g.10gb", "3g.40gb"), 1, "1g.10gb")
     excluded = ("2", "3", "4", "5", "6", "7", "0:1")
     assert indices(offer(node, mig="single", exclude=excluded)) == {GPU: ["0:0", "1:0"]}
 
 
-def test_strategy_single_does_not_stumble_over_a_lost_gpu() -> None:
+def test_strategy_single_accepts_a_lost_gpu() -> None:
     node = divided(replace(H100, gpus=H100.gpus[:2]), 0, "1g.10gb")
     node = changed(node, 1, mig_mode=None, lost="fallen off the bus")
     offered = offer(node, mig="single")
@@ -236,14 +246,14 @@ def test_patterns_name_resources_by_model_and_profile() -> None:
     )
 
 
-def test_only_the_star_of_a_pattern_is_special() -> None:
+def test_only_the_asterisk_of_a_pattern_is_special() -> None:
     node = changed(T4, 0, name="T[4].")
     for pattern, matches in (("T[4].", True), ("T?4??", False), ("T*.", True), ("T[4]", False)):
         configuration = Configuration(gpus=(Naming(pattern, GPU),))
         assert bool(offered(node, configuration).resources) is matches
 
 
-def test_a_gpu_that_tells_nothing_but_its_uuid_is_offered() -> None:
+def test_gpu_with_only_a_uuid_is_offered() -> None:
     node = replace(T4, gpus=(Gpu(index=0, uuid="GPU-1"),))
     (named,), warnings = resource_devices(node, configured())
     assert (named.device.paths, named.device.host_paths, warnings) == ((), (), ())

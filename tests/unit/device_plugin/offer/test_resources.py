@@ -19,14 +19,14 @@ from tests.unit.offering import (
     ids,
     indices,
     offer,
-    said,
+    only_warning,
     with_gpus,
 )
 
 FOUR = replace(H100, gpus=H100.gpus[:4])
 
 
-def test_a_t4_with_four_replicas_is_four_units() -> None:
+def test_four_replicas_are_four_units() -> None:
     uuid = T4.gpus[0].uuid
     offered = offer(T4, SharedResource(GPU, 4))
     assert ids(offered) == {GPU: [f"{uuid}::0", f"{uuid}::1", f"{uuid}::2", f"{uuid}::3"]}
@@ -37,7 +37,7 @@ def test_a_t4_with_four_replicas_is_four_units() -> None:
     assert offered.warnings == ()
 
 
-def test_replicas_come_device_by_device() -> None:
+def test_units_are_listed_by_device() -> None:
     offered = offer(replace(H100, gpus=H100.gpus[:2]), SharedResource(GPU, 2))
     assert indices(offered) == {GPU: ["0/0", "0/1", "1/0", "1/1"]}
 
@@ -49,7 +49,7 @@ def test_one_replica_is_not_shared() -> None:
     assert not offered.resources[0].refuses_more_than_one
 
 
-def test_a_shared_resource_is_renamed() -> None:
+def test_shared_resource_is_renamed_if_configured() -> None:
     assert list(ids(offer(T4, SharedResource(GPU, 2), by_default=True))) == [GPU + ".shared"]
     named = SharedResource(GPU, 2, rename="nvidia.com/slice")
     assert list(ids(offer(T4, named, by_default=True))) == ["nvidia.com/slice"]
@@ -57,24 +57,24 @@ def test_a_shared_resource_is_renamed() -> None:
     assert list(ids(offer(T4, named))) == ["nvidia.com/special"]
 
 
-def test_a_name_that_two_resources_end_up_with_is_told() -> None:
+def test_name_of_two_resources_is_a_warning() -> None:
     """Only the node shows that unshared GPUs already have the default name."""
     node = divided(FOUR, 0, "1g.10gb")
     entry = SharedResource("nvidia.com/mig-1g.10gb", 2, rename=GPU)
-    (said,) = offer(node, entry, mig="mixed").warnings
-    assert said.startswith(f"{GPU} has the devices of {GPU} and of nvidia.com/mig-1g.10gb: ")
+    (warning,) = offer(node, entry, mig="mixed").warnings
+    assert warning.startswith(f"{GPU} has the devices of {GPU} and of nvidia.com/mig-1g.10gb: ")
     alone = with_gpus(node, node.gpus[0])
     assert offer(alone, entry, mig="mixed").warnings == ()
 
 
-def test_more_than_one_is_refused_of_shared_resources_only() -> None:
+def test_more_than_one_unit_is_refused_for_shared_resources_only() -> None:
     entry = SharedResource(GPU, 2, rename="nvidia.com/slice", devices=("0",))
     offered = offer(FOUR, entry, refuses=True)
     refusing = {resource.name: resource.refuses_more_than_one for resource in offered.resources}
     assert refusing == {GPU: False, "nvidia.com/slice": True}
 
 
-def test_mps_has_the_same_shape_and_refuses_more_than_one() -> None:
+def test_mps_has_replicas_and_refuses_more_than_one() -> None:
     (resource,) = offer(T4, SharedResource(GPU, 2), strategy="mps").resources
     assert (resource.sharing, resource.refuses_more_than_one) == ("mps", True)
     assert [unit.replica for unit in resource.units] == [0, 1]
@@ -91,14 +91,16 @@ def test_mps_has_the_same_shape_and_refuses_more_than_one() -> None:
         (("00000000:43:00.0",), "1"),
     ],
 )
-def test_devices_choose_what_is_shared(devices: str | int | tuple[str, ...], shared: str) -> None:
+def test_devices_key_selects_the_shared_devices(
+    devices: str | int | tuple[str, ...], shared: str
+) -> None:
     entry = SharedResource(GPU, 2, rename="nvidia.com/slice", devices=devices)
     found = indices(offer(FOUR, entry))
     assert found["nvidia.com/slice"] == [f"{index}/{n}" for index in shared for n in (0, 1)]
     assert found.get(GPU, []) == [index for index in "0123" if index not in shared]
 
 
-def test_entries_of_one_name_give_each_model_its_replicas() -> None:
+def test_entries_of_one_resource_can_select_by_model() -> None:
     node = changed(replace(H100, gpus=H100.gpus[:3]), 1, name="Tesla T4")
     offered = offer(
         node,
@@ -111,7 +113,7 @@ def test_entries_of_one_name_give_each_model_its_replicas() -> None:
     assert offered.resources[0].sharing == "time-slicing"
 
 
-def test_mig_instances_are_shared_too() -> None:
+def test_mig_instances_can_be_shared() -> None:
     node = divided(divided(FOUR, 0, "1g.10gb", "1g.10gb"), 1, "1g.10gb")
     small = "nvidia.com/mig-1g.10gb"
     offered = offer(node, SharedResource(small, 2, devices=("0:1",)), mig="mixed")
@@ -120,7 +122,7 @@ def test_mig_instances_are_shared_too() -> None:
     assert indices(offered)[small] == ["0:0/0", "0:0/1", "0:1/0", "0:1/1", "1:0"]
 
 
-def test_a_device_belongs_to_the_first_entry_that_means_it() -> None:
+def test_first_matching_entry_applies_to_a_device() -> None:
     offered = offer(
         FOUR,
         SharedResource(GPU, 2, devices=("0", "1")),
@@ -135,10 +137,10 @@ def test_a_device_belongs_to_the_first_entry_that_means_it() -> None:
     )
 
 
-def test_an_unknown_resource_is_named_with_the_known_ones() -> None:
+def test_unknown_resource_is_a_warning_with_the_known_ones() -> None:
     node = divided(H100, 0, "1g.10gb")
     offered = offer(node, SharedResource("nvidia.com/gpus", 4), mig="mixed")
-    assert said(offered) == (
+    assert only_warning(offered) == (
         "sharing.timeSlicing.resources[0]: this node has no resource nvidia.com/gpus, only "
         "nvidia.com/gpu, nvidia.com/mig-1g.10gb; did you mean nvidia.com/gpu?"
     )
@@ -152,7 +154,7 @@ def test_an_unknown_resource_is_named_with_the_known_ones() -> None:
     )
 
 
-def test_devices_that_are_not_there_are_named() -> None:
+def test_unknown_devices_are_a_warning() -> None:
     offered = offer(T4, SharedResource(GPU, 2, devices=("0", "3", "Tesla K80")))
     assert indices(offered) == {GPU: ["0/0", "0/1"]}
     assert offered.warnings == (
@@ -160,13 +162,13 @@ def test_devices_that_are_not_there_are_named() -> None:
         f"sharing.timeSlicing.resources[0]: no device of {GPU} has the name 'Tesla K80'",
     )
     offered = offer(T4, SharedResource(GPU, 2, devices=3))
-    assert said(offered) == (
+    assert only_warning(offered) == (
         f"sharing.timeSlicing.resources[0]: it selects the first 3 devices of {GPU}, and this node "
         "has 1"
     )
 
 
-def test_two_services_of_seven_gigabytes_share_a_card_of_24() -> None:
+def test_two_replicas_of_24_gib_have_no_warning() -> None:
     node = changed(T4, 0, name="NVIDIA GeForce RTX 4090", memory_bytes=24 << 30)
     offered = offer(node, SharedResource(GPU, 2))
     (resource,) = offered.resources
@@ -175,9 +177,9 @@ def test_two_services_of_seven_gigabytes_share_a_card_of_24() -> None:
     assert offered.warnings == ()
 
 
-def test_a_card_older_than_pascal_is_warned_about() -> None:
+def test_sharing_a_gpu_before_pascal_is_a_warning() -> None:
     node = changed(T4, 0, name="GeForce GTX 980", compute_capability="5.2")
-    assert said(offer(node, SharedResource(GPU, 4))) == (
+    assert only_warning(offer(node, SharedResource(GPU, 4))) == (
         f"{GPU}: GeForce GTX 980 (compute capability 5.2) is older than Pascal: it has no compute "
         "preemption, so a long kernel of one container blocks the others on its 4 replicas"
     )
@@ -188,7 +190,7 @@ def test_a_card_older_than_pascal_is_warned_about() -> None:
         assert offer(node, SharedResource(GPU, 4)).warnings == ()
 
 
-def test_little_memory_is_warned_about_once_for_each_model() -> None:
+def test_little_memory_per_replica_is_a_warning_per_model() -> None:
     offered = offer(changed(FOUR, 3, name="Other"), SharedResource(GPU, 90))
     assert [text for text in offered.warnings if "MiB" in text] == [
         f"{GPU}: 90 replicas of NVIDIA H100 80GB HBM3 have 906 MiB of memory each, less than 1 GiB",
@@ -200,13 +202,13 @@ def test_little_memory_is_warned_about_once_for_each_model() -> None:
     assert "16 replicas of Tesla T4 1g.10gb have 640 MiB" in text
 
 
-def test_many_replicas_are_noted() -> None:
+def test_many_replicas_are_a_warning() -> None:
     assert offer(FOUR, SharedResource(GPU, 48)).warnings == ()
-    assert said(offer(FOUR, SharedResource(GPU, 49))) == (
+    assert only_warning(offer(FOUR, SharedResource(GPU, 49))) == (
         f"{GPU}: 49 replicas are many: each gets 1/49 of the time of a NVIDIA H100 80GB HBM3 when "
         "all are busy"
     )
-    assert said(offer(FOUR, SharedResource(GPU, 49), strategy="mps")) == (
+    assert only_warning(offer(FOUR, SharedResource(GPU, 49), strategy="mps")) == (
         f"{GPU}: 49 replicas are many: the MPS server of a NVIDIA H100 80GB HBM3 serves at most "
         "48 clients"
     )
@@ -217,16 +219,16 @@ def test_many_replicas_are_noted() -> None:
     assert offer(volta, SharedResource(GPU, 17), strategy="mps").warnings == ()
 
 
-def test_ids_that_are_too_long_are_named() -> None:
+def test_too_long_ids_are_a_warning() -> None:
     offered = offer(changed(T4, 0, uuid="GPU-" + "a" * 56), SharedResource(GPU, 11))
-    assert said(offered) == (
+    assert only_warning(offered) == (
         f"{GPU}: 1 of 11 device ids are longer than the maximum of 63 characters, "
         f"such as GPU-{'a' * 56}::10"
     )
 
 
 @pytest.mark.parametrize("replicas", [100_000, 10**12])
-def test_no_more_is_offered_than_a_message_carries(replicas: int) -> None:
+def test_units_are_limited_by_the_message_size(replicas: int) -> None:
     offered = offer(FOUR, SharedResource(GPU, 3, devices=("0",)), SharedResource(GPU, replicas))
     (resource,) = offered.resources
     per_device = [
@@ -240,13 +242,13 @@ def test_no_more_is_offered_than_a_message_carries(replicas: int) -> None:
     assert f"at most {per_device[1]} replicas of a device are offered" in text
 
 
-def test_a_lost_gpu_stays_a_unit_and_is_unusable() -> None:
+def test_lost_gpu_remains_offered_and_unusable() -> None:
     node = changed(FOUR, 1, lost="fallen off the bus")
     assert indices(offer(node)) == {GPU: ["0", "1", "2", "3"]}
     assert unusable(node) == {node.gpus[1].uuid: "it is lost (fallen off the bus)"}
 
 
-def test_a_gpu_without_its_node_is_unusable() -> None:
+def test_gpu_without_its_device_node_is_unusable() -> None:
     node = replace(T4, device_nodes=())
     assert unusable(node) == {T4.gpus[0].uuid: "/dev/nvidia0 is missing"}
     nameless = Gpu(index=3, lost="fallen off the bus")
@@ -254,7 +256,7 @@ def test_a_gpu_without_its_node_is_unusable() -> None:
     assert unusable(H100) == {}
 
 
-def test_what_troubles_a_gpu_troubles_its_instances() -> None:
+def test_instances_of_an_unusable_gpu_are_unusable() -> None:
     node = divided(divided(FOUR, 0, "1g.10gb", "1g.10gb"), 1, "1g.10gb", trouble="no node")
     lost = changed(node, 0, lost="fallen off the bus")
     first, second = (part.uuid for part in node.gpus[0].instances)
@@ -268,8 +270,8 @@ def test_what_troubles_a_gpu_troubles_its_instances() -> None:
     }
 
 
-def test_an_instance_without_its_capabilities_is_unusable() -> None:
-    """A device that no CDI spec describes, or no container can open, is unhealthy."""
+def test_instance_without_capability_nodes_is_unusable() -> None:
+    """No CDI spec describes it, or no container can open it."""
     node = divided(T4, 0, "1g.10gb", "1g.10gb")
     first, second = node.gpus[0].instances
     kept = tuple(one for one in node.device_nodes if not one.path.endswith("-cap51"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook configure` by its command line: what it prints, its spellings, its faults."""
+"""`gpuhook configure`: its output, the spellings of its options, and its faults."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _runtimes(root: Path) -> dict[str, Any]:
     return found
 
 
-def test_there_and_back(root: Path) -> None:
+def test_configure_and_undo(root: Path) -> None:
     result = _run(root, "docker")
     assert result.exit_code == 0, result.output
     assert f"changed {MAIN}" in result.stderr
@@ -66,9 +66,7 @@ def test_there_and_back(root: Path) -> None:
     assert "nothing to undo" in again.stderr
 
 
-def test_the_configuration_for_nodeadm_can_be_copied(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodeadm_configuration_can_be_copied(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A note of several lines keeps its line breaks."""
     monkeypatch.setattr(configure_engine, "module_of", engine_plan.engine)
     for path in ("usr/bin/nodeadm", "etc/containerd/config.toml"):
@@ -78,14 +76,14 @@ def test_the_configuration_for_nodeadm_can_be_copied(
     assert "\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\n" in result.stderr
 
 
-def test_a_dry_run_prints_a_diff_and_nothing_else_on_standard_output(root: Path) -> None:
+def test_dry_run_prints_only_a_diff_on_standard_output(root: Path) -> None:
     result = _run(root, "docker", "--dry-run")
     assert result.stdout.startswith(f"--- a{MAIN}\n+++ b{MAIN}\n@@ ")
     assert f"would change {MAIN} (dry run)" in result.stderr
     assert not (root / "var").exists()
 
 
-def test_documents_keep_to_their_schemas(root: Path) -> None:
+def test_documents_fit_their_schemas(root: Path) -> None:
     dry = _document(root, "docker", "--dry-run")
     real = _document(root, "docker")
     assert dry["changes"] == real["changes"]
@@ -97,7 +95,7 @@ def test_documents_keep_to_their_schemas(root: Path) -> None:
     assert _document(root, "show")["engines"][0]["configured"] is None
 
 
-def test_undo_tells_which_containers_need_it(root: Path) -> None:
+def test_undo_lists_containers_that_need_gpuhook(root: Path) -> None:
     _run(root, "docker")
     place = root / "var/lib/docker/containers/0123"
     place.mkdir(parents=True)
@@ -110,7 +108,7 @@ def test_undo_tells_which_containers_need_it(root: Path) -> None:
     assert _document(root, "undo", "docker")["users"] == ["0123"]
 
 
-def test_show_says_whose_hand_it_was(root: Path) -> None:
+def test_show_reports_later_edits(root: Path) -> None:
     _run(root, "docker", "--set-as-default")
     row = _run(root, "show", "docker", "--no-headers").stdout.split()
     assert row[:4] == ["docker", "nvidia", "/usr/bin/gpuhook-runtime", "yes"]
@@ -120,13 +118,13 @@ def test_show_says_whose_hand_it_was(root: Path) -> None:
     assert f"{MAIN} is edited since" in _run(root, "show").stderr
 
 
-def test_show_tells_a_runtime_of_others(root: Path) -> None:
+def test_show_reports_a_runtime_of_another_program(root: Path) -> None:
     program = {"path": "nvidia-container-runtime"}
     (root / MAIN[1:]).write_text(json.dumps({"runtimes": {"nvidia": program}}))
     assert "by others" in _run(root, "show", "docker").stdout
 
 
-def test_the_toolkits_spellings(root: Path) -> None:
+def test_options_with_the_toolkits_names(root: Path) -> None:
     (root / "opt").mkdir()
     (root / "opt/own").touch(mode=0o755)
     result = _run(
@@ -143,7 +141,7 @@ def test_the_toolkits_spellings(root: Path) -> None:
     assert json.loads((root / MAIN[1:]).read_text())["default-runtime"] == "gpus"
 
 
-def test_cdi_cannot_be_left_out(root: Path) -> None:
+def test_cdi_cannot_be_disabled(root: Path) -> None:
     assert "has no effect" in _run(root, "docker", "--enable-cdi=false").stderr
 
 
@@ -157,7 +155,7 @@ def test_cdi_cannot_be_left_out(root: Path) -> None:
         ("hook", ("--hook-path", "/usr/bin/gpuhook-prestart"), ""),
     ],
 )
-def test_an_option_that_the_route_does_without_is_warned_of(
+def test_option_without_effect_has_a_warning(
     root: Path, route: str, words: tuple[str, ...], idle: str
 ) -> None:
     said = _run(root, "docker", "--dry-run", "--route", route, *words).stderr
@@ -165,7 +163,7 @@ def test_an_option_that_the_route_does_without_is_warned_of(
     assert f"{idle} has no effect" in said or not idle
 
 
-def test_a_program_that_is_not_there_is_a_fault(root: Path) -> None:
+def test_missing_program_is_a_fault(root: Path) -> None:
     (root / "usr/bin/gpuhook-runtime").unlink()
     result = _run(root, "docker")
     assert result.exit_code == 1
@@ -186,7 +184,7 @@ def test_a_program_that_is_not_there_is_a_fault(root: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("--runtime-path",), ("--route", "hook", "--hook-path")], ids=["runtime", "hook"]
 )
-def test_a_program_that_is_none_is_refused(
+def test_unusable_program_is_refused(
     root: Path, words: tuple[str, ...], path: str, said: str, is_dry: bool
 ) -> None:
     result = _run(root, "docker", *words, path, *(["--dry-run"] if is_dry else []))
@@ -209,7 +207,7 @@ def test_a_program_that_is_none_is_refused(
         (("undo", "lxc"), "is not one of"),
     ],
 )
-def test_wrong_words_are_a_usage_error(root: Path, words: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_are_usage_errors(root: Path, words: tuple[str, ...], said: str) -> None:
     result = _run(root, *words)
     assert result.exit_code == 2
     assert said in result.stderr

@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
     return docker_host.made(tmp_path / "host")
 
 
-def test_undo_gives_back_every_byte_mode_and_owner(root: Path) -> None:
+def test_undo_restores_bytes_modes_and_owners(root: Path) -> None:
     before = tree(root)
     result = configure(root)
     assert [one.path for one in result.writes] == [MAIN, BESIDE]
@@ -40,7 +40,7 @@ def test_undo_gives_back_every_byte_mode_and_owner(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_undo_brings_back_a_mode_that_was_changed_since(root: Path) -> None:
+def test_undo_restores_a_mode_that_was_changed_later(root: Path) -> None:
     before = tree(root)
     configure(root)
     (root / MAIN[1:]).chmod(0o600)
@@ -48,7 +48,7 @@ def test_undo_brings_back_a_mode_that_was_changed_since(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_a_host_without_the_file_has_none_after_undo(root: Path) -> None:
+def test_undo_removes_a_file_that_did_not_exist(root: Path) -> None:
     (root / MAIN[1:]).unlink()
     (root / "etc/docker").rmdir()
     before = tree(root)
@@ -58,7 +58,7 @@ def test_a_host_without_the_file_has_none_after_undo(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_a_second_run_writes_nothing(root: Path) -> None:
+def test_second_run_writes_nothing(root: Path) -> None:
     configure(root)
     before = {path: path.stat().st_ino for path in root.rglob("*") if path.is_file()}
     result = configure(root)
@@ -66,7 +66,7 @@ def test_a_second_run_writes_nothing(root: Path) -> None:
     assert {path: path.stat().st_ino for path in root.rglob("*") if path.is_file()} == before
 
 
-def test_other_choices_replace_the_first_and_undo_gives_back_what_was_before_both(
+def test_other_options_replace_the_first_and_undo_restores_the_original(
     root: Path,
 ) -> None:
     before = tree(root)
@@ -77,14 +77,14 @@ def test_other_choices_replace_the_first_and_undo_gives_back_what_was_before_bot
     assert tree(root) == before
 
 
-def test_backups_are_nobody_elses(root: Path) -> None:
+def test_backups_are_readable_by_root_only(root: Path) -> None:
     configure(root)
     place = root / "var/lib/gpuhook/configured/docker"
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
     assert {stat.S_IMODE(one.stat().st_mode) for one in place.iterdir()} == {0o600}
 
 
-def test_a_second_undo_has_nothing_to_do(root: Path) -> None:
+def test_second_undo_changes_nothing(root: Path) -> None:
     configure(root)
     assert undo(root).was_configured
     before = tree(root)
@@ -92,7 +92,7 @@ def test_a_second_undo_has_nothing_to_do(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_of_an_edited_file_only_ours_goes(root: Path) -> None:
+def test_undo_of_an_edited_file_removes_only_gpuhooks_part(root: Path) -> None:
     configure(root)
     file = root / MAIN[1:]
     document = json.loads(file.read_bytes()) | {"log-level": "warn"}
@@ -103,7 +103,7 @@ def test_of_an_edited_file_only_ours_goes(root: Path) -> None:
     assert any(MAIN in note and "edited since" in note for note in result.notes)
 
 
-def test_an_edit_between_two_runs_survives_undo(root: Path) -> None:
+def test_edit_between_two_runs_survives_undo(root: Path) -> None:
     configure(root)
     file = root / MAIN[1:]
     file.write_text(json.dumps(json.loads(file.read_bytes()) | {"log-level": "warn"}))
@@ -114,7 +114,7 @@ def test_an_edit_between_two_runs_survives_undo(root: Path) -> None:
     assert json.loads(file.read_bytes()) == {"debug": True, "runtimes": {}, "log-level": "warn"}
 
 
-def test_a_file_that_somebody_has_removed_stays_away(root: Path) -> None:
+def test_file_that_was_removed_is_not_restored(root: Path) -> None:
     configure(root)
     (root / MAIN[1:]).unlink()
     result = undo(root)
@@ -122,7 +122,7 @@ def test_a_file_that_somebody_has_removed_stays_away(root: Path) -> None:
     assert any("was removed since" in note for note in result.notes)
 
 
-def test_a_directory_with_something_of_others_stays(root: Path) -> None:
+def test_directory_with_other_files_is_kept(root: Path) -> None:
     configure(root)
     (root / "etc/docker/gpuhook.d/theirs").touch()
     result = undo(root)
@@ -130,7 +130,7 @@ def test_a_directory_with_something_of_others_stays(root: Path) -> None:
     assert any("/etc/docker/gpuhook.d remains" in note for note in result.notes)
 
 
-def test_a_link_stays_and_its_file_changes(root: Path) -> None:
+def test_link_is_kept_and_its_file_changes(root: Path) -> None:
     (root / "opt").mkdir()
     (root / MAIN[1:]).rename(root / "opt/daemon.json")
     (root / MAIN[1:]).symlink_to("/opt/daemon.json")
@@ -142,7 +142,7 @@ def test_a_link_stays_and_its_file_changes(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_a_link_never_leads_out_of_the_root(root: Path, tmp_path: Path) -> None:
+def test_link_outside_the_root_is_not_followed(root: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (root / MAIN[1:]).unlink()
@@ -156,7 +156,7 @@ def test_a_link_never_leads_out_of_the_root(root: Path, tmp_path: Path) -> None:
     assert tree(root) == before
 
 
-def test_a_dry_run_shows_what_the_real_run_writes(root: Path, tmp_path: Path) -> None:
+def test_dry_run_shows_what_the_real_run_writes(root: Path, tmp_path: Path) -> None:
     before = tree(root)
     dry = configure(root, is_dry=True)
     assert tree(root) == before
@@ -171,7 +171,7 @@ def test_a_dry_run_shows_what_the_real_run_writes(root: Path, tmp_path: Path) ->
     assert undo(root).writes == dry.writes
 
 
-def test_extended_attributes_stay(root: Path) -> None:
+def test_extended_attributes_are_kept(root: Path) -> None:
     file = root / MAIN[1:]
     try:
         os.setxattr(file, "user.kept", b"yes")
@@ -181,12 +181,12 @@ def test_extended_attributes_stay(root: Path) -> None:
     assert os.getxattr(file, "user.kept") == b"yes"
 
 
-def test_a_diff_says_where_a_last_line_has_no_end() -> None:
+def test_diff_marks_a_missing_final_newline() -> None:
     text = changeset.file_diff(ConfigChange("/x", b"a\nb", b"a\nb\n"))
     assert text.splitlines()[-3:] == ["-b", "\\ No newline at end of file", "+b"]
 
 
-def test_a_directory_that_becomes_a_link_lends_its_mode_to_nobody(
+def test_directory_that_becomes_a_link_gets_no_mode(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user who can write to the parent replaces the directory by a link meanwhile."""

@@ -40,7 +40,7 @@ def _files(root: Path) -> dict[str, bytes | None]:
 
 
 @pytest.mark.parametrize(("engine", "before", "more"), CASES.values(), ids=CASES)
-def test_there_and_back(
+def test_configure_and_undo(
     engine: str,
     before: dict[str, bytes],
     more: dict[str, Any],
@@ -67,7 +67,7 @@ def test_there_and_back(
     assert _files(tmp_path) == was
 
 
-def test_what_a_restart_does_is_told_only_where_something_is_written(
+def test_note_on_restart_only_if_something_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HostPrograms, "version", lambda *_: (27, 0))
@@ -81,9 +81,7 @@ def test_what_a_restart_does_is_told_only_where_something_is_written(
     assert said in configure_engine.undo(host, Where("docker")).notes
 
 
-def test_a_chosen_file_that_was_not_there_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_chosen_file_has_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be a typing error."""
     monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
@@ -95,9 +93,7 @@ def test_a_chosen_file_that_was_not_there_is_told(
         assert (said in result.notes) is is_told
 
 
-def test_a_file_that_is_restored_for_another_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restored_earlier_file_has_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     (tmp_path / "etc").mkdir()
@@ -124,10 +120,10 @@ def test_a_file_that_is_restored_for_another_is_told(
         ("podman", "/etc/containers/containers.conf.d/99-gpuhook.conf"),
     ],
 )
-def test_what_somebody_adds_to_a_file_of_ours_stays(
+def test_additions_to_a_file_of_gpuhook_are_kept(
     engine: str, path: str, added: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through another configure, and through undo."""
+    """By another configure, and by undo."""
     monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     host, where, what = Host(str(tmp_path)), Where(engine), wanted()
@@ -144,10 +140,10 @@ def test_what_somebody_adds_to_a_file_of_ours_stays(
     assert b"gpuhook" not in file.read_bytes()
 
 
-def test_a_hook_that_was_taken_away_and_came_back_stays(
+def test_removed_hook_that_a_package_restores_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A package upgrade can do this: undo continues without the file."""
+    """A package upgrade can restore it: undo continues without the file."""
     monkeypatch.setattr(HostPrograms, "version", lambda *_: None)
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     theirs = tmp_path / crio.THEIR_HOOK[1:]
@@ -163,7 +159,7 @@ def test_a_hook_that_was_taken_away_and_came_back_stays(
     assert os.listdir(theirs.parent) == [theirs.name]
 
 
-def test_undo_does_not_read_the_usual_file(tmp_path: Path) -> None:
+def test_undo_does_not_read_the_default_file(tmp_path: Path) -> None:
     """Undo needs no version of containerd, and the file can be anything."""
     (tmp_path / "var/lib").mkdir(parents=True)
     host, where = Host(str(tmp_path)), Where("containerd", config="/c.toml")

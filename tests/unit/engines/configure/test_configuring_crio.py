@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CRI-O's drop-in: what is in it, where it is put, and what is refused."""
+"""CRI-O's drop-in: its content, its path, and refused configurations."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def files(texts: Texts) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
-def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
+def test_written_files(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
     """It writes one file, a second run writes nothing, and CRI-O's reader finds the handler."""
     done = configured("crio", files(before), **fields)
     assert {path: done[path] for path in before} == files(before)
@@ -148,12 +148,12 @@ def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
-def test_what_was_brought_is_taken_out(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
+def test_undo_restores_the_files(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
     assert new.keys().isdisjoint(before)
     assert undone("crio", files(before), **fields) == files(before)
 
 
-def test_the_hooks_file_is_that_of_the_installation() -> None:
+def test_hooks_file_names_the_installed_hook() -> None:
     done = configured("crio", {}, route="hook")
     (content,) = done.values()
     assert f'"path": "{HOOK}"'.encode() in content
@@ -165,7 +165,7 @@ THEIR_HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
 HOOKED = b'{"version": "1.0.0", "hook": {"path": "/usr/bin/nvidia-container-toolkit"}}'
 
 
-def test_anothers_hook_gives_gpus() -> None:
+def test_hook_of_another_program_is_refused() -> None:
     """Another GPU hook is refused, or taken over: two would inject twice."""
     with pytest.raises(GpuhookError) as caught:
         configured("crio", {THEIR_HOOK: HOOKED}, route="hook")
@@ -175,12 +175,12 @@ def test_anothers_hook_gives_gpus() -> None:
     assert len(done) == 1
 
 
-def test_our_hook_is_there_by_another_name() -> None:
+def test_gpuhooks_hook_under_another_name_is_enough() -> None:
     there = {THEIR_HOOK: HOOKED.replace(b"/usr/bin/nvidia-container-toolkit", HOOK.encode())}
     assert configured("crio", there, route="hook") == there
 
 
-def test_what_somebody_added_to_our_file_stays() -> None:
+def test_addition_to_gpuhooks_file_is_kept() -> None:
     after = configured("crio", {}, is_default=True)[OURS]
     edited = after.replace(b"[crio.runtime]\n", b"[crio.runtime]\nselinux = true # mine\n")
     left = configure_crio.without(OURS, edited, wanted(is_default=True))
@@ -222,7 +222,9 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("before", "fields", "code", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(before: Texts, fields: dict[str, Any], code: str, said: str) -> None:
+def test_refused_configurations(
+    before: Texts, fields: dict[str, Any], code: str, said: str
+) -> None:
     there = {path: text.encode("utf-8", "surrogateescape") for path, text in before.items()}
     with pytest.raises(GpuhookError) as caught:
         configured("crio", there, **fields)
@@ -230,7 +232,7 @@ def test_what_is_refused(before: Texts, fields: dict[str, Any], code: str, said:
     assert said in caught.value.message
 
 
-def test_a_runtime_that_gpuhook_would_not_find_is_told() -> None:
+def test_runtime_outside_gpuhooks_list_has_a_note() -> None:
     found = configure_crio.plan(node(files({MAIN: CRUN})), wanted())
     assert any("lowLevelRuntimes: [/usr/libexec/crio/crun]" in note for note in found.notes)
     assert not found.service.reloads

@@ -24,7 +24,7 @@ NEW = f"""{{
 }}
 """
 THEIRS = '{"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}\n'
-RECENT = (28, 3, 0)  # it gives CDI devices by itself
+RECENT = (28, 3, 0)  # this version injects CDI devices by itself
 TABS = '{\n\t"debug": true\n}\n'
 
 CASES: dict[str, tuple[str | None, str, dict[str, Any]]] = {
@@ -35,6 +35,20 @@ CASES: dict[str, tuple[str | None, str, dict[str, Any]]] = {
     "empty object of two lines": ("{\n}\n", NEW, {}),
     "one line": ('{"debug": true}\n', f'{{"debug": true, "runtimes": {{{OURS}}}}}\n', {}),
     "compact": ('{"debug":true}', f'{{"debug":true,"runtimes":{{{OURS}}}}}', {}),
+    "a space before members only": (
+        '{"debug":true, "ipv6":true}\n',
+        f'{{"debug":true, "ipv6":true,"runtimes":{{{OURS}}}}}\n',
+        {},
+    ),
+    "a space inside only": ('{ "a":1 }', f'{{ "a":1,"runtimes":{{{OURS}}} }}', {}),
+    "a carriage return in another line": (
+        '{\r\n  "runtimes": {\n    "a": {}\n  }\n}\n',
+        (
+            '{\r\n  "runtimes": {\n    "a": {},\r\n    "nvidia": {\r\n'
+            f'      "path": "{RUNTIME}"\r\n    }}\n  }}\n}}\n'
+        ),
+        {},
+    ),
     "two spaces": (
         '{\n  "debug": true,\n  "log-opts": {"max-size": "10m"}\n}\n',
         (
@@ -156,7 +170,7 @@ CASES: dict[str, tuple[str | None, str, dict[str, Any]]] = {
         {"route": "cdi", "version": None},
     ),
 }
-# Of these, what was there before is only the backup's to know.
+# The original of these files is known only from the backup.
 REPLACED = {
     "null",
     "other default",
@@ -174,30 +188,28 @@ def files(text: str | None) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("before", "after", "fields"), CASES.values(), ids=CASES)
-def test_a_file_that_is_configured(
-    before: str | None, after: str | None, fields: dict[str, Any]
-) -> None:
+def test_configured_file(before: str | None, after: str | None, fields: dict[str, Any]) -> None:
     done = configured("docker", files(before), **{"version": RECENT, **fields})
     assert done == files(after)
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name not in REPLACED])
-def test_what_was_brought_is_taken_out(case: str) -> None:
-    """All other bytes of an edited file are kept."""
+def test_undo_of_an_edited_file_removes_gpuhooks_part(case: str) -> None:
+    """All other bytes are kept."""
     before, _, fields = CASES[case]
     left = undone("docker", files(before), **{"version": RECENT, **fields})
     was = json.loads(before.lstrip("\ufeff")) if before and before.strip() else {}
     assert left == (files(before) if was else {})
 
 
-def test_edits_of_others_stay() -> None:
+def test_edits_of_others_are_kept() -> None:
     after = configured("docker", files('{\n  "a": 1\n}\n'), version=RECENT)[PATH]
     edited = after.replace(b'"a": 1', b'"a": 2,\n  "b": 3')
     assert configure_docker.without(PATH, edited, wanted()) == b'{\n  "a": 2,\n  "b": 3\n}\n'
 
 
 @pytest.mark.parametrize("route", ["wrapper", "cdi"])
-def test_what_was_taken_over_comes_back_to_a_file_that_was_edited(route: str) -> None:
+def test_undo_of_an_edited_file_restores_replaced_values(route: str) -> None:
     before = {
         "runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}},
         "default-runtime": "nvidia" if route == "cdi" else "kata",
@@ -212,13 +224,13 @@ def test_what_was_taken_over_comes_back_to_a_file_that_was_edited(route: str) ->
     assert json.loads(left) == {"debug": True, **before}
 
 
-def test_an_empty_object_that_was_there_stays() -> None:
+def test_existing_empty_object_is_kept() -> None:
     text = b'{"a": 1, "runtimes": {}, "features": {}}'
     after = configured("docker", {PATH: text}, version=RECENT)[PATH]
     assert configure_docker.without(PATH, after, wanted(), text) == text
 
 
-def test_a_runtime_that_somebody_put_in_its_place_stays() -> None:
+def test_runtime_replaced_by_another_program_is_kept() -> None:
     assert configure_docker.without(PATH, THEIRS.encode(), wanted()) == THEIRS.encode()
 
 
@@ -259,14 +271,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("before", "fields", "code", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(before: str, fields: dict[str, Any], code: str, said: str) -> None:
+def test_refused_configurations(before: str, fields: dict[str, Any], code: str, said: str) -> None:
     with pytest.raises(GpuhookError) as caught:
         configured("docker", files(before), **{"version": RECENT, **fields})
     assert caught.value.code == code
     assert said in caught.value.message
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
+def test_file_that_is_not_utf8_is_refused() -> None:
     for content in (b'{"a": "\xff"}', '{"a": 1}'.encode("utf-16")):
         with pytest.raises(GpuhookError) as caught:
             configured("docker", {PATH: content})
@@ -298,7 +310,7 @@ FLAGGED = (
     ],
     ids=["drop-in", "unit", "environment file"],
 )
-def test_a_flag_that_says_the_same(units: dict[str, bytes], said: str) -> None:
+def test_conflicting_flag_of_dockerd_is_refused(units: dict[str, bytes], said: str) -> None:
     """dockerd would not start, so nothing is written."""
     with pytest.raises(GpuhookError) as caught:
         configured("docker", units)
@@ -319,11 +331,11 @@ def test_a_flag_that_says_the_same(units: dict[str, bytes], said: str) -> None:
     ],
     ids=["reset", "another unit", "masked"],
 )
-def test_a_flag_that_is_not_given(units: dict[str, bytes]) -> None:
+def test_other_flags_are_no_conflict(units: dict[str, bytes]) -> None:
     assert configured("docker", units, version=RECENT)[PATH].decode() == NEW
 
 
-def test_the_file_that_dockerd_is_told() -> None:
+def test_config_file_flag_of_dockerd_applies() -> None:
     unit = b"[Service]\nExecStart=/usr/bin/dockerd --config-file /etc/other.json\n"
     assert configured("docker", {UNIT: unit}, version=RECENT)["/etc/other.json"].decode() == NEW
     assert configure_docker.plan(node({UNIT: unit}), wanted()).config == "/etc/other.json"
@@ -331,8 +343,8 @@ def test_the_file_that_dockerd_is_told() -> None:
     assert chosen["/a.json"].decode() == NEW
 
 
-def test_containers_that_a_restart_would_stop() -> None:
-    """The plan says whether a restart is needed, and whether it stops containers."""
+def test_plan_reports_whether_a_restart_stops_containers() -> None:
+    """The plan also says whether a restart is needed."""
     needed = configure_docker.plan(node({}, version=(27, 0)), wanted())
     assert needed.service.ends_containers
     assert not needed.service.reloads
@@ -343,14 +355,14 @@ def test_containers_that_a_restart_would_stop() -> None:
         assert found.service.reloads or not found.service.ends_containers
 
 
-def test_a_users_own() -> None:
+def test_rootless_docker() -> None:
     found = configure_docker.plan(node({}, home="/home/me", version=RECENT), wanted())
     (change,) = found.changes
     assert change.path == "/home/me/.config/docker/daemon.json"
     assert any("--user" in note for note in found.notes)
 
 
-def test_the_snap() -> None:
+def test_docker_snap() -> None:
     there = {"/var/snap/docker/current/config/a": b""}
     with pytest.raises(GpuhookError) as caught:
         configure_docker.plan(node(there), wanted())
@@ -361,12 +373,12 @@ def test_the_snap() -> None:
     assert configure_docker.plan(node(beside), wanted()).changes[0].path == PATH
 
 
-def test_docker_desktop_is_told() -> None:
+def test_docker_desktop_has_a_note() -> None:
     found = configure_docker.plan(node({"/mnt/wsl/docker-desktop/x": b""}), wanted())
     assert any("Docker Desktop" in note for note in found.notes)
 
 
-def test_what_is_read_again_without_a_restart() -> None:
+def test_reload_is_enough_for_runtimes() -> None:
     """dockerd reloads runtimes and the default runtime, but not the CDI driver and the hook."""
     recent = configure_docker.plan(node({}, version=RECENT), wanted(is_default=True))
     assert recent.service.reloads
@@ -378,7 +390,7 @@ FRONT = "/usr/local/bin/nvidia-container-runtime-hook"
 THEIR_HOOK = "/usr/bin/nvidia-container-runtime-hook"
 
 
-def test_the_hook_of_gpus() -> None:
+def test_integration_hook_writes_a_launcher() -> None:
     after = configured("docker", {}, route="hook")
     assert list(after) == [FRONT]
     assert after[FRONT].startswith(b"#!/bin/sh\n")
@@ -389,8 +401,8 @@ def test_the_hook_of_gpus() -> None:
 
 
 @pytest.mark.parametrize("where", [THEIR_HOOK, "/usr/local/sbin/nvidia-container-runtime-hook"])
-def test_anothers_hook(where: str) -> None:
-    """It is refused; with takes_over, dockerd finds gpuhook's first. A package's file is kept."""
+def test_hook_of_another_program_is_refused(where: str) -> None:
+    """With takes_over, dockerd finds gpuhook's first. The file of a package is kept."""
     before = {where: b"\x7fELF"}
     with pytest.raises(GpuhookError) as caught:
         configured("docker", before, route="hook")
@@ -401,10 +413,10 @@ def test_anothers_hook(where: str) -> None:
     assert where == first or after[where] == b"\x7fELF"
 
 
-def test_the_hooks_name_leads_to_gpuhook_already() -> None:
+def test_hook_name_that_is_gpuhooks_already_is_kept() -> None:
     packaged = {THEIR_HOOK: b'#!/bin/sh\nexec "/usr/bin/gpuhook-hook" "$@"\n'}
     assert configured("docker", packaged, route="hook") == packaged
 
 
-def test_a_front_that_is_anothers_now_stays() -> None:
+def test_launcher_replaced_by_another_program_is_kept() -> None:
     assert configure_docker.without(FRONT, b"#!/bin/sh\n", wanted(route="hook")) == b"#!/bin/sh\n"

@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("where", [MAIN, BESIDE, "record.json"])
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EPERM])
-def test_an_error_half_way_changes_nothing(
+def test_error_during_the_first_run_changes_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch, where: str, number: int
 ) -> None:
     before = tree(root)
@@ -73,7 +73,7 @@ def test_an_error_half_way_changes_nothing(
     assert tree(root) == before
 
 
-def test_an_error_half_way_of_a_second_run_keeps_the_first(
+def test_error_during_a_second_run_keeps_the_first(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = tree(root)
@@ -131,7 +131,7 @@ def _dying(name: str, left: list[int]) -> None:
 
 @pytest.mark.parametrize("after", ["undo", "configure"])
 @pytest.mark.parametrize("what", ["first", "second", "undo"])
-def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, what: str, after: str) -> None:
+def test_kill_at_any_step_loses_nothing(tmp_path: Path, what: str, after: str) -> None:
     step = 0
     while True:
         root = tmp_path / str(step)
@@ -156,7 +156,7 @@ def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, what: str, after: str)
 
 
 @pytest.mark.parametrize("renames", range(6))
-def test_a_kill_before_a_rename_leaves_nothing_behind_undo(root: Path, renames: int) -> None:
+def test_undo_removes_temporary_files_of_a_killed_run(root: Path, renames: int) -> None:
     before = tree(root)
 
     def run() -> None:
@@ -182,7 +182,7 @@ def test_a_kill_before_a_rename_leaves_nothing_behind_undo(root: Path, renames: 
     assert tree(root) == before
 
 
-def test_a_record_of_a_newer_gpuhook_is_understood(root: Path) -> None:
+def test_record_of_a_newer_gpuhook_is_read(root: Path) -> None:
     before = tree(root)
     configure(root)
     file = root / "var/lib/gpuhook/configured/docker/record.json"
@@ -198,7 +198,7 @@ def test_a_record_of_a_newer_gpuhook_is_understood(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_two_at_once_take_turns(root: Path) -> None:
+def test_concurrent_runs_take_turns(root: Path) -> None:
     before = tree(root)
     context = multiprocessing.get_context("fork")
     runs = [context.Process(target=configure, args=(root, one)) for one in (WANTED, OTHER) * 3]
@@ -212,7 +212,9 @@ def test_two_at_once_take_turns(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_who_waits_too_long_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_too_long_for_the_lock_is_a_fault(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(configure_record, "_LOCK_TIME", 0.0)
     place = configure_record.directory("docker", None)
     with (
@@ -224,7 +226,7 @@ def test_who_waits_too_long_is_told(root: Path, monkeypatch: pytest.MonkeyPatch)
     configure(root)
 
 
-def test_a_file_that_changes_meanwhile_is_left_alone(
+def test_file_that_changes_meanwhile_is_not_replaced(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = configure_record.RecordStore.save
@@ -242,7 +244,7 @@ def test_a_file_that_changes_meanwhile_is_left_alone(
     assert not (root / BESIDE[1:]).exists()
 
 
-def test_a_broken_file_is_named_and_nothing_is_written(
+def test_broken_file_is_named_and_nothing_is_written(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = ConfigChange(MAIN, ORIGINAL, b'{\n"runtimes": {},\n}')
@@ -256,7 +258,7 @@ def test_a_broken_file_is_named_and_nothing_is_written(
     assert tree(root) == before
 
 
-def test_a_plan_that_does_not_do_what_it_says_is_refused(root: Path) -> None:
+def test_plan_without_its_expected_result_is_refused(root: Path) -> None:
     node = EngineNode(Host(str(root)))
     content = b'{"runtimes": {"nvidia": {"path": "/usr/bin/other"}}}'
     change = ConfigChange(MAIN, ORIGINAL, content)
@@ -269,7 +271,7 @@ def test_a_plan_that_does_not_do_what_it_says_is_refused(root: Path) -> None:
     assert "/usr/bin/other" in caught.value.message
 
 
-def test_what_the_engine_refuses_is_taken_back(root: Path) -> None:
+def test_configuration_that_the_engine_refuses_is_reverted(root: Path) -> None:
     program(root, "dockerd", 'echo "no such key" >&2; exit 1')
     before = tree(root)
     with pytest.raises(GpuhookError) as caught:
@@ -279,12 +281,12 @@ def test_what_the_engine_refuses_is_taken_back(root: Path) -> None:
     assert tree(root) == before
 
 
-def test_an_engine_without_the_check_is_not_asked(root: Path) -> None:
+def test_engine_without_a_validate_option_is_not_verified(root: Path) -> None:
     program(root, "dockerd", 'echo "unknown flag: --validate" >&2; exit 125')
     assert configure(root).verified == ""
 
 
-def test_an_engines_program_that_cannot_be_started_refuses_nothing(root: Path) -> None:
+def test_program_that_cannot_start_gives_a_note(root: Path) -> None:
     program(root, "dockerd", "exit 0")
     (root / "usr/bin/dockerd").write_text("#!/of/another/machine\n")
     result = configure(root)
@@ -293,12 +295,12 @@ def test_an_engines_program_that_cannot_be_started_refuses_nothing(root: Path) -
     assert runtimes(root) == ["nvidia"]
 
 
-def test_what_the_engine_finds_right_is_told(root: Path) -> None:
+def test_verification_by_the_engine_is_reported(root: Path) -> None:
     program(root, "dockerd", "exit 0")
     assert configure(root).verified == f"dockerd --validate --config-file {MAIN}"
 
 
-def test_a_broken_record_is_named(root: Path) -> None:
+def test_broken_record_is_a_fault(root: Path) -> None:
     configure(root)
     file = root / "var/lib/gpuhook/configured/docker/record.json"
     file.write_text('{"schema": "gpuhook/configured/v99"}')
@@ -307,7 +309,7 @@ def test_a_broken_record_is_named(root: Path) -> None:
     assert caught.value.code == "GH2009"
 
 
-def test_a_lost_backup_is_named_before_anything_is_written(root: Path) -> None:
+def test_missing_backup_is_a_fault_before_any_change(root: Path) -> None:
     configure(root)
     before = etc(root)
     place = root / "var/lib/gpuhook/configured/docker"
@@ -320,7 +322,7 @@ def test_a_lost_backup_is_named_before_anything_is_written(root: Path) -> None:
     assert etc(root) == before
 
 
-def test_what_cannot_be_put_back_is_told_and_undone_later(
+def test_failed_rollback_is_reported_and_undone_later(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree(root)
@@ -342,7 +344,7 @@ def test_what_cannot_be_put_back_is_told_and_undone_later(
     assert tree(root) == before
 
 
-def test_containerds_own_print_is_believed_more_than_the_plan(root: Path) -> None:
+def test_configuration_printed_by_containerd_decides(root: Path) -> None:
     program(root, "containerd", 'case "$*" in *dump) echo "version = 2";; esac')
     (root / "c.toml").write_text("version = 2\n")
     plan = EnginePlan(
@@ -373,7 +375,7 @@ def _leads_nowhere(directory: Path) -> None:
         (_leads_nowhere, "No such file or directory", "fix the link"),
     ],
 )
-def test_where_no_file_can_be_a_dry_run_fails_too(
+def test_impossible_path_fails_a_dry_run_too(
     make: Callable[[Path], None], reason: str, advice: str, is_dry: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "etc").mkdir()
@@ -387,7 +389,7 @@ def test_where_no_file_can_be_a_dry_run_fails_too(
     assert {path: one for path, one in tree(tmp_path).items() if "/var" not in path} == was
 
 
-def test_a_read_only_file_system_fails_a_dry_run_too(
+def test_read_only_file_system_fails_a_dry_run_too(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class ReadOnly:
@@ -401,7 +403,7 @@ def test_a_read_only_file_system_fails_a_dry_run_too(
 
 
 @pytest.mark.parametrize("call", [configure, undo])
-def test_a_record_of_root_is_not_for_others(
+def test_record_of_root_is_not_readable_by_others(
     root: Path, call: Callable[..., configure_engine.EngineResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(root)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Podman's drop-in and hooks.d: what is written for root and for a user, and what is refused."""
+"""Podman's drop-in and hooks.d: the files for root and for a user, and refused configurations."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.drop_in import configure_podman
 from gpuhook.engines.read import podman_config as reading
+from gpuhook.engines.toml import toml_text
 from gpuhook.errors import GpuhookError
 from tests.unit.configuring import HOOK, RUNTIME, configured, node, undone, wanted
 
@@ -92,7 +92,7 @@ def files(texts: Texts) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
-def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
+def test_written_files(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
     """It writes only gpuhook's files, and a second run writes nothing."""
     done = configured("podman", files(before), **fields)
     assert {path: done[path] for path in before} == files(before)
@@ -105,12 +105,12 @@ def test_what_is_written(before: Texts, new: Texts, fields: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(("before", "new", "fields"), CASES.values(), ids=CASES)
-def test_what_was_brought_is_taken_out(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
+def test_undo_restores_the_files(before: Texts, new: Texts, fields: dict[str, Any]) -> None:
     assert new.keys().isdisjoint(before)
     assert undone("podman", files(before), **fields) == files(before)
 
 
-def test_what_somebody_added_to_our_file_stays() -> None:
+def test_addition_to_gpuhooks_file_is_kept() -> None:
     after = configured("podman", {}, is_default=True)[OURS]
     edited = after + b'kata = ["/kata"] # mine\n'
     left = configure_podman.without(OURS, edited, wanted(is_default=True))
@@ -119,7 +119,7 @@ def test_what_somebody_added_to_our_file_stays() -> None:
     assert b"nvidia" not in left
 
 
-def test_a_hook_that_was_put_in_our_files_place_stays() -> None:
+def test_hook_that_replaced_gpuhooks_file_is_kept() -> None:
     for content in (b'{"hook": {"path": "/usr/bin/other"}}', b"{}", b"[]", b"\xff"):
         path = f"{HOOKS}/99-gpuhook.json"
         assert configure_podman.without(path, content, wanted(route="hook")) == content
@@ -133,7 +133,7 @@ def test_a_hook_that_was_put_in_our_files_place_stays() -> None:
         '[engine]\nruntime = "crun" # mine\n\n[engine.runtimes]\nnvidia = ["/mine"]\n',
     ],
 )
-def test_what_others_have_in_a_file_of_our_name_stays(theirs: str) -> None:
+def test_existing_content_of_a_file_with_gpuhooks_name_is_kept(theirs: str) -> None:
     fields = {"is_default": True, "takes_over": True}
     done = configured("podman", {OURS: theirs.encode()}, **fields)[OURS].decode()
     kept = done.replace(toml_text.WAS, "").splitlines()
@@ -142,7 +142,7 @@ def test_what_others_have_in_a_file_of_our_name_stays(theirs: str) -> None:
     assert left == theirs.encode()
 
 
-def test_a_file_of_our_name_that_lines_cannot_say_all_of_is_given_back() -> None:
+def test_dotted_keys_are_restored() -> None:
     """A dotted key stays dotted: the new keys are dotted, too."""
     theirs = b'engine.events_logger = "file"\n'
     done = configured("podman", {OURS: theirs}, is_default=True)[OURS]
@@ -151,14 +151,14 @@ def test_a_file_of_our_name_that_lines_cannot_say_all_of_is_given_back() -> None
     assert left.strip() == theirs.strip()
 
 
-def test_a_comment_in_our_file_stays() -> None:
+def test_comment_in_gpuhooks_file_is_kept() -> None:
     after = configured("podman", {})[OURS]
     left = configure_podman.without(OURS, b"# mine\n" + after, wanted())
     assert left is not None
     assert left.strip() == b"# mine"
 
 
-def test_our_file_that_is_no_toml_any_more() -> None:
+def test_gpuhooks_file_that_became_invalid_is_a_fault() -> None:
     with pytest.raises(GpuhookError) as caught:
         configure_podman.without(OURS, b"[engine\n", wanted())
     assert caught.value.code == "GH2003"
@@ -208,14 +208,16 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("before", "fields", "code", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(before: Texts, fields: dict[str, Any], code: str, said: str) -> None:
+def test_refused_configurations(
+    before: Texts, fields: dict[str, Any], code: str, said: str
+) -> None:
     with pytest.raises(GpuhookError) as caught:
         configured("podman", files(before), **fields)
     assert caught.value.code == code
     assert said in caught.value.message
 
 
-def test_our_file_moves_behind_one_that_came_later() -> None:
+def test_gpuhooks_file_moves_after_a_later_one() -> None:
     """Of two files of gpuhook, only the needed one remains."""
     later = {OURS: (HEAD + RUNTIMES).encode(), f"{MAIN}.d/99-nvidia.conf": THEIRS.encode()}
     done = configured("podman", later, takes_over=True)
@@ -223,5 +225,5 @@ def test_our_file_moves_behind_one_that_came_later() -> None:
     assert done[LAST].decode() == HEAD + RUNTIMES
 
 
-def test_nothing_has_to_be_started_again() -> None:
+def test_no_restart_is_needed() -> None:
     assert configure_podman.plan(node({}), wanted()).service.units == ()

@@ -57,7 +57,7 @@ def _systemd(root: Path) -> None:
     (root / "tmp/calls").touch()
 
 
-def test_an_engine_is_restarted_only_if_asked_and_only_once(root: Path) -> None:
+def test_engine_is_restarted_once_on_request(root: Path) -> None:
     _systemd(root)
     configure(root)
     assert not _calls(root)
@@ -69,7 +69,9 @@ def test_an_engine_is_restarted_only_if_asked_and_only_once(root: Path) -> None:
     assert _calls(root) == ["restart docker.service"] * 2
 
 
-def test_what_took_a_restart_takes_one_to_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undoing_a_change_that_needed_a_restart_needs_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The new settings need a reload, but the ones that they replace need a restart."""
     _systemd(root)
     configure(root, how="auto")
@@ -85,7 +87,7 @@ def test_what_took_a_restart_takes_one_to_go(root: Path, monkeypatch: pytest.Mon
     assert _calls(root) == [restart, restart, reload]
 
 
-def test_an_engine_that_fails_gets_its_files_back_and_runs_again(root: Path) -> None:
+def test_failed_restart_restores_the_files_and_the_engine(root: Path) -> None:
     _systemd(root)
     (root / "tmp/fails").touch()
     before = etc(root)
@@ -98,13 +100,13 @@ def test_an_engine_that_fails_gets_its_files_back_and_runs_again(root: Path) -> 
     assert not (root / "var/lib/gpuhook").exists()
 
 
-def test_an_engine_that_does_not_run_needs_no_restart(root: Path) -> None:
+def test_stopped_engine_needs_no_restart(root: Path) -> None:
     result = configure(root, how="auto")
     assert result.restarted == ""
     assert any("is not running" in note for note in result.notes)
 
 
-# A name of this process alone: others run these tests at the same time.
+# A unique name: other processes may run these tests at the same time.
 SIGNALLED = Service((), (f"dockerd-of-{os.getpid()}",), reloads=True)
 
 
@@ -129,28 +131,28 @@ def daemon(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def _way(service: Service, how: engine_restart.How) -> engine_restart.Way | None:
+def _restart_way(service: Service, how: engine_restart.How) -> engine_restart.Way | None:
     programs = HostPrograms(Host("/"))
     return engine_restart.chosen(programs, "docker", service, how)
 
 
-def test_a_daemon_that_reloads_is_sent_a_signal(
+def test_reloading_daemon_gets_a_signal(
     daemon: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_restart, "_SETTLED", 0.1)
     process = daemon(lives_on=True)
-    way = _way(SIGNALLED, "auto")
+    way = _restart_way(SIGNALLED, "auto")
     assert way is not None
     assert way.pid == process.pid
     engine_restart.carry_out(HostPrograms(Host("/")), "docker", way)
     assert process.poll() is None
 
 
-def test_a_daemon_that_ends_at_the_signal_is_a_fault(
+def test_daemon_that_ends_at_the_signal_is_a_fault(
     daemon: Callable[..., subprocess.Popen[bytes]],
 ) -> None:
     daemon(lives_on=False)
-    way = _way(SIGNALLED, "signal")
+    way = _restart_way(SIGNALLED, "signal")
     assert way is not None
     with pytest.raises(GpuhookError) as caught:
         engine_restart.carry_out(HostPrograms(Host("/")), "docker", way)
@@ -158,19 +160,19 @@ def test_a_daemon_that_ends_at_the_signal_is_a_fault(
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_no_daemon_is_ended_by_a_signal(
+def test_signal_is_sent_only_to_one_reloading_daemon(
     daemon: Callable[..., subprocess.Popen[bytes]], count: int
 ) -> None:
-    """A daemon that does not reload gets no signal; with two processes, the choice is ambiguous."""
+    """A daemon that does not reload gets no signal; two processes are ambiguous."""
     for _ in range(count):
         daemon(lives_on=True)
     service = Service((), SIGNALLED.processes, reloads=count == 2)
     with pytest.raises(GpuhookError) as caught:
-        _way(service, "auto")
+        _restart_way(service, "auto")
     assert caught.value.code == "GH2007"
 
 
-def test_a_process_of_another_root_is_not_the_hosts(
+def test_process_of_another_root_gets_no_signal(
     daemon: Callable[..., subprocess.Popen[bytes]], root: Path
 ) -> None:
     daemon(lives_on=True)

@@ -61,52 +61,50 @@ def start(program: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def found(config: Path) -> str | None:
-    """Return the containerd of this machine that reads a file."""
+def process_of(config: Path) -> str | None:
+    """Return the containerd process of this machine that reads a file."""
     return host_programs(Host("/"), "containerd", str(config)).find("containerd")
 
 
 @pytest.mark.parametrize("option", ["-c {}", "--config {}", "--config={}", "-config={}"])
-def test_its_command_line_names_the_file(
+def test_process_is_found_by_its_command_line(
     option: str, start: Start, program: Path, config: Path
 ) -> None:
     start(*option.format(config).split())
-    assert found(config) == str(program)
+    assert process_of(config) == str(program)
 
 
 @pytest.mark.parametrize("options", [(), ("--config",), ("--config={}.old",), ("--log={}",)])
-def test_one_with_another_file_is_not_it(
+def test_process_with_another_file_does_not_match(
     options: tuple[str, ...], start: Start, program: Path, config: Path
 ) -> None:
     start(*(one.format(config) for one in options))
-    assert found(config) != str(program)
+    assert process_of(config) != str(program)
 
 
-def test_the_process_of_another_user_is_not_run(start: Start, program: Path, config: Path) -> None:
+def test_program_of_another_user_is_not_run(start: Start, program: Path, config: Path) -> None:
     start("--config", str(config), user=NOBODY)
-    assert found(config) != str(program)
+    assert process_of(config) != str(program)
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o775])
-def test_a_program_that_others_may_change_is_not_run(
-    mode: int, start: Start, program: Path, config: Path
-) -> None:
+def test_writable_program_is_not_run(mode: int, start: Start, program: Path, config: Path) -> None:
     start("--config", str(config))
     program.chmod(mode)
-    assert found(config) != str(program)
+    assert process_of(config) != str(program)
 
 
-def test_a_program_that_was_replaced_is_the_one_of_the_next_start(
+def test_replaced_program_is_that_of_the_next_start(
     start: Start, program: Path, config: Path
 ) -> None:
     start("--config", str(config))
     program.unlink()
-    assert found(config) != str(program)
+    assert process_of(config) != str(program)
     shutil.copy("/bin/busybox", program)
-    assert found(config) == str(program)
+    assert process_of(config) == str(program)
 
 
-def test_a_1x_that_runs_with_a_file_of_version_3_is_believed(
+def test_version_of_a_running_containerd_1_is_used(
     start: Start, program: Path, config: Path
 ) -> None:
     """Its version is known: containerd 1.x reads the keys of version 2."""

@@ -98,7 +98,7 @@ def test_a_later_file_replaces_the_plugin_until_2_1(
         (2, NEW, None, False),
     ],
 )
-def test_runtimes_are_read_below_the_key_of_the_version(
+def test_runtimes_are_under_the_key_of_the_version(
     version: int, key: str, daemon: engine_config.Version | None, is_read: bool
 ) -> None:
     found = read(daemon, config=f"version = {version}\n{runtime(key, 'nvidia')}")
@@ -139,28 +139,28 @@ def test_cdi_is_on_by_default_from_2_0(
         ((1, 7), 2, 3, 0),
     ],
 )
-def test_versions_that_a_containerd_refuses_are_fatal(
+def test_versions_that_containerd_refuses_are_fatal(
     daemon: engine_config.Version, config: int, drop_in: int, fatal: int
 ) -> None:
     found = read(daemon, config=f"version = {config}\n{DROP_INS}", a=f"version = {drop_in}\n")
     assert len(found.configuration.trouble) == fatal
 
 
-def test_names_of_options_are_taken_however_they_are_written() -> None:
+def test_option_names_are_read_in_each_spelling() -> None:
     text = f"version = 2\n{runtime(OLD, 'nvidia', option='binaryName')}systemdCgroup = true\n"
     found = read((1, 7), config=text).configuration.runtimes["nvidia"]
     assert found.path == NVIDIA
     assert found.options["options"]["systemdcgroup"] is True
 
 
-def test_a_containerd_without_a_file_has_its_defaults() -> None:
+def test_containerd_without_a_file_has_defaults() -> None:
     found = containerd_config.read(Memory({}), daemon=(1, 7))
     assert list(found.configuration.runtimes) == ["runc"]
     assert found.configuration.default == "runc"
     assert found.has_cri
 
 
-def test_imports_in_a_circle_end() -> None:
+def test_circular_imports_end() -> None:
     found = read(
         None, config=f"version = 2\n{DROP_INS}", a='imports = ["../config.toml", "b.toml"]', b=""
     )
@@ -172,21 +172,21 @@ def test_imports_in_a_circle_end() -> None:
 
 
 @pytest.mark.parametrize(("daemon", "files"), [((1, 7), 1), ((2, 0), 2), (None, 1)])
-def test_a_relative_pattern_is_looked_up_from_the_file_since_2_0(
+def test_relative_pattern_starts_at_the_file_since_2_0(
     daemon: engine_config.Version | None, files: int
 ) -> None:
     found = read(daemon, config='version = 2\nimports = ["conf.d/*.toml"]\n', a="")
     assert len(found.configuration.files) == files
 
 
-def test_docker_without_members_has_runc() -> None:
+def test_docker_defaults() -> None:
     found = docker_config.read(Memory({docker_config.PATH: "{}"}))
     assert found.configuration.default == "runc"
     assert found.has_cdi((28, 3))
     assert not found.has_cdi((27, 5))
 
 
-def test_docker_says_where_a_runtime_is_and_what_is_off() -> None:
+def test_docker_settings_have_their_place() -> None:
     document = {
         "runtimes": {"nvidia": {"path": NVIDIA, "args": []}},
         "features": {"cdi": False},
@@ -203,13 +203,13 @@ def test_docker_says_where_a_runtime_is_and_what_is_off() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"runtimes": []}', "[]", "{,}", '{"features": true}', "\xff"])
-def test_what_docker_refuses_is_fatal(text: str) -> None:
+def test_configuration_that_docker_refuses_is_fatal(text: str) -> None:
     found = docker_config.read(Memory({docker_config.PATH: text}))
     assert len(found.configuration.trouble) == 1
     assert found.configuration.trouble[0].where.path == docker_config.PATH
 
 
-def test_crio_takes_its_drop_ins_by_name() -> None:
+def test_crio_reads_drop_ins_in_order_of_names() -> None:
     found = crio_config.read(
         Memory(
             {
@@ -223,12 +223,12 @@ def test_crio_takes_its_drop_ins_by_name() -> None:
         )
     )
     assert found.configuration.default == "b"
-    assert set(found.configuration.runtimes) == {"a", "b", "crun"}  # its own one stays
+    assert set(found.configuration.runtimes) == {"a", "b", "crun"}  # CRI-O's default one is kept
     assert str(found.configuration.runtimes["b"].where) == f"{crio_config.DROP_INS}/10-c:3"
     assert found.has_selinux
 
 
-def test_podman_knows_cdi_since_4_1() -> None:
+def test_podman_has_cdi_since_4_1() -> None:
     assert [podman_config.has_cdi(one) for one in ((3, 4), (4, 0, 3), (4, 1), None)] == [
         False,
         False,
@@ -237,7 +237,7 @@ def test_podman_knows_cdi_since_4_1() -> None:
     ]
 
 
-def test_a_hook_of_a_later_directory_masks_one_of_that_name() -> None:
+def test_hook_of_a_later_directory_masks_one_with_its_name() -> None:
     files = Memory(
         {
             "/usr/hooks/a.json": '{"hook": {"path": "/usr/bin/nvidia-container-toolkit"}}',
@@ -256,7 +256,7 @@ def test_a_hook_of_a_later_directory_masks_one_of_that_name() -> None:
     assert found[2].reason
 
 
-def test_lines_of_keys_are_found_however_they_are_written() -> None:
+def test_line_of_a_key_in_each_spelling() -> None:
     text = b"""# [a.b]
 version = 2
 [ "a" . 'b.c' ]
@@ -278,7 +278,7 @@ inline = { deep = 1 }
         assert toml_document.line_of(text, names) == line
 
 
-def test_what_is_no_toml_says_on_which_line() -> None:
+def test_invalid_toml_has_its_line() -> None:
     for text, line in ((b"a = 1\nb = \n", 2), (b"a = 1\n\xff\n", 2)):
         with pytest.raises(toml_document.UnreadableTomlError) as caught:
             toml_document.parsed(text)
@@ -295,7 +295,7 @@ def test_what_is_no_toml_says_on_which_line() -> None:
         ("podman", None),
     ],
 )
-def test_versions_are_taken_from_what_programs_say(
+def test_versions_are_read_from_the_output_of_programs(
     said: str, version: engine_config.Version | None
 ) -> None:
     assert engine_config.parse_version(said) == version

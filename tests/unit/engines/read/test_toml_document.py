@@ -30,15 +30,13 @@ def test_keys_of_many_parts_are_refused(text: str) -> None:
         ("x = " + "9" * 5000, "a number has too many digits", False),
     ],
 )
-def test_what_python_refuses_is_said_in_plain_words(
-    text: str, reason: str, is_bounded: bool
-) -> None:
+def test_errors_of_the_parser_are_plain_text(text: str, reason: str, is_bounded: bool) -> None:
     with pytest.raises(toml_document.UnreadableTomlError, match=f"^{reason}$") as caught:
         toml_document.parsed(text.encode())
     assert caught.value.is_bounded == is_bounded
 
 
-def test_keys_of_engines_are_taken() -> None:
-    """The keys of containerd, and texts with dots, are read."""
+def test_keys_of_engines_are_read() -> None:
+    """The keys of containerd, and texts with dots."""
     text = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\nx = "' + "a." * 300
     assert toml_document.parsed((text + '"\n').encode())["plugins"]

@@ -30,7 +30,7 @@ HOOKED = {"hooks": {"prestart": [{"path": "/bin/a"}, {"path": HOOK}]}}
 
 
 def tree(files: dict[str, Any]) -> Tree:
-    """Return files: documents are JSON."""
+    """Return files; a dict becomes a JSON document."""
     made = {}
     for path, content in files.items():
         text = json.dumps(content) if isinstance(content, dict) else content
@@ -38,7 +38,9 @@ def tree(files: dict[str, Any]) -> Tree:
     return Tree(made)
 
 
-def told(files: dict[str, Any], home: str | None = None) -> list[tuple[str, str, str, str, bool]]:
+def dependents(
+    files: dict[str, Any], home: str | None = None
+) -> list[tuple[str, str, str, str, bool]]:
     found = dependent_containers.dependent_containers(tree(files), home)
     return [(one.engine, one.id, one.name, one.why, one.is_running) for one in found]
 
@@ -51,7 +53,7 @@ def docker(identity: str, host: dict[str, Any], *, runs: bool = False, at: str =
     }
 
 
-def test_docker_by_the_runtimes_name() -> None:
+def test_docker_containers_by_the_name_of_the_runtime() -> None:
     """daemon.json resolves the name; other runtimes and broken files are ignored."""
     files = {
         "/etc/docker/daemon.json": DAEMON,
@@ -63,15 +65,15 @@ def test_docker_by_the_runtimes_name() -> None:
         f"{DOCKER}/f/hostconfig.json": "[]",
     }
     why = "its runtime is nvidia"
-    assert told(files) == [
+    assert dependents(files) == [
         ("docker", "a", "a-name", why, True),
         ("docker", "e", "e-name", why, False),
     ]
     files["/etc/docker/daemon.json"] = DAEMON.replace(RUNTIME, "/usr/bin/nvidia-container-runtime")
-    assert told(files) == []
+    assert dependents(files) == []
 
 
-def test_names_of_nvidias_that_are_ours() -> None:
+def test_containers_with_nvidias_names_for_gpuhook() -> None:
     """If gpuhook has the names of NVIDIA's toolkit, containers with those names need gpuhook."""
     config = {"hooks": {"createContainer": [{"path": "/usr/bin/nvidia-cdi-hook"}]}}
     files = {
@@ -81,39 +83,39 @@ def test_names_of_nvidias_that_are_ours() -> None:
     }
     for path in ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-cdi-hook"):
         files[path] = b"\x7fELF gpuhook"
-    assert told(files) == []
+    assert dependents(files) == []
     for path in ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-cdi-hook"):
         files[path] = b"#!/bin/sh\n# gpuhook-runtime: a front\n"
     programs = [one.program for one in dependent_containers.dependent_containers(tree(files))]
     assert programs == ["/usr/bin/nvidia-cdi-hook", "nvidia-container-runtime"]
 
 
-def test_docker_elsewhere() -> None:
+def test_docker_with_another_data_root() -> None:
     files = {
         "/etc/docker/daemon.json": DAEMON.replace("{", '{"data-root": "/data",', 1),
         **docker("a", {"Runtime": "nvidia"}, at="/data/containers"),
         **docker("b", {"Runtime": "nvidia"}),
     }
-    assert [one[1] for one in told(files)] == ["a"]
+    assert [one[1] for one in dependents(files)] == ["a"]
     own = {
         "/home/me/.config/docker/daemon.json": DAEMON,
         **docker("c", {"Runtime": "nvidia"}, at="/home/me/.local/share/docker/containers"),
     }
-    assert [one[1] for one in told(own, "/home/me")] == ["c"]
-    assert told(own) == []
+    assert [one[1] for one in dependents(own, "/home/me")] == ["c"]
+    assert dependents(own) == []
 
 
-def test_dockers_gpus() -> None:
+def test_docker_containers_with_gpus() -> None:
     """--gpus needs gpuhook if Docker finds gpuhook's hook."""
     gpus = {"DeviceRequests": [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]}
     files = docker("a", gpus)
-    assert told(files) == []
+    assert dependents(files) == []
     hook = "/usr/local/bin/nvidia-container-runtime-hook"
-    (one,) = told({**files, hook: '#!/bin/sh\nexec "/usr/bin/gpuhook-prestart" "$@"\n'})
+    (one,) = dependents({**files, hook: '#!/bin/sh\nexec "/usr/bin/gpuhook-prestart" "$@"\n'})
     assert one[3] == "it was created with --gpus, for which Docker runs gpuhook's hook"
 
 
-def test_containerd() -> None:
+def test_containerd_tasks() -> None:
     """Tasks whose shim uses gpuhook's runtime, or whose config.json has its hook."""
     named = {"annotations": {"io.kubernetes.cri.container-name": "cuda"}}
     files = {
@@ -124,13 +126,13 @@ def test_containerd() -> None:
         f"{TASKS}/default/c/config.json": HOOKED,
         f"{TASKS}/moby/d/config.json": HOOKED,
     }
-    assert told(files) == [
+    assert dependents(files) == [
         ("containerd", "c", "", f"its hook is {HOOK}", True),
         ("containerd", "a", "cuda", f"its runtime is {RUNTIME}", True),
     ]
 
 
-def test_crio() -> None:
+def test_crio_containers() -> None:
     handler = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{RUNTIME}"\n'
     mark = {"io.kubernetes.cri-o.RuntimeHandler": "nvidia", "io.kubernetes.cri-o.Name": "cuda"}
     other = {"io.kubernetes.cri-o.RuntimeHandler": ""}
@@ -142,14 +144,14 @@ def test_crio() -> None:
         f"{STORAGE}/{place.format('b')}/config.json": {"annotations": other},
         f"{STORAGE}/{place.format('c')}/config.json": {"annotations": other, **HOOKED},
     }
-    assert told(files) == [
+    assert dependents(files) == [
         ("crio", "c", "", f"its hook is {HOOK}", False),
         ("crio", "a", "cuda", "its runtime is nvidia", True),
     ]
 
 
 def database(place: Path, *containers: dict[str, Any]) -> bytes:
-    """Return a database as podman 5 has it."""
+    """Return a database with the schema of podman 5."""
     path = place / "db.sql"
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("CREATE TABLE ContainerConfig (ID TEXT, JSON TEXT)")
@@ -158,7 +160,7 @@ def database(place: Path, *containers: dict[str, Any]) -> bytes:
     return path.read_bytes()
 
 
-def test_podman(tmp_path: Path) -> None:
+def test_podman_containers(tmp_path: Path) -> None:
     """Rows have any size; rows of removed containers are left out."""
     large = {"spec": {"args": ["x" * 20_000]}, "id": "a", "name": "one", "runtime": "nvidia"}
     others = [
@@ -174,7 +176,7 @@ def test_podman(tmp_path: Path) -> None:
         f"{STORAGE}/overlay-containers/d/userdata/config.json": HOOKED,
         **{f"{STORAGE}/overlay-containers/{one}/userdata/x": "" for one in "abc"},
     }
-    assert told(files) == [
+    assert dependents(files) == [
         ("podman", "d", "five", f"its hook is {HOOK}", False),
         ("podman", "a", "one", "its runtime is nvidia", True),
         ("podman", "c", "three", f"its runtime is {RUNTIME}", False),
@@ -183,7 +185,7 @@ def test_podman(tmp_path: Path) -> None:
 
 COUNTING = "WITH RECURSIVE n(JSON) AS (SELECT '{}' UNION ALL SELECT JSON FROM n)"
 ENDLESS = (
-    # A view by the table's name, a generated column, another table.
+    # A view with the table's name, a generated column, another table.
     f"CREATE VIEW ContainerConfig AS {COUNTING} SELECT JSON FROM n",
     "CREATE TABLE ContainerConfig (ID TEXT, JSON TEXT AS (hex(zeroblob(99000000))) VIRTUAL)",
     "CREATE TABLE Other (ID TEXT, JSON TEXT)",
@@ -191,8 +193,8 @@ ENDLESS = (
 
 
 @pytest.mark.parametrize("made", ENDLESS)
-def test_a_database_has_nobody_compute(made: str, tmp_path: Path) -> None:
-    """A hostile database: a view or computed column with the table's name is not read."""
+def test_views_and_computed_columns_of_a_database_are_not_read(made: str, tmp_path: Path) -> None:
+    """A hostile database could make the query expensive."""
     path = tmp_path / "db.sql"
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(made)
@@ -209,14 +211,14 @@ def test_a_database_has_nobody_compute(made: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, b"[]\n"), done.stderr
 
 
-def test_databases_that_are_broken() -> None:
+def test_broken_databases_are_reported() -> None:
     there = {f"{STORAGE}/overlay-containers/a/userdata/x": ""}
     for content in (b"SQLite format 3\x00 and no more", b"", b"{" * 5000):
         for name in ("db.sql", "libpod/bolt_state.db"):
-            assert told({**there, f"{STORAGE}/{name}": content}) == []
+            assert dependents({**there, f"{STORAGE}/{name}": content}) == []
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_command_lists_dependent_containers(tmp_path: Path) -> None:
     """It reads below the given root, and reports if it finds nothing."""
     called = ["--host-root", str(tmp_path)]
     none = CliRunner().invoke(users, called)

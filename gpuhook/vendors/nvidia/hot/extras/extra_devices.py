@@ -133,12 +133,12 @@ def find_roots(
         specs = []  # no spec of GPUs
     for spec in specs:
         nodes, mounts = spec.edits.get("deviceNodes") or (), spec.edits.get("mounts") or ()
-        dev = dev or root_of((one["path"], one.get("hostPath")) for one in nodes)
-        driver = driver or root_of((one["containerPath"], one["hostPath"]) for one in mounts)
+        dev = dev or _root_of((one["path"], one.get("hostPath")) for one in nodes)
+        driver = driver or _root_of((one["containerPath"], one["hostPath"]) for one in mounts)
     return live_devices.DeviceRoots(dev or "/", driver or "/", state.host_root())
 
 
-def root_of(pairs: Iterable[tuple[str, str | None]]) -> str:
+def _root_of(pairs: Iterable[tuple[str, str | None]]) -> str:
     """Return the root below which the host has the files of containers, "" if none is known."""
     for path, source in pairs:
         if source and source != path and source.endswith(path):

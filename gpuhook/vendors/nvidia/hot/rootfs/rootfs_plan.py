@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpuhook.apply.rootfs.rootfs_files import Provision, soname_links
+from gpuhook.apply.rootfs.provision import Provision, soname_links
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.hot.host_fingerprint import module_version, tegra_release
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,10 +50,15 @@ def ask(where: Roots) -> Soc:
     cuda = next((version for name, version in _CUDA if _is_of(release, name)), "")
     gpus: tuple[Gpu, ...] = ()
     with suppress(GpuhookError):
-        answer = discover.ask_nvml(where)
-        driver = answer.driver.version or driver
-        cuda = answer.driver.cuda or cuda
-        gpus = answer.gpus
+        path = nvml_library.find(
+            where.driver, library=where.nvml_library, search_paths=where.library_search_paths
+        )
+        from gpuhook.vendors.nvidia.nvml import nvml_inventory
+
+        with nvml_inventory.opened(path, driver or None) as answering:
+            driver = answering.driver_version() or driver
+            cuda = answering.cuda_version() or cuda
+            gpus = answering.gpus()
     gpus = gpus or (Gpu(index=0),)
     is_orin = _ORIN in _compatible(where.host) or any("Orin" in (g.name or "") for g in gpus)
     return Soc(gpus, driver, cuda, is_orin)

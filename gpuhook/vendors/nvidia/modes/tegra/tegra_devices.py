@@ -9,6 +9,7 @@ minor number; if that is /dev/nvidia1, which the files give to the integrated GP
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from gpuhook.vendors.nvidia.devices.driver_nodes import CONTROL_NODES
 from gpuhook.vendors.nvidia.modes.tegra.csv_files import Line
@@ -67,7 +68,7 @@ def chosen(found: Own, ids: tuple[str, ...]) -> Own:
     """Return those GPUs that `ids` name, all without ids; raises GH1511 for an unknown id."""
     if not ids or device_selection.EVERY in ids:
         return found
-    gpus = tuple(gpu for gpu, _ in found)
+    gpus = tuple(replace(gpu, instances=()) for gpu, _ in found)  # only whole GPUs are described
     indices = {device_selection.device(gpus, one)[0].index for one in ids}
     return [(gpu, nodes) for gpu, nodes in found if gpu.index in indices]
 

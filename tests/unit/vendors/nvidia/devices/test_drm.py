@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes for graphics: which are a GPU's, and what of them a device of the spec gives."""
+"""Graphics nodes: those of a GPU, and those in a device of the spec."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ OWN = {CARD, RENDER_NODE, PLACE + "card", PLACE + "render"}
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> SimulatedNode:
+def simulated(tmp_path: Path) -> SimulatedNode:
     """Return a simulated node with a T4 that has nodes for graphics."""
     return make_node(tmp_path, with_drm(dump_file.load("t4")))
 
 
-def asked(made: SimulatedNode) -> Node:
+def described_node(simulated: SimulatedNode) -> Node:
     """Return the node as generate-cdi sees it."""
-    return discover.node(discover.Roots(made.driver_root, made.dev_root, made.host_root))
+    return discover.node(
+        discover.Roots(simulated.driver_root, simulated.dev_root, simulated.host_root)
+    )
 
 
 def edits(node: Node, name: str, **choices: Any) -> dict[str, dict[str, Any]]:
@@ -46,21 +48,21 @@ def edits(node: Node, name: str, **choices: Any) -> dict[str, dict[str, Any]]:
     return {one["path"]: dict(one) for one in device["containerEdits"]["deviceNodes"]}
 
 
-def test_a_gpu_has_the_nodes_of_its_pci_device(made: SimulatedNode) -> None:
-    """The card of another device is not among them; those by place are the nodes themselves."""
-    (Path(made.dev_root) / "dev/dri/card0").write_text("")
-    node = asked(made)
+def test_gpu_has_the_nodes_of_its_pci_device(simulated: SimulatedNode) -> None:
+    """Not the card of another device; links by path are resolved to the nodes."""
+    (Path(simulated.dev_root) / "dev/dri/card0").write_text("")
+    node = described_node(simulated)
     assert node.gpus[0].drm == ("card1", "renderD128")
     found = {d.path: d for d in node.device_nodes if d.path.startswith("/dev/dri/")}
     assert set(found) == OWN
-    assert found[PLACE + "render"].host_path == made.dev_root + RENDER_NODE
+    assert found[PLACE + "render"].host_path == simulated.dev_root + RENDER_NODE
     assert (found[CARD].major, found[CARD].minor, found[CARD].gid) == (226, 1, VIDEO)
     assert node.warnings == ()
 
 
-def test_a_device_gives_them_to_everybody_in_the_container(made: SimulatedNode) -> None:
-    """No group is needed, so that engines which know no additionalGids read the spec."""
-    node = asked(made)
+def test_graphics_nodes_are_open_to_every_user(simulated: SimulatedNode) -> None:
+    """No group is needed: engines that lack additionalGids can read the spec."""
+    node = described_node(simulated)
     given = edits(node, "0")
     assert set(given) == {"/dev/nvidia0", *OWN}
     assert {given[path]["fileMode"] for path in OWN} == {0o666}
@@ -71,17 +73,17 @@ def test_a_device_gives_them_to_everybody_in_the_container(made: SimulatedNode) 
     assert set(edits(node, "all")) == set(given)
 
 
-def test_without_additional_groups_the_hosts_mode_stays(made: SimulatedNode) -> None:
+def test_without_additional_groups_nodes_keep_the_hosts_mode(simulated: SimulatedNode) -> None:
     """Then only root opens them, and the edits have no group."""
-    node = asked(made)
+    node = described_node(simulated)
     given = edits(node, "0", additional_gids=False)
     assert {given[path]["fileMode"] for path in OWN} == {0o660}
     spec = describe(node, Choices(additional_gids=False)).spec
     assert all("additionalGids" not in one["containerEdits"] for one in spec["devices"])
 
 
-def test_groups_of_the_drivers_own_nodes_are_a_choice() -> None:
-    """A driver whose nodes are for one group alone adds that group, unless it is not wanted."""
+def test_groups_of_driver_nodes_are_optional() -> None:
+    """A node for one group adds that group, unless the option disables it."""
     node = dump_file.load("t4")
     kept = tuple(replace(one, mode=0o660, gid=27) for one in node.device_nodes)
     node = replace(node, device_nodes=kept)
@@ -92,9 +94,9 @@ def test_groups_of_the_drivers_own_nodes_are_a_choice() -> None:
     assert "additionalGids" not in str(spec)
 
 
-def test_they_are_for_graphics_and_display(made: SimulatedNode) -> None:
-    """A spec for computing alone has none of them."""
-    node = asked(made)
+def test_graphics_nodes_require_graphics_or_display(simulated: SimulatedNode) -> None:
+    """A spec for compute alone has none of them."""
+    node = described_node(simulated)
     for named in ("graphics", "display", "all"):
         wanted = vocabulary.parse_capabilities(named)
         assert set(edits(node, "0", capabilities=wanted)) == {"/dev/nvidia0", *OWN}
@@ -103,8 +105,8 @@ def test_they_are_for_graphics_and_display(made: SimulatedNode) -> None:
 
 
 @pytest.mark.parametrize(("graphics", "has"), [(True, True), (False, False), (None, False)])
-def test_a_mig_instance_has_them_with_graphics_only(graphics: bool | None, has: bool) -> None:
-    """An instance without +gfx does not see its GPU's nodes, nor does a GPU in MIG mode whole."""
+def test_mig_instance_needs_gfx_for_graphics_nodes(graphics: bool | None, has: bool) -> None:
+    """An instance without +gfx has none of its GPU's nodes, nor has a GPU in MIG mode."""
     node = with_drm(dump_file.load("a100-mig"))
     gpu = next(one for one in node.gpus if one.instances)
     mine = tuple(replace(one, has_graphics=graphics) for one in gpu.instances)
@@ -115,31 +117,31 @@ def test_a_mig_instance_has_them_with_graphics_only(graphics: bool | None, has: 
     )
 
 
-def test_a_missing_or_wrong_node_is_a_warning(made: SimulatedNode) -> None:
-    """A GPU computes without graphics nodes: it is offered, and a warning names the others."""
-    card, render = (Path(made.dev_root + path) for path in (CARD, RENDER_NODE))
+def test_missing_or_wrong_graphics_node_is_a_warning(simulated: SimulatedNode) -> None:
+    """A GPU computes without graphics nodes: it is offered."""
+    card, render = (Path(simulated.dev_root + path) for path in (CARD, RENDER_NODE))
     card.unlink()
     render.unlink()
     os.mknod(render, stat.S_IFCHR | 0o660, os.makedev(1, 3))
-    node = asked(made)
+    node = described_node(simulated)
     assert set(edits(node, "0")) == {"/dev/nvidia0"}
     missing, wrong = node.warnings
     assert missing.startswith(f"{card}: no such device node")
     assert wrong == f"{render} is not the character device 226:128: left out"
 
 
-def test_odd_names_of_the_kernel_are_passed_over(made: SimulatedNode) -> None:
-    """Connectors and names that are no nodes are none; a GPU without a place has no nodes."""
-    bus = Path(made.host_root) / "sys/bus/pci/devices/0000:00:1e.0/drm"
+def test_unknown_names_of_the_kernel_are_ignored(simulated: SimulatedNode) -> None:
+    """Connectors are not nodes; a GPU without a PCI address has no nodes."""
+    bus = Path(simulated.host_root) / "sys/bus/pci/devices/0000:00:1e.0/drm"
     for name in ("card1-HDMI-A-1", "controlD64", "card", "..."):
         (bus / name).mkdir()
-    assert asked(made).gpus[0].drm == ("card1", "renderD128")
-    assert drm.names(made.host_root, None) == ()
-    assert drm.names(made.host_root, "00000000:07:00.0") == ()
+    assert described_node(simulated).gpus[0].drm == ("card1", "renderD128")
+    assert drm.names(simulated.host_root, None) == ()
+    assert drm.names(simulated.host_root, "00000000:07:00.0") == ()
 
 
-def test_dumps_with_and_without_them_are_read() -> None:
-    """A dump of before has no such key; one with it keeps it."""
+def test_dumps_with_and_without_graphics_nodes_are_read() -> None:
+    """An older dump has no such key; one with the key keeps it."""
     node = with_drm(dump_file.load("lost-gpu"))
     again = dump_file.parse(dump_file.text(node, "yaml").encode(), "node")
     assert again.gpus == node.gpus

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The capability nodes of MIG instances: found, missing, wrong, made."""
+"""The capability nodes of MIG instances: found, missing, wrong and created."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> SimulatedNode:
+def simulated(tmp_path: Path) -> SimulatedNode:
     return make_node(tmp_path, "a100-mig")
 
 
-def asked(made: SimulatedNode, *, create: bool = False, require: bool = True) -> Node:
-    where = discover.roots(made.driver_root, made.dev_root, made.host_root)
+def described_node(simulated: SimulatedNode, *, create: bool = False, require: bool = True) -> Node:
+    where = discover.roots(simulated.driver_root, simulated.dev_root, simulated.host_root)
     return discover.node(where, create_nodes=create, require_nodes=require)
 
 
-def found(made: SimulatedNode, *, create: bool = False) -> InstancesFound:
-    """Search for what NVML knows nothing of: the minors."""
+def instances_found(simulated: SimulatedNode, *, create: bool = False) -> InstancesFound:
+    """Search for facts that NVML does not report: the minors."""
     gpus = tuple(
         replace(
             gpu,
@@ -45,9 +45,11 @@ def found(made: SimulatedNode, *, create: bool = False) -> InstancesFound:
                 for one in gpu.instances
             ),
         )
-        for gpu in made.node.gpus
+        for gpu in simulated.node.gpus
     )
-    return mig_nodes.find(made.host_root, made.dev_root, made.node.majors, gpus, create=create)
+    return mig_nodes.find(
+        simulated.host_root, simulated.dev_root, simulated.node.majors, gpus, create=create
+    )
 
 
 def troubles(gpus: InstancesFound | Node) -> dict[str, str]:
@@ -60,200 +62,202 @@ def troubles(gpus: InstancesFound | Node) -> dict[str, str]:
     }
 
 
-def cap(made: SimulatedNode, minor: int) -> Path:
-    return Path(made.dev_root, "dev/nvidia-caps", f"nvidia-cap{minor}")
+def cap(simulated: SimulatedNode, minor: int) -> Path:
+    return Path(simulated.dev_root, "dev/nvidia-caps", f"nvidia-cap{minor}")
 
 
-def proc(made: SimulatedNode, name: str) -> Path:
-    return Path(made.host_root, "proc/driver", name)
+def proc(simulated: SimulatedNode, name: str) -> Path:
+    return Path(simulated.host_root, "proc/driver", name)
 
 
-def test_a_node_with_mig_tells_all(made: SimulatedNode) -> None:
-    """Instances have the minors of their own GPU, by its minor and not by its index."""
-    node = asked(made)
-    assert node.gpus == made.node.gpus
-    assert set(node.device_nodes) == set(made.node.device_nodes)
+def test_instances_have_the_minors_of_their_gpu(simulated: SimulatedNode) -> None:
+    """By the GPU's minor, not by its index."""
+    node = described_node(simulated)
+    assert node.gpus == simulated.node.gpus
+    assert set(node.device_nodes) == set(simulated.node.device_nodes)
     third = node.gpus[1].instances[2]
     assert (third.gpu_instance_minor, third.compute_instance_minor) == (300, 302)
 
 
-def test_an_instance_that_comes_while_the_node_is_asked(
-    made: SimulatedNode, monkeypatch: pytest.MonkeyPatch
+def test_instance_created_during_the_search_is_not_recorded(
+    simulated: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Instances that NVML lacks are not in the fingerprint: the next comparison finds it stale."""
+    """Instances that NVML lacks are not in the fingerprint: the next comparison is stale."""
     answers = nvml_inventory.Nvml.gpus
 
     def late(library: nvml_inventory.Nvml) -> tuple[Gpu, ...]:
         gpus = answers(library)
-        proc(made, "nvidia/capabilities/gpu1/mig/gi1/ci0").mkdir(parents=True)
+        proc(simulated, "nvidia/capabilities/gpu1/mig/gi1/ci0").mkdir(parents=True)
         return gpus
 
     monkeypatch.setattr(nvml_inventory.Nvml, "gpus", late)
-    node = asked(made)
+    node = described_node(simulated)
     libcuda = next(file.host_path for file in node.files if file.soname == "libcuda.so.1")
-    assert host_fingerprint.fingerprint(made.host_root, libcuda) != node.fingerprint
+    assert host_fingerprint.fingerprint(simulated.host_root, libcuda) != node.fingerprint
 
 
-def test_a_shared_node_is_there_once(made: SimulatedNode) -> None:
-    """Two compute instances of one GPU instance have its node in common."""
-    paths = [node.path for node in found(made).nodes]
+def test_shared_node_is_listed_once(simulated: SimulatedNode) -> None:
+    """Two compute instances of one GPU instance share its node."""
+    paths = [node.path for node in instances_found(simulated).nodes]
     assert paths.count("/dev/nvidia-caps/nvidia-cap300") == 1
     assert len(paths) == 7 * 2 + 7
 
 
-def test_minors_by_the_capabilities_tree(made: SimulatedNode) -> None:
+def test_minors_without_mig_minors(simulated: SimulatedNode) -> None:
     """Without mig-minors, each capability's own file has its minor."""
-    proc(made, "nvidia-caps/mig-minors").unlink()
-    assert found(made).gpus == made.node.gpus
+    proc(simulated, "nvidia-caps/mig-minors").unlink()
+    assert instances_found(simulated).gpus == simulated.node.gpus
 
 
-def test_minors_without_the_capabilities_tree(made: SimulatedNode) -> None:
-    """With mig-minors nothing else is needed to find the nodes."""
-    proc(made, "nvidia/capabilities").rename(proc(made, "elsewhere"))
-    assert found(made).gpus == made.node.gpus
+def test_minors_with_mig_minors_alone(simulated: SimulatedNode) -> None:
+    """With mig-minors no other file is needed to find the nodes."""
+    proc(simulated, "nvidia/capabilities").rename(proc(simulated, "elsewhere"))
+    assert instances_found(simulated).gpus == simulated.node.gpus
 
 
-def test_a_capability_that_nobody_knows(made: SimulatedNode) -> None:
-    """An instance whose capability the kernel doesn't have is in trouble, and no other."""
-    proc(made, "nvidia-caps/mig-minors").unlink()
-    proc(made, "nvidia/capabilities/gpu2/mig/gi3/ci1/access").unlink()
-    ((name, trouble),) = troubles(found(made)).items()
+def test_unknown_capability_is_the_trouble_of_its_instance(simulated: SimulatedNode) -> None:
+    """Other instances are not affected."""
+    proc(simulated, "nvidia-caps/mig-minors").unlink()
+    proc(simulated, "nvidia/capabilities/gpu2/mig/gi3/ci1/access").unlink()
+    ((name, trouble),) = troubles(instances_found(simulated)).items()
     assert name == "1:2"
     assert trouble.startswith("gpu2/gi3/ci1/access is neither in /proc/driver/nvidia-caps/mig-min")
 
 
-def test_a_missing_node(made: SimulatedNode) -> None:
-    """A missing node is its instance's trouble, which names it and what makes it."""
-    cap(made, 76).unlink()
-    node = asked(made)
+def test_missing_node_is_the_trouble_of_its_instance(simulated: SimulatedNode) -> None:
+    """The text has the node and the command that makes it."""
+    cap(simulated, 76).unlink()
+    node = described_node(simulated)
     ((name, trouble),) = troubles(node).items()
     assert name == "0:1"
     assert trouble == (
-        f"{cap(made, 76)} is missing: run nvidia-modprobe -f "
+        f"{cap(simulated, 76)} is missing: run nvidia-modprobe -f "
         "/proc/driver/nvidia/capabilities/gpu0/mig/gi8/ci0/access, "
         "or gpuhook generate-cdi with --create-device-nodes"
     )
     assert "/dev/nvidia-caps/nvidia-cap76" not in {device.path for device in node.device_nodes}
-    assert not cap(made, 76).exists()
+    assert not cap(simulated, 76).exists()
 
 
-def test_a_missing_node_of_two_instances(made: SimulatedNode) -> None:
-    """The node of a GPU instance is missed by each of its compute instances."""
-    cap(made, 300).unlink()
-    assert set(troubles(found(made))) == {"1:1", "1:2"}
+def test_missing_node_of_two_instances(simulated: SimulatedNode) -> None:
+    """The node of a GPU instance is required by each of its compute instances."""
+    cap(simulated, 300).unlink()
+    assert set(troubles(instances_found(simulated))) == {"1:1", "1:2"}
 
 
-def test_no_nodes_at_all(made: SimulatedNode) -> None:
-    """Without nodes, each instance has a trouble that names both of its nodes."""
-    for path in cap(made, 1).parent.iterdir():
+def test_missing_nodes_are_both_named(simulated: SimulatedNode) -> None:
+    """Without nodes, each instance has a trouble with both of its nodes."""
+    for path in cap(simulated, 1).parent.iterdir():
         path.unlink()
-    cap(made, 1).parent.rmdir()
-    told = troubles(asked(made))
+    cap(simulated, 1).parent.rmdir()
+    told = troubles(described_node(simulated))
     assert len(told) == 11
     assert "nvidia-cap66 is missing" in told["0:0"]
     assert "nvidia-cap67 is missing" in told["0:0"]
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o600])
-def test_missing_nodes_are_made(made: SimulatedNode, mode: int) -> None:
-    """What is missing is made, the directory too, with the driver's mode whatever the umask."""
-    for path in cap(made, 1).parent.iterdir():
+def test_missing_nodes_are_created(simulated: SimulatedNode, mode: int) -> None:
+    """With their directory, and the driver's mode whatever the umask is."""
+    for path in cap(simulated, 1).parent.iterdir():
         path.unlink()
-    cap(made, 1).parent.rmdir()
-    for path in proc(made, "nvidia/capabilities").rglob("access"):
+    cap(simulated, 1).parent.rmdir()
+    for path in proc(simulated, "nvidia/capabilities").rglob("access"):
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace("Mode: 292", f"Mode: {mode}"), encoding="utf-8")
     old = os.umask(0o077)
     try:
-        node = asked(made, create=True)
+        node = described_node(simulated, create=True)
     finally:
         os.umask(old)
-    assert node.gpus == made.node.gpus
-    status = cap(made, 302).stat()
+    assert node.gpus == simulated.node.gpus
+    status = cap(simulated, 302).stat()
     assert status.st_rdev == os.makedev(506, 302)
     assert stat.S_ISCHR(status.st_mode)
     assert stat.S_IMODE(status.st_mode) == mode
-    names = sorted(path.name for path in cap(made, 1).parent.iterdir())
+    names = sorted(path.name for path in cap(simulated, 1).parent.iterdir())
     assert len(names) == 21
     assert not [name for name in names if name.startswith(".")]
 
 
-def test_a_mode_that_the_driver_does_not_say(made: SimulatedNode) -> None:
-    """Without the capability's file a node is made that everybody may open."""
-    proc(made, "nvidia/capabilities").rename(proc(made, "elsewhere"))
-    cap(made, 66).unlink()
-    assert troubles(found(made, create=True)) == {}
-    assert stat.S_IMODE(cap(made, 66).stat().st_mode) == 0o666
+def test_unknown_mode_is_open_to_all(simulated: SimulatedNode) -> None:
+    """Without the capability's file, a node is created that every user may open."""
+    proc(simulated, "nvidia/capabilities").rename(proc(simulated, "elsewhere"))
+    cap(simulated, 66).unlink()
+    assert troubles(instances_found(simulated, create=True)) == {}
+    assert stat.S_IMODE(cap(simulated, 66).stat().st_mode) == 0o666
 
 
-def test_what_is_there_stays(made: SimulatedNode) -> None:
-    """Existing nodes keep their mode."""
-    cap(made, 66).chmod(0o640)
-    before = cap(made, 66).stat()
-    asked(made, create=True)
-    assert cap(made, 66).stat() == before
+def test_existing_nodes_are_kept(simulated: SimulatedNode) -> None:
+    """They keep their mode."""
+    cap(simulated, 66).chmod(0o640)
+    before = cap(simulated, 66).stat()
+    described_node(simulated, create=True)
+    assert cap(simulated, 66).stat() == before
 
 
-def test_somebody_else_was_faster(made: SimulatedNode) -> None:
-    """A node that another process makes meanwhile remains, and no temporary name does."""
-    mig_nodes.make(str(cap(made, 66)), 1, 3, 0o666)
-    assert cap(made, 66).stat().st_rdev == os.makedev(506, 66)
-    assert not list(cap(made, 66).parent.glob(".*"))
+def test_node_created_by_another_process_is_kept(simulated: SimulatedNode) -> None:
+    """No temporary file remains."""
+    mig_nodes.make(str(cap(simulated, 66)), 1, 3, 0o666)
+    assert cap(simulated, 66).stat().st_rdev == os.makedev(506, 66)
+    assert not list(cap(simulated, 66).parent.glob(".*"))
 
 
-def test_somebody_died_on_the_way(made: SimulatedNode) -> None:
-    """The temporary name of a killed process is no hindrance, and goes: a pod's pid is mostly 1."""
-    cap(made, 66).unlink()
-    left = cap(made, 66).with_name(files.temporary_name("nvidia-cap66"))
+def test_temporary_file_of_a_killed_process_is_removed(simulated: SimulatedNode) -> None:
+    """A pod's pid is mostly 1, so that the name is used again."""
+    cap(simulated, 66).unlink()
+    left = cap(simulated, 66).with_name(files.temporary_name("nvidia-cap66"))
     left.touch()
-    assert troubles(found(made, create=True)) == {}
-    assert stat.S_ISCHR(cap(made, 66).stat().st_mode)
-    assert not list(cap(made, 66).parent.glob(".*"))
+    assert troubles(instances_found(simulated, create=True)) == {}
+    assert stat.S_ISCHR(cap(simulated, 66).stat().st_mode)
+    assert not list(cap(simulated, 66).parent.glob(".*"))
 
 
-def test_a_node_that_cannot_be_made(made: SimulatedNode) -> None:
-    """If a node cannot be made, its instance has the reason, and the others are usable."""
-    cap(made, 66).unlink()
-    directory = cap(made, 66).parent
+def test_node_that_cannot_be_created(simulated: SimulatedNode) -> None:
+    """Its instance has the reason, and the others are usable."""
+    cap(simulated, 66).unlink()
+    directory = cap(simulated, 66).parent
     directory.rename(directory.with_name("elsewhere"))
     directory.symlink_to("/proc/self/fdinfo")
-    told = troubles(found(made, create=True))
+    told = troubles(instances_found(simulated, create=True))
     assert "GH1246: " in told["0:0"]
     assert "nvidia-cap66 is missing and cannot be created: " in told["0:0"]
     assert "MKNOD" in told["0:0"]
     directory.unlink()
     directory.with_name("elsewhere").rename(directory)
-    assert set(troubles(found(made))) == {"0:0"}
+    assert set(troubles(instances_found(simulated))) == {"0:0"}
 
 
 @pytest.mark.parametrize("number", [(506, 5), (505, 66), None])
-def test_a_wrong_node(made: SimulatedNode, number: tuple[int, int] | None) -> None:
-    """A node of another number, or a file of its name, is refused and never replaced."""
-    cap(made, 66).unlink()
+def test_wrong_node_is_not_replaced(
+    simulated: SimulatedNode, number: tuple[int, int] | None
+) -> None:
+    """A node with another number, or a file with its name, is refused."""
+    cap(simulated, 66).unlink()
     if number is None:
-        cap(made, 66).touch()
+        cap(simulated, 66).touch()
     else:
-        os.mknod(cap(made, 66), stat.S_IFCHR | 0o666, os.makedev(*number))
-    before = cap(made, 66).stat()
-    told = troubles(found(made, create=True))
+        os.mknod(cap(simulated, 66), stat.S_IFCHR | 0o666, os.makedev(*number))
+    before = cap(simulated, 66).stat()
+    told = troubles(instances_found(simulated, create=True))
     assert set(told) == {"0:0"}
     assert "is not the character device 506:66" in told["0:0"]
-    assert cap(made, 66).stat() == before
+    assert cap(simulated, 66).stat() == before
 
 
-def test_no_major(made: SimulatedNode) -> None:
-    """Without nvidia-caps in /proc/devices no node can be trusted, and none is made."""
-    file = Path(made.host_root, "proc/devices")
+def test_missing_major_refuses_all_nodes(simulated: SimulatedNode) -> None:
+    """Without nvidia-caps in /proc/devices no node is valid, and none is created."""
+    file = Path(simulated.host_root, "proc/devices")
     file.write_text(file.read_text("utf-8").replace("nvidia-caps", "other"), encoding="utf-8")
-    cap(made, 66).unlink()
-    told = troubles(asked(made, create=True))
+    cap(simulated, 66).unlink()
+    told = troubles(described_node(simulated, create=True))
     assert len(told) == 11
     assert all("/proc/devices has no nvidia-caps" in trouble for trouble in told.values())
-    assert not cap(made, 66).exists()
+    assert not cap(simulated, 66).exists()
 
 
-def test_a_node_without_mig_is_left_alone(tmp_path: Path) -> None:
-    """Without GPUs with instances, nothing is read or made."""
-    made = make_node(tmp_path, "h100x8")
-    gpus = made.node.gpus
+def test_node_without_mig_is_not_changed(tmp_path: Path) -> None:
+    """Without GPUs with instances, nothing is read or created."""
+    simulated = make_node(tmp_path, "h100x8")
+    gpus = simulated.node.gpus
     assert mig_nodes.find("/nowhere", "/nowhere", {}, gpus, create=True).gpus is gpus

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the plugin learns, without NVML, that a node has to be read again."""
+"""The signature by which the plugin detects, without NVML, that a node must be read again."""
 
 from __future__ import annotations
 
@@ -31,24 +31,26 @@ def test_same_node_has_the_same_signature(node: SimulatedNode) -> None:
 
 
 @pytest.mark.parametrize("name", ["gi2/ci0", "gi1/ci1"])
-def test_new_instance_shows(node: SimulatedNode, name: str) -> None:
+def test_new_instance_changes_the_signature(node: SimulatedNode, name: str) -> None:
     before = _signature(node)
     Path(node.host_root, CAPABILITIES, name).mkdir(parents=True)
     assert _signature(node) != before
 
 
-def test_instance_made_anew_shows(node: SimulatedNode) -> None:
+def test_recreated_instance_changes_the_signature(node: SimulatedNode) -> None:
     before = _signature(node)
     instance = Path(node.host_root, CAPABILITIES, "gi1/ci0")
-    instance.with_name("other").mkdir()  # takes the next inode
+    instance.with_name("other").mkdir()  # uses the next inode number
     instance.rmdir()
     instance.with_name("other").rename(instance)
     assert _signature(node) != before
 
 
 @pytest.mark.parametrize("name", ["gi1/ci0", "gi1/access"])
-def test_instance_made_anew_with_the_same_inode_shows(node: SimulatedNode, name: str) -> None:
-    """As procfs makes it: it gives the numbers of what is gone to what comes next."""
+def test_recreated_instance_with_the_same_inode_changes_the_signature(
+    node: SimulatedNode, name: str
+) -> None:
+    """procfs gives the inode numbers of removed files to new ones."""
     Path(node.host_root, CAPABILITIES, "gi1/access").touch()
     before = _signature(node)
     assert _signature(node) == before
@@ -56,7 +58,7 @@ def test_instance_made_anew_with_the_same_inode_shows(node: SimulatedNode, name:
     assert _signature(node) != before
 
 
-def test_gpu_that_went_shows(node: SimulatedNode) -> None:
+def test_removed_gpu_changes_the_signature(node: SimulatedNode) -> None:
     before = _signature(node)
     gpus = Path(node.host_root, "proc/driver/nvidia/gpus")
     gone = next(iter(gpus.iterdir()))
@@ -64,7 +66,7 @@ def test_gpu_that_went_shows(node: SimulatedNode) -> None:
     assert _signature(node) != before
 
 
-def test_driver_upgrade_shows(node: SimulatedNode) -> None:
+def test_driver_upgrade_changes_the_signature(node: SimulatedNode) -> None:
     before = _signature(node)
     Path(node.host_root, "sys/module/nvidia/version").write_text("590.10\n")
     assert _signature(node) != before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode proc: GPUs and MIG instances without NVML, and when `auto` comes to that."""
+"""Mode proc: GPUs and MIG instances without NVML, and when `auto` uses it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def generated(made: SimulatedNode, *options: str) -> tuple[Spec, Result]:
     return spec_files.parser(".yaml")(done.stdout.encode(), "spec"), done
 
 
-def told(made: SimulatedNode) -> DriverAnswer:
+def read_proc(made: SimulatedNode) -> DriverAnswer:
     return proc_gpus.read_proc(discover.roots(made.driver_root, made.dev_root, made.host_root))
 
 
-def without_sorts(spec: Spec) -> tuple[Spec, list[str]]:
-    """Return the spec without what its hook says of the GPUs, and that."""
+def without_gpu_facts(spec: Spec) -> tuple[Spec, list[str]]:
+    """Return the spec without the hook's arguments about the GPUs, and these arguments."""
     args = spec["containerEdits"]["hooks"][0]["args"]
     told = [args[at + 1] for at, word in enumerate(args) if word == "--gpus"]
     for text in told:
@@ -54,38 +54,37 @@ def without_sorts(spec: Spec) -> tuple[Spec, list[str]]:
 
 
 @pytest.mark.parametrize("profile", ["t4", "h100x8"])
-def test_whole_gpus_are_described_as_by_nvml(tmp_path: Path, profile: str) -> None:
-    """The spec is that of NVML, to the last node and mount and to the version of CUDA; of brands
-    and compute capabilities it claims nothing."""
+def test_spec_equals_that_of_mode_nvml(tmp_path: Path, profile: str) -> None:
+    """Nodes, mounts and CUDA version; brands and compute capabilities are unknown."""
     made = make_node(tmp_path, profile)
-    plain, sorts = without_sorts(generated(made, "--mode", "proc")[0])
-    full, known = without_sorts(generated(made, "--mode", "nvml")[0])
+    plain, sorts = without_gpu_facts(generated(made, "--mode", "proc")[0])
+    full, known = without_gpu_facts(generated(made, "--mode", "nvml")[0])
     assert plain == full
     assert (bool(sorts), bool(known)) == (False, True)
     assert "--cuda-version" in plain["containerEdits"]["hooks"][0]["args"]
 
 
-def test_what_nvml_said_before_stays_known(tmp_path: Path) -> None:
-    """Of the same GPUs and by the same driver; a brand is no other driver's."""
+def test_facts_that_nvml_reported_are_kept(tmp_path: Path) -> None:
+    """For the same GPUs and the same driver; a brand does not apply to another driver."""
     made = make_node(tmp_path / "node", "h100x8")
     output = ("--output", str(tmp_path / "nvidia.yaml"))
     words = ["generate-cdi", *made.options, "--hook-path", "/usr/bin/gpuhook-hook"]
     for mode in ("nvml", "proc"):
         done = CliRunner().invoke(main, [*words, "--mode", mode, *output], prog_name="gpuhook")
         assert done.exit_code == 0, done.stderr
-    found = without_sorts(generated(made, "--mode", "proc")[0])[1]
-    assert found == without_sorts(generated(made, "--mode", "nvml")[0])[1] == ["0-7=9.0,nvidia"]
+    found = without_gpu_facts(generated(made, "--mode", "proc")[0])[1]
+    assert found == without_gpu_facts(generated(made, "--mode", "nvml")[0])[1] == ["0-7=9.0,nvidia"]
     known = tmp_path / "state/node.json"
     document = json.loads(known.read_text())
     document["driver"]["module_version"] = "550.163.01"
     document["gpus"][0]["uuid"] = "GPU-another"
     known.write_text(json.dumps(document))
-    assert without_sorts(generated(made, "--mode", "proc")[0])[1] == ["1-7=9.0,"]
+    assert without_gpu_facts(generated(made, "--mode", "proc")[0])[1] == ["1-7=9.0,"]
 
 
-def test_facts(tmp_path: Path) -> None:
+def test_facts_of_the_node(tmp_path: Path) -> None:
     made = make_node(tmp_path, "h100x8")
-    found = told(made)
+    found = read_proc(made)
     assert [g.index for g in found.gpus] == list(range(8))
     for mine, its in zip(found.gpus, made.node.gpus, strict=True):
         assert (mine.uuid, mine.minor, mine.pci_bus_id, mine.name) == (
@@ -96,8 +95,8 @@ def test_facts(tmp_path: Path) -> None:
     assert found.driver.nvml is None
 
 
-def test_nothing_is_loaded(tmp_path: Path) -> None:
-    """NVML would fail; and of a GPU that nothing has started yet, the driver knows no UUID."""
+def test_no_library_is_loaded(tmp_path: Path) -> None:
+    """NVML would fail; a GPU that was never used has no UUID."""
     made = make_node(tmp_path, "t4")
     Path(made.nvml_profile).write_text("init 999\n")
     information = next(Path(made.host_root, GPUS).glob("*/information"))
@@ -110,18 +109,18 @@ def test_nothing_is_loaded(tmp_path: Path) -> None:
 
 
 def test_order_is_that_of_the_bus(tmp_path: Path) -> None:
-    """Domains of five digits come after those of four, whatever their names sort like."""
+    """Domains with five digits come after those with four, whatever the order of their names is."""
     made = make_node(tmp_path, "t4")
     gpus = Path(made.host_root, GPUS)
     (gpus / "10000:01:00.0").mkdir()
     (gpus / "10000:01:00.0/information").write_text("Device Minor: 1\nGPU Excluded: No\n")
     (gpus / "0000:af:00.0").mkdir()
     (gpus / "0000:af:00.0/information").write_text("Device Minor: 2\n")
-    assert [gpu.minor for gpu in told(made).gpus] == [0, 2, 1]
+    assert [gpu.minor for gpu in read_proc(made).gpus] == [0, 2, 1]
 
 
-def test_excluded_gpus_have_no_number(tmp_path: Path) -> None:
-    """As in NVML, the next one has the index; a warning names the excluded GPU."""
+def test_excluded_gpus_have_no_index(tmp_path: Path) -> None:
+    """As in NVML, the next GPU has the index; a warning names the excluded one."""
     made = make_node(tmp_path, "h100x8")
     first = min(Path(made.host_root, GPUS).iterdir()) / "information"
     first.write_text(first.read_text().replace("GPU Excluded:\t No", "GPU Excluded:\t Yes"))
@@ -132,8 +131,8 @@ def test_excluded_gpus_have_no_number(tmp_path: Path) -> None:
     assert "NVreg_ExcludedGpus" in done.stderr
 
 
-def test_mig_instances_by_index_and_never_the_gpu(tmp_path: Path) -> None:
-    """Each instance has its nodes; a GPU with instances is not offered whole."""
+def test_mig_instances_are_listed_by_index(tmp_path: Path) -> None:
+    """Each instance has its nodes; a GPU with instances is not offered as a whole."""
     made = make_node(tmp_path, "a100-mig")
     by_nvml, _ = generated(made, "--mode", "nvml", "--device-name-strategy", "index")
     by_proc, done = generated(made, "--mode", "proc", "--device-name-strategy", "index")
@@ -149,7 +148,7 @@ def test_mig_instances_by_index_and_never_the_gpu(tmp_path: Path) -> None:
     assert "MIG instances are named by index alone" in done.stderr
 
 
-def test_gpu_instance_without_a_device_keeps_its_gpu_from_use(tmp_path: Path) -> None:
+def test_gpu_in_mig_mode_without_a_device_is_left_out(tmp_path: Path) -> None:
     made = make_node(tmp_path, "a100-mig")
     capabilities = Path(made.host_root, "proc/driver/nvidia/capabilities")
     for compute_instance in capabilities.glob("gpu0/mig/gi*/ci*"):
@@ -160,7 +159,7 @@ def test_gpu_instance_without_a_device_keeps_its_gpu_from_use(tmp_path: Path) ->
     assert "GPU 0 is left out of the spec: it is in MIG mode and has no MIG instance" in done.stderr
 
 
-def test_old_forms_of_instances_are_known(tmp_path: Path) -> None:
+def test_legacy_names_of_instances_are_accepted(tmp_path: Path) -> None:
     """MIG-GPU-<uuid>/<gi>/<ci> names an instance whose new UUID only NVML knows."""
     made = make_node(tmp_path, "a100-mig")
     first = made.node.gpus[0]
@@ -171,7 +170,7 @@ def test_old_forms_of_instances_are_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "broken"])
-def test_auto_does_without_nvml_and_says_why(tmp_path: Path, how: str) -> None:
+def test_auto_uses_proc_if_nvml_fails(tmp_path: Path, how: str) -> None:
     made = make_node(tmp_path, "t4")
     expected, _ = generated(made, "--mode", "proc")
     if how == "broken":
@@ -193,8 +192,8 @@ def test_auto_does_without_nvml_and_says_why(tmp_path: Path, how: str) -> None:
     assert refused.exit_code == 1
 
 
-def test_auto_refuses_a_mismatch(tmp_path: Path) -> None:
-    """NVML of another version than the module is no reason to do without: CUDA would not run."""
+def test_auto_refuses_a_version_mismatch(tmp_path: Path) -> None:
+    """With an NVML of another version than the module, CUDA would not run."""
     made = make_node(tmp_path, "t4")
     Path(made.nvml_profile).write_text("init 18\n")
     Path(made.host_root, "sys/module/nvidia/version").write_text("570.1\n")
@@ -204,8 +203,8 @@ def test_auto_refuses_a_mismatch(tmp_path: Path) -> None:
     assert "GH1203" in done.stderr
 
 
-def test_without_a_driver(tmp_path: Path) -> None:
-    """There is nothing to describe; `auto` says what NVML's lack means."""
+def test_missing_driver_is_a_fault(tmp_path: Path) -> None:
+    """With `auto` the fault is that of NVML."""
     words = ["generate-cdi", f"--host-root={tmp_path}", f"--driver-root={tmp_path}"]
     for mode, code in (("proc", "GH1121"), ("auto", "GH1200")):
         done = CliRunner().invoke(main, [*words, "--mode", mode], prog_name="gpuhook")
@@ -226,5 +225,5 @@ def test_without_a_driver(tmp_path: Path) -> None:
         ("x.y", None),
     ],
 )
-def test_cuda_of_a_driver(version: str | None, cuda: str | None) -> None:
+def test_cuda_version_of_a_driver(version: str | None, cuda: str | None) -> None:
     assert proc_gpus.cuda_version(version) == cuda

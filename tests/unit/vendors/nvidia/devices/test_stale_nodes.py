@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device nodes of what the node has no more."""
+"""Device nodes of GPUs and instances that the node no longer has."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ CAP = "/dev/nvidia-caps/nvidia-cap"
 ALL = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia2", f"{CAP}66", f"{CAP}75"]
 
 
-def test_nothing_is_gone(tmp_path: Path) -> None:
+def test_existing_devices_have_no_stale_nodes(tmp_path: Path) -> None:
     made = make_node(tmp_path, "a100-mig", real_nodes=False)
     assert stale_nodes.of_paths(ALL, made.host_root) == []
     assert stale_nodes.of_paths(["/dev/null", "/dev/dri/card0", f"{CAP}1"], made.host_root) == []
 
 
-def test_gpu_and_instance(tmp_path: Path) -> None:
+def test_nodes_of_a_removed_gpu_and_instance_are_stale(tmp_path: Path) -> None:
     made = make_node(tmp_path, "a100-mig", real_nodes=False)
     driver = Path(made.host_root, "proc/driver/nvidia")
     (gone,) = [p for p in (driver / "gpus").iterdir() if "Minor: \t 2" in _information(p)]
@@ -28,7 +28,7 @@ def test_gpu_and_instance(tmp_path: Path) -> None:
     assert stale_nodes.of_paths(ALL, made.host_root) == ["/dev/nvidia2", f"{CAP}66"]
 
 
-def test_where_nothing_is_told_nothing_is_gone(tmp_path: Path) -> None:
+def test_unknown_devices_have_no_stale_nodes(tmp_path: Path) -> None:
     """Without a driver, and with a GPU of unknown minor."""
     assert stale_nodes.of_paths(ALL, str(tmp_path)) == []
     made = make_node(tmp_path, "t4", real_nodes=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's files, in the layouts that distributions have, of small real libraries."""
+"""The driver's files in the layouts of distributions, with small real libraries."""
 
 import os
 import socket
@@ -31,7 +31,7 @@ PLACE = "S" * 48
 
 @cache
 def compiled() -> bytes:
-    """Return a shared object whose SONAME is a long place holder."""
+    """Return a shared object whose SONAME is a long placeholder."""
     with TemporaryDirectory() as where:
         made = Path(where, "library.so")
         command = ["gcc", "-shared", "-nostdlib", "-x", "c", "-", "-o", str(made)]
@@ -51,7 +51,7 @@ def link(root: Path, path: str, target: str) -> None:
 
 
 def tree(root: Path, directory: str, names: dict[str, str] | None = None) -> Path:
-    """Make the libraries `names` in `directory` below `root`, with the links an installer makes."""
+    """Make libraries in `directory` below `root`, with the links that an installer makes."""
     for name, soname in (names or SONAMES).items():
         library(root / directory[1:] / name, soname)
         if soname != name:
@@ -76,8 +76,8 @@ def code_of(root: Path, libraries: tuple[str, ...] = (), configs: tuple[str, ...
 
 
 @pytest.mark.parametrize("directory", [MULTIARCH, ARM, "/usr/lib64", "/usr/lib"])
-def test_flat_directory(directory: str, tmp_path: Path) -> None:
-    """Libraries of a flat directory keep it in the container, and have their SONAMEs."""
+def test_flat_directory_is_kept(directory: str, tmp_path: Path) -> None:
+    """Libraries of a flat directory keep their path in the container, and have their SONAMEs."""
     found = driver_files.find(Roots(str(tree(tmp_path, directory))))
     assert found.version == V
     assert found.libcuda == f"{tmp_path}{directory}/libcuda.so.{V}"
@@ -89,8 +89,8 @@ def test_flat_directory(directory: str, tmp_path: Path) -> None:
     }
 
 
-def test_links_that_always_are(tmp_path: Path) -> None:
-    """Programs find the links they expect, even if the host has none."""
+def test_expected_links_are_always_added(tmp_path: Path) -> None:
+    """Programs find the links that they expect, even if the host has none."""
     found = driver_files.find(Roots(str(tree(tmp_path, "/usr/lib64"))))
     assert links(found) == {
         "/usr/lib64/libcuda.so": "libcuda.so.1",
@@ -100,8 +100,8 @@ def test_links_that_always_are(tmp_path: Path) -> None:
     }
 
 
-def test_development_links_of_the_host(tmp_path: Path) -> None:
-    """A libX.so of the host comes along when it leads to the driver's file, and only then."""
+def test_development_links_lead_to_the_driver(tmp_path: Path) -> None:
+    """A libX.so of the host is added if it leads to the driver's file, and only then."""
     tree(tmp_path, "/usr/lib64")
     link(tmp_path, "/usr/lib64/libnvidia-ml.so", "libnvidia-ml.so.1")
     library(tmp_path / "usr/lib64/other.so", "other.so")
@@ -111,12 +111,12 @@ def test_development_links_of_the_host(tmp_path: Path) -> None:
     assert "/usr/lib64/libnvidia-allocator.so" not in found
 
 
-def test_debian_alternatives(tmp_path: Path) -> None:
-    """Debian's web of absolute links is followed inside the root, and each file is listed once."""
+def test_debian_alternatives_are_followed(tmp_path: Path) -> None:
+    """Debian's absolute links are followed inside the root, and each file is listed once."""
     current = f"{MULTIARCH}/nvidia/current"
     tree(tmp_path, current)
     core = f"libnvidia-eglcore.so.{V}"
-    library(tmp_path / MULTIARCH[1:] / core, core)  # Debian has this one outside of current
+    library(tmp_path / MULTIARCH[1:] / core, core)  # in Debian this one is outside nvidia/current
     library(tmp_path / current[1:] / f"libvdpau_nvidia.so.{V}", "libvdpau_nvidia.so.1")
     for name in ("libcuda.so.1", f"libnvidia-ml.so.{V}"):
         link(tmp_path, f"{MULTIARCH}/{name}", f"/etc/alternatives/nvidia--{name}")
@@ -143,7 +143,7 @@ def test_debian_alternatives(tmp_path: Path) -> None:
 
 
 def test_links_never_leave_the_root(tmp_path: Path) -> None:
-    """An absolute link means the driver's root: the host's file of that name is not taken."""
+    """An absolute link is relative to the driver's root: the host's file is not used."""
     outside = tmp_path / "host"
     library(outside / f"libnvidia-cfg.so.{V}", "libnvidia-cfg.so.1")
     root = tmp_path / "root"
@@ -161,8 +161,8 @@ def test_links_never_leave_the_root(tmp_path: Path) -> None:
     ]
 
 
-def test_gke_prefix(tmp_path: Path) -> None:
-    """GKE's directory is a prefix: a container finds it in the directory of GKE's images."""
+def test_gke_prefix_is_removed(tmp_path: Path) -> None:
+    """GKE's directory is a prefix: in a container it is the directory of GKE's images."""
     root = tree(tmp_path / "home/kubernetes/bin/nvidia", "/lib64")
     for path in ("bin/nvidia-smi", "vulkan/icd.d/nvidia_icd.json"):
         (root / path).parent.mkdir(parents=True)
@@ -179,15 +179,15 @@ def test_gke_prefix(tmp_path: Path) -> None:
     assert links(found)["/usr/local/nvidia/lib64/libcuda.so"] == "libcuda.so.1"
 
 
-def test_lib64_of_a_system_is_no_prefix(tmp_path: Path) -> None:
-    """A root whose real /lib64 holds the dynamic loader keeps its paths."""
+def test_lib64_with_a_loader_is_not_a_prefix(tmp_path: Path) -> None:
+    """A root whose real /lib64 contains the dynamic loader keeps its paths."""
     tree(tmp_path, "/lib64")
     (tmp_path / "lib64/ld-linux-x86-64.so.2").write_text("#")
     assert driver_files.find(Roots(str(tmp_path))).library_dirs == ("/lib64",)
 
 
-def test_companions(tmp_path: Path) -> None:
-    """Programs, firmware, sockets and configuration are found in their own directories."""
+def test_files_other_than_libraries_are_found(tmp_path: Path) -> None:
+    """Programs, firmware, sockets and configuration, in their own directories."""
     tree(tmp_path, "/usr/lib64")
     for path in (
         f"lib/firmware/nvidia/{V}/gsp_ga10x.bin",
@@ -209,7 +209,7 @@ def test_companions(tmp_path: Path) -> None:
     (tmp_path / "run/nvidia-fabricmanager/socket").write_text("no socket")
     with socket.socket(socket.AF_UNIX) as listening:
         back = Path.cwd()
-        os.chdir(tmp_path / "run/nvidia-persistenced")  # the path is too long for an address
+        os.chdir(tmp_path / "run/nvidia-persistenced")  # the path is too long for a socket address
         listening.bind("socket")
         os.chdir(back)
         found = driver_files.find(Roots(str(tmp_path), host=str(tmp_path)))
@@ -229,7 +229,7 @@ def test_companions(tmp_path: Path) -> None:
 
 
 def test_broken_files_are_warnings(tmp_path: Path) -> None:
-    """Text, an empty file and a dangling link among the libraries are named and left out."""
+    """Text, an empty file and a dangling link among the libraries are reported and left out."""
     tree(tmp_path, "/usr/lib64")
     (tmp_path / f"usr/lib64/libnvidia-tls.so.{V}").write_text("GROUP ( libtls )")
     (tmp_path / f"usr/lib64/libnvidia-cfg.so.{V}").write_text("")
@@ -242,7 +242,7 @@ def test_broken_files_are_warnings(tmp_path: Path) -> None:
 
 
 def test_32_bit_libraries_are_left_out(tmp_path: Path) -> None:
-    """Libraries of another ELF class than libcuda's are not mixed in."""
+    """Libraries of another ELF class than libcuda's are left out."""
     tree(tmp_path, "/usr/lib64")
     narrow = bytearray(compiled()[:64])
     narrow[4] = 1
@@ -253,8 +253,8 @@ def test_32_bit_libraries_are_left_out(tmp_path: Path) -> None:
     assert f"/usr/lib64/libnvidia-tls.so.{V}" not in by_path(found)
 
 
-def test_two_drivers(tmp_path: Path) -> None:
-    """Of two drivers the asked one is taken, else the one that libcuda.so.1 names."""
+def test_requested_one_of_two_drivers_is_used(tmp_path: Path) -> None:
+    """Without a request, it is the one that libcuda.so.1 names."""
     tree(tmp_path, MULTIARCH)
     old = {f"{name}.so.535.261.03": f"{name}.so.1" for name in ("libcuda", "libnvidia-ml")}
     for name, soname in old.items():
@@ -270,8 +270,8 @@ def test_two_drivers(tmp_path: Path) -> None:
     assert code_of(tmp_path) == "GH1233"
 
 
-def test_other_version_than_asked(tmp_path: Path) -> None:
-    """A kernel module of another version than the libraries is a fault that names both."""
+def test_version_of_the_module_and_the_libraries_must_match(tmp_path: Path) -> None:
+    """The fault has both versions."""
     tree(tmp_path, MULTIARCH)
     with pytest.raises(GpuhookError) as caught:
         driver_files.find(Roots(str(tmp_path)), "570.1.2")
@@ -280,16 +280,16 @@ def test_other_version_than_asked(tmp_path: Path) -> None:
     assert V in caught.value.message
 
 
-def test_libcuda_and_nvml_of_two_versions(tmp_path: Path) -> None:
-    """A half-finished upgrade is a fault; a missing libnvidia-ml only a warning."""
+def test_version_of_libcuda_and_nvml_must_match(tmp_path: Path) -> None:
+    """An incomplete upgrade is a fault; a missing libnvidia-ml only a warning."""
     library(tmp_path / f"usr/lib64/libcuda.so.{V}", "libcuda.so.1")
     assert "libnvidia-ml" in driver_files.find(Roots(str(tmp_path))).warnings[0]
     library(tmp_path / "usr/lib64/libnvidia-ml.so.570.1.2", "libnvidia-ml.so.1")
     assert code_of(tmp_path) == "GH1231"
 
 
-def test_no_driver(tmp_path: Path) -> None:
-    """Without a driver the fault lists the searched directories."""
+def test_missing_driver_is_a_fault(tmp_path: Path) -> None:
+    """The fault lists the searched directories."""
     with pytest.raises(GpuhookError) as caught:
         driver_files.find(Roots(str(tmp_path), library_search_paths=("/opt/none",)))
     assert caught.value.code == "GH1230"
@@ -297,30 +297,30 @@ def test_no_driver(tmp_path: Path) -> None:
         assert place in caught.value.message
 
 
-def test_bad_arguments(tmp_path: Path) -> None:
-    """A root that is not a directory and a relative search path are refused."""
+def test_invalid_arguments_are_refused(tmp_path: Path) -> None:
+    """A root that is not a directory, and a relative search path."""
     assert code_of(tmp_path / "none") == "GH1235"
     tree(tmp_path, "/usr/lib64")
     assert code_of(tmp_path, libraries=("opt",)) == "GH1515"
     assert code_of(tmp_path, configs=("etc",)) == "GH1515"
 
 
-def test_broken_libcuda(tmp_path: Path) -> None:
-    """A libcuda that is no library is a fault that names it."""
+def test_broken_libcuda_is_a_fault(tmp_path: Path) -> None:
+    """A libcuda that is not a library is a fault with its path."""
     tree(tmp_path, "/usr/lib64")
     (tmp_path / f"usr/lib64/libcuda.so.{V}").write_text("")
     assert code_of(tmp_path) == "GH1234"
 
 
-def test_search_path(tmp_path: Path) -> None:
-    """A named search path is searched first, with the root or without."""
+def test_search_path_is_searched_first(tmp_path: Path) -> None:
+    """With the root as prefix or without."""
     tree(tmp_path, "/opt/gpu/lib")
     for path in ("/opt/gpu/lib", f"{tmp_path}/opt/gpu/lib"):
         found = driver_files.find(Roots(str(tmp_path), library_search_paths=(path,)))
         assert found.library_dirs == ("/opt/gpu/lib",)
 
 
-def test_the_hosts_loader_cache(tmp_path: Path) -> None:
+def test_loader_cache_of_the_host_is_used(tmp_path: Path) -> None:
     """A driver in a directory of the host's ld.so.conf is found by the host's own cache."""
     tree(tmp_path, "/opt/gpu/lib")
     (tmp_path / "etc").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees of drivers with unusual layouts, and files other than libraries."""
+"""Driver trees with unusual layouts, and files other than libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MPS = companion_files.MPS_DIRECTORY
 
 
 def tree(root: Path, directory: str, *names: str) -> Path:
-    """Make a small driver with libraries of these names more in `directory` below `root`."""
+    """Make a small driver with these additional libraries in `directory` below `root`."""
     where = root / directory.lstrip("/")
     where.mkdir(parents=True)
     for name in (f"libcuda.so.{V}", f"libnvidia-ml.so.{V}", *names):
@@ -48,12 +48,12 @@ def others(root: Path, **choices: object) -> dict[str, DriverFile]:
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave nothing of this machine's desktop or MPS daemon in the environment."""
+    """Clear the variables of this machine's desktop and MPS daemon."""
     for name in ("XDG_DATA_DIRS", "CUDA_MPS_PIPE_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_nixos(tmp_path: Path) -> None:
+def test_nixos_layout(tmp_path: Path) -> None:
     """Libraries and data are below /run/opengl-driver, programs in a NixOS directory."""
     store = "nix/store/abc-graphics-drivers"
     tree(tmp_path, f"{store}/lib")
@@ -83,8 +83,8 @@ def test_nixos(tmp_path: Path) -> None:
     assert smi == f"{tmp_path}/nix/store/ghi-nvidia-x11/bin/nvidia-smi"
 
 
-def test_amazon_linux(tmp_path: Path) -> None:
-    """AL2023: everything in /usr/lib64 and /usr/share, X.Org's module in its updates directory."""
+def test_amazon_linux_layout(tmp_path: Path) -> None:
+    """AL2023: all files in /usr/lib64 and /usr/share, X.Org's module in its updates directory."""
     tree(tmp_path, "/usr/lib64")
     modules = tmp_path / "usr/lib/xorg/modules/updates/drivers"
     modules.mkdir(parents=True)
@@ -97,14 +97,14 @@ def test_amazon_linux(tmp_path: Path) -> None:
     }
 
 
-def test_vulkan_directly_below_the_root(tmp_path: Path) -> None:
-    """A driver's own directory may have vulkan/icd.d at its top, whatever else it looks like."""
+def test_vulkan_directory_at_the_top_of_the_root(tmp_path: Path) -> None:
+    """A driver's own directory may have vulkan/icd.d at its top, in any layout."""
     tree(tmp_path, "/usr/lib64")
     put(tmp_path, "vulkan/icd.d/nvidia_icd.json", "OpenCL/vendors/nvidia.icd")
     assert set(others(tmp_path)) == {"/etc/vulkan/icd.d/nvidia_icd.json"}
 
 
-def test_xdg_data_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xdg_data_directories_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are searched after /etc and before the usual ones; a relative one is ignored."""
     tree(tmp_path, "/usr/lib64")
     name = "vulkan/icd.d/nvidia_icd.json"
@@ -122,10 +122,10 @@ def test_xdg_data_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("directory", ["", "/run/site-mps"])
-def test_the_pipes_of_an_mps_daemon(
+def test_pipes_of_an_mps_daemon_are_mounted(
     directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Containers that compute find them by MPS's usual name, wherever the host has them."""
+    """At MPS's default path, with the capability compute, wherever the host has them."""
     tree(tmp_path, "/usr/lib64")
     if directory:
         monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", directory)
@@ -139,8 +139,8 @@ def test_the_pipes_of_an_mps_daemon(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a directory away")
-def test_pipes_of_anybody_s_are_not_believed(tmp_path: Path) -> None:
-    """Any user may make /tmp/nvidia-mps, and would then be everybody's MPS server."""
+def test_mps_pipes_of_other_users_are_ignored(tmp_path: Path) -> None:
+    """Any user may make /tmp/nvidia-mps, and would be the MPS server of all users."""
     tree(tmp_path, "/usr/lib64")
     place = tmp_path / MPS[1:]
     place.mkdir(parents=True)
@@ -149,8 +149,8 @@ def test_pipes_of_anybody_s_are_not_believed(tmp_path: Path) -> None:
     assert others(tmp_path) == {}
 
 
-def test_sockets_and_pipes_are_a_choice() -> None:
-    """They are mounted so that programs can write to them, or with ipc false not at all."""
+def test_sockets_and_pipes_are_optional() -> None:
+    """They are mounted writable, or with ipc false not at all."""
     node = dump_file.load("t4")
     pipes = DriverFile("pipes", "/tmp/host-mps", MPS)
     node = replace(node, files=(*node.files, pipes))
@@ -164,8 +164,8 @@ def test_sockets_and_pipes_are_a_choice() -> None:
     assert gone == {MPS, "/run/nvidia-persistenced/socket"}
 
 
-def test_explicit_libraries(tmp_path: Path) -> None:
-    """glvnd's libraries come on request only, by their real names, with the host's links."""
+def test_explicit_libraries_are_added_on_request(tmp_path: Path) -> None:
+    """glvnd's libraries are added on request only, by their real names, with the host's links."""
     tree(tmp_path, "/usr/lib64", "libGL.so.1.7.0", "libOpenCL.so.1.0.0", "libEGLX.so.1")
     for link, target in (("libGL.so.1", "libGL.so.1.7.0"), ("libGL.so", "libGL.so.1")):
         (tmp_path / "usr/lib64" / link).symlink_to(target)
@@ -182,14 +182,14 @@ def test_explicit_libraries(tmp_path: Path) -> None:
     assert not vocabulary.is_wanted(more[0].container_path, frozenset({"compute", "utility"}))
 
 
-def test_sockets_of_either_run_directory(tmp_path: Path) -> None:
+def test_sockets_in_both_run_directories(tmp_path: Path) -> None:
     """The fabric manager's socket is found below /var/run if that is not a link to /run."""
     tree(tmp_path, "/usr/lib64")
     place = tmp_path / "var/run/nvidia-fabricmanager"
     place.mkdir(parents=True)
     back = Path.cwd()
     with socket.socket(socket.AF_UNIX) as listening:
-        os.chdir(place)  # the path is too long for an address
+        os.chdir(place)  # the whole path is too long for a socket address
         listening.bind("socket")
         os.chdir(back)
         found = others(tmp_path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver tree with every file that NVIDIA's container toolkit knows: none of them is missed."""
+"""A driver tree with every file that NVIDIA's container toolkit knows: all of them are found."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _PROGRAMS = [
 ]  # fmt: skip
 _FIRMWARE = ("gsp_ga10x.bin", "gsp_tu10x.bin", "gsp_log_ga10x.bin")
 _MULTIARCH = "/usr/lib/x86_64-linux-gnu"
-PLACES = [  # of the libraries; of the X.Org driver; of its GLX module
+PLACES = [  # libraries; X.Org driver; its GLX module
     (_MULTIARCH, "/usr/lib/xorg/modules/drivers", "/usr/lib/xorg/modules/extensions"),
     ("/usr/lib64", "/usr/lib64/xorg/modules/drivers", "/usr/lib64/xorg/modules/extensions"),
     ("/usr/lib64", "/usr/lib64/nvidia/xorg", "/usr/lib64/nvidia/xorg"),
@@ -86,13 +86,13 @@ PLACES = [  # of the libraries; of the X.Org driver; of its GLX module
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave nothing of this machine's desktop or MPS daemon in the environment."""
+    """Clear the variables of this machine's desktop and MPS daemon."""
     for name in ("XDG_DATA_DIRS", "CUDA_MPS_PIPE_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
 
 
 def libraries(directory: str, drivers: str, extensions: str) -> dict[str, str]:
-    """Return the path of each library, with its SONAME."""
+    """Return the path of each library with its SONAME."""
     found = {
         f"{directory}/lib{name}.so.{V}": f"lib{name}.so.{_NAMED.get(name, V)}"
         for name in _OF_VERSION
@@ -107,7 +107,7 @@ def libraries(directory: str, drivers: str, extensions: str) -> dict[str, str]:
 
 
 def firmware() -> list[str]:
-    """Return the paths in each directory in which the kernel looks for firmware."""
+    """Return the path in each directory in which the kernel searches firmware."""
     release = os.uname().release
     below = ["/var/lib/firmware", "/lib/firmware", "/lib/firmware/updates"]
     below += [f"{place}/{release}" for place in below[1:]]
@@ -115,8 +115,8 @@ def firmware() -> list[str]:
 
 
 @pytest.mark.parametrize("places", PLACES)
-def test_nothing_of_a_driver_is_missed(places: tuple[str, str, str], tmp_path: Path) -> None:
-    """Libraries, plugins, programs, configuration, firmware and MPS's pipes, each at its place."""
+def test_every_file_of_a_driver_is_found(places: tuple[str, str, str], tmp_path: Path) -> None:
+    """Libraries, plugins, programs, configuration, firmware and MPS's pipes, with their paths."""
     shared = libraries(*places)
     for path, soname in shared.items():
         (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def test_nothing_of_a_driver_is_missed(places: tuple[str, str, str], tmp_path: P
 
 
 def test_every_library_has_its_capability() -> None:
-    """No file is given to every container for lack of an entry in the table."""
+    """No file is given to every container because the table lacks an entry."""
     paths = libraries(*PLACES[0])
     unknown = [
         path

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.apply.rootfs.provision import Provision
 from gpuhook.apply.rootfs.root_directory import Root
-from gpuhook.apply.rootfs.rootfs_files import Provision, provide
+from gpuhook.apply.rootfs.rootfs_files import provide
 from gpuhook.explain.trace import resolution_trace
 from gpuhook.loader import ld_cache_entries, library_directory
 from gpuhook.vendors.nvidia.discover import Roots
@@ -29,7 +30,7 @@ X86_64, I386 = 0x0303, 0x0003
 
 
 def write(root: Path, directory: str, *, bits: int) -> None:
-    """Write the driver's libraries of this width to a directory below `root`."""
+    """Write the driver's libraries of this ELF class to a directory below `root`."""
     where = root / directory.lstrip("/")
     where.mkdir(parents=True, exist_ok=True)
     maker = elf_maker if bits == 64 else elf_maker_32
@@ -51,8 +52,10 @@ def write(root: Path, directory: str, *, bits: int) -> None:
         ("/nix/store/a-graphics-drivers/lib", "/nix/store/b-graphics-32/lib", "/usr/lib32"),
     ],
 )
-def test_where_distributions_have_them(wide: str, narrows: str, place: str, tmp_path: Path) -> None:
-    """They are found with the others, and have another directory in containers."""
+def test_directories_of_distributions_are_searched(
+    wide: str, narrows: str, place: str, tmp_path: Path
+) -> None:
+    """The 32-bit libraries have another directory in containers."""
     write(tmp_path, wide, bits=64)
     write(tmp_path, narrows, bits=32)
     if wide.startswith("/nix"):
@@ -70,7 +73,7 @@ def test_where_distributions_have_them(wide: str, narrows: str, place: str, tmp_
     assert links == {f"{where}/libcuda.so": "libcuda.so.1" for where in (wide, place)}
 
 
-def test_a_directory_of_both_widths_warns_once(tmp_path: Path) -> None:
+def test_directory_of_both_classes_warns_once(tmp_path: Path) -> None:
     """A broken file in a directory of both searches has one warning."""
     write(tmp_path, "/usr/lib", bits=64)
     (tmp_path / f"usr/lib/libnvidia-tls.so.{V}").write_text("GROUP ( libtls )")
@@ -79,8 +82,8 @@ def test_a_directory_of_both_widths_warns_once(tmp_path: Path) -> None:
     assert not any(vocabulary.is_32_bit(file.container_path) for file in found.files)
 
 
-def test_another_driver_s_libraries_are_not_mixed_in(tmp_path: Path) -> None:
-    """32-bit packages of another version, left behind by an upgrade, are not this driver's."""
+def test_libraries_of_another_version_are_left_out(tmp_path: Path) -> None:
+    """32-bit packages that an upgrade left behind are not this driver's."""
     write(tmp_path, "/usr/lib/x86_64-linux-gnu", bits=64)
     elf_maker_32.write(tmp_path / "usr/lib/libcuda.so.535.1.2", "libcuda.so.1")
     assert not any(
@@ -98,8 +101,8 @@ def test_another_driver_s_libraries_are_not_mixed_in(tmp_path: Path) -> None:
         ("/etc/vulkan/icd.d/nvidia_icd.i686.json", "graphics"),
     ],
 )
-def test_compat32_and_their_own_capability(path: str, needs: str) -> None:
-    """A container gets them if it requests 32-bit libraries and their capability."""
+def test_compat32_and_own_capability_are_both_needed(path: str, needs: str) -> None:
+    """A container gets 32-bit libraries with compat32 and their own capability."""
     others = frozenset(vocabulary.CAPABILITIES) - {"compat32"}
     assert not vocabulary.is_wanted(path, others)
     assert not vocabulary.is_wanted(path, frozenset({"compat32"}))
@@ -110,8 +113,8 @@ def test_compat32_and_their_own_capability(path: str, needs: str) -> None:
     assert resolution_trace.needed_by(path, others, {path: frozenset({"ngx"})}) == ["ngx"]
 
 
-def test_a_spec_has_its_driver_s_64_bit_facts() -> None:
-    """The hook's libcuda, and NVML for those who ask the driver, are never the 32-bit ones."""
+def test_facts_of_a_spec_are_those_of_64_bits() -> None:
+    """The hook's libcuda, and the NVML that is loaded, are never the 32-bit ones."""
     spec = describe(with_32_bit(dump_file.load("t4")), Choices()).spec
     job = hook_args.of_hook(spec["containerEdits"]["hooks"][0])
     assert job.libcuda == f"/usr/lib/x86_64-linux-gnu/libcuda.so.{V}"
@@ -122,8 +125,8 @@ def test_a_spec_has_its_driver_s_64_bit_facts() -> None:
     ]
 
 
-def test_without_a_hook_they_have_a_directory_of_their_own() -> None:
-    """LD_LIBRARY_PATH has both widths of a library, in different directories."""
+def test_without_a_hook_32_bit_has_its_own_directory() -> None:
+    """LD_LIBRARY_PATH has both classes of a library, in different directories."""
     node = with_32_bit(dump_file.load("t4"))
     spec = describe(node, Choices(hooks="none")).spec
     mounts = {m["containerPath"]: m["hostPath"] for m in spec["containerEdits"]["mounts"]}
@@ -136,7 +139,7 @@ def test_without_a_hook_they_have_a_directory_of_their_own() -> None:
 
 
 def provided(root: Path) -> list[tuple[str, str, int]]:
-    """Return name, path and flags of each entry after both widths were provided."""
+    """Return name, path and flags of each entry after both classes were added."""
     wide = "/usr/lib/x86_64-linux-gnu"
     libraries = [(f"{where}/libcuda.so.{V}", "libcuda.so.1") for where in (wide, "/usr/lib32")]
     with Root(str(root)) as opened:
@@ -145,8 +148,8 @@ def provided(root: Path) -> list[tuple[str, str, int]]:
     return [(entry.soname.decode(), entry.path.decode(), entry.flags) for entry in entries]
 
 
-def test_the_loader_s_cache_tells_the_widths_apart(tmp_path: Path) -> None:
-    """Each program's loader finds the library of its width; a second time changes nothing."""
+def test_loader_cache_separates_the_classes(tmp_path: Path) -> None:
+    """Each program's loader finds the library of its class; a second run changes nothing."""
     once = provided(tmp_path)
     assert sorted(once) == [
         ("libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1", X86_64),
@@ -158,8 +161,8 @@ def test_the_loader_s_cache_tells_the_widths_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ldconfig") is None, reason="no ldconfig to compare with")
-def test_ldconfig_agrees(tmp_path: Path) -> None:
-    """An ldconfig that runs later in the container comes to the same entries."""
+def test_entries_equal_those_of_ldconfig(tmp_path: Path) -> None:
+    """An ldconfig that runs later in the container writes the same entries."""
     ours = provided(tmp_path)
     for where, bits in (("/usr/lib/x86_64-linux-gnu", 64), ("/usr/lib32", 32)):
         write(tmp_path, where, bits=bits)
@@ -170,8 +173,8 @@ def test_ldconfig_agrees(tmp_path: Path) -> None:
     assert sorted(theirs) == sorted(ours)
 
 
-def test_musl_is_left_alone(tmp_path: Path) -> None:
-    """musl's loader passes over no wrong width, so its directories are those of 64 bits."""
+def test_musl_gets_only_64_bit_directories(tmp_path: Path) -> None:
+    """musl's loader does not skip libraries of another class."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/ld-musl-x86_64.so.1").write_text("")
     with Root(str(tmp_path)) as opened:
@@ -185,7 +188,7 @@ def test_musl_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "etc/ld.so.cache").exists()
 
 
-def test_names_of_directories() -> None:
+def test_directory_names_match_as_a_whole() -> None:
     """Only whole names of directories match."""
     assert library_directory.is_narrow("/usr/lib32/libc.so")
     assert library_directory.is_narrow("/lib/i386-linux-gnu/libc.so")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""files.d: what a site adds to the driver's files, what it drops, and what it writes wrongly."""
+"""files.d: files that a site adds to the driver's, files that it drops, and errors in its rules."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def rules(root: Path, text: str, name: str = "site.yaml") -> str:
     return str(directory)
 
 
-def found(root: Path, text: str) -> driver_files.DriverFileFacts:
-    """Return the driver's files with these rules."""
+def files_with_rules(root: Path, text: str) -> driver_files.DriverFileFacts:
+    """Return the driver's files according to these rules."""
     return driver_files.find(Roots(str(root), files_dir=rules(root, text)))
 
 
@@ -61,11 +61,11 @@ def test_without_rules_nothing_changes(root: Path) -> None:
     """No directory, an empty one, and files of comments or of another kind add nothing."""
     plain = driver_files.find(Roots(str(root), files_dir=str(root / "none")))
     rules(root, "not: yaml: at all", "README")
-    assert found(root, "# nothing yet\n") == plain
+    assert files_with_rules(root, "# nothing yet\n") == plain
 
 
-def test_files_are_added_as_what_they_are(root: Path) -> None:
-    """Libraries, programs, directories and plain files have their kinds and their paths."""
+def test_added_files_have_their_kinds(root: Path) -> None:
+    """Libraries, programs, directories and plain files, with their paths."""
     elf_maker.write(root / "usr/lib64/libsite.so.3", "libsite.so.3")
     for path, mode in (("usr/bin/site-tool", 0o755), ("etc/site.conf", 0o644)):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ add:
 - path: /opt/link.conf
 - path: /opt/site
 """
-    seen = by_path(found(root, text))
+    seen = by_path(files_with_rules(root, text))
     assert seen[f"{LIB}/libsite.so.3"] == DriverFile(
         "library", f"{root}{LIB}/libsite.so.3", f"{LIB}/libsite.so.3", "libsite.so.3",
         ("compute", "video"),
@@ -92,25 +92,27 @@ add:
 
 
 def test_dropped_files_take_their_links_along(root: Path) -> None:
-    """A glob of host or container paths drops files; no link is left that leads to one."""
-    seen = found(root, f'drop: ["{LIB}/libnvidia-gtk3.so.*", "{root}/*/libnvidia-ml.so.{V}"]')
+    """A glob of host or container paths drops files; no link to a dropped file remains."""
+    seen = files_with_rules(
+        root, f'drop: ["{LIB}/libnvidia-gtk3.so.*", "{root}/*/libnvidia-ml.so.{V}"]'
+    )
     assert set(by_path(seen)) == {f"{LIB}/libcuda.so.{V}"}
     assert {link.path for link in seen.links} == {f"{LIB}/libcuda.so"}
-    assert {link.path for link in found(root, 'drop: ["*/libcuda.so"]').links} == {
+    assert {link.path for link in files_with_rules(root, 'drop: ["*/libcuda.so"]').links} == {
         f"{LIB}/libnvidia-ml.so"
     }
 
 
-def test_an_added_file_takes_the_place_of_the_driver_s(root: Path) -> None:
-    """The site's capabilities of a path apply."""
+def test_added_file_replaces_the_drivers(root: Path) -> None:
+    """The site's capabilities of the path apply."""
     elf_maker.write(root / "opt.so", "libnvidia-gtk3.so.1")
     place = f"{LIB}/libnvidia-gtk3.so.{V}"
-    seen = found(root, f"add: [{{path: /opt.so, containerPath: {place}}}]")
+    seen = files_with_rules(root, f"add: [{{path: /opt.so, containerPath: {place}}}]")
     assert [f.host_path for f in seen.files if f.container_path == place] == [f"{root}/opt.so"]
 
 
-def test_what_cannot_be_added_is_a_warning(root: Path) -> None:
-    """A file that is missing, or not of its kind, has a warning with its line."""
+def test_invalid_file_is_a_warning(root: Path) -> None:
+    """A file that is missing, or of another kind, has a warning with its line."""
     (root / "plain").write_text("#")
     elf_maker_32.write(root / "narrow.so", "libnarrow.so.1")
     (root / "out").symlink_to("../../../etc/passwd")
@@ -121,7 +123,7 @@ add:
 - {path: /narrow.so, containerPath: /usr/lib64/libnarrow.so.1}
 - path: /out
 """
-    seen = found(root, text)
+    seen = files_with_rules(root, text)
     file = root.parent / "files.d/site.yaml"
     narrow = "which containers find only in /usr/lib32 or a directory i386-linux-gnu; left out"
     assert seen.warnings == (
@@ -133,10 +135,10 @@ add:
     assert len(seen.files) == 3
 
 
-def test_a_32_bit_library_goes_where_such_are(root: Path) -> None:
-    """Without a place of the site's it lies with the others of its width."""
+def test_added_32_bit_library_has_the_32_bit_directory(root: Path) -> None:
+    """Unless the site sets a path."""
     elf_maker_32.write(root / "narrow.so", "libnarrow.so.1")
-    assert "/usr/lib32/narrow.so" in by_path(found(root, "add: [{path: /narrow.so}]"))
+    assert "/usr/lib32/narrow.so" in by_path(files_with_rules(root, "add: [{path: /narrow.so}]"))
 
 
 @pytest.mark.parametrize(
@@ -156,20 +158,20 @@ def test_a_32_bit_library_goes_where_such_are(root: Path) -> None:
         ("add:\n- {path: /x, containerPath: /a/../proc/y}", "GH1245", 2, "/a/../proc/y"),
     ],
 )
-def test_broken_rules_are_faults_with_file_and_line(
+def test_malformed_rules_are_faults_with_file_and_line(
     text: str, code: str, line: int, says: str, root: Path
 ) -> None:
-    """Malformed rules end in no spec, and the fault has the line."""
+    """No spec is written."""
     with pytest.raises(GpuhookError) as caught:
-        found(root, text)
+        files_with_rules(root, text)
     assert caught.value.code == code
     assert f"files.d/site.yaml, line {line}" in caught.value.message
     assert says in caught.value.message
 
 
 @given(text=st.text(max_size=200) | st.binary(max_size=200).map(repr))
-def test_any_text_is_rules_or_a_fault(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No content of such a file ends in a traceback."""
+def test_any_text_is_valid_or_a_fault(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No content of such a file causes a traceback."""
     directory = tmp_path_factory.mktemp("any")
     (directory / "a.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
@@ -180,8 +182,8 @@ def test_any_text_is_rules_or_a_fault(text: str, tmp_path_factory: pytest.TempPa
     assert code in ("none", "GH1243", "GH1244", "GH1245")
 
 
-def test_capabilities_of_an_added_file_hold_where_the_spec_is_applied(tmp_path: Path) -> None:
-    """The wrapper filters by what the site said, though the file's name says nothing."""
+def test_capabilities_of_an_added_file_apply_at_create(tmp_path: Path) -> None:
+    """The wrapper filters by the site's capabilities, which the file's name does not show."""
     made = make_node(tmp_path / "node", dump_file.load("t4"))
     place = "/usr/lib64/libsite.so"
     (Path(made.driver_root) / "usr/lib64").mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ def test_mode_is_set(node: SimulatedNode) -> None:
         assert pynvml.nvmlDeviceGetComputeMode(gpu) == pynvml.NVML_COMPUTEMODE_DEFAULT
 
 
-def test_refusal_is_told(node: SimulatedNode) -> None:
+def test_refusal_is_a_fault(node: SimulatedNode) -> None:
     uuid = str(node.node.gpus[0].uuid)
     stub_events.say(node, uuid, "fail compute_mode 4")
     with pytest.raises(GpuhookError) as refused:
@@ -45,7 +45,7 @@ def test_mode_is_read(node: SimulatedNode) -> None:
         assert compute_mode(library, uuid) == name
 
 
-def test_mode_that_nobody_can_tell_is_a_fault(node: SimulatedNode) -> None:
+def test_unknown_mode_is_a_fault(node: SimulatedNode) -> None:
     """For a missing GPU, and for an unknown number."""
     uuid, library = str(node.node.gpus[0].uuid), (node.nvml_library, None)
     stub_events.say(node, uuid, "compute_mode 7")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time slice of a GPU through nvidia-smi, with a stand-in that has the real one's words."""
+"""The time slice of a GPU through nvidia-smi, with a stand-in that has the real one's output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _uuid(node: SimulatedNode, index: int) -> str:
 
 
 @pytest.mark.parametrize("value", TIME_SLICES)
-def test_value_that_is_set_is_read(
+def test_time_slice_is_set_and_read(
     value: str, node: SimulatedNode, driver: TimeSlices, smi: Smi
 ) -> None:
     compute_policy.set_time_slice(smi, _uuid(node, 2), value)
@@ -44,7 +44,7 @@ def test_value_that_is_set_is_read(
     assert driver.now() == ["default", "default", value, *["default"] * 5]
 
 
-def test_all_are_read_at_once_by_the_driver_s_own_library(
+def test_all_time_slices_are_read_at_once_with_the_drivers_library(
     node: SimulatedNode, driver: TimeSlices, smi: Smi
 ) -> None:
     driver.put(1, "long")
@@ -53,7 +53,7 @@ def test_all_are_read_at_once_by_the_driver_s_own_library(
     assert driver.calls() == [f"compute-policy --list LD_PRELOAD={node.nvml_library}"]
 
 
-def test_preloaded_libraries_of_others_stay(
+def test_preloaded_libraries_are_kept(
     driver: TimeSlices, smi: Smi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_PRELOAD", smi.library)
@@ -64,7 +64,7 @@ def test_preloaded_libraries_of_others_stay(
 @pytest.mark.parametrize(
     ("mood", "code"), [("old", "GH1261"), ("forbidden", "GH1263"), ("broken", "GH1264")]
 )
-def test_refusals_are_told_apart(
+def test_refusals_have_different_reasons(
     mood: str, code: str, node: SimulatedNode, driver: TimeSlices, smi: Smi
 ) -> None:
     driver.mood(mood)
@@ -73,7 +73,7 @@ def test_refusals_are_told_apart(
     assert refused.value.code == code
 
 
-def test_gpu_without_a_time_slice_is_told(
+def test_gpu_without_a_time_slice_is_a_fault(
     node: SimulatedNode, driver: TimeSlices, smi: Smi
 ) -> None:
     driver.put(0, "-")
@@ -89,13 +89,13 @@ def test_gpu_without_a_time_slice_is_told(
         compute_policy.time_slices(smi)
 
 
-def test_missing_program_is_told(tmp_path: Path) -> None:
+def test_missing_program_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(GpuhookError) as refused:
         compute_policy.time_slice(Smi(str(tmp_path / "nvidia-smi")), "GPU-0")
     assert refused.value.code == "GH1260"
 
 
-def test_program_that_hangs_is_not_waited_for(
+def test_hanging_program_is_killed(
     node: SimulatedNode, driver: TimeSlices, smi: Smi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compute_policy, "_SECONDS", 0.2)
@@ -105,7 +105,7 @@ def test_program_that_hangs_is_not_waited_for(
     assert refused.value.code == "GH1264"
 
 
-def test_list_without_the_gpu_is_no_answer(tmp_path: Path) -> None:
+def test_list_without_the_gpu_is_a_fault(tmp_path: Path) -> None:
     silent = tmp_path / "nvidia-smi"
     silent.write_text("#!/bin/sh\necho No devices were found\n")
     silent.chmod(0o755)

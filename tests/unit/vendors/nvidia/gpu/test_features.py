@@ -43,13 +43,13 @@ MSI = b"\x05" + b"\0" * 20
 HOST = record(b"460.16", b"r460_00")
 
 
-def test_a_vgpu_names_its_host_driver() -> None:
+def test_vgpu_has_the_version_of_its_host_driver() -> None:
     """The vendor-specific capability has the driver and branch of the host."""
     assert features.parsed_vgpu(configuration(MSI, vendor(HOST))) == Vgpu("460.16", "r460_00")
 
 
-def test_other_records_come_first() -> None:
-    """Records of other kinds are passed over by their length."""
+def test_other_records_are_skipped() -> None:
+    """By their length."""
     records = bytes([3, 6, 1, 2, 3, 4]) + bytes([7, 2]) + HOST
     assert features.parsed_vgpu(configuration(vendor(records))) == Vgpu("460.16", "r460_00")
 
@@ -58,15 +58,15 @@ def test_other_records_come_first() -> None:
     "space",
     [
         b"",
-        configuration(MSI, vendor(HOST))[:64],  # what a reader without privileges gets
+        configuration(MSI, vendor(HOST))[:64],  # the part for readers without privileges
         configuration(),
         configuration(MSI),
         configuration(vendor(HOST, signature=b"XX")),
         configuration(vendor(HOST), has_list=False),
-        b"\xff" * 256,  # a device that is gone
+        b"\xff" * 256,  # a removed device
     ],
 )
-def test_a_whole_gpu_is_no_vgpu(space: bytes) -> None:
+def test_whole_gpu_is_not_a_vgpu(space: bytes) -> None:
     """Without the signature in the capability, the GPU is whole."""
     assert features.parsed_vgpu(space) is None
 
@@ -75,19 +75,19 @@ def test_a_whole_gpu_is_no_vgpu(space: bytes) -> None:
     "records",
     [b"", bytes([1, 0]), bytes([1]), bytes([1, 200]), bytes([0]), record(b"\x01\x02", b"")],
 )
-def test_a_vgpu_without_a_readable_host(records: bytes) -> None:
-    """Records that end early, or never move on, leave the host unknown."""
+def test_vgpu_with_malformed_records(records: bytes) -> None:
+    """Records that end early, or have length 0, leave the host unknown."""
     assert features.parsed_vgpu(configuration(vendor(records))) == Vgpu()
 
 
-def test_a_chain_in_a_ring_ends() -> None:
+def test_circular_chain_of_capabilities_ends() -> None:
     """Capabilities that point at each other are read once."""
     space = bytearray(configuration(MSI))
     space[0x41] = 0x40
     assert features.parsed_vgpu(bytes(space)) is None
 
 
-def test_facts_of_a_host(tmp_path: Path) -> None:
+def test_facts_are_read_below_the_host_root(tmp_path: Path) -> None:
     """All files are read below the host root, by the address in NVML's form."""
     assert features.vgpu(str(tmp_path), BUS) is None
     assert features.mode(str(tmp_path), BUS) is None
@@ -113,7 +113,7 @@ def test_facts_of_a_host(tmp_path: Path) -> None:
         ("garbage", None),
     ],
 )
-def test_modes(tmp_path: Path, text: str, mode: str | None) -> None:
+def test_pci_classes(tmp_path: Path, text: str, mode: str | None) -> None:
     """Display and 3D controllers differ; all other classes are unknown."""
     (tmp_path / PCI).mkdir(parents=True)
     (tmp_path / PCI / "class").write_text(text)
@@ -121,8 +121,7 @@ def test_modes(tmp_path: Path, text: str, mode: str | None) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"  \n"])
-def test_a_machine_without_a_name(tmp_path: Path, content: bytes) -> None:
-    """An empty name is unknown."""
+def test_empty_machine_name_is_unknown(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "name").write_bytes(content)
     assert features.machine(str(tmp_path), "/name") is None
 
@@ -145,16 +144,15 @@ CLUSTER = "0123456789abcdef0011223344556677"
         ("lost_after 0", None),
     ],
 )
-def test_fabric(node: SimulatedNode, line: str, found: Fabric | None) -> None:
-    """A GPU that has joined a fabric of several machines says which, and its clique."""
+def test_fabric_and_clique(node: SimulatedNode, line: str, found: Fabric | None) -> None:
+    """A GPU that has joined a fabric of several machines reports the fabric and its clique."""
     uuid = str(node.node.gpus[0].uuid)
     stub_events.say(node, uuid, line)
     with nvml_inventory.opened(node.nvml_library):
         assert fabric(uuid) == found
 
 
-def test_no_fabric_in_an_old_library(node: SimulatedNode) -> None:
-    """A library without the question has no fabric."""
+def test_old_library_has_no_fabric(node: SimulatedNode) -> None:
     library = Path(node.nvml_library)
     library.unlink()
     library.write_bytes(build.nvml_stub(old=True).read_bytes())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The isolation of each way to share: no sentence promises more than there is."""
+"""The isolation of each kind of sharing: no sentence promises more than is enforced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOUNDS = (BY_DRIVER, BY_GUARD, BY_MPS, BY_NOBODY)
 
 @pytest.mark.parametrize("sharing", SHARED)
 @pytest.mark.parametrize("by", BOUNDS)
-def test_every_way_has_four_answers(sharing: str, by: str) -> None:
+def test_every_kind_of_sharing_has_four_answers(sharing: str, by: str) -> None:
     """Each question has one short sentence."""
     answers = sharing_isolation.isolation_of(sharing, memory_by=by).sentences()
     assert [question for question, _ in answers] == ["memory", "compute", "stability", "crash"]
@@ -32,30 +32,30 @@ def test_every_way_has_four_answers(sharing: str, by: str) -> None:
 
 
 @pytest.mark.parametrize("sharing", SHARED)
-def test_what_nobody_bounds_is_not_called_bounded(sharing: str) -> None:
-    """Without a limit memory is first come, first served, and a share of it is not kept."""
+def test_unlimited_memory_is_not_called_limited(sharing: str) -> None:
+    """Without a limit memory is first come, first served, and a share of it is not reserved."""
     told = sharing_isolation.isolation_of(sharing)
     assert told.memory.startswith("not limited")
     assert told.stability.endswith("the free rest")
 
 
 @pytest.mark.parametrize("by", BOUNDS[:3])
-def test_limits_that_add_up_to_more_are_no_promise(by: str) -> None:
-    """An oversubscribed limit is not said to be free for its container."""
+def test_oversubscribed_limits_are_no_promise(by: str) -> None:
+    """Such a limit is not said to be free for its container."""
     told = sharing_isolation.isolation_of(TIME_SLICING, memory_by=by, is_oversubscribed=True)
     assert "add up to more" in told.stability
     assert told != sharing_isolation.isolation_of(TIME_SLICING, memory_by=by)
 
 
-def test_the_guard_comes_late() -> None:
-    """What is watched is not said to be held."""
+def test_guard_acts_after_the_fact() -> None:
+    """Watched memory is not said to be enforced."""
     told = sharing_isolation.isolation_of(TIME_SLICING, memory_by=BY_GUARD)
     assert "before that" in told.memory
     assert "may have taken it" in told.stability
 
 
-def test_a_mig_instance_has_neighbours() -> None:
-    """An instance is bounded by the hardware, and its replicas among themselves are not."""
+def test_mig_instance_has_neighbours() -> None:
+    """The hardware limits an instance, and does not separate its replicas."""
     alone = sharing_isolation.isolation_of(EXCLUSIVE, is_mig=True, memory_by=BY_HARDWARE)
     assert "hardware" in alone.memory
     assert "no other container" not in alone.crash
@@ -64,8 +64,8 @@ def test_a_mig_instance_has_neighbours() -> None:
     assert replicas.crash != sharing_isolation.isolation_of(TIME_SLICING).crash
 
 
-def test_an_exclusive_gpu() -> None:
-    """An exclusive GPU has no other container, whatever limits memory."""
+def test_exclusive_gpu_has_no_neighbours() -> None:
+    """Whatever limits memory."""
     assert sharing_isolation.isolation_of(
         EXCLUSIVE, memory_by=BY_GUARD
     ) == sharing_isolation.isolation_of(EXCLUSIVE)
@@ -74,8 +74,8 @@ def test_an_exclusive_gpu() -> None:
 @pytest.mark.parametrize("sharing", [EXCLUSIVE, *SHARED])
 @pytest.mark.parametrize("by", BOUNDS)
 @pytest.mark.parametrize("is_mig", [False, True])
-def test_a_limit_is_told_with_who_holds_it(sharing: str, by: str, *, is_mig: bool) -> None:
-    """A limit is in the sentence, also on an exclusive GPU, and if nothing enforces it."""
+def test_limit_is_shown_with_its_enforcement(sharing: str, by: str, *, is_mig: bool) -> None:
+    """Also on an exclusive GPU, and if nothing enforces it."""
     told = sharing_isolation.isolation_of(
         sharing, is_mig=is_mig, memory_by=by, limit="3Gi", unheld="driver 580 is older than r615"
     )

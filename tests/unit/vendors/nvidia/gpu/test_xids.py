@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What XIDs make a device unhealthy."""
+"""XIDs that make a device unhealthy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT = Health()
 
 
 @pytest.mark.parametrize("xid", [48, 62, 64, 74, 79, 95, 109, 119, 120, 140])
-def test_what_needs_a_reset_is_unhealthy(xid: int) -> None:
+def test_xid_that_needs_a_reset_is_unhealthy(xid: int) -> None:
     """Without the driver's recommendation the table applies, and the reason has the number."""
     verdict = xid_verdict(xid, DEFAULT, None)
     assert verdict.unhealthy
@@ -22,13 +22,13 @@ def test_what_needs_a_reset_is_unhealthy(xid: int) -> None:
 
 
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 94, 63, 92, 154, 9999])
-def test_what_a_program_did_or_is_only_told_is_healthy(xid: int) -> None:
-    """Errors of programs, reports and unknown numbers make nothing unhealthy."""
+def test_errors_of_programs_and_reports_are_healthy(xid: int) -> None:
+    """Unknown numbers, too."""
     assert not xid_verdict(xid, DEFAULT, None).unhealthy
 
 
-def test_the_driver_counts_more_than_the_table() -> None:
-    """With a recovery action, the driver's word decides, for known XIDs and for unknown ones."""
+def test_drivers_action_takes_precedence_over_the_table() -> None:
+    """For known and unknown XIDs."""
     assert not xid_verdict(95, DEFAULT, "none").unhealthy
     assert xid_verdict(95, DEFAULT, "none").is_doubtful
     assert not xid_verdict(13, DEFAULT, "none").is_doubtful
@@ -40,8 +40,8 @@ def test_the_driver_counts_more_than_the_table() -> None:
     assert xid_verdict(13, DEFAULT, "an action of tomorrow").unhealthy
 
 
-def test_settings_count_more_than_the_driver() -> None:
-    """What is enabled is critical whatever the driver says, what is ignored is ignored."""
+def test_settings_take_precedence_over_the_driver() -> None:
+    """An enabled XID is critical, an ignored one is ignored, whatever the driver recommends."""
     chosen = Health(enabled_xids=frozenset({31}), ignored_xids=frozenset({79}))
     critical = xid_verdict(31, chosen, "none")
     assert (critical.unhealthy, critical.by_driver) == (True, False)
@@ -49,8 +49,8 @@ def test_settings_count_more_than_the_driver() -> None:
     assert xid_verdict(95, chosen, None).unhealthy
 
 
-def test_a_driver_that_is_not_asked_has_no_say() -> None:
-    """Then only the table applies, whatever the driver recommends."""
+def test_disabled_driver_action_is_ignored() -> None:
+    """Then only the table applies."""
     alone = Health(ask_driver=False)
     assert xid_verdict(79, alone, "none").unhealthy
     assert not xid_verdict(13, alone, "reset").unhealthy
@@ -64,20 +64,20 @@ def test_a5_enabling_one_wins_over_disabling_all() -> None:
     assert not xid_verdict(13, chosen, "reset").unhealthy
 
 
-def test_enabling_all_makes_programs_errors_count_too() -> None:
-    """DP_ENABLE_HEALTHCHECKS=all un-ignores those that are ignored, too."""
+def test_enabling_all_includes_errors_of_programs() -> None:
+    """DP_ENABLE_HEALTHCHECKS=all also enables XIDs that are ignored by default."""
     chosen = Health(ignored_xids=frozenset({31}), enabled_xids="all")
     assert all(xid_verdict(xid, chosen, "none").unhealthy for xid in (13, 31, 79, 9999))
 
 
-def test_a_list_of_ones_own_replaces_the_table() -> None:
-    """Neither the table nor the driver adds an XID to the listed ones."""
+def test_own_list_replaces_the_table() -> None:
+    """Neither the table nor the driver adds an XID to it."""
     chosen = Health(critical_xids=frozenset({13}))
     assert xid_verdict(13, chosen, "none").unhealthy
     assert not xid_verdict(79, chosen, "reset").unhealthy
 
 
-def test_the_table_is_whole() -> None:
+def test_table_is_consistent() -> None:
     """Each number is in one row, and each class is a known one."""
     listed = [number for numbers, *_ in xids._ROWS for number in xids._numbers(numbers)]
     assert len(listed) == len(set(listed)) == len(xids.TABLE)

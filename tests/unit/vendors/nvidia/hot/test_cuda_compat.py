@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which images bring a newer libcuda that fits the host's driver."""
+"""Images with a newer libcuda, and the host drivers that it is for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def library(place: Path, version: str, note: bytes | None = None) -> None:
-    """Put the libraries of one compatibility package into the image."""
+    """Add the libraries of one compatibility package to the image."""
     where = place / DIRECTORY[1:]
     held = note and elf_maker.Note(
         cuda_compat.NOTE_SECTION.decode(), cuda_compat.NOTE_OWNER.decode(), note
@@ -36,7 +36,7 @@ def library(place: Path, version: str, note: bytes | None = None) -> None:
 
 
 def chosen(place: Path, driver: str = DRIVER) -> tuple[list[str], str]:
-    """Return the SONAMEs that come first, and the reason why none do."""
+    """Return the SONAMEs that come first, or the reason why there are none."""
     with Root(str(place)) as root:
         found, reason = cuda_compat.libraries(root, DIRECTORY, root.names(DIRECTORY), driver)
     assert all(path == f"{DIRECTORY}/{name}" for name, path in found)
@@ -56,8 +56,8 @@ ALL = ["libcuda.so.1", "libnvidia-ptxjitcompiler.so.1"]
         ("1000.1", "999.1", True),
     ],
 )
-def test_without_a_note(version: str, driver: str, fits: bool, place: Path) -> None:
-    """Old packages say nothing: they fit if their major version is above the driver's."""
+def test_package_without_a_note(version: str, driver: str, fits: bool, place: Path) -> None:
+    """An older package fits if its major version is above the driver's."""
     library(place, version)
     assert chosen(place, driver) == (ALL if fits else [], "")
 
@@ -76,21 +76,21 @@ def test_without_a_note(version: str, driver: str, fits: bool, place: Path) -> N
         (b"no json", "550.54.15", False),
     ],
 )
-def test_with_a_note(note: bytes, version: str, fits: bool, place: Path) -> None:
-    """A note names the driver branches: one of them must be the host's, and the library newer."""
+def test_package_with_a_note(note: bytes, version: str, fits: bool, place: Path) -> None:
+    """The note must list the branch of the host driver, and the library must be newer."""
     library(place, version, note)
     assert chosen(place) == (ALL if fits else [], "")
 
 
-def test_no_library(place: Path) -> None:
-    """An empty directory, or one with links only, is no reason to say anything."""
+def test_directory_without_libraries_has_no_message(place: Path) -> None:
+    """An empty directory, or one with links only."""
     assert chosen(place) == ([], "")
     (place / DIRECTORY[1:] / "libcuda.so.1").symlink_to("libcuda.so.550.54.15")
     assert chosen(place) == ([], "")
 
 
-def test_several_versions(place: Path) -> None:
-    """Of two versions the intended one is unknown: none is used, and the reason is reported."""
+def test_two_versions_are_ambiguous(place: Path) -> None:
+    """None is used, and the reason is reported."""
     library(place, "550.54.15")
     library(place, "560.28.03")
     assert chosen(place) == ([], f"{DIRECTORY} holds 2 versions of libcuda")
@@ -99,16 +99,16 @@ def test_several_versions(place: Path) -> None:
 @pytest.mark.parametrize(
     "version", ["²50.1", "\u0665\u0665\u0660.1", "x.y", "5" * 200 + ".1", "550..1"]
 )
-def test_odd_versions(version: str, place: Path) -> None:
-    """A file name of the image may be anything: at worst the library is left out."""
+def test_invalid_versions_are_left_out(version: str, place: Path) -> None:
+    """A file name of the image may have any form."""
     library(place, version)
     names, reason = chosen(place)
     assert names in ([], ALL)
     assert reason == ""
 
 
-def test_what_is_no_library(place: Path) -> None:
-    """A directory in its place is left out with a reason, a link out of the image is not there."""
+def test_invalid_libraries_are_left_out(place: Path) -> None:
+    """A directory has a reason; a link out of the image is treated as missing."""
     (place / DIRECTORY[1:] / "libcuda.so.550.1").mkdir()
     names, reason = chosen(place)
     assert names == []
@@ -119,8 +119,8 @@ def test_what_is_no_library(place: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["550.54.15", "525.60.13"])
-def test_provision(version: str, place: Path) -> None:
-    """Fitting libraries come before the host's, others leave no trace."""
+def test_fitting_libraries_precede_the_hosts(version: str, place: Path) -> None:
+    """Others leave no file."""
     library(place, version)
     job = hook_args.Jobs("/h")
     job.libraries = [("/usr/lib/libcuda.so.535.104.05", "libcuda.so.1")]
@@ -150,10 +150,10 @@ def test_provision(version: str, place: Path) -> None:
         (None, "590.44", "", "13.0", False),
     ],
 )
-def test_by_the_version_of_cuda(
+def test_cuda_versions_decide_without_a_driver_version(
     note: bytes | None, version: str, driver: str, cuda: str, fits: bool, place: Path
 ) -> None:
-    """On a Tegra, and with an unknown driver of the host, the CUDA versions decide."""
+    """On a Tegra, and if the host's driver is unknown."""
     library(place, version, note)
     with Root(str(place)) as root:
         found, _ = cuda_compat.libraries(root, DIRECTORY, root.names(DIRECTORY), driver, cuda)

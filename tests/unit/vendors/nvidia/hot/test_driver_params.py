@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's parameters as a container is to see them."""
+"""The driver's parameters as a container sees them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MASK = (
     "import sys; from gpuhook.vendors.nvidia.hot.rootfs import driver_params; "
     "print(driver_params.masked(sys.argv[1]))"
 )
-# A kernel that has the driver's parameters, for one process.
+# Mount the driver's parameters for one process, as on a kernel with the driver.
 KERNEL = (
     "mount -t tmpfs none /proc/driver && mkdir /proc/driver/nvidia"
     ' && printf %s "$1" >/proc/driver/nvidia/params && shift && exec "$@"'
@@ -30,7 +30,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount o
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the root of a host whose params file lets everybody make nodes."""
+    """Return the root of a host whose params file lets every user make nodes."""
     file = tmp_path / "proc/driver/nvidia/params"
     file.parent.mkdir(parents=True)
     file.write_text(TEXT)
@@ -48,7 +48,7 @@ def masked(kernel: str, host_root: str = "/") -> bytes | None:
 
 
 @needs_root
-def test_only_one_line_changes() -> None:
+def test_only_one_line_is_masked() -> None:
     """ModifyDeviceFiles is 0, all other lines remain."""
     assert masked(TEXT) == TEXT.replace("Files: 1", "Files: 0").encode()
 
@@ -57,26 +57,25 @@ def test_only_one_line_changes() -> None:
 @pytest.mark.parametrize(
     "text", [TEXT.replace("Files: 1", "Files: 0"), "", "ModifyDeviceFiles: 12"]
 )
-def test_nothing_to_mask(text: str) -> None:
-    """A host whose driver makes no nodes needs no mask."""
+def test_no_mask_if_the_driver_makes_no_nodes(text: str) -> None:
     assert masked(text) is None
 
 
 @needs_root
-def test_the_host_root_decides(host: Path) -> None:
-    """The mask has the parameters of the host root, if this kernel has the file."""
+def test_host_root_has_the_parameters(host: Path) -> None:
+    """They are masked if this kernel has the file, too."""
     assert masked("", str(host)) == TEXT.replace("Files: 1", "Files: 0").encode()
     assert masked(TEXT, "/nowhere") is None
 
 
 @pytest.mark.skipif(os.path.exists(driver_params.PATH), reason="this kernel has the driver")
-def test_a_kernel_without_the_file(host: Path) -> None:
-    """Whatever another root has: without the file in /proc, none can be covered."""
+def test_no_mask_without_the_file_in_this_kernel(host: Path) -> None:
+    """Whatever another root has: there is no file in /proc to cover."""
     assert driver_params.masked(str(host)) is None
 
 
-def test_the_masked_file(host: Path) -> None:
-    """The file is made once, read-only, and made again if its content differs."""
+def test_masked_file_is_made_once(host: Path) -> None:
+    """It is read-only, and made again if its content differs."""
     path = driver_params.masked_file(b"one")
     assert Path(path).read_bytes() == b"one"
     assert os.stat(path).st_mode & 0o7777 == 0o444
@@ -87,8 +86,8 @@ def test_the_masked_file(host: Path) -> None:
     assert Path(path).read_bytes() == b"two"
 
 
-def test_a_masked_file_that_others_can_write(host: Path) -> None:
-    """A file that another user can change is replaced."""
+def test_writable_masked_file_is_replaced(host: Path) -> None:
+    """A file that another user can change is not trusted."""
     path = driver_params.masked_file(b"one")
     inode = os.stat(path).st_ino
     os.chmod(path, 0o666)
@@ -98,7 +97,7 @@ def test_a_masked_file_that_others_can_write(host: Path) -> None:
 
 
 @pytest.mark.skipif(not os.access("/usr/bin/mount", os.X_OK), reason="no mount(8)")
-def test_the_hook_is_mount() -> None:
+def test_mask_is_mounted_by_a_hook() -> None:
     """The hook is mount(8) with its own environment, marked as the wrapper's."""
     hook = driver_params.mount_hook("/run/gpuhook/params", "/b/rootfs")
     assert hook is not None

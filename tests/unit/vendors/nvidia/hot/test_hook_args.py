@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hook's arguments: which are refused, and which hooks are ours."""
+"""The hook's arguments: those that are refused, and the hooks that are gpuhook's."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from gpuhook.vendors.nvidia.hot.rootfs import hook_args
         ["--driver-params", "--driver-params=1"],
     ],
 )
-def test_arguments_that_say_nothing(arguments: list[str]) -> None:
-    """What cannot be understood is GH1640 with the argument, never half done."""
+def test_invalid_arguments_are_refused(arguments: list[str]) -> None:
+    """GH1640 has the argument, and no job is done."""
     with pytest.raises(GpuhookError) as caught:
         hook_args.parse(arguments)
     assert caught.value.code == "GH1640"
@@ -61,21 +61,21 @@ def test_arguments_that_say_nothing(arguments: list[str]) -> None:
         (None, False),
     ],
 )
-def test_which_hooks_are_ours(hook: object, is_ours: bool) -> None:
-    """A hook is ours by its name and verb, wherever it is installed; odd ones are not."""
+def test_gpuhooks_hooks_are_recognized(hook: object, is_ours: bool) -> None:
+    """By name and verb, in any directory; malformed hooks are not gpuhook's."""
     assert hook_args.is_ours(hook) is is_ours
 
 
-def test_the_environment_is_explicit() -> None:
-    """A hook always has its own environment, or the image's would reach it."""
+def test_hook_has_its_own_environment() -> None:
+    """Without its own environment a hook would have the image's."""
     hook = hook_args.Jobs("/h").hook()
     assert hook["env"] == ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
     hook["env"].append("X=1")
     assert hook_args.Jobs("/h").hook()["env"] != hook["env"]
 
 
-def test_gpus_of_one_sort_are_one_argument() -> None:
-    """What requirements are judged by goes by the minors, whatever of it is known."""
+def test_equal_gpus_share_one_argument() -> None:
+    """The facts for requirements are listed by minors, as far as they are known."""
     job = hook_args.parse(
         ["--gpus", "0-3,7=9.0,nvidia", "--gpus", "4=,tesla", "--cuda-version", "13.0"]
     )
@@ -84,7 +84,7 @@ def test_gpus_of_one_sort_are_one_argument() -> None:
     assert job.arguments()[:4] == ["--gpus", "0-3,7=9.0,nvidia", "--gpus", "4=,tesla"]
 
 
-def test_what_is_kept() -> None:
+def test_selected_jobs() -> None:
     """Libraries and links are selected by path, the other jobs remain."""
     job = hook_args.parse(
         ["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--driver-params"]
@@ -93,8 +93,8 @@ def test_what_is_kept() -> None:
     assert (job.libraries, job.links, job.driver_params) == ([], [("t", "/b/l.so")], True)
 
 
-def test_what_belongs_together_is_kept() -> None:
-    """Jobs that are whole lose nothing, and their spec's edits are known by them."""
+def test_inseparable_jobs_are_kept() -> None:
+    """They lose no file, and the edits of their spec are recognized by them."""
     job = hook_args.parse(["--library", "/a/l.so.2=l.so.1", "--link", "t::/b/l.so", "--whole"])
     job.keep(lambda _: False)
     assert (job.libraries, job.links) == ([("/a/l.so.2", "l.so.1")], [("t", "/b/l.so")])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/compatibility-promise.md says of the hook's arguments, between releases."""
+"""The promises in docs/compatibility-promise.md about the hook's arguments between releases."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gpuhook import __version__
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
-# As release 0.1.0 writes them: each later release reads them, and means the same. Never change
-# these lines; a release that has more arguments adds its own lines.
+# The arguments of release 0.1.0: each later release reads them with the same meaning. Never
+# change these lines; a release with more arguments adds its own lines.
 FIRST = [
     *("--library", "/usr/lib/libcuda.so.550.54.15=libcuda.so.1"),
     *("--link", "libcuda.so.1::/usr/lib/libcuda.so"),
@@ -51,15 +51,15 @@ NEWER = "999.0.1"
 
 
 def test_arguments_of_the_first_release() -> None:
-    """They are read as they were meant, and an upgrade writes the same for the same jobs."""
+    """They have the same meaning, and are written unchanged for the same jobs."""
     read = hook_args.parse(FIRST)
     assert {name: getattr(read, name) for name in FIRST_FACTS} == FIRST_FACTS
     assert (read.since, read.optional) == ("", [])
     assert read.arguments() == FIRST
 
 
-def test_optional_arguments_of_a_newer_release() -> None:
-    """An older hook passes over them, hands them on, and does all the rest."""
+def test_optional_arguments_of_a_newer_release_are_ignored() -> None:
+    """An older hook passes them on, and does all other jobs."""
     more = ["--optional=--shiny=/x=y", "--optional=", "--optional=--switch"]
     read = hook_args.parse([more[0], *FIRST, *more[1:]])
     assert {name: getattr(read, name) for name in FIRST_FACTS} == FIRST_FACTS
@@ -70,8 +70,8 @@ def test_optional_arguments_of_a_newer_release() -> None:
 
 
 @pytest.mark.parametrize("since", [NEWER, f"{NEWER}+local", "0.1.0.1", "1"])
-def test_what_a_newer_release_needs(since: str) -> None:
-    """The message names the release that is needed, whatever else is not understood."""
+def test_required_newer_release_is_named(since: str) -> None:
+    """The message has the release, whatever other arguments are unknown."""
     with pytest.raises(GpuhookError) as raised:
         hook_args.parse(["--brand-new", "x", *FIRST, "--since", since])
     assert raised.value.code == "GH2143"
@@ -80,21 +80,21 @@ def test_what_a_newer_release_needs(since: str) -> None:
 
 
 @pytest.mark.parametrize("since", ["0", "0.0.9", "0.1", "0.1.0", __version__])
-def test_what_this_release_has(since: str) -> None:
+def test_current_and_older_requirements_are_met(since: str) -> None:
     """A spec for this release or an older one is read."""
     assert hook_args.parse([*FIRST, "--since", since]).since == since
 
 
 @pytest.mark.parametrize("since", ["", "x", "1.x", "-1", "1..2", "٣", "9" * 5000])
-def test_what_is_no_release(since: str) -> None:
-    """Nonsense is refused with the argument."""
+def test_invalid_release_is_refused(since: str) -> None:
+    """The message has the argument."""
     with pytest.raises(GpuhookError) as raised:
         hook_args.parse(["--since", since])
     assert raised.value.code == "GH1640"
 
 
-def test_an_unknown_argument_names_the_release() -> None:
-    """Without such a word, the message says at least how old the hook is."""
+def test_unknown_argument_names_the_release() -> None:
+    """Without a required release, the message has at least that of the hook."""
     with pytest.raises(GpuhookError) as raised:
         hook_args.parse(["--brand-new", "x"])
     assert raised.value.code == "GH1640"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fingerprint of a host: what changes it, and how a change is reported."""
+"""The fingerprint of a host: the changes that it detects, and how they are reported."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def host(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def taken(host: Path) -> str:
+def fingerprint(host: Path) -> str:
     return host_fingerprint.fingerprint(str(host), str(host / "usr/lib/libcuda.so.550.54.15"))
 
 
-def test_it_is_readable(host: Path) -> None:
-    """A fingerprint says what it was made of, and is the same the next time."""
-    text = taken(host)
+def test_fingerprint_is_readable_and_stable(host: Path) -> None:
+    """It has the facts that it was made of, and does not change without them."""
+    text = fingerprint(host)
     assert text.startswith("boot=0f1e-boot,driver=550.54.15,gpus=1-")
     assert ",majors=nvidia-uvm:511+nvidia:195,mig=" in text
-    assert taken(host) == text
+    assert fingerprint(host) == text
     assert host_fingerprint.differences(text, text) == []
 
 
 def upgraded_in_place(host: Path) -> None:
-    """Replace libcuda by a file of the same size and time, as package managers may."""
+    """Replace libcuda by a file with the same size and time, as package managers may do."""
     library = host / "usr/lib/libcuda.so.550.54.15"
     found = library.stat()
     (host / "new").write_text("FLE")
@@ -60,14 +60,14 @@ def upgraded_in_place(host: Path) -> None:
 
 
 def replaced_root(host: Path) -> None:
-    """Put another driver tree of the same version in its place, as a driver container does."""
+    """Replace the driver tree by another one with the same version, as a driver container does."""
     (host / "usr").rename(host / "old")
     (host / "usr/lib").mkdir(parents=True)
     (host / "usr/lib/libcuda.so.550.54.15").write_text("ELF")
 
 
-def made_anew(host: Path) -> None:
-    """Put one GPU instance in another's place; the driver numbers both all the time."""
+def recreated(host: Path) -> None:
+    """Replace one GPU instance by another; the kernel module keeps their numbers."""
     (host / GPU / "gi7").rename(host / GPU / "gi8")
 
 
@@ -83,7 +83,7 @@ def made_anew(host: Path) -> None:
         ("majors", lambda host: (host / "proc/devices").write_text(DEVICES.replace("511", "510"))),
         ("majors", lambda host: (host / "proc/devices").write_text("195 nvidia-frontend\n")),
         ("mig", lambda host: (host / "proc/driver/nvidia-caps/mig-minors").write_text("gpu0 2\n")),
-        ("mig", made_anew),
+        ("mig", recreated),
         ("mig", lambda host: (host / GPU / "gi7/ci1").mkdir()),
         ("mig", lambda host: shutil.rmtree(host / GPU / "gi7")),
         ("tree", upgraded_in_place),
@@ -91,32 +91,34 @@ def made_anew(host: Path) -> None:
         ("tree", lambda host: (host / "usr/lib/libcuda.so.550.54.15").unlink()),
     ],
 )
-def test_each_part(part: str, change: Callable[[Path], object], host: Path) -> None:
+def test_each_part_detects_its_change(
+    part: str, change: Callable[[Path], object], host: Path
+) -> None:
     """A change of the host changes its part, and one phrase names it."""
-    before = taken(host)
+    before = fingerprint(host)
     change(host)
-    told = host_fingerprint.differences(before, taken(host))
+    told = host_fingerprint.differences(before, fingerprint(host))
     assert len(told) == 1
     assert told[0].startswith(part + ": was ")
 
 
-def test_other_devices_do_not_count(host: Path) -> None:
-    """A module that has nothing to do with GPUs may come and go."""
-    before = taken(host)
+def test_other_devices_are_ignored(host: Path) -> None:
+    """A module that has nothing to do with GPUs may be loaded or unloaded."""
+    before = fingerprint(host)
     (host / "proc/devices").write_text(DEVICES + "240 other\n")
-    assert taken(host) == before
+    assert fingerprint(host) == before
 
 
-def test_a_gpu_instance_without_a_device_does_not_count(host: Path) -> None:
-    """It is in no spec; a plugin in a container may not see it, and describes the same node."""
-    before = taken(host)
+def test_gpu_instance_without_a_device_is_ignored(host: Path) -> None:
+    """It is in no spec; a plugin in a container may not see it."""
+    before = fingerprint(host)
     (host / GPU / "gi8").mkdir()
     (host / GPU / "gi8/access").write_text("DeviceFileMinor: 75\n")
-    assert taken(host) == before
+    assert fingerprint(host) == before
 
 
-def test_an_empty_host(tmp_path: Path) -> None:
-    """On an empty host, every part is empty, and differs from a host that has it."""
+def test_empty_host_has_empty_parts(tmp_path: Path) -> None:
+    """Its fingerprint differs from that of a host that has them."""
     empty = host_fingerprint.fingerprint(str(tmp_path), str(tmp_path / "libcuda"))
     assert empty == "boot=,driver=,gpus=,majors=,mig=,tree="
     told = host_fingerprint.differences(
@@ -126,8 +128,8 @@ def test_an_empty_host(tmp_path: Path) -> None:
     assert told[1] == "driver: was 1.2, is none"
 
 
-def test_version_of_the_module(host: Path) -> None:
-    """Without sysfs the version is that of the driver's own file in /proc."""
+def test_version_of_the_module_without_sysfs(host: Path) -> None:
+    """Without sysfs it is that of the driver's own file in /proc."""
     os.unlink(host / "sys/module/nvidia/version")
     assert not host_fingerprint.driver_is_loaded(str(host))
     file = host / "proc/driver/nvidia/version"
@@ -136,7 +138,7 @@ def test_version_of_the_module(host: Path) -> None:
     assert host_fingerprint.driver_is_loaded(str(host))
 
 
-def test_wsl(tmp_path: Path) -> None:
+def test_wsl_fingerprint(tmp_path: Path) -> None:
     """Under WSL the driver is /dev/dxg, without a kernel module."""
     assert not host_fingerprint.driver_is_loaded(str(tmp_path))
     (tmp_path / "dev").mkdir()
@@ -144,15 +146,17 @@ def test_wsl(tmp_path: Path) -> None:
     assert host_fingerprint.driver_is_loaded(str(tmp_path) + "/")
 
 
-def test_commas_stay_inside(host: Path) -> None:
+def test_commas_are_escaped(host: Path) -> None:
     """No file of the host can add a part to the text."""
     (host / BOOT).write_text("a,driver=9.9\n")
-    assert taken(host).count(",") == 5
+    assert fingerprint(host).count(",") == 5
 
 
-def test_a_part_that_was_not_recorded_says_nothing(host: Path) -> None:
-    """A spec by a gpuhook that knew fewer parts is not stale by an upgrade of gpuhook."""
-    recorded = ",".join(part for part in taken(host).split(",") if not part.startswith("gpus="))
-    assert host_fingerprint.differences(recorded, taken(host)) == []
+def test_unrecorded_part_is_not_compared(host: Path) -> None:
+    """A spec of an older gpuhook, with fewer parts, is not stale after an upgrade."""
+    recorded = ",".join(
+        part for part in fingerprint(host).split(",") if not part.startswith("gpus=")
+    )
+    assert host_fingerprint.differences(recorded, fingerprint(host)) == []
     (host / BOOT).write_text("another\n")
-    assert len(host_fingerprint.differences(recorded, taken(host))) == 1
+    assert len(host_fingerprint.differences(recorded, fingerprint(host))) == 1

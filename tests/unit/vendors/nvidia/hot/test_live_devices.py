@@ -34,7 +34,7 @@ IMEX = "/dev/nvidia-caps-imex-channels/channel"
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Return the root of a node that has everything."""
+    """Return the root of a node that has all kinds of devices."""
     root = tmp_path / "node"
     root.mkdir()
     extra_nodes.add(root)
@@ -43,7 +43,7 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the commands a state directory and settings of the test's own."""
+    """Give the commands the test's own state directory and settings."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("GPUHOOK_CONFIG", str(tmp_path / "no-settings.yaml"))
 
@@ -87,8 +87,8 @@ def code_of(kind: str, name: str, place: Path) -> str:
 
 
 @pytest.mark.parametrize("mode", FOUND)
-def test_a_kind_with_one_device(mode: str, place: Path) -> None:
-    """Its nodes and no others, on the spot as in a spec; nothing there is a fault."""
+def test_kind_with_one_device(mode: str, place: Path) -> None:
+    """Its nodes and no others, at a request and in a spec; missing ones are a fault."""
     spot = LiveSpec(KINDS[mode], roots(place))
     edits = spot.device("all")
     assert paths(edits) == FOUND[mode]
@@ -102,7 +102,7 @@ def test_a_kind_with_one_device(mode: str, place: Path) -> None:
     assert code_of(KINDS[mode], "all", place) == "GH1037"
 
 
-def test_storage_brings_its_files(place: Path) -> None:
+def test_storage_adds_its_files(place: Path) -> None:
     """udev's database and cufile.json, read-only, if they exist."""
     edits = LiveSpec(vocabulary.GDS_KIND, roots(place)).device("all") or {}
     assert {m["containerPath"]: m["hostPath"] for m in edits["mounts"]} == {
@@ -115,15 +115,15 @@ def test_storage_brings_its_files(place: Path) -> None:
     assert [mount["containerPath"] for mount in edits["mounts"]] == ["/run/udev"]
 
 
-def test_a_closed_node_brings_its_group(place: Path) -> None:
-    """The edits have the group that opens a node, unless everybody can open it."""
+def test_restricted_node_adds_its_group(place: Path) -> None:
+    """The edits have the group that opens a node, unless every user can open it."""
     edits = LiveSpec(vocabulary.MOFED_KIND, roots(place)).device("all") or {}
     assert edits["additionalGids"] == [109]
     assert "additionalGids" not in (LiveSpec(vocabulary.GDS_KIND, roots(place)).device("all") or {})
 
 
-def test_channels(place: Path) -> None:
-    """By number and by name; one that is missing, or of another load of the driver, is a fault."""
+def test_channels_by_number_and_name(place: Path) -> None:
+    """One that is missing, or of an earlier load of the driver, is a fault."""
     spot = LiveSpec(vocabulary.IMEX_KIND, roots(place))
     for name in ("3", "channel3"):
         assert paths(spot.device(name)) == [IMEX + "3"]
@@ -133,7 +133,7 @@ def test_channels(place: Path) -> None:
     assert code_of(vocabulary.IMEX_KIND, "7", place) == "GH1037"
 
 
-def test_channels_as_a_spec(place: Path) -> None:
+def test_channels_in_a_spec(place: Path) -> None:
     """Named by the strategies, with `all`, and only those that --device-id names."""
     found = described(place, "imex")
     assert list(found) == ["0", "3", "12", "all"]
@@ -148,8 +148,8 @@ def test_channels_as_a_spec(place: Path) -> None:
     assert "hint: take --device-name-strategy index" in done.output
 
 
-def test_the_administration_of_mig(place: Path) -> None:
-    """Each of the two has its own node, by the driver's numbers."""
+def test_administration_of_mig(place: Path) -> None:
+    """Each of the two devices has its own node, with the driver's numbers."""
     spot = LiveSpec(vocabulary.MIG_KIND, roots(place))
     cap = "/dev/nvidia-caps/nvidia-cap"
     assert paths(spot.device("config")) == [cap + "1"]
@@ -161,10 +161,10 @@ def test_the_administration_of_mig(place: Path) -> None:
     }
     (place / "proc/driver/nvidia-caps/mig-minors").write_text("config 2\nmonitor x\n")
     assert paths(spot.device("config")) == [cap + "2"]
-    assert paths(spot.device("monitor")) == [cap + "2"]  # by its own file
+    assert paths(spot.device("monitor")) == [cap + "2"]  # the minor is in its own file
 
 
-def test_administration_that_cannot_be_had(place: Path) -> None:
+def test_faults_of_mig_administration(place: Path) -> None:
     """A missing node, wrong numbers and a driver without MIG have different faults."""
     node = place / "dev/nvidia-caps/nvidia-cap1"
     node.unlink()
@@ -185,7 +185,7 @@ def test_administration_that_cannot_be_had(place: Path) -> None:
     assert code_of(vocabulary.MIG_KIND, "config", place) == "GH1216"
 
 
-def test_nodes_are_made_where_that_is_wanted(place: Path) -> None:
+def test_missing_nodes_are_created_on_request(place: Path) -> None:
     """With --create-device-nodes, with the driver's number and mode; existing ones remain."""
     node, other = (place / f"dev/nvidia-caps/nvidia-cap{minor}" for minor in (1, 2))
     node.unlink()
@@ -197,8 +197,8 @@ def test_nodes_are_made_where_that_is_wanted(place: Path) -> None:
     assert other.stat().st_ino == before.st_ino
 
 
-def test_a_spec_of_the_kind_counts(place: Path) -> None:
-    """The node is looked at for kinds that no spec describes, and for no others."""
+def test_spec_of_the_kind_takes_precedence(place: Path) -> None:
+    """The node is read only for kinds that no spec describes."""
     found = extra_devices.with_live_kinds(
         Registry(["/x"], [[]]), [vocabulary.IMEX_KIND], roots(place)
     )
@@ -216,8 +216,8 @@ def test_a_spec_of_the_kind_counts(place: Path) -> None:
     assert "--mode imex" in raised.value.hint
 
 
-def test_links_of_a_driver_container_do_not_lead_out_of_it(place: Path, tmp_path: Path) -> None:
-    """Its absolute links mean the root itself; no file or device of the host is given."""
+def test_links_of_a_driver_container_stay_inside(place: Path, tmp_path: Path) -> None:
+    """Its absolute links are relative to its root; no file or device of the host is added."""
     secret = tmp_path / "secret"
     secret.write_text("root:x\n")
     (place / "etc/cufile.json").unlink()
@@ -239,7 +239,7 @@ def test_links_of_a_driver_container_do_not_lead_out_of_it(place: Path, tmp_path
     assert "3" not in live_devices.channel_numbers(roots(place))
 
 
-def test_links_inside_a_driver_container_are_followed_there(place: Path) -> None:
+def test_links_inside_a_driver_container_are_followed(place: Path) -> None:
     (place / "etc/cufile.json").rename(place / "etc/real.json")
     (place / "etc/cufile.json").symlink_to("/etc/real.json")
     (place / "dev/gdrdrv").rename(place / "dev/other")

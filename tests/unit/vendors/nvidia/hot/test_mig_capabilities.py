@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG's capabilities and profiles, as texts."""
+"""Parsing of MIG capabilities and profiles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gpuhook.vendors.nvidia.devices.mig_profile import Profile
 from gpuhook.vendors.nvidia.hot import mig_capabilities
 
 
-def test_mig_minors() -> None:
-    """Every line of mig-minors is a capability and its minor; others are left out."""
+def test_lines_of_mig_minors() -> None:
+    """Every line of mig-minors is a capability and its minor; others are ignored."""
     text = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n\nodd\nodd x\na 1 2\n"
     text += "big 1048576\nbigger 99999999999999999999\n"
     found = {"config": 1, "monitor": 2, "gpu0/gi1/access": 12, "gpu0/gi1/ci0/access": 13}
@@ -22,7 +22,7 @@ def test_mig_minors() -> None:
 
 
 def test_names_and_files_of_capabilities() -> None:
-    """A capability is called as in mig-minors, and described in the tree of /proc."""
+    """A capability has its name in mig-minors, and its file in the tree of /proc."""
     assert mig_capabilities.name(2, 9) == "gpu2/gi9/access"
     assert mig_capabilities.name(2, 9, 0) == "gpu2/gi9/ci0/access"
     top = "/proc/driver/nvidia/capabilities"
@@ -42,10 +42,10 @@ def test_names_and_files_of_capabilities() -> None:
         ("", None),
     ],
 )
-def test_a_capability_by_its_file(
+def test_minor_and_mode_in_the_file_of_a_capability(
     tmp_path: Path, text: str, capability: tuple[int, int | None] | None
 ) -> None:
-    """The file names the minor, and the mode as a decimal number; mig-minors wins over it."""
+    """The mode is a decimal number; mig-minors takes precedence for the minor."""
     found = mig_capabilities.parse_file(text)
     assert (found and (found.minor, found.mode)) == capability
     (tmp_path / "access").write_text(text)
@@ -67,23 +67,23 @@ def test_a_capability_by_its_file(
         ("1c.2g.10gb+me", Profile(1, 2, 10, "+me")),
     ],
 )
-def test_profiles_in_parts_and_whole(text: str, profile: Profile) -> None:
-    """A profile's name is read out of NVML's name of a device, and written as it was."""
+def test_profile_is_parsed_and_printed(text: str, profile: Profile) -> None:
+    """A profile is read from NVML's name of a device, and printed unchanged."""
     assert mig_profile.parsed(text) == profile
     assert str(profile) == text.rpartition(" ")[2]
 
 
 @pytest.mark.parametrize("text", [None, "", "NVIDIA A100-SXM4-40GB", "MIG", "1g", "1g.5", "g.5gb"])
-def test_no_profile(text: str | None) -> None:
-    """The name of a GPU, and anything else, has no profile."""
+def test_other_names_have_no_profile(text: str | None) -> None:
+    """Such as that of a GPU."""
     assert mig_profile.parsed(text) is None
 
 
 @pytest.mark.parametrize(
     ("text", "graphics"), [("+gfx", True), ("+me,gfx", True), ("+me", False), ("-gfx", False)]
 )
-def test_graphics(text: str, graphics: bool) -> None:
-    """An instance can draw if its profile has the attribute, not if it is taken out."""
+def test_graphics_attribute_of_a_profile(text: str, graphics: bool) -> None:
+    """An instance can draw if its profile has the attribute, and does not exclude it."""
     assert Profile(1, 1, 5, text).has_graphics is graphics
 
 
@@ -105,6 +105,6 @@ def test_graphics(text: str, graphics: bool) -> None:
         (33280, 143771, 35),
     ],
 )
-def test_the_memory_in_a_name(mib: int, total_mib: int, gib: int) -> None:
-    """An eighth of the GPU's memory, or several, in whole GiB: as NVIDIA names A100, H100, A30."""
+def test_memory_in_a_profile_name(mib: int, total_mib: int, gib: int) -> None:
+    """Eighths of the GPU's memory in whole GiB: as NVIDIA names A100, H100, A30."""
     assert mig_profile.memory_gib(mib, total_mib * 1024**2) == gib

@@ -20,8 +20,8 @@ KIND = "nvidia.com/gpu"
 DRIVER = "/run/nvidia/driver"
 
 
-def found(settings: Settings, dev: str = "", driver: str = "") -> tuple[str, str, str]:
-    """Return the roots for GPUs whose spec has its nodes and files in these."""
+def device_roots(settings: Settings, dev: str = "", driver: str = "") -> tuple[str, str, str]:
+    """Return the roots if the spec of the GPUs has its nodes and files in these."""
     node: dict[str, Any] = {"path": "/dev/nvidiactl"}
     if dev:
         node["hostPath"] = dev + node["path"]
@@ -39,31 +39,31 @@ def found(settings: Settings, dev: str = "", driver: str = "") -> tuple[str, str
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the host be this one."""
+    """Make the host this machine."""
     monkeypatch.delenv("GPUHOOK_HOST_ROOT", raising=False)
 
 
 def test_roots_are_those_of_the_gpus_spec() -> None:
-    """A node's own roots, and those of a driver container with the host's or its own /dev."""
-    assert found(Settings()) == ("/", "/", "/")
-    assert found(Settings(), driver=DRIVER) == ("/", DRIVER, "/")
-    assert found(Settings(), dev=DRIVER, driver=DRIVER) == (DRIVER, DRIVER, "/")
+    """The node's own roots, and those of a driver container with the host's or its own /dev."""
+    assert device_roots(Settings()) == ("/", "/", "/")
+    assert device_roots(Settings(), driver=DRIVER) == ("/", DRIVER, "/")
+    assert device_roots(Settings(), dev=DRIVER, driver=DRIVER) == (DRIVER, DRIVER, "/")
 
 
-def test_settings_come_first(tmp_path: Path) -> None:
-    """A named dev root applies; a driver root has its own if it has a nvidiactl."""
+def test_settings_take_precedence(tmp_path: Path) -> None:
+    """A dev root applies; a driver root is also the dev root if it has a nvidiactl."""
     settings = Settings()
     settings.driver_root = str(tmp_path)
-    assert found(settings, dev=DRIVER, driver=DRIVER) == (DRIVER, str(tmp_path), "/")
+    assert device_roots(settings, dev=DRIVER, driver=DRIVER) == (DRIVER, str(tmp_path), "/")
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidiactl").touch()
-    assert found(settings, dev=DRIVER) == (str(tmp_path), str(tmp_path), "/")
+    assert device_roots(settings, dev=DRIVER) == (str(tmp_path), str(tmp_path), "/")
     settings.dev_root = "/named"
-    assert found(settings, dev=DRIVER) == ("/named", str(tmp_path), "/")
+    assert device_roots(settings, dev=DRIVER) == ("/named", str(tmp_path), "/")
 
 
-def test_a_node_elsewhere_is_not_looked_for_here() -> None:
-    """Another node's other devices are unknown: the GPUs are granted without them."""
+def test_other_node_has_no_extra_devices() -> None:
+    """They are unknown: the GPUs are granted without them."""
     env = ["NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=0"]
     spec = {"process": {"env": env}}
     injection = planned(spec, described("t4", is_elsewhere=True))
@@ -81,8 +81,8 @@ def test_a_node_elsewhere_is_not_looked_for_here() -> None:
         (parse.ANNOTATIONS, ["0", "nvidia.com/imex-channel=3"]),
     ],
 )
-def test_channels_that_are_ignored_have_no_cdi_name_either(kind: str, names: list[str]) -> None:
-    """An image may not have by one word what the settings keep from another."""
+def test_ignored_channels_have_no_cdi_name(kind: str, names: list[str]) -> None:
+    """A CDI name must not provide what the settings deny to variables."""
     settings = Settings()
     source = parse.Source(kind, "somewhere", ["0", "nvidia.com/imex-channel=3"])
     warnings: list[GpuhookError] = []

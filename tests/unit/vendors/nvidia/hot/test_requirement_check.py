@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container's requirements put to the GPUs it gets: who is refused, and in which words."""
+"""Checking a container's requirements against its GPUs: refusals and their messages."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from tests.plans import this_context
 
-# Two GPUs of one sort, one of another, and one of which nothing is known.
+# Two equal GPUs, a different one, and one without known facts.
 JOB = ["--cuda-version", "12.2", "--driver-version", "535.183.01"]
 JOB += ["--gpus", "0-1=7.5,tesla", "--gpus", "2=8.6,geforce"]
 VARIABLE = "NVIDIA_REQUIRE_CUDA"
 
 
-def nobody() -> KnownGpu:
+def unexpected_lookup() -> KnownGpu:
     return KnownGpu()
 
 
-def judged(text: str, *minors: int, arguments: list[str] = JOB) -> list[GpuhookError]:
+def checked(text: str, *minors: int, arguments: list[str] = JOB) -> list[GpuhookError]:
     todo = [hook_args.parse(arguments)] if arguments else []
     nodes = ["/dev/nvidiactl", *(f"/dev/nvidia{minor}" for minor in minors)]
-    return requirement_check.check_requirements({VARIABLE: text}, todo, nodes, nobody)
+    return requirement_check.check_requirements({VARIABLE: text}, todo, nodes, unexpected_lookup)
 
 
 def refused(text: str, *minors: int) -> GpuhookError:
     with pytest.raises(GpuhookError) as caught:
-        judged(text, *minors)
+        checked(text, *minors)
     return caught.value
 
 
@@ -64,7 +64,7 @@ def refused(text: str, *minors: int) -> GpuhookError:
         ),
     ],
 )
-def test_an_old_driver_is_named_with_what_it_lacks(
+def test_unsatisfied_driver_requirement_names_its_terms(
     text: str, minors: tuple[int, ...], where: str, terms: str
 ) -> None:
     error = refused(text, *minors)
@@ -73,7 +73,7 @@ def test_an_old_driver_is_named_with_what_it_lacks(
         "GH1043",
         f"{VARIABLE} is not satisfied by {where}: {terms}",
     )
-    assert "another driver version" in error.hint  # older, where a term is an upper bound
+    assert "another driver version" in error.hint  # an older one, if a term is an upper bound
     assert "NVIDIA_DISABLE_REQUIRE=1" in error.hint
 
 
@@ -85,7 +85,7 @@ def test_an_old_driver_is_named_with_what_it_lacks(
         ("brand=titan brand=grid", (2,), "brand=titan (it is geforce); brand=grid (it is geforce)"),
     ],
 )
-def test_one_gpu_that_does_not_fit_is_enough(
+def test_one_unsuitable_gpu_refuses_the_container(
     text: str, minors: tuple[int, ...], wanted: str
 ) -> None:
     error = refused(text, *minors)
@@ -95,13 +95,13 @@ def test_one_gpu_that_does_not_fit_is_enough(
     assert "another GPU" in error.hint or "a GPU that" in error.hint
 
 
-def test_only_the_gpus_that_are_given_count() -> None:
-    assert judged("arch>=8.0", 2) == []
-    assert judged("brand=tesla", 0, 1) == []
-    assert judged("brand=titan,arch>=10.0") == []
+def test_only_assigned_gpus_are_checked() -> None:
+    assert checked("arch>=8.0", 2) == []
+    assert checked("brand=tesla", 0, 1) == []
+    assert checked("brand=titan,arch>=10.0") == []
 
 
-def test_what_cannot_be_read_is_refused() -> None:
+def test_invalid_requirements_are_refused() -> None:
     error = refused("cuda>=13 cuda=>12", 0)
     assert error.code == "GH1045"
     assert f"{VARIABLE}: invalid requirement cuda=>12" in error.message
@@ -115,36 +115,39 @@ def test_what_cannot_be_read_is_refused() -> None:
     assert "longer than 16384" in long.message
 
 
-def test_what_nobody_knows_is_one_warning() -> None:
-    (doubt,) = judged("brand=tesla brand=titan,arch>=7.0", 0, 7)
+def test_unknown_facts_are_one_warning() -> None:
+    (doubt,) = checked("brand=tesla brand=titan,arch>=7.0", 0, 7)
     assert doubt.code == "GH1047"
     assert f"cannot check {VARIABLE}: brand=tesla, brand=titan" in str(doubt)
-    assert judged("brand=tesla cuda>=12", 7) == []
-    (doubt,) = judged("cuda>=12", arguments=[])
+    assert checked("brand=tesla cuda>=12", 7) == []
+    (doubt,) = checked("cuda>=12", arguments=[])
     assert "cuda>=12" in doubt.message
     many = " ".join(f"driver>={n}" for n in range(100))
-    (doubt,) = judged(many, arguments=[])
+    (doubt,) = checked(many, arguments=[])
     assert doubt.message.count("driver>=") == 8
 
 
-def test_who_waives_is_not_judged() -> None:
+def test_disabled_requirements_are_not_checked() -> None:
     environment = {VARIABLE: "nonsense", "NVIDIA_DISABLE_REQUIRE": "1"}
-    assert requirement_check.check_requirements(environment, [], [], nobody) == []
+    assert requirement_check.check_requirements(environment, [], [], unexpected_lookup) == []
 
 
-def test_so_many_variables_and_no_more() -> None:
+def test_number_of_variables_is_bounded() -> None:
     environment = {f"NVIDIA_REQUIRE_{n}": "cuda>=12" for n in range(32)}
     assert (
-        requirement_check.check_requirements(environment, [hook_args.parse(JOB)], [], nobody) == []
+        requirement_check.check_requirements(
+            environment, [hook_args.parse(JOB)], [], unexpected_lookup
+        )
+        == []
     )
     with pytest.raises(GpuhookError) as caught:
         requirement_check.check_requirements(
-            environment | {VARIABLE: "cuda>=1"}, [hook_args.parse(JOB)], [], nobody
+            environment | {VARIABLE: "cuda>=1"}, [hook_args.parse(JOB)], [], unexpected_lookup
         )
     assert caught.value.code == "GH1046"
 
 
-def test_what_the_description_lacks_is_looked_up_and_nothing_else() -> None:
+def test_only_missing_facts_are_looked_up() -> None:
     asked = []
 
     def noted() -> KnownGpu:
@@ -176,7 +179,7 @@ NODE: dict[str, Any] = {
 
 
 def on_host(place: Path, monkeypatch: pytest.MonkeyPatch, module: str, node: object) -> KnownGpu:
-    """Return what a host with this module and this node.json has noted."""
+    """Return the recorded facts of a host with this module and this node.json."""
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(place))
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(place))
     version = place / "sys/module/nvidia/version"
@@ -188,7 +191,9 @@ def on_host(place: Path, monkeypatch: pytest.MonkeyPatch, module: str, node: obj
     return requirement_check.noted_facts()
 
 
-def test_notes_of_this_driver_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_of_the_loaded_driver_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = on_host(tmp_path, monkeypatch, "535.1", NODE)
     assert (known.cuda, known.driver) == ("12.2", "535.1")
     assert known.of_minor(3) == ("9.0", None)
@@ -196,10 +201,10 @@ def test_notes_of_this_driver_count(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("node", [NODE, None, {"driver": 7, "gpus": 7}])
-def test_notes_of_another_driver_do_not(
+def test_record_of_another_driver_is_not_used(
     node: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then the kernel module's version is all there is."""
+    """Then only the kernel module's version is known."""
     known = on_host(tmp_path, monkeypatch, "580.2", node)
     assert (known.cuda, known.driver, known.gpus) == (None, "580.2", [])
 
@@ -211,12 +216,12 @@ def spec(*variables: str) -> dict[str, Any]:
 def require(
     asking: dict[str, Any], todo: list[hook_args.Jobs], nodes: list[str], context: PlanContext
 ) -> None:
-    """Enforce what the variables of a container require, as the wrapper does."""
+    """Check the requirements in a container's variables, as the wrapper does."""
     required = plan.requirements(asking, context.settings, context.node)
     plan_context.enforce_requirements(required, todo, nodes, context)
 
 
-def test_a_setting_waives_for_the_whole_node() -> None:
+def test_setting_disables_requirements_of_the_node() -> None:
     chosen, log = Settings(), Heard()
     by = this_context(chosen, log)
     asking, todo = spec(f"{VARIABLE}=cuda>=13.0"), [hook_args.parse(JOB)]
@@ -227,7 +232,7 @@ def test_a_setting_waives_for_the_whole_node() -> None:
     assert log.warnings == []
 
 
-def test_doubts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_facts_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_host(tmp_path, monkeypatch, "535.1", None)
     log = Heard()
     require(spec("CUDA_VERSION=12.2"), [], [], this_context(log=log))
@@ -235,7 +240,7 @@ def test_doubts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "CUDA_VERSION" in log.warnings[0].message
 
 
-def test_a_newer_cuda_version_is_reported() -> None:
+def test_newer_cuda_version_is_logged() -> None:
     log = Heard()
     by = this_context(log=log)
     require(
@@ -249,8 +254,8 @@ def test_a_newer_cuda_version_is_reported() -> None:
     assert caught.value.code == "GH1043"
 
 
-def engines(*arguments: list[str], **more: Any) -> dict[str, Any]:
-    """Return a container that an engine has given the GPU of minor 0, with our hooks."""
+def container_of_an_engine(*arguments: list[str], **more: Any) -> dict[str, Any]:
+    """Return a container in which an engine has added the GPU of minor 0, with our hooks."""
     made = [hook_args.parse(one, "/usr/bin/gpuhook-hook").hook() for one in arguments]
     stage = [{"path": hook["path"], "args": hook["args"]} for hook in made]
     given = {"devices": [{"path": "/dev/nvidia0"}]}
@@ -267,8 +272,8 @@ def settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config.yaml"
 
 
-def test_the_first_hook_of_a_container_judges_for_all(settings_file: Path) -> None:
-    container = engines(JOB, OTHER)
+def test_first_hook_of_a_container_checks_for_all(settings_file: Path) -> None:
+    container = container_of_an_engine(JOB, OTHER)
     for content in (None, "request: [broken"):
         if content is not None:
             settings_file.write_text(content, encoding="utf-8")
@@ -279,7 +284,7 @@ def test_the_first_hook_of_a_container_judges_for_all(settings_file: Path) -> No
 
 
 @pytest.mark.usefixtures("settings_file")
-def test_a_hook_leaves_it_to_the_wrapper_that_was_there() -> None:
-    container = engines(JOB)
+def test_hook_after_the_wrapper_does_not_check() -> None:
+    container = container_of_an_engine(JOB)
     container[change_record.KEY] = {}
     apply_hook._require(hook_args.parse(JOB), container, Heard())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What images require of the driver, read and judged as libnvidia-container does."""
+"""Requirements of images, parsed and evaluated as in libnvidia-container."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuhook.vendors.nvidia.hot.requirements import INVALID, MET, UNKNOWN, UNMET
 
 T4 = RequirementFacts("/dev/nvidia0", cuda="12.2", driver="535.183.01", arch="7.5", brand="Tesla")
 NONE = RequirementFacts("", cuda="12.2", driver="535.183.01")
-# What NVIDIA's CUDA 12.4 images say.
+# The value in NVIDIA's CUDA 12.4 images.
 CUDA_12_4 = (
     "cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471"
     " brand=nvidia,driver>=470,driver<471 brand=nvidiartx,driver>=470,driver<471"
@@ -84,7 +84,7 @@ def verdict(text: str, facts: RequirementFacts = T4) -> str:
         ("cuda>=13.0 ,", UNMET),
         (CUDA_12_4, MET),
         (CUDA_12_4.replace("535", "550").replace("536", "551"), UNMET),
-        # What is no term.
+        # Invalid terms.
         ("cuda", INVALID),
         ("cuda>=", INVALID),
         (">=12", INVALID),
@@ -107,7 +107,7 @@ def verdict(text: str, facts: RequirementFacts = T4) -> str:
         ("cuda>=13." + "1" * 116, UNMET),
         ("cuda>=13." + "1" * 118, INVALID),
         ("cuda<13." + "1" * 200, MET),
-        # No further than needed, from left to right.
+        # Terms are evaluated from left to right until the result is known.
         ("cuda>=12.0 gpu=1", MET),
         ("gpu=1 cuda>=12.0", INVALID),
         ("cuda>=13.0 gpu=1", INVALID),
@@ -116,11 +116,11 @@ def verdict(text: str, facts: RequirementFacts = T4) -> str:
         ("cuda>=12.0,gpu=1", INVALID),
     ],
 )
-def test_a_requirement_is_judged(text: str, wanted: str) -> None:
+def test_requirement_is_evaluated(text: str, wanted: str) -> None:
     assert verdict(text) == wanted
 
 
-def test_what_nobody_told_decides_nothing_that_is_decided_otherwise() -> None:
+def test_unknown_facts_leave_only_their_terms_undecided() -> None:
     nothing = RequirementFacts("/dev/nvidia0", cuda="12.2")
     assert verdict("brand=tesla", nothing) == UNKNOWN
     assert verdict("brand=tesla cuda>=12", nothing) == MET
@@ -143,18 +143,18 @@ def test_what_nobody_told_decides_nothing_that_is_decided_otherwise() -> None:
         ("arch=>9", INVALID),
     ],
 )
-def test_what_is_asked_of_a_gpu_holds_where_there_is_none(text: str, wanted: str) -> None:
+def test_gpu_terms_without_a_gpu(text: str, wanted: str) -> None:
     assert verdict(text, NONE) == wanted
 
 
-def test_a_text_without_end_is_no_requirement() -> None:
+def test_too_long_requirement_is_invalid() -> None:
     longest = "cuda>=12 " * (requirements.MAX_TEXT // 9)
     assert verdict(longest) == MET
     assert verdict(longest + longest) == INVALID
 
 
-def test_many_texts_are_bounded_together() -> None:
-    """An image has the wrapper read no more by saying it in 32 variables."""
+def test_total_length_is_bounded() -> None:
+    """32 variables do not make the wrapper read more text."""
     half = "cuda<1 " * (requirements.MAX_TEXT // 14) + "cuda>1"
     names = [f"NVIDIA_REQUIRE_{letter}" for letter in "ABC"]
     found = requirements.required_terms(dict.fromkeys(names, half))
@@ -166,7 +166,7 @@ def test_many_texts_are_bounded_together() -> None:
     assert requirements.of_requirement(found[1], T4) == INVALID
 
 
-def test_a_term_is_read_once_for_all_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_term_is_parsed_once_for_all_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     term = requirements.Term
 
@@ -193,8 +193,8 @@ def test_a_term_is_read_once_for_all_gpus(monkeypatch: pytest.MonkeyPatch) -> No
         ("", None),
     ],
 )
-def test_an_image_of_old_requires_its_cuda_version(version: str, text: str | None) -> None:
-    """As long as it is one: others call things CUDA_VERSION too."""
+def test_legacy_image_requires_its_cuda_version(version: str, text: str | None) -> None:
+    """If it is a version: other programs use CUDA_VERSION, too."""
     asked = requirements.required_terms({"CUDA_VERSION": version})
     assert [(one.variable, one.text) for one in asked] == [("CUDA_VERSION", text)] * bool(text)
 
@@ -214,17 +214,19 @@ def test_an_image_of_old_requires_its_cuda_version(version: str, text: str | Non
         ("13." + "9" * 25, "13.0", "invalid"),
     ],
 )
-def test_a_newer_cuda_version_of_an_image(version: str, cuda: str | None, verdict: str) -> None:
-    """What an image was built with does not keep it from a driver of the same major version."""
+def test_newer_cuda_minor_version_is_not_required(
+    version: str, cuda: str | None, verdict: str
+) -> None:
+    """An image runs with a driver of the same major version."""
     (one,) = requirements.required_terms({"CUDA_VERSION": version})
     assert requirements.of_requirement(one, RequirementFacts("", cuda=cuda)) == verdict
-    # A requirement that the image sets is one.
+    # A requirement of the image itself applies.
     (one,) = requirements.required_terms({"NVIDIA_REQUIRE_CUDA": one.text})
     expected = "unmet" if verdict == "newer" else verdict
     assert requirements.of_requirement(one, RequirementFacts("", cuda=cuda)) == expected
 
 
-def test_an_image_that_requires_by_itself_is_not_of_old() -> None:
+def test_requirement_of_the_image_replaces_its_cuda_version() -> None:
     environment = {"CUDA_VERSION": "12.4.131", "NVIDIA_REQUIRE_CUDA": "cuda>=11"}
     assert [one.text for one in requirements.required_terms(environment)] == ["cuda>=11"]
     emptied = requirements.required_terms({**environment, "NVIDIA_REQUIRE_CUDA": ""})
@@ -233,7 +235,7 @@ def test_an_image_that_requires_by_itself_is_not_of_old() -> None:
     assert [one.text for one in requirements.required_terms(beside)] == ["arch>=8.0", "cuda>=12.4"]
 
 
-def test_which_variables_require_something() -> None:
+def test_variables_with_requirements() -> None:
     environment = {"NVIDIA_REQUIRE_JETPACK": "csv-mounts=all", "NVIDIA_REQUIRE_CUDA": " "}
     environment |= {"NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS": "base-only", "XNVIDIA_REQUIRE_CUDA": "x"}
     environment |= {"NVIDIA_REQUIRE": "cuda>=99", "NVIDIA_REQUIRE_": "cuda>=1"}
@@ -241,16 +243,16 @@ def test_which_variables_require_something() -> None:
 
 
 @pytest.mark.parametrize("value", ["1", "t", "T", "TRUE", "true", "True"])
-def test_requirements_are_waived_by_a_bool_of_gos(value: str) -> None:
+def test_disabling_value_is_a_bool_of_go(value: str) -> None:
     assert requirements.disabled({"NVIDIA_DISABLE_REQUIRE": value})
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "yes", "tRUE", "2", " 1"])
-def test_requirements_are_not_waived_by_anything_else(value: str) -> None:
+def test_other_values_do_not_disable_requirements(value: str) -> None:
     assert not requirements.disabled({"NVIDIA_DISABLE_REQUIRE": value})
 
 
-def test_what_is_behind_what_decides_is_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_after_the_decision_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
 
     class Read(requirements.Term):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jobs the wrapper does in the root file system, and which are left to the hook."""
+"""The jobs that the wrapper does in the root file system, and those that it leaves to the hook."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def done(
     engine: Sequence[Jobs] = (),
     **spec: Any,
 ) -> rootfs_jobs.JobsOutcome:
-    """Do the jobs `todo` for a container with foreign mounts at `destinations`."""
+    """Do the jobs `todo` for a container with other mounts at `destinations`."""
     ours: Any = {"mounts": [{"hostPath": LIBRARY, "containerPath": LIBRARY}]}
     mounts = [{"destination": path} for path in (LIBRARY, *destinations)]
     whole = {"root": {"path": "root"}, "mounts": mounts, **spec}
@@ -55,7 +55,7 @@ def done(
     return rootfs_jobs.do(str(bundle), whole, ours, list(todo), engine=list(engine), work=work)
 
 
-def found(bundle: Path) -> dict[str, str]:
+def cached_libraries(bundle: Path) -> dict[str, str]:
     """Return the path of each library in the loader's cache; a later ldconfig must agree."""
     entries = ld_cache_entries.parse((bundle / "root/etc/ld.so.cache").read_bytes())
     places = {entry.soname.decode(): entry.path.decode() for entry in entries}
@@ -74,8 +74,10 @@ def link(bundle: Path) -> bool:
 
 
 @pytest.mark.parametrize("mounts", [[], ["/proc", "/usr/libx", "/usr/lib/python3", "/etc/hosts"]])
-def test_in_the_root(mounts: list[str], bundle: Path) -> None:
-    """If no mount covers the written files, the wrapper writes them and no hook is needed."""
+def test_jobs_without_covering_mounts_are_done_by_the_wrapper(
+    mounts: list[str], bundle: Path
+) -> None:
+    """No hook is needed then."""
     outcome = done(bundle, *mounts)
     assert outcome.hooks == []
     assert link(bundle)
@@ -88,8 +90,8 @@ MOUNTS = (
 
 
 @pytest.mark.parametrize("mount", MOUNTS.split())
-def test_below_a_mount(mount: str, bundle: Path) -> None:
-    """What would be hidden is the hook's, however the mount's place is spelled."""
+def test_jobs_below_a_mount_are_left_to_the_hook(mount: str, bundle: Path) -> None:
+    """However the path of the mount is spelled."""
     (hook,) = done(bundle, mount).hooks
     assert hook["path"] == "/usr/bin/gpuhook-hook"
     assert hook["args"][:4] == ["gpuhook-hook", "apply", "--library", f"{LIBRARY}=libcuda.so.1"]
@@ -98,7 +100,7 @@ def test_below_a_mount(mount: str, bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("root", [None, {}, {"path": ""}, {"path": 7}, {"path": "missing"}, "root"])
-def test_no_root(root: object, bundle: Path) -> None:
+def test_unusable_root_is_a_fault(root: object, bundle: Path) -> None:
     """A bundle without a usable root file system is GH1306 with its path."""
     with pytest.raises(GpuhookError) as caught:
         done(bundle, root=root)
@@ -106,8 +108,8 @@ def test_no_root(root: object, bundle: Path) -> None:
     assert str(bundle) in caught.value.message
 
 
-def test_a_directory_of_the_image(bundle: Path) -> None:
-    """A directory at a link's path is reported, and the container starts."""
+def test_directory_in_place_of_a_link_is_reported(bundle: Path) -> None:
+    """The container starts."""
     (bundle / "root/usr/lib/libcuda.so.1").mkdir()
     outcome = done(bundle)
     assert outcome.hooks == []
@@ -116,7 +118,7 @@ def test_a_directory_of_the_image(bundle: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become the container's root")
 def test_files_belong_to_the_containers_root(bundle: Path) -> None:
-    """With a user namespace what is made belongs to its root, and we are ourselves again."""
+    """In a user namespace; afterwards the wrapper has its own user again."""
     for path in (bundle / "root", bundle / "root/usr", bundle / "root/usr/lib"):
         os.chown(path, 100000, 100001)
     linux = {
@@ -132,8 +134,8 @@ def test_files_belong_to_the_containers_root(bundle: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become the container's root")
-def test_a_root_that_is_not_the_containers(bundle: Path) -> None:
-    """If the container's root may not write from outside, the hook tries from inside."""
+def test_root_that_is_not_writable_from_outside(bundle: Path) -> None:
+    """If the container's root may not write from outside, the hook writes from inside."""
     linux = {
         "namespaces": [{"type": "user"}],
         "uidMappings": [{"containerID": 0, "hostID": 100000, "size": 65536}],
@@ -144,24 +146,24 @@ def test_a_root_that_is_not_the_containers(bundle: Path) -> None:
     assert os.geteuid() == 0
 
 
-def test_two_jobs(bundle: Path) -> None:
-    """Libraries of two specs are both found, and a second start changes nothing."""
+def test_libraries_of_two_specs_are_found(bundle: Path) -> None:
+    """A second start changes nothing."""
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
-    assert found(bundle) == BOTH
+    assert cached_libraries(bundle) == BOTH
     files = [bundle / "root/etc/ld.so.cache", bundle / f"root{ld_so_conf.FIRST}"]
     once = [file.read_bytes() for file in files]
     assert done(bundle, todo=[CUDA, OTHER]).hooks == []
     assert [file.read_bytes() for file in files] == once
 
 
-def test_a_spec_that_is_asked_for_no_more(bundle: Path) -> None:
-    """Started again without one of its two specs, a container has nothing of that one left."""
+def test_removed_spec_leaves_no_entries(bundle: Path) -> None:
+    """A container that is started again without one of its two specs has none of its entries."""
     done(bundle, todo=[CUDA, OTHER])
     done(bundle, todo=[OTHER])
-    assert found(bundle) == {"libother.so.2": BOTH["libother.so.2"]}
+    assert cached_libraries(bundle) == {"libother.so.2": BOTH["libother.so.2"]}
 
 
-def test_hooks_do_all_or_nothing(bundle: Path) -> None:
+def test_jobs_are_all_done_by_the_hook_or_by_the_wrapper(bundle: Path) -> None:
     """A hook does not see the wrapper's work: with one job for a hook, all are."""
     hooks = done(bundle, "/opt/other", todo=[CUDA, OTHER]).hooks
     assert [hook["args"][3] for hook in hooks] == [
@@ -171,24 +173,24 @@ def test_hooks_do_all_or_nothing(bundle: Path) -> None:
     assert not link(bundle)
 
 
-def test_an_engines_hook_with_other_libraries(bundle: Path) -> None:
-    """It would take the wrapper's libraries for an older driver's: a hook does these as well."""
+def test_hook_of_an_engine_with_other_libraries(bundle: Path) -> None:
+    """It would treat the wrapper's libraries as an older driver's: a hook does these as well."""
     (hook,) = done(bundle, engine=[OTHER]).hooks
     assert hook["args"][3] == f"{LIBRARY}=libcuda.so.1"
     assert not link(bundle)
 
 
-def test_an_engines_hook_with_the_same_libraries(bundle: Path) -> None:
-    """What it will add is not taken out before, and it finds its work done."""
+def test_hook_of_an_engine_with_the_same_libraries(bundle: Path) -> None:
+    """The libraries that it will add are not removed first, and it changes nothing."""
     whole = Jobs("/usr/bin/gpuhook-hook")
     whole.libraries = [*CUDA.libraries, *OTHER.libraries]
     assert done(bundle, engine=[whole]).hooks == []
-    assert found(bundle) == BOTH
+    assert cached_libraries(bundle) == BOTH
 
 
 @pytest.mark.parametrize("order", [[CUDA, OTHER], [OTHER, CUDA]])
-def test_hooks_one_after_the_other(order: list[Jobs], bundle: Path) -> None:
-    """Each hook of a container keeps what the others add, in whatever order they run."""
+def test_hooks_run_in_any_order(order: list[Jobs], bundle: Path) -> None:
+    """Each hook of a container keeps the entries of the others."""
     with Root(str(bundle / "root")) as root:
         provide(
             root,
@@ -198,4 +200,4 @@ def test_hooks_one_after_the_other(order: list[Jobs], bundle: Path) -> None:
             made, reasons = rootfs_plan.beside(root, one, [CUDA, OTHER])
             assert provide(root, made) == []
             assert reasons == []
-    assert found(bundle) == BOTH
+    assert cached_libraries(bundle) == BOTH

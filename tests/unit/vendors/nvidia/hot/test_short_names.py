@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short forms of device names: what they stand for, and what no request gets by them."""
+"""Short forms of device names: what they mean, and what a request cannot get by them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def node(profile: str = "h100x8", **settings: object) -> NvidiaNode:
 
 
 def nodes(by: NvidiaNode, *names: str) -> set[str]:
-    """Return the GPUs' own nodes that `names` give."""
+    """Return the GPUs' own nodes of these names."""
     found = resolve_names([*names], ALL, by).edits["deviceNodes"]
     return {one["path"] for one in found if vocabulary.is_gpu_node(one["path"])}
 
@@ -57,12 +57,12 @@ def fault(by: NvidiaNode, name: str) -> GpuhookError:
         ("h100x8", "02,4-5", "2,4,5"),
     ],
 )
-def test_what_a_short_form_stands_for(profile: str, short: str, full: str) -> None:
+def test_short_forms_of_a_device(profile: str, short: str, full: str) -> None:
     by = node(profile)
     assert nodes(by, *short.split(",")) == nodes(by, *full.split(","))
 
 
-def test_the_beginning_of_an_instances_uuid() -> None:
+def test_prefix_of_an_instances_uuid() -> None:
     by = node("a100-mig")
     for gpu in dump_file.load("a100-mig").gpus:
         for one in gpu.instances:
@@ -79,48 +79,48 @@ def test_the_beginning_of_an_instances_uuid() -> None:
         "1b:00", "01b:00.0", "0-3::1", "00:01", "gpu01", "gpu0-3", "NVIDIA.com/gpu=0",
     ],
 )  # fmt: skip
-def test_what_stays_a_name(name: str) -> None:
-    """Anything else is the name of a device, and this node does not have it."""
+def test_other_forms_are_names(name: str) -> None:
+    """Any other text is the name of a device, which this node does not have."""
     assert fault(node(), name).code in ("GH1101", "GH1102", "GH1104")
 
 
 @pytest.mark.parametrize("short", ["0-3", "01", "GPU-5c9a1f7e", "1b:00.0"])
-def test_a_cdi_name_is_exact(short: str) -> None:
+def test_cdi_name_is_exact(short: str) -> None:
     assert fault(node(), f"{KIND}={short}").code == "GH1102"
 
 
-def test_a_range_with_a_device_that_is_missing() -> None:
-    """The fault names the range and the device, and no device of the range is given."""
+def test_range_with_a_missing_device_is_a_fault() -> None:
+    """It names the range and the device, and no device of the range is granted."""
     error = fault(node(), "6-9")
     assert error.message.startswith(f"6-9: {KIND}=8: no such device")
 
 
-def test_a_short_form_that_is_a_part_of_a_uuid_is_named() -> None:
-    """The listed devices are not taken for the name of the request."""
+def test_index_is_not_a_part_of_a_uuid() -> None:
+    """The listed devices are not taken for the requested name."""
     error = fault(node(), "08")
     assert error.message.startswith(f"08: {KIND}=8: no such device")
     assert "08" in error.message.partition("has 0, ")[2]
 
 
-def test_a_range_of_more_digits_than_an_index_has() -> None:
+def test_range_with_too_many_digits() -> None:
     assert short_names.full_names("0-" + "9" * 5000, list) == []
 
 
-def test_a_replica_is_noted_by_its_full_name() -> None:
+def test_replica_is_recorded_by_its_full_name() -> None:
     """The ledger compares replica ids: one replica has one id."""
     uuid = dump_file.load("h100x8").gpus[0].uuid
     grant = resolve_names(["GPU-5c9a1f7e::2", "01::3"], ALL, node())
     assert grant.replicas == [f"{uuid}::2", "1::3"]
 
 
-def test_two_uuids_with_one_beginning() -> None:
+def test_uuids_with_one_prefix_are_ambiguous() -> None:
     with pytest.raises(GpuhookError) as caught:
         short_names.full_names("GPU-aaaaaaaa", lambda: ["gpu-aaaaaaaa-1", "GPU-aaaaaaaa-2", "0"])
     assert caught.value.code == "GH1060"
     assert "GPU-aaaaaaaa-1, GPU-aaaaaaaa-2" in caught.value.message
 
 
-def test_many_uuids_with_one_beginning_are_listed_up_to_a_bound() -> None:
+def test_list_of_ambiguous_uuids_is_bounded() -> None:
     known = [f"GPU-aaaaaaaa-{number:04}" for number in range(100)]
     with pytest.raises(GpuhookError) as caught:
         short_names.full_names("GPU-aaaaaaaa", lambda: known)
@@ -128,7 +128,7 @@ def test_many_uuids_with_one_beginning_are_listed_up_to_a_bound() -> None:
 
 
 class ShortNode(PlainNode):
-    """A node that knows short forms of its devices' names."""
+    """A node that resolves short forms of its devices' names."""
 
     def full_names(self, name: str) -> list[str]:
         return short_names.full_names(name, lambda: self.registry().names(self.kind))
@@ -153,7 +153,9 @@ class Host:
 
 
 @pytest.mark.parametrize("name", ["0-1", "01", "GPU-aaaaaaaa", "1a:00.0"])
-def test_an_exact_name_wins(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_name_takes_precedence(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     others = ["0", "1", "GPU-aaaaaaaa-1", "0000:1a:00.0"]
     host = Host(tmp_path, *others, "other")
@@ -162,7 +164,9 @@ def test_an_exact_name_wins(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert Host(tmp_path, *others, name).devices(name) == [name]
 
 
-def test_two_devices_that_begin_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_with_one_prefix_are_ambiguous(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     host = Host(tmp_path, "GPU-aaaaaaaa-1", "GPU-aaaaaaaa-2", "GPU-bbbbbbbb-1")
     assert host.devices("GPU-bbbbbbbb") == ["GPU-bbbbbbbb-1"]
@@ -188,8 +192,8 @@ ENV = "NVIDIA_VISIBLE_DEVICES"
         ("GPU-nobody", "GH1102", "request one of these"),
     ],
 )
-def test_a_name_that_leads_nowhere(value: str, code: str, said: str) -> None:
-    """The fault names the variable, the node's devices, and what is probably wrong."""
+def test_unknown_name_is_a_fault(value: str, code: str, said: str) -> None:
+    """It names the variable, the node's devices, and the probable error."""
     spec = {"process": {"env": [f"{ENV}={value}"]}}
     with pytest.raises(GpuhookError) as caught:
         planned(spec, described("h100x8"))
@@ -218,15 +222,15 @@ def test_a_name_that_leads_nowhere(value: str, code: str, said: str) -> None:
         ),
     ],
 )
-def test_other_sources_are_named_as_well(spec: dict[str, object], where: str) -> None:
+def test_other_sources_are_named(spec: dict[str, object], where: str) -> None:
     settings = chosen(accept_volume_mounts=True)
     with pytest.raises(GpuhookError) as caught:
         planned(spec, described("h100x8", settings))
     assert caught.value.message.startswith(where)
 
 
-def test_an_ambiguous_name_is_named_with_its_source() -> None:
-    """The fault of two UUIDs says which variable has the name, as those of unknown names do."""
+def test_ambiguous_name_is_reported_with_its_source() -> None:
+    """The fault has the variable with the name, as that of an unknown name does."""
     facts = dump_file.load("h100x8")
     short, other = "GPU-5c9a1f7e", "GPU-5c9a1f7e-7a39-4c0f-9d52-f3a7c1086b4e"
     first, second, *others = facts.gpus
@@ -239,15 +243,15 @@ def test_an_ambiguous_name_is_named_with_its_source() -> None:
     assert other in caught.value.message
 
 
-def test_an_option_has_no_void() -> None:
-    """`attach --device -1` has no hint to write void, which --device does not have."""
+def test_hint_for_an_option_does_not_mention_void() -> None:
+    """`attach --device -1`: the option --device has no void."""
     assert "void" not in fault(node(), "-1").hint
 
 
-def test_a_mig_device_that_a_node_with_others_does_not_have() -> None:
+def test_missing_mig_device_on_a_node_with_others() -> None:
     assert "MIG" not in fault(node("a100-mig"), "0:9").hint
 
 
-def test_a_node_without_a_spec_lists_nothing(tmp_path: Path) -> None:
+def test_node_without_a_spec_lists_no_devices(tmp_path: Path) -> None:
     by = SpecNode(chosen(default_kind="nvidia.com/other", spec_dirs=[str(tmp_path)]))
     assert fault(by, "0").code == "GH1104"

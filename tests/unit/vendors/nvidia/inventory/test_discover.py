@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole node is asked, with the real pynvml, ELF files and device nodes of a simulated one."""
+"""Discovery of a whole node, with the real pynvml, ELF files and device nodes of a
+simulated one.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 
 
-def asked(made: SimulatedNode, *, require: bool = True) -> Node:
+def discovered(made: SimulatedNode, *, require: bool = True) -> Node:
     where = discover.roots(made.driver_root, made.dev_root, made.host_root)
     return discover.node(where, require_nodes=require)
 
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS)
 @pytest.mark.parametrize("profile", ["t4", "h100x8", "lost-gpu", "a100-mig"])
-def test_a_node_tells_what_it_was_made_of(
-    tmp_path: Path, layout: layouts.Layout, profile: str
-) -> None:
-    """Driver, GPUs, device nodes, majors and fingerprint are the simulated node's own."""
+def test_facts_are_those_of_the_node(tmp_path: Path, layout: layouts.Layout, profile: str) -> None:
+    """Driver, GPUs, device nodes, majors and fingerprint."""
     made = make_node(tmp_path, profile, layout=layout)
-    node = asked(made)
+    node = discovered(made)
     assert node.driver == made.node.driver
     assert node.gpus == made.node.gpus
     assert set(node.device_nodes) == set(made.node.device_nodes)
@@ -47,50 +47,50 @@ def test_a_node_tells_what_it_was_made_of(
     assert libraries == expected
 
 
-def test_the_profile_is_what_the_flat_layout_gives(tmp_path: Path) -> None:
-    """The shipped profile has the files, links and directories that asking such a node finds."""
+def test_shipped_profile_equals_the_flat_layout(tmp_path: Path) -> None:
+    """The shipped profile has the files, links and directories that discovery finds."""
     made = make_node(tmp_path, "t4")
-    node = asked(made)
+    node = discovered(made)
     assert set(node.files) == set(made.node.files)
     assert set(node.links) == set(made.node.links)
     assert node.library_dirs == made.node.library_dirs
 
 
-def test_the_dev_root_is_guessed_from_its_nodes(tmp_path: Path) -> None:
-    """Without a dev root, the driver root is it if it has the control node, else the host root."""
+def test_dev_root_defaults_to_the_root_with_control_nodes(tmp_path: Path) -> None:
+    """Without an option, it is the driver root if that has the control node, else the host root."""
     made = make_node(tmp_path / "container", "t4", layout="driver-container")
     assert discover.roots(made.driver_root, None, made.host_root).dev == made.driver_root
     made = make_node(tmp_path / "gke", "t4", layout="gke")
     assert discover.roots(made.driver_root, None, made.host_root).dev == made.host_root
 
 
-def test_an_old_nvml_without_minors(tmp_path: Path) -> None:
-    """Minors that an old NVML does not report come from /proc/driver/nvidia."""
+def test_old_nvml_without_minors(tmp_path: Path) -> None:
+    """The minors are then read from /proc/driver/nvidia."""
     made = make_node(tmp_path, "h100x8")
     library = Path(made.nvml_library)
     library.unlink()
     library.write_bytes(build.nvml_stub(old=True).read_bytes())
-    node = asked(made)
+    node = discovered(made)
     assert [gpu.minor for gpu in node.gpus] == [0, 1, 3, 2, 4, 5, 7, 6]
     assert node.driver.cuda is None
 
 
-def test_nvml_of_another_driver(tmp_path: Path) -> None:
-    """An NVML that answers for another driver than the tree's is refused."""
+def test_nvml_of_another_driver_is_refused(tmp_path: Path) -> None:
+    """An NVML that reports another driver than the tree's."""
     made = make_node(tmp_path, "t4")
     profile = Path(made.nvml_profile)
     profile.write_text(profile.read_text("utf-8").replace("580.95.05", "570.86.15"), "utf-8")
     with pytest.raises(GpuhookError) as caught:
-        asked(made)
+        discovered(made)
     assert "570.86.15" in caught.value.message
 
 
-def test_a_missing_node_only_warns_an_onlooker(tmp_path: Path) -> None:
-    """A missing GPU node stops those who give GPUs away; `gpuhook inventory` warns of it."""
+def test_missing_node_is_a_warning_for_inventory(tmp_path: Path) -> None:
+    """A missing GPU node stops generate-cdi; `gpuhook inventory` warns of it."""
     made = make_node(tmp_path, "t4")
     Path(made.dev_root, "dev/nvidia0").unlink()
     with pytest.raises(GpuhookError) as caught:
-        asked(made)
+        discovered(made)
     assert caught.value.code == "GH1210"
     shown = CliRunner().invoke(main, ["inventory", *made.options])
     assert shown.exit_code == 0, shown.stderr

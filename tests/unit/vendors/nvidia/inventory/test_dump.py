@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps of nodes: written, read back, and refused when they are wrong."""
+"""Dumps of nodes: written, read back, and refused if they are invalid."""
 
 from __future__ import annotations
 
@@ -39,56 +39,57 @@ def changed(path: str, value: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", sorted(profiles.PROFILES))
-def test_profiles_are_as_written(name: str) -> None:
-    """The shipped profiles are what their generator writes, and hold its facts."""
+def test_profiles_are_current(name: str) -> None:
+    """The shipped profiles are those of their generator."""
     assert Path(dump_file.PROFILES, name + ".yaml").read_text("utf-8") == profiles.document(name)
     assert dump_file.load(name) == profiles.PROFILES[name]()
 
 
-def test_the_list_of_profiles() -> None:
+def test_list_of_profiles() -> None:
     """Every profile is found by name."""
     assert dump_file.profiles() == sorted(profiles.PROFILES)
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
 @pytest.mark.parametrize("name", sorted(profiles.PROFILES))
-def test_a_dump_reads_back(name: str, form: str) -> None:
-    """A node survives its dump in both formats, and the dump fits the schema."""
+def test_dump_is_read_back(name: str, form: str) -> None:
+    """In both formats, and the dump fits the schema."""
     node = dump_file.load(name)
     text = dump_file.text(node, form)
     assert dump_file.parse(text.encode(), "x") == node
     jsonschema.Draft202012Validator(SCHEMA).validate(yaml.safe_load(text))
 
 
-def test_the_schema_is_a_schema() -> None:
-    """The shipped schema itself is valid."""
+def test_schema_is_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_unknown_is_written_out() -> None:
+def test_unknown_facts_are_written_out() -> None:
     """An unknown fact is 'unknown' in the dump; a working GPU has no 'lost'."""
     gpu = dump.as_dict(dump_file.load("t4"))["gpus"][0]
     assert gpu["numa_node"] == "unknown"
     assert "lost" not in gpu
 
 
-def test_a_neither_file_nor_profile() -> None:
-    """A name that is nothing is refused with the names of the profiles."""
+def test_unknown_name_lists_the_profiles() -> None:
+    """A name that is neither a file nor a profile."""
     with pytest.raises(GpuhookError) as caught:
         dump_file.load("t5")
     assert caught.value.code == "GH1500"
     assert "a100-mig, h100x8, lost-gpu, t4" in caught.value.hint
 
 
-def test_a_file_wins_over_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of a profile's name in the current directory is that file."""
+def test_file_takes_precedence_over_a_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the current directory with a profile's name is that file."""
     monkeypatch.chdir(tmp_path)
     Path("t4").write_text(dump_file.text(dump_file.load("h100x8"), "yaml"), encoding="utf-8")
     assert len(dump_file.load("t4").gpus) == 8
 
 
-def test_broken_yaml_has_a_place() -> None:
-    """Text that is no YAML is refused with file, line and column."""
+def test_broken_yaml_has_its_place() -> None:
+    """Text that is not YAML is refused with file, line and column."""
     with pytest.raises(GpuhookError) as caught:
         dump_file.parse(b"schema: x\ngpus: [1\n", "node.yaml")
     assert caught.value.code == "GH1501"
@@ -96,16 +97,15 @@ def test_broken_yaml_has_a_place() -> None:
 
 
 @pytest.mark.parametrize("content", [b"\x00", b"\xff\xfe\xff", b"a: !!python/object:os.system x"])
-def test_odd_bytes(content: bytes) -> None:
-    """Bytes that YAML does not allow, and tags of Python, are refused as such."""
+def test_invalid_bytes_and_tags_are_refused(content: bytes) -> None:
+    """Bytes that YAML does not allow, and tags of Python."""
     with pytest.raises(GpuhookError) as caught:
         dump_file.parse(content, "node.yaml")
     assert caught.value.code == "GH1501"
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"just text", b"3"])
-def test_not_a_mapping(content: bytes) -> None:
-    """A document that is no mapping is refused in plain words."""
+def test_document_must_be_a_mapping(content: bytes) -> None:
     with pytest.raises(GpuhookError) as caught:
         dump_file.parse(content, "node.yaml")
     assert caught.value.code == "GH1502"
@@ -133,8 +133,8 @@ def test_not_a_mapping(content: bytes) -> None:
         ("/device_nodes/0/mode", 438, "/device_nodes/0/mode: expected a text, found 438"),
     ],
 )
-def test_what_is_wrong_is_said(path: str, value: object, message: str) -> None:
-    """A wrong value is refused with file, place and what was expected."""
+def test_wrong_values_are_refused(path: str, value: object, message: str) -> None:
+    """With file, place and the expected value."""
     error = refused(changed(path, value))
     assert error.code == "GH1502"
     assert error.message.startswith("node.json: /")
@@ -142,8 +142,8 @@ def test_what_is_wrong_is_said(path: str, value: object, message: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["index", "uuid", "minor", "pci_bus_id"])
-def test_two_gpus_cannot_share(key: str) -> None:
-    """Two GPUs with the same index, UUID, minor or bus id are refused."""
+def test_duplicate_gpus_are_refused(key: str) -> None:
+    """Two GPUs with the same index, UUID, minor or bus id."""
     document = dump.as_dict(dump_file.load("h100x8"))
     document["gpus"][4][key] = document["gpus"][1][key]
     error = refused(document)
@@ -153,13 +153,15 @@ def test_two_gpus_cannot_share(key: str) -> None:
 
 
 @pytest.mark.parametrize(("key", "place"), [("index", "0/instances/5"), ("uuid", "1/instances/2")])
-def test_two_instances_cannot_share(key: str, place: str) -> None:
-    """Two MIG instances of one GPU with the same index, or any two with one UUID, are refused."""
+def test_duplicate_instances_are_refused(key: str, place: str) -> None:
+    """Two MIG instances of one GPU with the same index, or any two with one UUID."""
     document = dump.as_dict(dump_file.load("a100-mig"))
     gpu, number = map(int, place.split("/instances/"))
     document["gpus"][gpu]["instances"][number][key] = document["gpus"][0]["instances"][1][key]
     if key == "index":
-        document["gpus"][1]["instances"][0]["index"] = 1  # of another GPU: this is allowed
+        document["gpus"][1]["instances"][0]["index"] = (
+            1  # an instance of another GPU: this is allowed
+        )
         document["gpus"][1]["instances"][1]["index"] = 7
     error = refused(document)
     assert error.code == "GH1502"
@@ -167,16 +169,16 @@ def test_two_instances_cannot_share(key: str, place: str) -> None:
     assert "/gpus/0/instances/1 already" in error.message
 
 
-def test_instances_are_in_the_dump_of_a_divided_gpu_alone() -> None:
-    """A GPU without MIG instances has no key for them; a whole instance has no trouble."""
+def test_only_divided_gpus_have_instances() -> None:
+    """A GPU without MIG instances lacks the key; a usable instance has no trouble."""
     divided, _, undivided = dump.as_dict(dump_file.load("a100-mig"))["gpus"]
     assert "instances" not in undivided
     assert len(divided["instances"]) == 7
     assert "trouble" not in divided["instances"][0]
 
 
-def test_two_gpus_may_be_unknown() -> None:
-    """Two GPUs of which nothing is known are no contradiction."""
+def test_several_gpus_may_be_unknown() -> None:
+    """Two GPUs without known facts are not duplicates."""
     document = dump.as_dict(dump_file.load("t4"))
     document["gpus"] = [{"index": 0}, {"index": 1, "uuid": "unknown", "lost": "gone"}]
     node = dump_file.parse(json.dumps(document).encode(), "x")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each fact of the inventory is used by some code, or is kept for readers of dumps."""
+"""Each fact of the inventory is used by some code, or is for readers of dumps."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ WRITERS = [
     NVIDIA / "nvml/nvml_inventory.py",
     NVIDIA / "nvml/nvml_mig.py",
 ]
-# Code that reads facts by their names as texts.
+# Code that reads facts by names in strings.
 BY_TEXT = (NVIDIA / "hot/node_json.py", PACKAGE / "device_plugin/labels/gpu_groups.py")
 # Facts for readers of `gpuhook inventory -o json`, with the reason.
 FOR_DUMPS: dict[str, str] = {}
 
 
 def read_names() -> set[str]:
-    """Return the attributes that code outside the writers reads, and the names in BY_TEXT."""
+    """Return the attributes that code other than the writers reads, and the names in BY_TEXT."""
     found = set()
     for path in set(PACKAGE.rglob("*.py")) - set(WRITERS):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -47,7 +47,7 @@ def read_names() -> set[str]:
 
 
 def test_every_fact_is_read() -> None:
-    """A fact that no code reads has its reason above, and no fact that is read has one."""
+    """A fact that no code reads has its reason above, and no other fact has one."""
     kinds = (Driver, MigInstance, Gpu, DeviceNode, DriverFile, Link, Node)
     names = {one.name for kind in kinds for one in fields(kind)}
     assert names - read_names() == set(FOR_DUMPS)

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode csv: a Tegra system as a spec, with one GPU or with a discrete one as well."""
+"""Mode csv: a spec of a Tegra system, with its GPU alone or with a discrete one."""
 
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.modes.tegra import csv_files, soc
 from gpuhook.vendors.nvidia.modes.tegra.soc import Soc
+from gpuhook.vendors.nvidia.nvml import nvml_inventory
 from gpuhook.vendors.nvidia.spec.generate_options import Choices, Described
+from gpuhook.vendors.nvidia.warm import nvml_library
 from tests.simulated import tegra_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -59,7 +62,7 @@ def refused(code: str, root: Path, choices: Choices | None = None, **place: obje
     return caught.value.message
 
 
-def test_an_orin(root: Path) -> None:
+def test_spec_of_an_orin(root: Path) -> None:
     found = describe(root)
     assert names(found) == ["0", "all", "csv-mounts-all"]
     assert nodes(found, "0") == nodes(found, "all") == set(tegra_node.NODES)
@@ -74,7 +77,7 @@ def test_an_orin(root: Path) -> None:
     assert warning.startswith("missing on this system: /dev/nvsciipc, ")
 
 
-def test_the_other_files_are_one_device(root: Path) -> None:
+def test_further_files_are_one_device(root: Path) -> None:
     (device,) = [one for one in describe(root).spec["devices"] if one["name"] == "csv-mounts-all"]
     edits = device["containerEdits"]
     assert set(edits) == {"mounts", "hooks"}
@@ -85,14 +88,14 @@ def test_the_other_files_are_one_device(root: Path) -> None:
     ]
 
 
-def test_other_files_that_say_nothing_new_are_no_device(root: Path) -> None:
+def test_further_files_without_new_entries_are_no_device(root: Path) -> None:
     (root / FILES / "cuda.csv").write_text("dev, /dev/nvmap\ndev, /dev/gone\n")
     found = describe(root)
     assert names(found) == ["0", "all"]
     assert "missing on this system: /dev/gone" in found.warnings
 
 
-def test_named_files_are_all_that_counts(root: Path) -> None:
+def test_chosen_files_replace_the_others(root: Path) -> None:
     mine = root / "mine.csv"
     mine.write_text("dev, /dev/nvmap\nbad\n")
     found = describe(root, csv_files=(str(mine),))
@@ -104,7 +107,7 @@ def test_named_files_are_all_that_counts(root: Path) -> None:
     assert "no-such.csv" in refused("GH1221", root, csv_files=(str(root / "no-such.csv"),))
 
 
-def test_without_files(root: Path) -> None:
+def test_without_csv_files(root: Path) -> None:
     for name in ("devices.csv", "drivers.csv"):
         (root / FILES / name).unlink()
     assert str(root / FILES) in refused("GH1220", root)
@@ -117,12 +120,12 @@ def test_without_device_nodes(root: Path) -> None:
     assert "GPU 0 is left out" in message
 
 
-def test_an_empty_file_is_told(root: Path) -> None:
+def test_empty_file_has_a_warning(root: Path) -> None:
     (root / FILES / "l4t.csv").write_text("# nothing\n")
     assert f"{root / FILES}/l4t.csv has no entries" in describe(root).warnings
 
 
-def test_ignored_links(root: Path) -> None:
+def test_ignored_links_are_left_out(root: Path) -> None:
     link = f"{tegra_node.LIBRARIES}/libcuda.so"
     assert link in [path for _, path in job(describe(root)).links]
     found = describe(root, csv_ignore_patterns=("**/libcuda.so",))
@@ -138,7 +141,7 @@ def test_ignored_links(root: Path) -> None:
         (b"nvidia,tegra234\0", "/opt/compat", "/opt/compat"),
     ],
 )
-def test_where_images_have_newer_cuda(
+def test_cuda_compat_directory_of_images(
     compatible: bytes | None, option: str, directory: str, root: Path
 ) -> None:
     file = root / "proc/device-tree/compatible"
@@ -148,7 +151,7 @@ def test_where_images_have_newer_cuda(
     assert job(describe(root, csv_compat_root=option)).cuda_compat == directory
 
 
-def test_a_relative_directory_is_refused(root: Path) -> None:
+def test_relative_directory_is_refused(root: Path) -> None:
     assert "compat" in refused("GH1515", root, csv_compat_root="compat")
 
 
@@ -165,18 +168,18 @@ def test_a_relative_directory_is_refused(root: Path) -> None:
         ("# R36 (release), REVISION:", "12.2"),
     ],
 )
-def test_the_cuda_version_by_the_release(release: str, cuda: str, root: Path) -> None:
+def test_cuda_version_of_the_release(release: str, cuda: str, root: Path) -> None:
     (root / "etc/nv_tegra_release").write_text(release + "\n")
     assert job(describe(root)).cuda_version == cuda
 
 
-def test_without_a_module_the_release_is_the_driver(root: Path) -> None:
+def test_release_is_the_driver_version_without_a_module(root: Path) -> None:
     (root / "sys/module/nvidia/version").unlink()
     assert "driver=R36.4.3" in job(describe(root)).fingerprint
 
 
-def test_a_root_apart_from_dev(root: Path, tmp_path: Path) -> None:
-    """Device nodes are looked for below the dev root, files below the driver's."""
+def test_driver_root_and_dev_root_differ(root: Path, tmp_path: Path) -> None:
+    """Device nodes are searched below the dev root, files below the driver's."""
     (tmp_path / "other").mkdir()
     (root / "dev").rename(tmp_path / "other/dev")
     roots = discover.roots(str(root), str(tmp_path / "other"), str(root))
@@ -190,13 +193,43 @@ def test_a_root_apart_from_dev(root: Path, tmp_path: Path) -> None:
     ("ids", "expected"),
     [(("0",), ["0", "GPU-0", "all"]), (("gpu-1",), ["1", "GPU-1", "all"])],
 )
-def test_ids(
+def test_device_ids(
     ids: tuple[str, ...], expected: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     igx(root, monkeypatch)
     (root / FILES / "cuda.csv").unlink()
     assert names(describe(root, Choices(device_ids=ids))) == expected
     assert "0 (GPU-0), 1 (GPU-1)" in refused("GH1511", root, Choices(device_ids=("2",)))
+
+
+def test_an_instance_is_no_device(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chip of a Thor has MIG; the spec describes it as a whole only."""
+    instance = MigInstance(index=0, uuid="MIG-0", profile="1g", gpu_instance=1, compute_instance=0)
+    divided = replace(THOR, mig_mode="enabled", instances=(instance,))
+    monkeypatch.setattr(soc, "ask", lambda _: Soc((divided,), "580.0", "13.0"))
+    for name in ("0:0", "mig-0"):
+        message = refused("GH1511", root, Choices(device_ids=(name,)))
+        assert "0 (GPU-0)" in message
+        assert "0:0" not in message.replace(name, "", 1)
+
+
+def test_a_driver_whose_gpus_cannot_be_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The versions that NVML has reported before apply."""
+
+    class Counting:
+        def driver_version(self) -> str:
+            return "581.1"
+
+        def cuda_version(self) -> str:
+            return "13.9"
+
+        def gpus(self) -> tuple[Gpu, ...]:
+            raise fault("GH1206", path="libnvidia-ml.so.1", reason="unknown")
+
+    monkeypatch.setattr(nvml_library, "find", lambda *_, **__: "libnvidia-ml.so.1")
+    monkeypatch.setattr(nvml_inventory, "opened", lambda *_: nullcontext(Counting()))
+    found = soc.ask(discover.roots(str(root), None, str(root)))
+    assert (found.driver, found.cuda, found.gpus) == ("581.1", "13.9", (Gpu(index=0),))
 
 
 def igx(root: Path, monkeypatch: pytest.MonkeyPatch, card: Gpu = CARD) -> None:
@@ -209,8 +242,8 @@ def igx(root: Path, monkeypatch: pytest.MonkeyPatch, card: Gpu = CARD) -> None:
         tegra_node.node(root, f"/dev/nvidia{minor}", (195, minor))
 
 
-def test_a_card_beside_the_chip(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The card has its minor's node and the control nodes, the chip all others that are named."""
+def test_discrete_gpu_has_its_own_nodes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has its minor's node and the control nodes, the chip all others in the files."""
     igx(root, monkeypatch)
     found = describe(root)
     own = {"/dev/nvidia0", "/dev/nvidia2", "/dev/nvidiactl", "/dev/nvmap"}
@@ -220,7 +253,7 @@ def test_a_card_beside_the_chip(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert nodes(found, "all") == own | card
 
 
-def test_the_chip_has_nvidia2_where_the_card_takes_nvidia1(
+def test_chip_has_nvidia2_if_the_discrete_gpu_has_nvidia1(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     igx(root, monkeypatch)
@@ -228,7 +261,7 @@ def test_the_chip_has_nvidia2_where_the_card_takes_nvidia1(
     assert nodes(describe(root), "0") == {"/dev/nvidia0", "/dev/nvidia2"}
 
 
-def test_one_device_for_a_site_that_wants_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_device_on_request(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All nodes in the files are the first GPU's, whatever GPUs NVML reports."""
     igx(root, monkeypatch)
     found = describe(root, Choices(multiple_csv_devices=False))
@@ -248,7 +281,7 @@ def test_one_device_for_a_site_that_wants_one(root: Path, monkeypatch: pytest.Mo
         (Gpu(index=1, name="RTX", minor=7), "/dev/nvidia7: no such device node"),
     ],
 )
-def test_a_card_that_cannot_be_given(
+def test_unusable_discrete_gpu_is_left_out(
     card: Gpu, reason: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     igx(root, monkeypatch, card)
@@ -259,7 +292,7 @@ def test_a_card_that_cannot_be_given(
     )
 
 
-def test_groups_of_device_nodes_can_be_left_out(root: Path) -> None:
+def test_groups_of_device_nodes_are_optional(root: Path) -> None:
     os.chown(root / "dev/nvmap", 0, 44)
     (root / "dev/nvmap").chmod(0o660)
 
@@ -271,8 +304,8 @@ def test_groups_of_device_nodes_can_be_left_out(root: Path) -> None:
     assert groups(Choices(additional_gids=False)) == [None, None, None]
 
 
-def test_without_hooks(root: Path) -> None:
-    """Libraries are bound in the directory of LD_LIBRARY_PATH, which the spec sets once."""
+def test_without_hooks_libraries_are_bound(root: Path) -> None:
+    """In the directory of LD_LIBRARY_PATH, which the spec sets once."""
     found = describe(root, Choices(hooks="none"))
     assert "hooks" not in found.spec["containerEdits"]
     assert any(
@@ -282,8 +315,8 @@ def test_without_hooks(root: Path) -> None:
     assert set(extra["containerEdits"]) == {"mounts"}
 
 
-def test_circles_and_hostile_lines_end(root: Path) -> None:
-    """Links in circles, links out of the root and endless patterns are missed, and nothing else."""
+def test_circular_links_and_hostile_lines_end(root: Path) -> None:
+    """Links in circles, links out of the root and endless patterns have no match."""
     tegra_node.link(root, "/usr/lib/circle", "circle")
     tegra_node.link(root, "/usr/lib/out", "../../../../../../../../../../etc/shadow")
     (root / FILES / "l4t.csv").write_text(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode management: the driver's files are looked for as in every other mode."""
+"""Mode management: the driver's files are found as in every other mode."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def node(tmp_path: Path) -> SimulatedNode:
 
 
 def mounted(node: SimulatedNode, rules: Path, choices: Choices = CHOICES) -> list[str]:
-    """Return the names of the files that a spec of mode management mounts."""
+    """Return the names of the files that a spec in mode management mounts."""
     place = discover.roots(node.driver_root, node.dev_root, node.host_root, files_dir=str(rules))
     found = mode_table.describe(mode_table.MANAGEMENT, place, choices)
     mounts = found.spec["containerEdits"]["mounts"]
     return [mount["containerPath"].rpartition("/")[2] for mount in mounts]
 
 
-def test_the_rules_of_the_site_count(node: SimulatedNode, tmp_path: Path) -> None:
+def test_rules_of_the_site_apply(node: SimulatedNode, tmp_path: Path) -> None:
     assert "nvidia-debugdump" in mounted(node, tmp_path / "none")
     rules = tmp_path / "files.d"
     rules.mkdir()
@@ -39,8 +39,8 @@ def test_the_rules_of_the_site_count(node: SimulatedNode, tmp_path: Path) -> Non
     assert "nvidia-debugdump" not in mounted(node, rules)
 
 
-def test_explicit_libraries_are_given_on_request(node: SimulatedNode, tmp_path: Path) -> None:
-    """With the capability that they need; this mode leaves graphics out by itself."""
+def test_explicit_libraries_are_added_on_request(node: SimulatedNode, tmp_path: Path) -> None:
+    """With the capability that they need; this mode leaves graphics out."""
     libcuda = next(file for file in node.node.files if file.soname == "libcuda.so.1")
     beside = Path(libcuda.host_path).parent
     shutil.copy(libcuda.host_path, beside / "libOpenCL.so.1")

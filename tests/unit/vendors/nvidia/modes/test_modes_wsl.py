@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode wsl: the driver of Windows that is used, and a container's files of it."""
+"""Mode wsl: the driver of Windows that is in use, and its files in a container."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def package(root: Path, *search_paths: str) -> tuple[str, tuple[str, ...]]:
     return found.package.rpartition("/")[2], found.warnings
 
 
-def test_the_only_driver(root: Path) -> None:
+def test_only_driver_is_used(root: Path) -> None:
     assert package(root) == (USED, ())
 
 
-def test_the_driver_in_use_is_that_of_the_front_libraries(root: Path) -> None:
-    """Windows keeps drivers of before: newer files alone do not make one the driver in use."""
+def test_driver_in_use_is_that_of_the_front_libraries(root: Path) -> None:
+    """Windows keeps earlier drivers: newer files do not make one the driver in use."""
     old = wsl_node.write_package(root, OLD, "old")
     for path in old.iterdir():
         os.utime(path, (2e9, 2e9))
     assert package(root) == (USED, ())
 
 
-def test_without_a_copy_the_newest_counts_and_is_doubted(root: Path) -> None:
+def test_without_a_copy_the_newest_driver_is_used_with_a_warning(root: Path) -> None:
     other = wsl_node.write_package(root, OLD, "old")
     for name in ("libcuda.so.1", "libcuda.so.1.1", "libnvidia-ml.so.1", "nvidia-smi"):
         (root / wsl_node.LIB / name).unlink()
@@ -66,7 +66,7 @@ def test_without_a_copy_the_newest_counts_and_is_doubted(root: Path) -> None:
     assert "--library-search-path" in warning
 
 
-def test_a_search_path_settles_it(root: Path) -> None:
+def test_search_path_selects_the_driver(root: Path) -> None:
     wsl_node.write_package(root, OLD, "old")
     assert package(root, "/usr/lib", f"{STORE}/{OLD}") == (OLD, ())
     assert package(root, f"{root}{STORE}/{OLD}") == (OLD, ())
@@ -83,14 +83,14 @@ def test_without_a_driver_of_nvidia(root: Path) -> None:
     assert str(root / STORE[1:]) in caught.value.message
 
 
-def test_what_is_lacking_is_told(root: Path) -> None:
+def test_missing_files_have_warnings(root: Path) -> None:
     (root / STORE[1:] / USED / "nvcubins.bin").unlink()
     (root / wsl_node.LIB / "libdxcore.so").unlink()
     _, (warning,) = package(root)
     assert warning.endswith("lacks libdxcore.so, nvcubins.bin")
 
 
-def test_a_library_that_the_package_lacks_is_the_front_one(root: Path) -> None:
+def test_library_missing_in_the_package_is_the_front_one(root: Path) -> None:
     (root / STORE[1:] / USED / "libnvidia-ml.so.1").unlink()
     found = wsl_store.find(DriverRoot(str(root)))
     paths = [file.container_path for file in found.files if file.soname == "libnvidia-ml.so.1"]
@@ -98,15 +98,15 @@ def test_a_library_that_the_package_lacks_is_the_front_one(root: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["libcuda_loader.so", "libnvidia-ml.so.1"])
-def test_a_broken_library_is_no_library(broken: str, root: Path) -> None:
-    """It keeps its path, and is not in the loader's cache."""
+def test_broken_library_is_not_in_the_loader_cache(broken: str, root: Path) -> None:
+    """It keeps its path."""
     (root / STORE[1:] / USED / broken).write_bytes(b"\x7fELF cut")
     found = wsl_store.find(DriverRoot(str(root)))
     (file,) = [one for one in found.files if one.container_path.endswith("/" + broken)]
     assert (file.kind, file.soname) == ("config", None)
 
 
-def test_links_out_of_the_root_lead_nowhere(root: Path) -> None:
+def test_links_out_of_the_root_are_not_followed(root: Path) -> None:
     path = root / STORE[1:] / USED / "libevil.so"
     path.symlink_to("../../../../../../../../../../../etc/passwd")
     names = [file.container_path for file in wsl_store.find(DriverRoot(str(root))).files]
@@ -114,7 +114,7 @@ def test_links_out_of_the_root_lead_nowhere(root: Path) -> None:
 
 
 @needs_root
-def test_the_spec(root: Path) -> None:
+def test_spec_of_a_wsl_system(root: Path) -> None:
     found = described(root)
     assert found.spec["kind"] == "nvidia.com/gpu"
     (device,) = found.spec["devices"]
@@ -142,7 +142,7 @@ def test_the_spec(root: Path) -> None:
 @pytest.mark.parametrize(
     "choices", [Choices(device_ids=("0",)), Choices(device_ids=("GPU-1",)), Choices(with_all=False)]
 )
-def test_there_is_no_single_gpu(choices: Choices, root: Path) -> None:
+def test_single_gpus_cannot_be_selected(choices: Choices, root: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
         described(root, choices)
     assert caught.value.code == "GH1219"
@@ -150,7 +150,7 @@ def test_there_is_no_single_gpu(choices: Choices, root: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file"])
-def test_without_the_device(kind: str, root: Path) -> None:
+def test_missing_device_is_a_fault(kind: str, root: Path) -> None:
     path = root / "dev/dxg"
     path.unlink(missing_ok=True)
     if kind == "a file":
@@ -161,7 +161,7 @@ def test_without_the_device(kind: str, root: Path) -> None:
 
 
 @needs_root
-def test_without_hooks_libraries_keep_their_places_too(root: Path) -> None:
+def test_without_hooks_libraries_keep_their_paths(root: Path) -> None:
     """The front libraries open the others by path."""
     edits = described(root, Choices(hooks="none")).spec["containerEdits"]
     places = [mount["containerPath"] for mount in edits["mounts"]]
@@ -173,15 +173,15 @@ def test_without_hooks_libraries_keep_their_places_too(root: Path) -> None:
 
 
 @needs_root
-def test_every_hook_disabled(root: Path) -> None:
-    """There is a spec without a hook, and a warning of what is lacking."""
+def test_all_hooks_disabled(root: Path) -> None:
+    """There is a spec without a hook, with a warning."""
     found = described(root, Choices(disabled_hooks=frozenset(hook_names.NAMES)))
     assert "hooks" not in found.spec["containerEdits"]
     assert any("every hook is disabled" in warning for warning in found.warnings)
 
 
 @needs_root
-def test_groups_of_the_device_can_be_left_out(root: Path) -> None:
+def test_groups_of_the_device_are_optional(root: Path) -> None:
     os.chown(root / "dev/dxg", 0, 44)
     (root / "dev/dxg").chmod(0o660)
     assert described(root).spec["devices"][0]["containerEdits"]["additionalGids"] == [44]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mode auto: what platform a place is, by its files and, on a Tegra, by NVML."""
+"""Mode auto: the platform of a node, by its files and, on a Tegra, by NVML."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def write(root: Path, path: str, text: str = "") -> None:
     place.write_text(text)
 
 
-def test_any_other_machine(tmp_path: Path) -> None:
+def test_other_machines(tmp_path: Path) -> None:
     assert chosen(tmp_path) == mode_table.NVML
 
 
 @pytest.mark.parametrize("path", ["dev/dxg", "usr/lib/wsl/lib/libdxcore.so"])
-def test_wsl(path: str, tmp_path: Path) -> None:
+def test_wsl_by_its_files(path: str, tmp_path: Path) -> None:
     write(tmp_path, path)
     write(tmp_path, "etc/nv_tegra_release", RELEASE)
     assert chosen(tmp_path) == mode_table.WSL
@@ -52,7 +52,7 @@ def test_tegra_without_nvml(path: str, text: str, tmp_path: Path) -> None:
     assert chosen(tmp_path) == mode_table.CSV
 
 
-def test_another_system_on_a_chip(tmp_path: Path) -> None:
+def test_other_system_on_a_chip(tmp_path: Path) -> None:
     write(tmp_path, "sys/devices/soc0/family", "Snapdragon\n")
     assert chosen(tmp_path) == mode_table.NVML
 
@@ -67,7 +67,7 @@ def test_another_system_on_a_chip(tmp_path: Path) -> None:
     ],
 )
 def test_tegra_by_the_names_of_its_gpus(names: list[str], mode: str, tmp_path: Path) -> None:
-    """If all GPUs are integrated, it is a Tegra; with a discrete one it is any machine."""
+    """If all GPUs are integrated, it is a Tegra; with a discrete one it is a usual machine."""
     made = make_node(tmp_path, "h100x8", real_nodes=False)
     gpus = tuple(replace(gpu, name=name) for gpu, name in zip(made.node.gpus, names, strict=False))
     facts = replace(made.node, gpus=gpus)
@@ -77,13 +77,13 @@ def test_tegra_by_the_names_of_its_gpus(names: list[str], mode: str, tmp_path: P
 
 
 @pytest.mark.parametrize("mode", [mode_table.NVML, mode_table.CSV, mode_table.WSL])
-def test_a_named_mode_is_that_mode(mode: str, tmp_path: Path) -> None:
+def test_chosen_mode_applies(mode: str, tmp_path: Path) -> None:
     write(tmp_path, "dev/dxg")
     assert chosen(tmp_path, mode) == mode
 
 
 @pytest.mark.parametrize("path", ["etc/nv_tegra_release", "sys/module/nvgpu/refcnt"])
-def test_a_tegra_has_a_driver(path: str, tmp_path: Path) -> None:
+def test_tegra_has_a_driver(path: str, tmp_path: Path) -> None:
     assert not host_fingerprint.driver_is_loaded(str(tmp_path))
     write(tmp_path, path, RELEASE)
     assert host_fingerprint.driver_is_loaded(str(tmp_path))
@@ -100,12 +100,12 @@ def test_a_tegra_has_a_driver(path: str, tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_the_release_of_a_tegra(text: str, release: str, tmp_path: Path) -> None:
+def test_release_of_a_tegra(text: str, release: str, tmp_path: Path) -> None:
     write(tmp_path, "etc/nv_tegra_release", text)
     assert host_fingerprint.tegra_release(str(tmp_path)) == release
 
 
-def test_a_release_is_part_of_the_fingerprint(tmp_path: Path) -> None:
+def test_release_is_part_of_the_fingerprint(tmp_path: Path) -> None:
     write(tmp_path, "etc/nv_tegra_release", RELEASE)
     before = host_fingerprint.fingerprint(str(tmp_path), "")
     write(tmp_path, "etc/nv_tegra_release", RELEASE.replace("4.3", "4.4"))
@@ -119,8 +119,8 @@ def generate(*words: str, **env: str) -> Result:
 
 
 @needs_root
-def test_generate_cdi_on_these_systems(tmp_path: Path) -> None:
-    """Auto describes them, under any kind, and says what is not there."""
+def test_generate_cdi_on_each_platform(tmp_path: Path) -> None:
+    """Auto describes them, under any kind, and reports missing files."""
     jetson = tegra_node.make(tmp_path / "jetson")
     windows = wsl_node.make(tmp_path / "wsl")
     done = generate(*jetson.options, "--format", "json", "--vendor", "example.com")
@@ -135,8 +135,8 @@ def test_generate_cdi_on_these_systems(tmp_path: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("form", ["ours", "toolkit", "environment"])
-def test_the_options_of_csv(form: str, tmp_path: Path) -> None:
-    """They have our names, NVIDIA's toolkit's, and variables."""
+def test_options_of_csv(form: str, tmp_path: Path) -> None:
+    """They have our names, NVIDIA toolkit's names, and variables."""
     made = tegra_node.make(tmp_path / "jetson")
     (tmp_path / "one.csv").write_text("dev, /dev/nvmap\nlib, /etc/nv_tegra_release\n")
     (tmp_path / "two.csv").write_text(
@@ -167,7 +167,7 @@ def test_the_options_of_csv(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["nvml", "wsl"])
-def test_options_of_csv_are_of_no_use_elsewhere(mode: str) -> None:
+def test_options_of_csv_have_no_effect_elsewhere(mode: str) -> None:
     done = generate("--mode", mode, "--csv-file", "x.csv")
     assert done.exit_code == 2
     assert f"--csv-... have no effect with --mode {mode}" in done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a Tegra system: their lines, and what these mean below a root."""
+"""The CSV files of a Tegra system: their lines, and what these mean below a root."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.simulated import elf_maker
         ("dev, /dev/nvhost-*", Line("dev", "/dev/nvhost-*")),
     ],
 )
-def test_lines(text: str, line: Line) -> None:
+def test_lines_of_a_file(text: str, line: Line) -> None:
     assert csv_files.parse(text.encode(), "x.csv") == ([line], [])
 
 
@@ -59,7 +59,7 @@ def test_lines(text: str, line: Line) -> None:
         (b"dir, /dev", "'/dev' belongs to each container itself"),
     ],
 )
-def test_a_malformed_line_is_left_out_and_told_of(line: bytes, reason: str) -> None:
+def test_malformed_line_is_left_out_with_a_warning(line: bytes, reason: str) -> None:
     content = b"dev, /dev/nvmap\n" + line + b"\nlib, /a\n"
     lines, wrong = csv_files.parse(content, "/etc/x.csv")
     assert lines == [Line("dev", "/dev/nvmap"), Line("lib", "/a")]
@@ -67,7 +67,7 @@ def test_a_malformed_line_is_left_out_and_told_of(line: bytes, reason: str) -> N
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n \t\n", b"# dev, /dev/x\n", b"#\r\n\r\n"])
-def test_empty_lines_and_comments_say_nothing(text: bytes) -> None:
+def test_empty_lines_and_comments_are_ignored(text: bytes) -> None:
     assert csv_files.parse(text, "x") == ([], [])
 
 
@@ -77,7 +77,7 @@ def test_many_malformed_lines_are_counted() -> None:
     assert wrong[-1] == "x.csv: 92 more lines are left out"
 
 
-def test_a_file_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_file_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_files, "_MAX_SIZE", 1 << 20)
     content = b"dev, /dev/a\n" * 200_000
     lines, (wrong,) = csv_files.parse(content, "x.csv")
@@ -86,7 +86,7 @@ def test_a_file_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_lines_or_reasons(content: bytes) -> None:
+def test_any_bytes_are_lines_or_warnings(content: bytes) -> None:
     lines, wrong = csv_files.parse(content, "x.csv")
     assert all(line.kind in KINDS and line.path.isprintable() for line in lines)
     assert all("x.csv" in sentence for sentence in wrong)
@@ -120,8 +120,8 @@ def tree(root: Path, *links_and_files: str) -> DriverRoot:
         ("/out/*", []),
     ],
 )
-def test_patterns(pattern: str, found: list[str], tmp_path: Path) -> None:
-    """They stand for names of one directory; a link out of the root leads nowhere."""
+def test_patterns_match_in_one_directory(pattern: str, found: list[str], tmp_path: Path) -> None:
+    """They match names in one directory; a link out of the root has no match."""
     root = tree(
         tmp_path,
         "/lib/libnva.so",
@@ -134,7 +134,7 @@ def test_patterns(pattern: str, found: list[str], tmp_path: Path) -> None:
     assert link_patterns.matches(root, pattern) == found
 
 
-def test_a_chain_is_each_link_and_its_end(tmp_path: Path) -> None:
+def test_chain_has_each_link_and_its_end(tmp_path: Path) -> None:
     root = tree(
         tmp_path,
         "/lib/liba.so -> sub/liba.so.1",
@@ -150,8 +150,8 @@ def test_a_chain_is_each_link_and_its_end(tmp_path: Path) -> None:
     )
 
 
-def test_a_link_behind_a_link_to_its_directory(tmp_path: Path) -> None:
-    """A container may have that directory elsewhere: the target is absolute."""
+def test_link_in_a_linked_directory(tmp_path: Path) -> None:
+    """A container may have that directory at another path: the target is absolute."""
     root = tree(
         tmp_path, "/lib -> usr/lib", "/usr/lib/liba.so -> a/liba.so.1", "/usr/lib/a/liba.so.1"
     )
@@ -161,14 +161,14 @@ def test_a_link_behind_a_link_to_its_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", ["/a -> a", "/a -> b", "/a -> /b/..", "/a -> gone/x"])
-def test_circles_and_dead_ends_have_no_end(entry: str, tmp_path: Path) -> None:
+def test_circular_and_dangling_links_have_no_end(entry: str, tmp_path: Path) -> None:
     root = tree(tmp_path, entry, "/b -> a")
     found, end = link_patterns.chain(root, "/a")
     assert end is None
     assert len(found) <= 40
 
 
-def test_an_absolute_link_stays_inside(tmp_path: Path) -> None:
+def test_absolute_link_stays_inside_the_root(tmp_path: Path) -> None:
     root = tree(tmp_path, "/lib/x -> /etc/passwd", "/etc/passwd")
     assert link_patterns.chain(root, "/lib/x") == ([Link("/lib/x", "/etc/passwd")], "/etc/passwd")
     os.unlink(tmp_path / "etc/passwd")
@@ -188,7 +188,7 @@ def test_an_absolute_link_stays_inside(tmp_path: Path) -> None:
         ("*", False),
     ],
 )
-def test_ignored_links(pattern: str, is_ignored: bool) -> None:
+def test_patterns_of_ignored_links(pattern: str, is_ignored: bool) -> None:
     assert link_patterns.is_ignored("/usr/lib/liba.so", ("/other", pattern)) == is_ignored
 
 
@@ -200,8 +200,8 @@ def search(
     return Search(Roots(str(root), str(root), library_search_paths=paths), ignored), lines
 
 
-def test_what_lines_mean(tmp_path: Path) -> None:
-    """A library is mounted at its real path; a link is made, and its target is mounted."""
+def test_lines_become_mounts_and_links(tmp_path: Path) -> None:
+    """A library is mounted at its real path; a link is created, and its target is mounted."""
     elf_maker.write(_below(tmp_path, "/lib/libx.so.1.2"), "libx.so.1")
     tree(
         tmp_path,
@@ -233,7 +233,7 @@ def test_what_lines_mean(tmp_path: Path) -> None:
         "/srv/samples": ("directory", None),
         "/srv/samples/one": ("config", None),
     }
-    # What is in a directory that is given whole needs no link.
+    # A file in a mounted directory needs no link.
     assert {link.path: link.target for link in found.links.values()} == {
         "/lib/libx.so": "libx.so.1",
         "/opt/y": "/lib/libx.so",
@@ -243,8 +243,8 @@ def test_what_lines_mean(tmp_path: Path) -> None:
     assert found.warnings == ["missing on this system: /opt/gone, /dev/file, /dev/none*, /etc/conf"]
 
 
-def test_names_of_libraries_are_looked_up(tmp_path: Path) -> None:
-    """A name without a directory is looked for in the search paths, then at the root's top."""
+def test_library_names_are_searched(tmp_path: Path) -> None:
+    """A name without a directory is searched in the search paths, then at the root's top."""
     elf_maker.write(_below(tmp_path, "/a/libx.so"), "libx.so")
     elf_maker.write(_below(tmp_path, "/b/libx.so"), "libx.so")
     where, lines = search(tmp_path, "lib, libx.so", paths=("/c", "/b", "/a"))
@@ -253,7 +253,7 @@ def test_names_of_libraries_are_looked_up(tmp_path: Path) -> None:
     assert list(where.of(lines).files) == ["/a/libx.so"]
 
 
-def test_links_that_programs_expect(tmp_path: Path) -> None:
+def test_expected_links_are_added(tmp_path: Path) -> None:
     for name, soname in (
         ("libcuda.so.1.1", "libcuda.so.1"),
         ("libGLX_nvidia.so.540.4.0", "libGLX_nvidia.so.0"),
@@ -268,7 +268,7 @@ def test_links_that_programs_expect(tmp_path: Path) -> None:
     }
 
 
-def test_ignored_links_are_not_even_missed(tmp_path: Path) -> None:
+def test_ignored_links_are_not_reported_as_missing(tmp_path: Path) -> None:
     tree(tmp_path, "/lib/a.so -> b", "/lib/b")
     where, lines = search(tmp_path, "sym, /lib/a.so", "sym, /gone.so", ignored=("**/*.so",))
     found = where.of(lines)
@@ -281,14 +281,14 @@ def _below(root: Path, path: str) -> Path:
     return place
 
 
-def test_a_pipe_is_no_file_to_wait_for(tmp_path: Path) -> None:
-    """A tree that is not the host's own may have anything in the place of a file."""
+def test_pipe_in_place_of_a_file_does_not_block(tmp_path: Path) -> None:
+    """A tree that is not the host's own may contain any kind of file."""
     os.mkfifo(tmp_path / "l4t.csv")
     with pytest.raises(OSError, match="not a regular file"):
         csv_files.read(str(tmp_path / "l4t.csv"))
 
 
-def test_no_pattern_and_no_link_leads_to_what_is_the_containers_own(tmp_path: Path) -> None:
+def test_directories_of_the_container_are_not_mounted(tmp_path: Path) -> None:
     for name in ("proc/1", "sys", "dev", "opt"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "proc/1/environ").write_text("SECRET=1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver recommends for a GPU, on a small real libnvidia-ml.so.1."""
+"""The recovery action of a GPU, in a small real libnvidia-ml.so.1."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def first(node: SimulatedNode) -> str:
         (9, "action 9"),
     ],
 )
-def test_each_action_has_its_word(node: SimulatedNode, number: int, action: str) -> None:
-    """The recommended action is a word; one that is newer than this is not taken for none."""
+def test_each_action_has_a_word(node: SimulatedNode, number: int, action: str) -> None:
+    """An unknown number is not taken for none."""
     stub_events.say(node, first(node), f"recovery {number}")
     with nvml_inventory.opened(node.nvml_library):
         assert nvml_device.recovery_action(first(node)) == action
 
 
-def test_the_numbers_are_those_of_nvml() -> None:
-    """The numbers written down are those that pynvml has names for."""
+def test_numbers_are_those_of_nvml() -> None:
+    """The numbers in the code are those that pynvml has names for."""
     assert pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION == nvml_device._RECOVERY_FIELD
     names = {
         "none": "NONE",
@@ -59,7 +59,7 @@ def test_the_numbers_are_those_of_nvml() -> None:
         assert getattr(pynvml, f"NVML_GPU_RECOVERY_ACTION_{names[action]}") == number
 
 
-def test_a_change_is_seen_while_nvml_is_open(node: SimulatedNode) -> None:
+def test_change_is_read_while_nvml_is_open(node: SimulatedNode) -> None:
     """The recovery action after an XID is read again each time."""
     with nvml_inventory.opened(node.nvml_library):
         assert nvml_device.recovery_action(first(node)) == "none"
@@ -68,15 +68,15 @@ def test_a_change_is_seen_while_nvml_is_open(node: SimulatedNode) -> None:
 
 
 @pytest.mark.parametrize("line", ["recovery -1", "fail recovery 13", "lost_after 0"])
-def test_no_action_is_known(node: SimulatedNode, line: str) -> None:
+def test_unknown_action(node: SimulatedNode, line: str) -> None:
     """A driver without the field, an old library and a lost GPU report nothing."""
     stub_events.say(node, first(node), line)
     with nvml_inventory.opened(node.nvml_library):
         assert nvml_device.recovery_action(first(node)) is None
 
 
-def test_an_old_library_tells_nothing(node: SimulatedNode) -> None:
-    """A library without the question leaves the action unknown."""
+def test_old_library_has_no_action(node: SimulatedNode) -> None:
+    """A library without the call leaves the action unknown."""
     library = Path(node.nvml_library)
     library.unlink()
     library.write_bytes(build.nvml_stub(old=True).read_bytes())
@@ -84,6 +84,5 @@ def test_an_old_library_tells_nothing(node: SimulatedNode) -> None:
         assert nvml_device.recovery_action(first(node)) is None
 
 
-def test_nothing_is_known_without_nvml(node: SimulatedNode) -> None:
-    """Asked while no NVML is open, all is unknown."""
+def test_without_nvml_no_action_is_known(node: SimulatedNode) -> None:
     assert nvml_device.recovery_action(first(node)) is None

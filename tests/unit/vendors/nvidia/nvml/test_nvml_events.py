@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watching GPUs: XIDs, storms, failing waits, lost GPUs, on a small real libnvidia-ml.so.1."""
+"""Watching GPUs: XIDs, storms, failing waits, lost GPUs, with a small real libnvidia-ml.so.1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuhook.vendors.nvidia.nvml.nvml_events import (
 from tests.simulated import build, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
-SOON = 20_000  # milliseconds; what is there comes at once
+SOON = 20_000  # milliseconds; an existing event is returned at once
 FALLEN = "fallen off the bus or otherwise inaccessible"
 
 
@@ -50,8 +50,8 @@ def make_old(node: SimulatedNode) -> None:
     library.write_bytes(build.nvml_stub(old=True).read_bytes())
 
 
-def test_an_xid_names_its_gpu(node: SimulatedNode) -> None:
-    """Each event says which GPU it is of, and of which MIG instance if it is of one."""
+def test_xid_has_its_gpu(node: SimulatedNode) -> None:
+    """Each event has the GPU, and the MIG instance if it is of one."""
     first, second, _ = uuids(node)
     with watched(node.nvml_library) as watch:
         assert watch.register(uuids(node)) == {}
@@ -62,8 +62,7 @@ def test_an_xid_names_its_gpu(node: SimulatedNode) -> None:
         assert watch.wait(0) is None
 
 
-def test_an_event_wakes_the_waiting_thread(t4: SimulatedNode) -> None:
-    """An event that comes during the wait ends it."""
+def test_event_wakes_the_waiting_thread(t4: SimulatedNode) -> None:
     seen: list[NvmlXidEvent | None] = []
     with watched(t4.nvml_library) as watch:
         watch.register(uuids(t4))
@@ -74,7 +73,7 @@ def test_an_event_wakes_the_waiting_thread(t4: SimulatedNode) -> None:
     assert seen == [NvmlXidEvent(uuids(t4)[0], 48)]
 
 
-def test_a_storm_loses_nothing(t4: SimulatedNode) -> None:
+def test_storm_loses_no_event(t4: SimulatedNode) -> None:
     """A thousand XIDs at once are a thousand events, in their order."""
     gpu = uuids(t4)[0]
     with watched(t4.nvml_library) as watch:
@@ -86,8 +85,8 @@ def test_a_storm_loses_nothing(t4: SimulatedNode) -> None:
     assert events == [NvmlXidEvent(gpu, 31)] * 999 + [NvmlXidEvent(gpu, 79)]
 
 
-def test_bit_errors_are_no_xids(t4: SimulatedNode) -> None:
-    """Bit errors wake no thread: a storm of them would keep it busy."""
+def test_bit_errors_are_not_xids(t4: SimulatedNode) -> None:
+    """They wake no thread: a storm of them would keep it busy."""
     with watched(t4.nvml_library) as watch:
         watch.register(uuids(t4))
         stub_events.inject_ecc(t4, uuids(t4)[0], "single")
@@ -96,23 +95,23 @@ def test_bit_errors_are_no_xids(t4: SimulatedNode) -> None:
         assert watch.wait(SOON) == NvmlXidEvent(uuids(t4)[0], 94)
 
 
-def test_an_event_that_nobody_asked_for(t4: SimulatedNode) -> None:
-    """An event of another kind is no XID, whatever number it has."""
+def test_other_kinds_of_events_are_ignored(t4: SimulatedNode) -> None:
+    """An event of another kind is not an XID, whatever number it has."""
     with watched(t4.nvml_library) as watch:
         stub_events.inject_ecc(t4, "-")
         assert watch.wait(SOON) is None
 
 
-def test_a_gpu_that_nvml_cannot_name(t4: SimulatedNode) -> None:
-    """An event of an unknown device says so."""
+def test_event_of_an_unknown_device(t4: SimulatedNode) -> None:
+    """The event has no GPU, and the reason."""
     with watched(t4.nvml_library) as watch:
         watch.register(uuids(t4))
         stub_events.inject_xid(t4, None, 79)
         assert watch.wait(SOON) == NvmlXidEvent(None, 79)
 
 
-def test_a_gpu_that_is_lost_by_its_xid_is_named(node: SimulatedNode) -> None:
-    """The GPU that reports XID 79 answers nothing any more, and still the event has its UUID."""
+def test_gpu_that_is_lost_by_its_xid_has_its_uuid(node: SimulatedNode) -> None:
+    """A GPU that reports XID 79 no longer answers calls."""
     gone = uuids(node)[1]
     with watched(node.nvml_library) as watch:
         watch.register(uuids(node))
@@ -122,8 +121,8 @@ def test_a_gpu_that_is_lost_by_its_xid_is_named(node: SimulatedNode) -> None:
         assert watch.lost() == {gone: FALLEN}
 
 
-def test_an_old_library_knows_no_instances(t4: SimulatedNode) -> None:
-    """Events of a library from before MIG are of no instance, not of instance 0."""
+def test_old_library_has_no_instances(t4: SimulatedNode) -> None:
+    """Events of a library from before MIG have no instance, not instance 0."""
     make_old(t4)
     with watched(t4.nvml_library) as watch:
         assert watch.register(uuids(t4)) == {}
@@ -161,8 +160,8 @@ def test_gpus_that_cannot_be_watched(
         assert watch.register([first]) == {}
 
 
-def test_a_gpu_with_xids_only(t4: SimulatedNode) -> None:
-    """A GPU without ECC is watched for what it has."""
+def test_gpu_with_xids_only(t4: SimulatedNode) -> None:
+    """A GPU without ECC is watched for the events that it has."""
     stub_events.say(t4, uuids(t4)[0], "events 8")
     with watched(t4.nvml_library) as watch:
         assert watch.register(uuids(t4)) == {}
@@ -170,7 +169,7 @@ def test_a_gpu_with_xids_only(t4: SimulatedNode) -> None:
         assert watch.wait(SOON) == NvmlXidEvent(uuids(t4)[0], 79)
 
 
-def test_a_gpu_that_nvml_does_not_know(t4: SimulatedNode) -> None:
+def test_gpu_unknown_to_nvml_is_lost(t4: SimulatedNode) -> None:
     """A UUID from before a hot plug is a lost GPU."""
     with watched(t4.nvml_library) as watch:
         assert watch.register(["GPU-0"]) == {
@@ -178,8 +177,8 @@ def test_a_gpu_that_nvml_does_not_know(t4: SimulatedNode) -> None:
         }
 
 
-def test_a_failing_wait_names_the_lost_gpu(node: SimulatedNode) -> None:
-    """Waiting that fails because a GPU is lost says which; the others go on being watched."""
+def test_failing_wait_names_the_lost_gpu(node: SimulatedNode) -> None:
+    """The other GPUs are still watched."""
     first, second, _ = uuids(node)
     with watched(node.nvml_library) as watch:
         watch.register(uuids(node))
@@ -195,8 +194,8 @@ def test_a_failing_wait_names_the_lost_gpu(node: SimulatedNode) -> None:
         assert watch.lost() == {}
 
 
-def test_a_wait_that_fails_for_no_gpu(node: SimulatedNode) -> None:
-    """A failing wait without a lost GPU gives NVML's words, each time until it works again."""
+def test_failing_wait_without_a_lost_gpu(node: SimulatedNode) -> None:
+    """It has NVML's text, each time until it works again."""
     with watched(node.nvml_library) as watch:
         watch.register(uuids(node))
         stub_events.fail_wait(node, 999, always=True)
@@ -210,8 +209,8 @@ def test_a_wait_that_fails_for_no_gpu(node: SimulatedNode) -> None:
         assert watch.wait(0) is None
 
 
-def test_nvml_gone_and_back(t4: SimulatedNode) -> None:
-    """A driver that goes away fails the wait and the next start; once back, all is as before."""
+def test_driver_is_removed_and_loaded_again(t4: SimulatedNode) -> None:
+    """The wait and the next start fail; then all is as before."""
     with watched(t4.nvml_library) as watch:
         watch.register(uuids(t4))
         stub_events.take_away(t4)
@@ -227,8 +226,8 @@ def test_nvml_gone_and_back(t4: SimulatedNode) -> None:
         assert watch.wait(SOON) == NvmlXidEvent(uuids(t4)[0], 79)
 
 
-def test_a_library_without_event_sets(t4: SimulatedNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An NVML that makes no event set is refused with its words, and shut down."""
+def test_library_without_event_sets(t4: SimulatedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An NVML that makes no event set is refused with its text, and shut down."""
 
     def refuse() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
@@ -242,8 +241,8 @@ def test_a_library_without_event_sets(t4: SimulatedNode, monkeypatch: pytest.Mon
         nvml_sessions.current()
 
 
-def test_the_node_is_asked_during_a_watch(node: SimulatedNode) -> None:
-    """Asking the whole node in other threads leaves the watch started and its library in place."""
+def test_discovery_during_a_watch(node: SimulatedNode) -> None:
+    """Reading the whole node in other threads keeps the watch and its library."""
     asked: list[int] = []
 
     def ask() -> None:
@@ -264,8 +263,8 @@ def test_the_node_is_asked_during_a_watch(node: SimulatedNode) -> None:
     assert asked == [4] * 80
 
 
-def test_another_library_is_asked_during_a_watch(tmp_path: Path) -> None:
-    """A new driver's library answers for itself while the old one's is still watched."""
+def test_other_library_during_a_watch(tmp_path: Path) -> None:
+    """A new driver's library is used while the old one's is still watched."""
     old = make_node(tmp_path / "old", "t4", real_nodes=False)
     new = make_node(tmp_path / "new", "h100x8", real_nodes=False)
     with watched(old.nvml_library) as watch:
@@ -279,7 +278,7 @@ def test_another_library_is_asked_during_a_watch(tmp_path: Path) -> None:
         assert watch.wait(SOON) == NvmlXidEvent(uuids(old)[0], 48)
 
 
-def test_a_watch_serves_any_thread(tmp_path: Path) -> None:
+def test_watch_can_be_used_by_any_thread(tmp_path: Path) -> None:
     """A thread that opened another library waits in the watch's own."""
     first = make_node(tmp_path / "first", "t4", real_nodes=False)
     other = make_node(tmp_path / "other", "h100x8", real_nodes=False)
@@ -298,8 +297,8 @@ def test_a_watch_serves_any_thread(tmp_path: Path) -> None:
     assert seen == [NvmlXidEvent(uuids(first)[0], 79)]
 
 
-def test_a_mig_instance_has_no_events_of_its_own(tmp_path: Path) -> None:
-    """Instances are watched by their GPU: its events say which instance they are of."""
+def test_mig_instance_has_no_own_events(tmp_path: Path) -> None:
+    """Instances are watched by their GPU: its events have the instance."""
     node = make_node(tmp_path, "a100-mig", real_nodes=False)
     gpu = next(gpu for gpu in node.node.gpus if gpu.instances)
     instance = gpu.instances[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NVML facade, with the real pynvml on a small real libnvidia-ml.so.1."""
+"""The inventory from NVML, with the real pynvml on a small real libnvidia-ml.so.1."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_all_facts_of_a_gpu(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("fact", sorted(nvml_inventory.QUESTIONS.keys() - {"mig_mode"}))
 @pytest.mark.parametrize("error", [3, 13, 999])
-def test_a_field_that_is_not_supported_is_unknown(tmp_path: Path, fact: str, error: int) -> None:
-    """A question that fails leaves its fact unknown and all others known."""
+def test_unsupported_field_is_unknown(tmp_path: Path, fact: str, error: int) -> None:
+    """A call that fails leaves its fact unknown and all others known."""
     with nvml_inventory.opened(stub(tmp_path, f"{T4}fail {fact} {error}\n")) as answering:
         (gpu,) = answering.gpus()
     unknown = [name for name in nvml_inventory.QUESTIONS if getattr(gpu, name) is None]
@@ -73,15 +73,15 @@ def test_a_field_that_is_not_supported_is_unknown(tmp_path: Path, fact: str, err
         ("fail mig_mode 13", None),
     ],
 )
-def test_mig_mode(tmp_path: Path, line: str, mode: str | None) -> None:
+def test_mig_mode_of_a_gpu(tmp_path: Path, line: str, mode: str | None) -> None:
     """A GPU that does not support MIG differs from a library without the function."""
     with nvml_inventory.opened(stub(tmp_path, f"{T4}{line}\n")) as answering:
         assert answering.gpus()[0].mig_mode == mode
 
 
 @pytest.mark.parametrize("answered", range(len(nvml_inventory.QUESTIONS) + 1))
-def test_a_gpu_that_is_lost_in_the_middle(tmp_path: Path, answered: int) -> None:
-    """A GPU that falls off the bus after some answers keeps them, and the others are listed."""
+def test_gpu_that_is_lost_during_the_calls(tmp_path: Path, answered: int) -> None:
+    """It keeps the facts that it has reported, and the others are listed."""
     h100 = nvml_profile.text(dump_file.load("h100x8"))
     first, rest = h100.split("gpu\n", 2)[1:]
     profile = f"driver 580.95.05\ngpu\n{first}lost_after {answered}\ngpu\n{rest}"
@@ -93,16 +93,16 @@ def test_a_gpu_that_is_lost_in_the_middle(tmp_path: Path, answered: int) -> None
     assert [gpu.lost for gpu in gpus[1:]] == [None] * 7
 
 
-def test_a_gpu_without_a_handle_says_why(tmp_path: Path) -> None:
-    """A GPU that NVML refuses to hand out is listed with NVML's own words."""
+def test_gpu_without_a_handle_has_a_reason(tmp_path: Path) -> None:
+    """It is listed with NVML's own text."""
     with nvml_inventory.opened(stub(tmp_path, f"{T4}fail handle 4\n")) as answering:
         (gpu,) = answering.gpus()
     assert gpu.lost == "NVML says: Insufficient Permissions"
     assert gpu.index == 0
 
 
-def test_an_old_library(tmp_path: Path) -> None:
-    """A library without the _v2 and _v3 names answers what it knows; the rest is unknown."""
+def test_old_library_reports_what_it_can(tmp_path: Path) -> None:
+    """A library without the _v2 and _v3 names; the other facts are unknown."""
     with nvml_inventory.opened(stub(tmp_path, T4, old=True)) as answering:
         assert answering.cuda_version() is None
         (gpu,) = answering.gpus()
@@ -111,8 +111,8 @@ def test_an_old_library(tmp_path: Path) -> None:
     assert (gpu.minor, gpu.mig_mode, gpu.architecture) == (None, None, None)
 
 
-def test_two_libraries_in_turn(tmp_path: Path) -> None:
-    """Each library answers for itself, though pynvml keeps its library in a global variable."""
+def test_two_libraries_alternate(tmp_path: Path) -> None:
+    """Each library is used for its own calls, though pynvml has one global library."""
     for name in ("t4", "h100x8", "t4"):
         directory = tmp_path / name
         directory.mkdir(exist_ok=True)
@@ -122,8 +122,8 @@ def test_two_libraries_in_turn(tmp_path: Path) -> None:
             assert len(answering.gpus()) == len(dump_file.load(name).gpus)
 
 
-def test_a_brand_that_nvml_calls_unknown_is_known_as_that(tmp_path: Path) -> None:
-    """NVIDIA's CUDA images have alternatives for brand=unknown: NVML's brand 0 is one of these."""
+def test_unknown_brand_of_nvml_is_a_brand(tmp_path: Path) -> None:
+    """NVIDIA's CUDA images have alternatives for brand=unknown: this is NVML's brand 0."""
     text = nvml_profile.text(replace(dump_file.load("t4"), gpus=(_unknown_brand(),)))
     assert "brand 0\n" in text
     with nvml_inventory.opened(stub(tmp_path, text)) as answering:
@@ -142,8 +142,8 @@ def _unknown_brand() -> Gpu:
     return replace(dump_file.load("t4").gpus[0], brand="unknown")
 
 
-def test_version_mismatch_names_both(tmp_path: Path) -> None:
-    """A library of another driver than the loaded module is refused with both versions."""
+def test_version_mismatch_has_both_versions(tmp_path: Path) -> None:
+    """A library of another driver than the loaded module is refused."""
     error = code_of_start(stub(tmp_path, "init 18\n"), "570.86.15")
     assert error.code == "GH1203"
     assert "580.95.05" in error.message
@@ -154,16 +154,16 @@ def test_version_mismatch_names_both(tmp_path: Path) -> None:
     ("profile", "code"),
     [(None, "GH1204"), ("init 9\n", "GH1204"), ("init 4\n", "GH1205"), ("init 999\n", "GH1206")],
 )
-def test_nvml_that_does_not_start(tmp_path: Path, profile: str | None, code: str) -> None:
-    """Driver not loaded, no permission and all else have a code each, and name the library."""
+def test_failures_of_a_start(tmp_path: Path, profile: str | None, code: str) -> None:
+    """Driver not loaded, no permission and other errors have a code each, and name the library."""
     path = stub(tmp_path, profile)
     error = code_of_start(path)
     assert error.code == code
     assert path in error.message
 
 
-def test_not_an_elf_file(tmp_path: Path) -> None:
-    """A file that the loader cannot open is named with the loader's reason."""
+def test_file_that_is_not_elf(tmp_path: Path) -> None:
+    """It is a fault with the loader's reason."""
     path = tmp_path / "libnvidia-ml.so.1"
     path.write_text("no library\n" * 1000, encoding="utf-8")
     error = code_of_start(str(path))
@@ -171,8 +171,8 @@ def test_not_an_elf_file(tmp_path: Path) -> None:
     assert "invalid ELF header" in error.message
 
 
-def test_a_library_that_is_no_nvml(tmp_path: Path) -> None:
-    """A real library without NVML's functions is called that."""
+def test_library_that_is_not_nvml(tmp_path: Path) -> None:
+    """A real library without NVML's functions."""
     path = tmp_path / "libother.so.1"
     elf_maker.write(path, "libother.so.1")
     error = code_of_start(str(path))
@@ -181,7 +181,7 @@ def test_a_library_that_is_no_nvml(tmp_path: Path) -> None:
 
 
 def test_every_fact_has_a_source() -> None:
-    """NVML reports a fact, or it is in this list with its source."""
+    """NVML reports a fact, or the list here has its source."""
     sources = {
         "index": "NVML's order",
         "numa_node": "sysfs",

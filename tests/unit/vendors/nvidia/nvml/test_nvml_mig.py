@@ -22,7 +22,7 @@ A100 = dump_file.load("a100-mig")
 PROFILE = nvml_profile.text(A100)
 
 
-def asked(directory: Path, profile: str = PROFILE, **options: str) -> tuple[Gpu, ...]:
+def reported_gpus(directory: Path, profile: str = PROFILE, **options: str) -> tuple[Gpu, ...]:
     """Return the GPUs that a stub with `profile` reports."""
     library = directory / "libnvidia-ml.so.580.95.05"
     library.unlink(missing_ok=True)  # it may still be mapped
@@ -32,8 +32,8 @@ def asked(directory: Path, profile: str = PROFILE, **options: str) -> tuple[Gpu,
         return answering.gpus()
 
 
-def told(gpu: Gpu) -> list[MigInstance]:
-    """Return the instances of a GPU of the profile as far as NVML knows them."""
+def expected_instances(gpu: Gpu) -> list[MigInstance]:
+    """Return the instances of the profile's GPU with the facts that NVML has."""
     unknown = {"gpu_instance_minor": None, "compute_instance_minor": None}
     return [replace(one, **unknown) for one in gpu.instances]  # type: ignore[arg-type] # None is
 
@@ -45,7 +45,7 @@ def lines(*, but: str, instead: str = "") -> str:
 
 
 def of_instance(gpu: int, index: int, line: str) -> str:
-    """Return the stub's profile with a line more for one MIG device."""
+    """Return the stub's profile with an additional line for one MIG device."""
     parts = PROFILE.split("gpu\n")
     head = f"instance {index}\n"
     assert head in parts[gpu + 1]
@@ -53,18 +53,18 @@ def of_instance(gpu: int, index: int, line: str) -> str:
     return "gpu\n".join(parts)
 
 
-def test_every_instance_with_all_its_facts(tmp_path: Path) -> None:
-    """Every MIG device arrives whole and under its own index, holes left out."""
-    gpus = asked(tmp_path)
-    assert [list(gpu.instances) for gpu in gpus] == [told(gpu) for gpu in A100.gpus]
+def test_every_instance_has_all_its_facts(tmp_path: Path) -> None:
+    """Every MIG device has its own index; missing indices are skipped."""
+    gpus = reported_gpus(tmp_path)
+    assert [list(gpu.instances) for gpu in gpus] == [expected_instances(gpu) for gpu in A100.gpus]
     assert [one.index for one in gpus[1].instances] == [0, 1, 2, 4]
     assert [gpu.mig_mode for gpu in gpus] == ["enabled", "enabled", "disabled"]
 
 
 @pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-40GB", "A100 MIG", ""])
-def test_a_profile_that_nvml_does_not_name(tmp_path: Path, name: str) -> None:
-    """Without NVML's name of a MIG device, its profile is put together from what it has."""
-    gpus = asked(tmp_path, lines(but="name ", instead=f"name {name}"))
+def test_profile_without_a_name_of_the_device(tmp_path: Path, name: str) -> None:
+    """Without NVML's name of a MIG device, its profile is composed of its attributes."""
+    gpus = reported_gpus(tmp_path, lines(but="name ", instead=f"name {name}"))
     assert [[one.profile for one in gpu.instances] for gpu in gpus] == [
         ["1g.5gb"] * 7,
         ["3g.20gb", "1c.2g.10gb", "1c.2g.10gb", "1g.5gb+me"],
@@ -76,26 +76,26 @@ def test_a_profile_that_nvml_does_not_name(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("profile", "attributes"), [(7, "+me"), (0xA, "+gfx"), (0xD, "-me"), (0xF, "+me.all"), (9, "")]
 )
-def test_a_profile_by_its_number(tmp_path: Path, profile: int, attributes: str) -> None:
+def test_profile_by_its_number(tmp_path: Path, profile: int, attributes: str) -> None:
     """If profiles have no names, their number implies the attributes."""
     text = lines(but="name ").replace("profile 0 19 MIG 1g.5gb", f"profile {profile} 19 ?")
-    (found, *_) = asked(tmp_path, text)
+    (found, *_) = reported_gpus(tmp_path, text)
     assert {one.profile for one in found.instances} == {f"1g.5gb{attributes}"}
     assert {one.has_graphics for one in found.instances} == {attributes == "+gfx"}
 
 
-def test_an_old_library_with_the_first_attributes(tmp_path: Path) -> None:
-    """A library without slices among the attributes has them in the device's name."""
-    gpu = asked(tmp_path, without="PROFILE_NAMES")[1]
-    assert list(gpu.instances) == told(A100.gpus[1])
-    gpu = asked(tmp_path, lines(but="name "), without="PROFILE_NAMES")[1]
+def test_old_library_with_the_first_attributes(tmp_path: Path) -> None:
+    """If the attributes have no slices, those in the device's name are used."""
+    gpu = reported_gpus(tmp_path, without="PROFILE_NAMES")[1]
+    assert list(gpu.instances) == expected_instances(A100.gpus[1])
+    gpu = reported_gpus(tmp_path, lines(but="name "), without="PROFILE_NAMES")[1]
     assert [(one.profile, one.gpu_slices) for one in gpu.instances] == [(None, None)] * 4
     assert [one.multiprocessors for one in gpu.instances] == [42, 14, 14, 14]
 
 
-def test_a_library_without_mig(tmp_path: Path) -> None:
-    """A library that knows the mode and no MIG devices has none, and all else of the GPU."""
-    gpus = asked(tmp_path, without="MIG")
+def test_library_without_mig(tmp_path: Path) -> None:
+    """A library with the mode and without MIG devices reports none, and all other facts."""
+    gpus = reported_gpus(tmp_path, without="MIG")
     assert [gpu.instances for gpu in gpus] == [(), (), ()]
     assert gpus[0].mig_mode == "enabled"
     assert gpus[0].lost is None
@@ -110,45 +110,45 @@ def test_a_library_without_mig(tmp_path: Path) -> None:
         ("fail profile 3", set()),
     ],
 )
-def test_what_an_instance_does_not_tell(tmp_path: Path, line: str, facts: set[str]) -> None:
-    """A question that fails leaves its facts unknown, or to another question, and no more."""
-    gpus = asked(tmp_path, of_instance(0, 3, line))
+def test_failing_calls_leave_facts_unknown(tmp_path: Path, line: str, facts: set[str]) -> None:
+    """Another call may have the fact; the other facts are not affected."""
+    gpus = reported_gpus(tmp_path, of_instance(0, 3, line))
     instance = gpus[0].instances[3]
-    known = told(A100.gpus[0])[3]
+    known = expected_instances(A100.gpus[0])[3]
     lacking = {n for n in known.__slots__ if getattr(instance, n) != getattr(known, n)}
     assert lacking == facts | ({"jpegs", "ofas"} if facts else set())
     assert all(getattr(instance, name) is None for name in lacking)
     assert len(gpus[0].instances) == 7
 
 
-def test_an_instance_of_which_too_little_is_told(tmp_path: Path) -> None:
-    """Without name and attributes, or name and profile, no profile is made up."""
+def test_instance_with_too_few_facts_has_no_profile(tmp_path: Path) -> None:
+    """Without name and attributes, or name and profile."""
     for question in ("attributes", "profile"):
         text = of_instance(1, 4, f"fail name 3\nfail {question} 13")
-        instance = asked(tmp_path, text)[1].instances[3]
+        instance = reported_gpus(tmp_path, text)[1].instances[3]
         assert (instance.profile, instance.has_graphics) == (None, None)
         assert instance.memory_bytes == 4864 * 1024**2
 
 
 @pytest.mark.parametrize("line", ["fail instance 6", "fail instance 2", "fail ids 6"])
-def test_an_instance_that_goes_away(tmp_path: Path, line: str) -> None:
-    """A MIG device that is removed meanwhile leaves a hole, and the others remain."""
-    gpus = asked(tmp_path, of_instance(0, 2, line))
+def test_instance_that_is_removed_meanwhile(tmp_path: Path, line: str) -> None:
+    """Its index is missing, and the others remain."""
+    gpus = reported_gpus(tmp_path, of_instance(0, 2, line))
     assert [one.index for one in gpus[0].instances] == [0, 1, 3, 4, 5, 6]
     assert len(gpus[1].instances) == 4
 
 
-def test_an_instance_without_a_uuid_of_its_own(tmp_path: Path) -> None:
+def test_instance_without_a_uuid_has_a_legacy_one(tmp_path: Path) -> None:
     """If NVML has no UUID for a MIG device, it has that of old drivers."""
-    instance = asked(tmp_path, of_instance(1, 2, "fail uuid 3"))[1].instances[2]
+    instance = reported_gpus(tmp_path, of_instance(1, 2, "fail uuid 3"))[1].instances[2]
     assert instance.uuid == f"MIG-{A100.gpus[1].uuid}/3/1"
 
 
 @pytest.mark.parametrize("answered", [9, 10, 12, 20, 30, 50])
-def test_a_gpu_that_is_lost_among_its_instances(tmp_path: Path, answered: int) -> None:
-    """A GPU that falls off the bus while its instances are asked is lost; the next one isn't."""
+def test_gpu_that_is_lost_among_its_instances(tmp_path: Path, answered: int) -> None:
+    """It is lost, and the next GPU is not."""
     text = PROFILE.replace("gpu\n", f"gpu\nlost_after {answered}\n", 1)
-    first, second, _ = asked(tmp_path, text)
+    first, second, _ = reported_gpus(tmp_path, text)
     assert first.lost == "fallen off the bus or otherwise inaccessible"
     assert first.uuid == A100.gpus[0].uuid
     assert first.instances == ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which NVML library answers, when there are several or the file is another by now."""
+"""The NVML library that is used if there are several, or if its file was replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulated import build, nvml_profile
 
 
 def put(directory: Path, profile: str, *, old: bool = False) -> str:
-    """Put a stub with `profile` into `directory` as a separate file; return its path."""
+    """Write a stub with `profile` to `directory` as a separate file; return its path."""
     directory.mkdir(exist_ok=True)
     library = directory / "libnvidia-ml.so.1"
     new = directory / "new"
@@ -26,25 +26,24 @@ def put(directory: Path, profile: str, *, old: bool = False) -> str:
     return str(library)
 
 
-def test_a_file_is_loaded_once(tmp_path: Path) -> None:
-    """The same file gives the same library."""
+def test_file_is_loaded_once(tmp_path: Path) -> None:
     path = put(tmp_path, "driver 1.2\n")
     assert nvml_sessions.load(path) is nvml_sessions.load(path)
 
 
-def test_an_upgrade_in_place_is_seen(tmp_path: Path) -> None:
+def test_upgrade_in_place_is_detected(tmp_path: Path) -> None:
     """Another file under the same path is another library, each time it is replaced."""
     path = put(tmp_path, "driver 1.2\ncuda 12000\n", old=True)
     found = []
     for old in (True, False, True, False):
         put(tmp_path, "driver 1.2\ncuda 12000\n", old=old)
         with nvml_inventory.opened(path) as answering:
-            found.append(answering.cuda_version())  # the old stub hasn't got the question
+            found.append(answering.cuda_version())  # the old stub lacks the call
     assert found == [None, "12.0", None, "12.0"]
 
 
-def test_the_old_file_goes_on_for_those_who_have_it(tmp_path: Path) -> None:
-    """Code that opened the library before the upgrade still uses that one."""
+def test_earlier_library_is_used_by_code_that_opened_it(tmp_path: Path) -> None:
+    """Code that opened the library before an upgrade still uses it."""
     path = put(tmp_path, "driver 1.2\ncuda 12000\n")
     with nvml_inventory.opened(path) as before:
         put(tmp_path, "driver 1.2\ncuda 12000\n", old=True)
@@ -53,8 +52,8 @@ def test_the_old_file_goes_on_for_those_who_have_it(tmp_path: Path) -> None:
         assert before.cuda_version() == "12.0"
 
 
-def test_opened_within_opened_stays_open(tmp_path: Path) -> None:
-    """The end of the inner one doesn't shut the outer one down."""
+def test_nested_sessions_stay_open(tmp_path: Path) -> None:
+    """The end of the inner one does not shut down the outer one."""
     path = put(tmp_path, nvml_profile.text(dump_file.load("t4")))
     with nvml_inventory.opened(path) as outer:
         with nvml_inventory.opened(path) as inner:
@@ -65,8 +64,8 @@ def test_opened_within_opened_stays_open(tmp_path: Path) -> None:
     assert caught.value.value == pynvml.NVML_ERROR_UNINITIALIZED
 
 
-def test_a_thread_without_a_library_talks_to_the_last_opened(tmp_path: Path) -> None:
-    """Code that opened nothing gets answers while any other code has NVML open."""
+def test_thread_without_a_library_uses_the_last_opened(tmp_path: Path) -> None:
+    """Code that opened none can call NVML while other code has it open."""
     t4 = put(tmp_path / "t4", nvml_profile.text(dump_file.load("t4")))
     h100 = put(tmp_path / "h100", nvml_profile.text(dump_file.load("h100x8")))
     counts: list[int] = []
@@ -85,7 +84,7 @@ def test_a_thread_without_a_library_talks_to_the_last_opened(tmp_path: Path) -> 
 
 
 def test_gpus_plugged_in_later_need_a_new_start(tmp_path: Path) -> None:
-    """What a started library says changes, but for the number of GPUs: it has counted them."""
+    """NVML counts the GPUs once, at its start; other values change."""
     gpu = "gpu\nuuid GPU-1\nname A\n"
     path = put(tmp_path, "driver 1.2\n" + gpu)
     with nvml_inventory.opened(path) as outer:

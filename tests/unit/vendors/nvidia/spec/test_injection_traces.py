@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files and nodes of the driver that their names identify."""
+"""Driver files and nodes that are recognized by their names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuhook.vendors.nvidia.spec import injection_traces
         ("/usr/bin/nvidia-smi", None),
     ],
 )
-def test_versions(path: str, version: str | None) -> None:
+def test_versions_in_file_names(path: str, version: str | None) -> None:
     """A library and a firmware directory name the driver's version, a SONAME does not."""
     assert injection_traces.driver_version(path) == version
 
@@ -38,13 +38,13 @@ def test_versions(path: str, version: str | None) -> None:
         ("/etc/hosts", False),
     ],
 )
-def test_mounts(target: str, is_driver: bool) -> None:
-    """Mounts of the driver differ from others and from nodes."""
+def test_mounts_of_the_driver(target: str, is_driver: bool) -> None:
+    """They differ from other mounts and from nodes."""
     assert injection_traces.is_driver_mount(target) is is_driver
 
 
-def test_nodes(tmp_path: Path) -> None:
-    """A node of /dev/dri belongs to whom its device's driver says; others go by their names."""
+def test_owner_of_a_node(tmp_path: Path) -> None:
+    """A node in /dev/dri belongs to its device's driver; others are recognized by name."""
     for minor, driver in ((128, "nvidia"), (129, "i915")):
         device = tmp_path / f"sys/dev/char/226:{minor}/device"
         device.mkdir(parents=True)

@@ -23,7 +23,7 @@ from tests import depth
 
 COUNT = 100_000
 LIMIT = 2 << 30  # of address space: for JSON and YAML alike
-# In a separate process, whose memory is limited, with the test's deadline.
+# Run in a separate process with limited memory and the test's deadline.
 ALL_OF_IT = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
@@ -50,8 +50,8 @@ print("done")
 
 
 @pytest.mark.parametrize("fmt", depth.cases(["json", "yaml"], ["json"]))
-def test_a_hundred_thousand_devices(fmt: str, tmp_path: Path) -> None:
-    """They are read, compiled and resolved in bounded memory, each device of them too."""
+def test_hundred_thousand_devices(fmt: str, tmp_path: Path) -> None:
+    """They are read, compiled and resolved in bounded memory, also one by one."""
     path = tmp_path / f"cdi/large.{fmt}"
     path.parent.mkdir()
     line = '{"name": "d%d", "containerEdits": {"env": ["D=%d"]}}'
@@ -73,8 +73,8 @@ def test_a_hundred_thousand_devices(fmt: str, tmp_path: Path) -> None:
     assert done.stdout == "done\n", done.stderr
 
 
-def test_a_text_of_many_values_is_no_bomb() -> None:
-    """The limit is for values that aliases multiply, not for those that a user wrote out."""
+def test_long_text_without_aliases_is_accepted() -> None:
+    """The limit is for values that aliases multiply, not for written ones."""
     node = "{path: /dev/nvidia0, hostPath: /a/dev/nvidia0, fileMode: 438, permissions: rw}"
     nodes = ", ".join([node] * 60)
     devices = "".join(
@@ -89,7 +89,7 @@ def test_a_text_of_many_values_is_no_bomb() -> None:
         spec_files.parse_yaml(bomb, "x")
 
 
-def test_names_and_devices_agree() -> None:
+def test_lookup_of_one_and_of_all_names_agree() -> None:
     """A device is found in the same way before and after all names were read."""
     devices = [{"name": name, "containerEdits": {"env": [f"A={name}"]}} for name in ("a", "b")]
     spec = {"cdiVersion": "0.5.0", "kind": "a.com/b", "devices": devices}
@@ -101,7 +101,7 @@ def test_names_and_devices_agree() -> None:
 
 
 def divided(count: int, instances: int) -> Node:
-    """Return a node of `count` GPUs in MIG mode with so many instances each."""
+    """Return a node with `count` GPUs in MIG mode, each with this number of instances."""
     whole = dump_file.load("a100-mig")
     control = [node for node in whole.device_nodes if "nvidia-cap" not in node.path]
     control = [node for node in control if not node.path[len("/dev/nvidia") :].isdigit()]
@@ -129,8 +129,8 @@ def _instance(gpu: int, number: int) -> MigInstance:
     )
 
 
-def test_sixteen_gpus_of_seven_instances(tmp_path: Path) -> None:
-    """All instances are described in one go, each with its three nodes and no neighbour's."""
+def test_sixteen_gpus_with_seven_instances(tmp_path: Path) -> None:
+    """Each instance has its three nodes and no other instance's."""
     strategies = ("index", "uuid", "type-index")
     found = describe(divided(16, 7), Choices(strategies=strategies)).spec
     by_name = {device["name"]: device["containerEdits"] for device in found["devices"]}

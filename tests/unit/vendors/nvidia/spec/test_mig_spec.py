@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG instances as CDI devices: their names, their nodes, and what is not offered."""
+"""MIG instances as CDI devices: their names, their nodes, and instances that are not offered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CAP = "/dev/nvidia-caps/nvidia-cap"
 
 
 def described(node: Node = A100, **choices: Any) -> Described:
-    """Return the description of `node`, which is a valid spec."""
+    """Return the description of `node`, checked to be a valid spec."""
     found = describe(node, Choices(**choices))
     validate.check(found.spec, "generated")
     return found
@@ -39,7 +39,7 @@ def nodes(found: Described) -> dict[str, list[str]]:
 
 
 def changed(gpu: int, *changes: tuple[int, dict[str, Any]], **facts: Any) -> Node:
-    """Return the node with facts of one of its GPUs, and of its instances, changed."""
+    """Return the node with changed facts of one GPU and of its instances."""
     instances = list(A100.gpus[gpu].instances)
     for number, change in changes:
         instances[number] = replace(instances[number], **change)
@@ -48,8 +48,8 @@ def changed(gpu: int, *changes: tuple[int, dict[str, Any]], **facts: Any) -> Nod
     return replace(A100, gpus=tuple(gpus))
 
 
-def test_an_instance_has_three_nodes() -> None:
-    """An instance is its GPU's node and those of its two capabilities, by any of its names."""
+def test_instance_has_three_nodes() -> None:
+    """An instance has its GPU's node and those of its two capabilities, by any of its names."""
     found = nodes(described(strategies=("index", "uuid", "type-index")))
     expected = ["/dev/nvidia0", f"{CAP}75", f"{CAP}76"]
     for name in ("0:1", "mig0:1", FIRST.instances[1].uuid):
@@ -58,8 +58,8 @@ def test_an_instance_has_three_nodes() -> None:
     assert found["2"] == found["gpu2"] == found[str(WHOLE.uuid)] == ["/dev/nvidia1"]
 
 
-def test_a_gpu_in_mig_mode_is_not_offered_whole() -> None:
-    """Only instances and undivided GPUs have names; holes keep their index."""
+def test_gpu_in_mig_mode_is_not_offered_as_a_whole() -> None:
+    """Only instances and undivided GPUs have names; missing indices are kept."""
     found = list(nodes(described(strategies=("index",))))
     first = [f"0:{index}" for index in range(7)]
     assert found == [*first, "1:0", "1:1", "1:2", "1:4", "2", "all"]
@@ -74,8 +74,8 @@ def test_all_is_every_instance_and_undivided_gpu() -> None:
     assert every[:4] == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", f"{CAP}66"]
 
 
-def test_who_has_no_name_is_told_of() -> None:
-    """A UUID that CDI can't take, or none at all, is no silent gap in a spec of UUIDs alone."""
+def test_instance_without_a_valid_name_has_a_warning() -> None:
+    """A UUID that CDI does not allow, or none at all, in a spec with UUIDs alone."""
     uuid = mig_capabilities.old_uuid(str(FIRST.uuid), 8, 0)
     node = changed(0, (1, {"uuid": uuid}))
     assert described(node).warnings == ()
@@ -89,7 +89,7 @@ def test_who_has_no_name_is_told_of() -> None:
 
 
 def test_nodes_keep_their_mode() -> None:
-    """A capability's node has the mode that it has on the host, and no number."""
+    """A capability's node has its mode on the host, and no number."""
     device = next(d for d in described().spec["devices"] if d["name"] == "0:0")
     assert device["containerEdits"]["deviceNodes"][1] == {
         "path": f"{CAP}66",
@@ -106,38 +106,38 @@ OLD = f"MIG-{FIRST.uuid}/8/0"
     "identifier",
     ["0:1", "mig0:1", FIRST.instances[1].uuid, FIRST.instances[1].uuid.upper(), OLD, OLD.lower()],
 )
-def test_one_instance_by_any_name(identifier: str) -> None:
-    """--device-id takes each form of an instance's name; `all` is what was chosen."""
+def test_one_instance_by_each_name(identifier: str) -> None:
+    """--device-id accepts each form of an instance's name; `all` is the selection."""
     found = nodes(described(device_ids=(identifier,)))
     expected = ["/dev/nvidia0", f"{CAP}75", f"{CAP}76"]
     assert found == {"0:1": expected, FIRST.instances[1].uuid: expected, "all": expected}
 
 
-def test_instances_and_gpus_together() -> None:
-    """Several ids of instances and GPUs are described in the node's order."""
+def test_instances_and_gpus_are_selected_together() -> None:
+    """They are described in the node's order."""
     found = described(device_ids=("gpu2", "1:4", "0:6", "0:2"), strategies=("index",))
     assert list(nodes(found)) == ["0:2", "0:6", "1:4", "2", "all"]
     assert [len(gpu.instances) for gpu in found.gpus] == [2, 1, 0]
 
 
 @pytest.mark.parametrize("identifier", ["0", str(FIRST.uuid), "00000000:07:00.0", "gpu0"])
-def test_a_gpu_in_mig_mode_cannot_be_chosen(identifier: str) -> None:
-    """An id of a GPU in MIG mode is refused with the instances that it has."""
+def test_gpu_in_mig_mode_cannot_be_selected(identifier: str) -> None:
+    """The refusal lists its instances."""
     with pytest.raises(GpuhookError, match=r"MIG mode.*\(0:0, 0:1, ") as caught:
         described(device_ids=(identifier,))
     assert caught.value.code == "GH1512"
 
 
 @pytest.mark.parametrize("identifier", ["1:3", "0:7", "2:0", "mig2:0", "MIG-1", "0:", "0:1:2"])
-def test_no_such_instance(identifier: str) -> None:
-    """An id of an instance that isn't there is refused with those that are."""
+def test_unknown_instance_is_refused(identifier: str) -> None:
+    """The refusal lists the existing ones."""
     with pytest.raises(GpuhookError, match=r"1:2, 1:4") as caught:
         described(device_ids=(identifier,))
     assert caught.value.code == "GH1511"
 
 
-def test_a_gpu_without_instances_is_left_out() -> None:
-    """A GPU in MIG mode without instances has a warning, and the others are offered."""
+def test_gpu_without_instances_is_left_out() -> None:
+    """The GPU has a warning, and the others are offered."""
     found = described(changed(0, instances=()), strategies=("index",))
     assert list(nodes(found)) == ["1:0", "1:1", "1:2", "1:4", "2", "all"]
     assert found.warnings == (
@@ -145,8 +145,8 @@ def test_a_gpu_without_instances_is_left_out() -> None:
     )
 
 
-def test_a_broken_instance_is_left_out() -> None:
-    """An instance with a trouble has a warning, and the other instances are offered."""
+def test_broken_instance_is_left_out() -> None:
+    """An instance with a trouble has a warning, and the others are offered."""
     found = described(changed(0, (3, {"trouble": "its node is missing"})), strategies=("index",))
     assert "0:3" not in nodes(found)
     assert {"0:2", "0:4"} <= set(nodes(found))
@@ -166,8 +166,8 @@ def test_a_broken_instance_is_left_out() -> None:
         ),
     ],
 )
-def test_a_broken_instance_cannot_be_chosen(node: Node, reason: str) -> None:
-    """The id of an instance that cannot be used is refused with what is wrong with it."""
+def test_broken_instance_cannot_be_selected(node: Node, reason: str) -> None:
+    """The refusal has its trouble."""
     with pytest.raises(GpuhookError) as caught:
         described(node, device_ids=("0:3",))
     assert caught.value.code == "GH1512"
@@ -175,24 +175,24 @@ def test_a_broken_instance_cannot_be_chosen(node: Node, reason: str) -> None:
     assert list(nodes(described(node)))
 
 
-def test_nothing_but_a_gpu_without_instances() -> None:
-    """A node with nothing to offer is a fault that says why."""
+def test_node_with_nothing_to_offer_is_a_fault() -> None:
+    """A GPU in MIG mode without instances; the fault has the reason."""
     node = changed(0, instances=())
     with pytest.raises(GpuhookError, match="has no MIG instance") as caught:
         described(replace(node, gpus=node.gpus[:1]))
     assert caught.value.code == "GH1513"
 
 
-def test_capabilities_keep_the_nodes_of_instances() -> None:
-    """The nodes of an instance belong to every driver capability, as a GPU's own does."""
+def test_nodes_of_instances_need_no_capability() -> None:
+    """Like a GPU's own node, they belong to every driver capability."""
     for capability in vocabulary.CAPABILITIES:
         limited = vocabulary.parse_capabilities(capability)
         assert vocabulary.is_wanted(f"{CAP}75", limited)
         assert nodes(described(capabilities=limited))["0:1"][1:] == [f"{CAP}75", f"{CAP}76"]
 
 
-def test_an_instance_is_its_gpu_for_egl() -> None:
-    """The application profile has the bit of an instance's GPU, and none of its capabilities."""
+def test_egl_profile_of_an_instance_has_its_gpu() -> None:
+    """The application profile has the bit of the GPU, and no capability of the instance."""
     nodes = device_selection.node_paths(SECOND, SECOND.instances[2])
     assert b'"EGLVisibleDGPUDevices", 0x4]' in egl_profile.content(nodes)
 
@@ -202,8 +202,8 @@ def names_to(known: str, gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> 
     return {other for other, name in found.items() if name == known}
 
 
-def test_every_other_name_of_an_instance() -> None:
-    """Each form of an instance's name leads to what the spec has; nothing leads to its GPU."""
+def test_aliases_of_an_instance() -> None:
+    """Each form of an instance's name leads to the spec's name; none leads to its GPU."""
     instance = FIRST.instances[1]
     lower = instance.uuid.lower()
     by_uuid = names_to(instance.uuid, A100.gpus, ("index", "uuid"))
@@ -214,8 +214,8 @@ def test_every_other_name_of_an_instance() -> None:
     assert leading["0000:47:00.0"] == WHOLE.uuid
 
 
-def test_the_uuid_of_an_old_driver_is_no_cdi_name() -> None:
-    """An instance whose UUID CDI cannot take goes by its index, and its UUID leads there."""
+def test_legacy_uuid_is_not_a_cdi_name() -> None:
+    """An instance whose UUID CDI does not allow has its index, and its UUID is an alias."""
     node = changed(0, (1, {"uuid": OLD}))
     found = nodes(described(node))
     assert OLD not in found

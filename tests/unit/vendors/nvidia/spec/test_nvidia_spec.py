@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node as a CDI spec: names, nodes, mounts, the one hook, and doing without it."""
+"""A node as a CDI spec: names, nodes, mounts, the hook, and specs without a hook."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def h100() -> Node:
 
 
 def described(node: Node, **choices: Any) -> Described:
-    """Return the description of `node`, which is a valid spec."""
+    """Return the description of `node`, checked to be a valid spec."""
     found = describe(node, Choices(**choices))
     validate.check(found.spec, "generated")
     return found
@@ -57,7 +57,7 @@ def mounts(found: Described) -> dict[str, str]:
     return {m["containerPath"]: m["hostPath"] for m in found.spec["containerEdits"]["mounts"]}
 
 
-def test_devices_are_named_by_every_strategy(h100: Node) -> None:
+def test_devices_have_names_of_every_strategy(h100: Node) -> None:
     """Each strategy names every GPU, in the order of the strategies; `all` comes last."""
     found = described(h100, strategies=("type-index", "index", "uuid"))
     given = names(found)
@@ -67,8 +67,8 @@ def test_devices_are_named_by_every_strategy(h100: Node) -> None:
     assert given[24:] == ["all"]
 
 
-def test_a_gpu_has_the_node_of_its_minor(h100: Node) -> None:
-    """The node follows the minor number, which is not always the index."""
+def test_gpu_has_the_node_of_its_minor(h100: Node) -> None:
+    """The node follows the minor number, which may differ from the index."""
     found = described(h100)
     for gpu in h100.gpus:
         assert nodes(found, str(gpu.index)) == [f"/dev/nvidia{gpu.minor}"]
@@ -76,7 +76,7 @@ def test_a_gpu_has_the_node_of_its_minor(h100: Node) -> None:
     assert nodes(found, "all") == [f"/dev/nvidia{minor}" for minor in range(8)]
 
 
-def test_nodes_carry_no_numbers(t4: Node) -> None:
+def test_nodes_have_no_numbers(t4: Node) -> None:
     """A device node has no type, major or minor: they are read when the spec is applied."""
     found = described(t4)
     everything = [
@@ -91,14 +91,14 @@ def test_nodes_carry_no_numbers(t4: Node) -> None:
     assert found.spec["cdiVersion"] == "0.5.0"
 
 
-def test_control_nodes_belong_to_everybody(t4: Node) -> None:
-    """The control nodes are common edits, sorted, and no GPU is among them."""
+def test_control_nodes_are_common_edits(t4: Node) -> None:
+    """They are sorted, and no GPU is among them."""
     paths = [node["path"] for node in described(t4).spec["containerEdits"]["deviceNodes"]]
     expected = ["nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools", "nvidiactl"]
     assert paths == ["/dev/" + name for name in expected]
 
 
-def test_a_lost_gpu_is_left_out() -> None:
+def test_lost_gpu_is_left_out() -> None:
     """A lost GPU has no device, is not in `all`, and has a warning."""
     node = dump_file.load("lost-gpu")
     found = described(node)
@@ -109,8 +109,8 @@ def test_a_lost_gpu_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("identifier", ["2", "uuid", "UUID", "bus", "short bus"])
-def test_ids_restrict(h100: Node, identifier: str) -> None:
-    """--device-id takes an index, a UUID or a PCI bus id in any form; `all` follows it."""
+def test_device_ids_select_gpus(h100: Node, identifier: str) -> None:
+    """--device-id accepts an index, a UUID or a PCI bus id in any form; `all` is the selection."""
     gpu = h100.gpus[2]
     uuid, bus = str(gpu.uuid), str(gpu.pci_bus_id)
     value = {"uuid": uuid, "UUID": uuid.upper(), "bus": bus, "short bus": bus[4:].lower()}
@@ -119,13 +119,12 @@ def test_ids_restrict(h100: Node, identifier: str) -> None:
     assert nodes(found, "all") == [f"/dev/nvidia{gpu.minor}"]
 
 
-def test_ids_may_say_all(t4: Node) -> None:
-    """The id `all` is every GPU."""
+def test_device_id_all_selects_every_gpu(t4: Node) -> None:
     assert described(t4, device_ids=("all",)).spec == described(t4).spec
 
 
-def test_no_all_device(t4: Node) -> None:
-    """Without the device `all` the spec has the GPUs' own names only."""
+def test_spec_without_a_device_all(t4: Node) -> None:
+    """Only the GPUs' own names remain."""
     assert names(described(t4, with_all=False, strategies=("index",))) == ["0"]
 
 
@@ -134,7 +133,7 @@ def test_no_all_device(t4: Node) -> None:
     [("t4", ("7",), "GH1511"), ("t4", ("GPU-0",), "GH1511"), ("lost-gpu", ("LOST",), "GH1512")],
 )
 def test_unknown_and_lost_ids_are_refused(profile: str, ids: tuple[str, ...], code: str) -> None:
-    """An id that no GPU has, or that of a lost one, is a fault that names it."""
+    """An id that no GPU has, or that of a lost one, is a fault with the id."""
     node = dump_file.load(profile)
     lost = next((str(gpu.index) for gpu in node.gpus if gpu.lost), "")
     ids = tuple(lost if value == "LOST" else value for value in ids)
@@ -143,15 +142,15 @@ def test_unknown_and_lost_ids_are_refused(profile: str, ids: tuple[str, ...], co
     assert caught.value.code == code
 
 
-def test_a_missing_node_is_told(t4: Node) -> None:
-    """A GPU without its device node cannot be described; with no other GPU that is a fault."""
+def test_missing_node_is_a_warning_or_a_fault(t4: Node) -> None:
+    """A GPU without its device node is left out; without another GPU it is a fault."""
     node = replace(t4, device_nodes=t4.device_nodes[:-1])
     with pytest.raises(GpuhookError, match=r"/dev/nvidia0 is missing") as caught:
         described(node)
     assert caught.value.code == "GH1513"
 
 
-def test_another_dev_root_is_a_host_path(t4: Node) -> None:
+def test_other_dev_root_is_a_host_path(t4: Node) -> None:
     """hostPath is written if the node has another path on the host, and only then."""
     moved = tuple(replace(n, host_path="/run/nvidia/driver" + n.path) for n in t4.device_nodes)
     found = described(replace(t4, device_nodes=moved))
@@ -163,7 +162,7 @@ def test_another_dev_root_is_a_host_path(t4: Node) -> None:
 @pytest.mark.parametrize(
     ("mode", "gids", "version"), [(0o660, [44], "0.7.0"), (0o666, None, "0.5.0")]
 )
-def test_a_group_is_added_where_it_is_needed(
+def test_group_is_added_if_it_is_needed(
     t4: Node, mode: int, gids: list[int] | None, version: str
 ) -> None:
     """A node that only a group may open adds that group; one that all may open does not."""
@@ -175,7 +174,7 @@ def test_a_group_is_added_where_it_is_needed(
     assert found.spec["cdiVersion"] == version
 
 
-def test_mounts_cannot_be_written_or_abused(t4: Node) -> None:
+def test_mounts_are_restricted(t4: Node) -> None:
     """Files are mounted read-only without setuid or devices; sockets without execution."""
     for mount in described(t4).spec["containerEdits"]["mounts"]:
         first = "nosuid" if mount["containerPath"].endswith("/socket") else "ro"
@@ -184,16 +183,16 @@ def test_mounts_cannot_be_written_or_abused(t4: Node) -> None:
         assert ("noexec" in mount["options"]) == (first == "nosuid")
 
 
-def test_mounts_are_sorted_and_single(h100: Node) -> None:
-    """Mounts come sorted by depth, each target once."""
+def test_mounts_are_sorted_and_unique(h100: Node) -> None:
+    """By depth, each target once."""
     found = described(h100).spec["containerEdits"]["mounts"]
     targets = [mount["containerPath"] for mount in found]
     assert targets == sorted(set(targets), key=lambda path: (path.count("/"), path))
     assert len(targets) == len({file.container_path for file in h100.files})
 
 
-def test_there_is_one_hook_and_it_says_all(t4: Node) -> None:
-    """The one hook has an explicit environment, and its own parser finds every job in it."""
+def test_one_hook_has_all_jobs(t4: Node) -> None:
+    """Its environment is explicit, and its own parser finds every job in its arguments."""
     hooks = described(t4, hook_path="/opt/hook", host_root="/host").spec["containerEdits"]["hooks"]
     assert [(hook["hookName"], hook["path"]) for hook in hooks] == [
         ("createContainer", "/opt/hook")
@@ -212,9 +211,10 @@ def test_there_is_one_hook_and_it_says_all(t4: Node) -> None:
     assert todo.host_root == "/host"
 
 
-def test_variables(t4: Node) -> None:
-    """The devices' variable becomes void, so that no hook injects a second time; and programs
-    of the image get the directory of the driver's libcuda, if it exists."""
+def test_variables_of_a_spec(t4: Node) -> None:
+    """NVIDIA_VISIBLE_DEVICES becomes void, so that no hook injects a second time; and
+    programs of the image get the directory of the driver's libcuda, if it exists.
+    """
     void, where = "NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_CTK_LIBCUDA_DIR="
     directory = "/usr/lib/x86_64-linux-gnu"
 
@@ -227,7 +227,7 @@ def test_variables(t4: Node) -> None:
 
 
 def test_capabilities_limit_files_nodes_and_links(t4: Node) -> None:
-    """With utility alone there is NVML and nvidia-smi, and nothing of CUDA or graphics."""
+    """With utility alone there is NVML and nvidia-smi, and no file of CUDA or graphics."""
     found = described(t4, capabilities=vocabulary.parse_capabilities("utility"))
     paths = list(mounts(found))
     assert f"{LIB}/libnvidia-ml.so.{t4.driver.version}" in paths
@@ -241,7 +241,7 @@ def test_capabilities_limit_files_nodes_and_links(t4: Node) -> None:
 
 
 def test_without_hooks_libraries_have_all_their_names(t4: Node) -> None:
-    """Without a hook each library is bound under file name, SONAME and links, in one directory."""
+    """Each library is bound under file name, SONAME and links, in one directory."""
     found = described(t4, hooks="none")
     assert "hooks" not in found.spec["containerEdits"]
     bound = mounts(found)
@@ -257,12 +257,11 @@ def test_without_hooks_libraries_have_all_their_names(t4: Node) -> None:
 
 
 def test_without_hooks_no_program_of_the_host_is_named(t4: Node) -> None:
-    """A spec without hooks does not mention gpuhook's programs anywhere."""
     assert "gpuhook" not in str(described(t4, hooks="none").spec)
 
 
-def test_aliases_lead_to_the_names_of_the_spec(h100: Node) -> None:
-    """Every other name of a GPU, in lower case, leads to its UUID, or to what the spec has."""
+def test_aliases_lead_to_names_in_the_spec(h100: Node) -> None:
+    """Every other name of a GPU, in lower case, leads to its UUID, or to the spec's name."""
     gpu = h100.gpus[3]
     bus = str(gpu.pci_bus_id).lower()
     found = device_selection.aliases(h100.gpus, ("index", "uuid"))
@@ -286,27 +285,26 @@ def test_aliases_lead_to_the_names_of_the_spec(h100: Node) -> None:
         ("", ""),
     ],
 )
-def test_bus_ids_have_one_form(text: str, expected: str) -> None:
+def test_bus_ids_are_normalized(text: str, expected: str) -> None:
     """NVML's, the kernel's and the short form of a PCI bus id are the same GPU."""
     assert device_selection.bus_id(text) == expected
 
 
-def test_no_gpu_is_a_fault(t4: Node) -> None:
-    """A node without any GPU cannot be described."""
+def test_node_without_gpus_is_a_fault(t4: Node) -> None:
     with pytest.raises(GpuhookError) as caught:
         described(replace(t4, gpus=()))
     assert caught.value.code == "GH1513"
 
 
-def test_an_unopenable_common_node_needs_its_group(t4: Node) -> None:
+def test_restricted_common_node_needs_its_group(t4: Node) -> None:
     """The groups of control nodes are common edits: every container needs them."""
     control = DeviceNode("/dev/nvidiactl", "/dev/nvidiactl", 195, 255, 0o660, 0, 27)
     found = described(replace(t4, device_nodes=(control, t4.device_nodes[-1])))
     assert found.spec["containerEdits"]["additionalGids"] == [27]
 
 
-def test_a_spec_of_some_capabilities_knows_its_host(t4: Node) -> None:
-    """libcuda's identity is part of the fingerprint, even if containers do not get it."""
+def test_spec_of_some_capabilities_has_the_whole_fingerprint(t4: Node) -> None:
+    """libcuda's identity is part of it, even if containers do not get the file."""
     whole, limited = (
         hook_args.of_hook(described(t4, capabilities=chosen).spec["containerEdits"]["hooks"][0])
         for chosen in (None, frozenset({"utility"}))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The specs in cdi-specs/ are what the code generates; run as a program, this writes them."""
+"""The specs in cdi-specs/ are those that the code generates; as a program, this file writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,12 @@ def generated(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_reference_spec_is_what_the_code_generates(name: str) -> None:
-    """Each reference spec equals, byte for byte, what generate-cdi prints for its profile."""
+def test_reference_spec_is_current(name: str) -> None:
+    """Each reference spec equals, byte for byte, the output of generate-cdi for its profile."""
     assert (DIRECTORY / f"{name}.yaml").read_text("utf-8") == generated(name)
 
 
-def test_every_file_is_a_known_reference() -> None:
+def test_every_file_is_a_reference_spec() -> None:
     """Each spec in the directory is generated, and the README names it."""
     assert {path.stem for path in DIRECTORY.glob("*.yaml")} == set(SPECS)
     readme = (DIRECTORY / "README.md").read_text("utf-8")

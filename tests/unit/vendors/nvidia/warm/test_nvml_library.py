@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS)
-def test_every_layout(tmp_path: Path, layout: layouts.Layout) -> None:
-    """The library of each layout is found, by its file's own name."""
+def test_library_is_found_in_every_layout(tmp_path: Path, layout: layouts.Layout) -> None:
+    """By its file's own name."""
     made = make_node(tmp_path, "t4", layout=layout, real_nodes=False)
     assert nvml_library.find(made.driver_root) == made.nvml_library
 
 
 def test_absolute_links_stay_inside_the_root(tmp_path: Path) -> None:
-    """An absolute link leads to the driver root's file, not to the host's of that name."""
+    """An absolute link leads to the driver root's file, not to the host's."""
     root = tmp_path / "root"
     library = root / "opt/libnvidia-ml.so.580.95.05"
     library.parent.mkdir(parents=True)
@@ -35,8 +35,8 @@ def test_absolute_links_stay_inside_the_root(tmp_path: Path) -> None:
     assert nvml_library.find(str(root)) == str(library)
 
 
-def test_links_in_a_circle(tmp_path: Path) -> None:
-    """Links that lead to each other are no library, and no endless loop."""
+def test_circular_links_are_no_library(tmp_path: Path) -> None:
+    """They cause no endless loop."""
     (tmp_path / "usr/lib64").mkdir(parents=True)
     (tmp_path / "usr/lib64/libnvidia-ml.so.1").symlink_to("/usr/lib64/other")
     (tmp_path / "usr/lib64/other").symlink_to("libnvidia-ml.so.1")
@@ -45,8 +45,8 @@ def test_links_in_a_circle(tmp_path: Path) -> None:
     assert caught.value.code == "GH1200"
 
 
-def test_no_driver_names_the_places(tmp_path: Path) -> None:
-    """A root without a driver is refused with the root and the directories looked in."""
+def test_missing_driver_lists_the_searched_directories(tmp_path: Path) -> None:
+    """The fault has the root, too."""
     with pytest.raises(GpuhookError) as caught:
         nvml_library.find(str(tmp_path), search_paths=("/opt/nvidia",))
     assert caught.value.code == "GH1200"
@@ -54,8 +54,7 @@ def test_no_driver_names_the_places(tmp_path: Path) -> None:
         assert place in caught.value.message
 
 
-def test_a_search_path_comes_first(tmp_path: Path) -> None:
-    """A given directory wins over the usual ones."""
+def test_search_path_takes_precedence(tmp_path: Path) -> None:
     for directory in ("usr/lib64", "opt/nvidia"):
         (tmp_path / directory).mkdir(parents=True)
         elf_maker.write(tmp_path / directory / "libnvidia-ml.so.1", "libnvidia-ml.so.1")
@@ -63,8 +62,8 @@ def test_a_search_path_comes_first(tmp_path: Path) -> None:
     assert found == str(tmp_path / "opt/nvidia/libnvidia-ml.so.1")
 
 
-def test_a_library_by_its_path(tmp_path: Path) -> None:
-    """An explicit library is taken as a path of the host; a missing one is named."""
+def test_explicit_library_is_a_path_of_the_host(tmp_path: Path) -> None:
+    """A missing one is a fault with the path."""
     library = tmp_path / "libnvidia-ml.so.1"
     elf_maker.write(library, "libnvidia-ml.so.1")
     assert nvml_library.find("/nowhere", library=str(library)) == str(library)
@@ -73,8 +72,8 @@ def test_a_library_by_its_path(tmp_path: Path) -> None:
     assert caught.value.code == "GH1201"
 
 
-def test_an_odd_directory_by_the_loader_cache(tmp_path: Path) -> None:
-    """A library in a directory that only the root's ld.so.cache knows is found."""
+def test_unusual_directory_is_found_in_the_loader_cache(tmp_path: Path) -> None:
+    """The directory is only in the root's ld.so.cache."""
     library = tmp_path / "opt/odd/libnvidia-ml.so.580.95.05"
     library.parent.mkdir(parents=True)
     elf_maker.write(library, "libnvidia-ml.so.1")
@@ -85,8 +84,8 @@ def test_an_odd_directory_by_the_loader_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"glibc-ld.so.cache1.1", b"\xff" * 4096])
-def test_a_broken_loader_cache(tmp_path: Path, content: bytes) -> None:
-    """A loader cache that cannot be read ends in the usual fault, which names it."""
+def test_broken_loader_cache_is_a_fault(tmp_path: Path, content: bytes) -> None:
+    """The usual fault, which names the cache."""
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/ld.so.cache").write_bytes(content)
     with pytest.raises(GpuhookError) as caught:
@@ -104,6 +103,6 @@ def test_a_broken_loader_cache(tmp_path: Path, content: bytes) -> None:
         ("/usr/lib64/libnvidia-ml.so.580.old", None),
     ],
 )
-def test_the_version_in_a_file_name(path: str, version: str | None) -> None:
+def test_version_in_a_file_name(path: str, version: str | None) -> None:
     """Only a dotted number is a driver version, not a SONAME's single digit."""
     assert nvml_library.version_of(path) == version

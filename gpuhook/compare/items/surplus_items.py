@@ -14,8 +14,8 @@ import stat
 import time
 from posixpath import basename, dirname
 
-from gpuhook.compare import injector, known_differences, loader_items
-from gpuhook.compare.compare_item import LIBRARY, LINK, compare_words
+from gpuhook.compare.items import injector, known_differences, loader_items
+from gpuhook.compare.items.compare_item import LIBRARY, LINK, compare_words
 from gpuhook.usage import injection_route
 
 TYPE_CHECKING = False
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.apply.live.hotplug_steps import Live
-    from gpuhook.compare.compare_item import Item
     from gpuhook.compare.expected_injection import ExpectedInjection
-    from gpuhook.compare.mount_items import ContainerMounts
+    from gpuhook.compare.items.compare_item import Item
+    from gpuhook.compare.items.mount_items import ContainerMounts
 
 _LINK = "--link"  # of the hook create-symlinks: TARGET::PATH
 _MARGIN = 0.01  # seconds: the kernel stamps files by a clock that it updates at each tick

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from posixpath import dirname, join, normpath
 
-from gpuhook.compare import injector, known_differences
-from gpuhook.compare.compare_item import DIFFERS, LIBRARY, LINK, SAME, Item, compare_words
+from gpuhook.compare.items import injector, known_differences
+from gpuhook.compare.items.compare_item import DIFFERS, LIBRARY, LINK, SAME, Item, compare_words
 from gpuhook.host.hot.files import MAX_LINKS
 from gpuhook.inspect.loader_view import LoaderView
 from gpuhook.loader import library_directory

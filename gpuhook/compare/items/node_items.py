@@ -7,8 +7,8 @@ The permission to create nodes (m) is not compared: runtimes allow it for all de
 from __future__ import annotations
 
 from gpuhook.apply.spec import oci_spec
-from gpuhook.compare import known_differences
-from gpuhook.compare.compare_item import ACCESS, NODE, compare_words
+from gpuhook.compare.items import known_differences
+from gpuhook.compare.items.compare_item import ACCESS, NODE, compare_words
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.bpf import device_filter
 from gpuhook.kernel.bpf.device_filter import Rule
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.cdi.hot.container_edits import DeviceNode
-    from gpuhook.compare.compare_item import Item
     from gpuhook.compare.expected_injection import ExpectedInjection
+    from gpuhook.compare.items.compare_item import Item
 
 _ACCESS = "rw"
 _ANY = (4095, 1048575)  # the last device number, which only a general rule matches

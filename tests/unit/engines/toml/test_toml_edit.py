@@ -3,10 +3,10 @@
 
 import pytest
 
-from gpuhook.engines.configure import toml_text
 from gpuhook.engines.configure.engine_plan import engine
-from gpuhook.engines.configure.toml_edit import Setting, apply_setting, edited, without_keys
 from gpuhook.engines.read import toml_document
+from gpuhook.engines.toml import toml_text
+from gpuhook.engines.toml.toml_edit import Setting, apply_setting, edited, without_keys
 from tests.unit.configuring import RUNTIME, wanted
 
 CRI = "io.containerd.cri.v1.runtime"
@@ -23,7 +23,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("text", ARRAYS.values(), ids=ARRAYS)
 @pytest.mark.parametrize("value", [["z"], [], 1], ids=str)
-def test_a_value_of_several_lines_is_replaced_and_restored(text: str, value: object) -> None:
+def test_multiline_value_is_replaced_and_restored(text: str, value: object) -> None:
     content = text.encode()
     setting = Setting(("t", "a") if text.startswith("t") else ("a",), value)
     expected = toml_document.parsed(content)
@@ -45,7 +45,7 @@ def test_an_element_is_appended_and_removed(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ARRAYS.values(), ids=ARRAYS)
-def test_a_key_of_several_lines_is_removed(text: str) -> None:
+def test_multiline_key_is_removed(text: str) -> None:
     left = without_keys("x", text.encode(), [("t",) if text.startswith("t") else ("a",)])
     assert left.replace(b"\r", b"") == b"b = 1\n"
 

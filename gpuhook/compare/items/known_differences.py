@@ -8,7 +8,7 @@ of NVIDIA Container Toolkit 1.20.0 (`cdi generate`, the jit-cdi mode) and of lib
 
 from __future__ import annotations
 
-from gpuhook.compare import injector
+from gpuhook.compare.items import injector
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.compare import known_differences
-from gpuhook.compare.compare_item import MOUNT, compare_words
+from gpuhook.compare.items import known_differences
+from gpuhook.compare.items.compare_item import MOUNT, compare_words
 from gpuhook.inspect import inspection
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params
 from gpuhook.vendors.nvidia.spec import injection_traces
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.cdi.hot.container_edits import Mount
-    from gpuhook.compare.compare_item import Item
     from gpuhook.compare.expected_injection import ExpectedInjection
+    from gpuhook.compare.items.compare_item import Item
     from gpuhook.kernel.mountinfo import Mount as Mounted
 
 _OPTIONS = ("ro", "nosuid", "nodev")

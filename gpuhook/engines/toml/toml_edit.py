@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gpuhook.engines.configure import toml_text
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.toml_document import TomlLine, written_lines
+from gpuhook.engines.toml import toml_text
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False

@@ -3,8 +3,16 @@
 
 from __future__ import annotations
 
-from gpuhook.compare import known_differences
-from gpuhook.compare.compare_item import GROUP, MASK, PROFILE, SAME, VARIABLE, Item, compare_words
+from gpuhook.compare.items import known_differences
+from gpuhook.compare.items.compare_item import (
+    GROUP,
+    MASK,
+    PROFILE,
+    SAME,
+    VARIABLE,
+    Item,
+    compare_words,
+)
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile, rootfs_plan
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edits of TOML files that keep all other lines."""
