@@ -85,7 +85,7 @@ def _read(file: str) -> tuple[Any, yaml.Node | None]:
 
 
 def _with_sections(read: Any) -> dict[str, object]:
-    document: Any = read or {}
+    document: Any = {} if read is None else read
     if not isinstance(document, dict):
         return document  # type: ignore[no-any-return]  # problem() reports it
     return {

@@ -44,6 +44,7 @@ def test_every_integration_gives_the_same_view(node8: Installation, short_path: 
     """Four integrations, then two replicas of one GPU; no container holds them afterwards."""
     mine = node8.apart(short_path / "node")
     assert act1.play(Page(), mine, short_path / "act1")
+    assert "could not be checked" not in mine.gpuhook("ps").stderr
 
 
 def test_the_kubernetes_node_keeps_its_promises(node8: Installation, short_path: Path) -> None:

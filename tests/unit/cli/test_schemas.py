@@ -119,6 +119,7 @@ def test_the_settings_are_printed_as_their_file_is_written(tmp_path: Path) -> No
     written = tmp_path / "config.yaml"
     written.write_text(json.dumps(shown))
     assert _run("config", "validate", str(written)).exit_code == 0
+    assert _run("config", "validate", "").exit_code == 2  # not the settings of the node
 
 
 def test_names_are_what_other_commands_take(tmp_path: Path) -> None:

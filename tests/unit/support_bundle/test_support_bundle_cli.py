@@ -170,7 +170,8 @@ def test_a_bundle_is_not_mended_and_is_no_second_tree(node: Path, tmp_path: Path
     assert _run("doctor", "--from", path, "--root", str(node)).exit_code == 2
     broken = tmp_path / "broken"
     broken.write_bytes(b"nothing")
-    assert "GH1906" in _run("doctor", "--from", str(broken)).stderr
+    told = _run("doctor", "--from", str(broken)).stderr
+    assert f"GH1906: {broken} is not a support bundle: it is not a valid gzip file\n" in told
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes files of others")
