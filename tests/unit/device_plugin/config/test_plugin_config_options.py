@@ -149,7 +149,8 @@ def test_every_option_of_the_file_is_in_that_table() -> None:
     """The table has all variables of keys except the two of the next tests."""
     listed = {variable for variable, *_ in VARIABLES}
     known = {variable for option in OPTIONS if option.key for variable in option.variables}
-    assert known - listed == {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
+    of_health = {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
+    assert known - listed == of_health, "add these variables to VARIABLES"
 
 
 def test_what_labels_alone_are_told_is_no_option_of_the_plugin() -> None:
