@@ -57,7 +57,7 @@ check: $(READY) ## Check style, types, import rules, words, generated files and 
 	$(BIN)/lint-imports --no-logo
 	shellcheck $$(.ci/scripts)
 
-generate: $(READY) ## Write the files that are made of others: docs/errors.md, the table of messages
+generate: $(READY) ## Write the generated files: error pages, schemas, tables of settings and checks
 	@PYTHONPATH=packaging $(BIN)/python -m generate
 
 bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
@@ -70,7 +70,7 @@ manifests: $(READY) ## Make the plain manifests for Kubernetes of the Helm chart
 	$(BIN)/python packaging/kubernetes/render.py $(BIN)/helm
 
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)
-	$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
+	@$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
 		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)") \
 		$(if $(filter 1,$(NVIDIA_HOOK)),--nvidia-hook) \
 		$(if $(filter 1,$(NVIDIA_COMPAT)),--nvidia-compat)

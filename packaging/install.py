@@ -134,10 +134,10 @@ def cli_environment(directory: str, python: str) -> str:
     return interpreter
 
 
-def _require_usable(python: str) -> None:
+def _require_usable(python: str, modules: str) -> None:
     """Exit if an interpreter does not run, or lacks a dependency of the command."""
     try:
-        done = subprocess.run([python, "-c", "import click, jsonschema, yaml"], check=False)
+        done = subprocess.run([python, "-c", f"import {modules}"], check=False)
     except OSError as error:
         sys.exit(f"{python} cannot be run: {error.strerror}")
     if done.returncode != 0:
@@ -195,7 +195,8 @@ def main() -> None:
     options = parser.parse_args()
     for word in ("prefix", "python", "cli_python"):
         value, option = getattr(options, word), word.replace("_", "-")
-        if value and not (os.path.isabs(value) and PATH_CHARACTERS.issuperset(value)):
+        is_unset = word == "cli_python" and not value
+        if not (is_unset or (os.path.isabs(value) and PATH_CHARACTERS.issuperset(value))):
             parser.error(f"--{option} must be an absolute path without spaces and quotes: {value}")
     destdir = os.path.abspath(options.destdir) if options.destdir else ""
     more = {NVIDIA_HOOK: PRESTART} if options.nvidia_hook else {}
@@ -205,8 +206,10 @@ def main() -> None:
         option = "nvidia-compat" if options.nvidia_compat else "nvidia-hook"
         _require_ours(destdir + os.path.join(options.prefix, "bin", name), option)
     cli_python = options.cli_python
+    if not destdir:
+        _require_usable(options.python, "os")
     if cli_python and not destdir:
-        _require_usable(cli_python)
+        _require_usable(cli_python, "click, jsonschema, yaml")
     if not cli_python and destdir:
         print("no gpuhook command: --destdir needs --cli-python for it", file=sys.stderr)
     elif not cli_python:

@@ -76,6 +76,9 @@ def write(spec: Spec, path: str, fmt: str) -> None:
     try:
         os.makedirs(os.path.dirname(path) or ".", 0o755, exist_ok=True)
         files.replace(path, document(spec, fmt).encode(), mode=0o644)
+    except FileExistsError as error:
+        reason = f"{error.filename} is not a directory"
+        raise fault("GH1111", path=path, reason=reason) from error
     except OSError as error:
         raise fault("GH1111", path=path, reason=error.strerror or error) from error
 

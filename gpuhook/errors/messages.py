@@ -112,7 +112,7 @@ GH1105 HostError
 make that directory writable for root; until then, no container gets a GPU
 GH1106 FileError
 {path}: {pointer}: {reason}
-correct the CDI spec; check it with `gpuhook cdi validate {path}`
+correct the CDI spec there; `gpuhook cdi validate FILE` checks it
 GH1107 FileError
 {path}: cdiVersion {version} is newer than {newest}, the newest that gpuhook supports
 write the spec in an older version of CDI, or install a newer gpuhook
@@ -277,7 +277,7 @@ cannot read the compute mode of {uuid}: {reason}
 run nvidia-smi -q -d COMPUTE on the host; a GPU without it needs no computeMode
 GH1300 FileError
 {path}: no such file
-set the bundle that contains config.json with --bundle
+name the directory that contains config.json with --bundle, or for `gpuhook cdi resolve` the file with --oci
 GH1301 FileError
 {path} is not a usable OCI runtime spec: {reason}
 gpuhook did not change it; let the engine write it again, or create one with `runc spec`
@@ -300,7 +300,7 @@ GH1307 FileError
 config.json has {what}: runtimes differ on which one applies
 correct the program that wrote it: a key occurs once, in the spelling of the OCI specification
 GH1310 FileError
-{path} is not a regular file of at most {limit} bytes
+{path} is not a regular file{limit}
 gpuhook did not read it; check the file at that path
 GH1312 HostError
 this node has cgroup v1, but the driver limits the memory of v2 cgroups only
@@ -364,7 +364,7 @@ GH1514 RequestError
 name the file *.yaml or *.json, in agreement with its format: container engines read no other files
 GH1515 RequestError
 {what} {path}: not an absolute path
-write an absolute path, such as /usr/local/bin/gpuhook-hook
+write an absolute path, which begins with /
 GH1517 FileError
 cannot run the host's ldconfig {path} in a container: {reason}
 name a statically linked ldconfig, or omit --ldconfig-path: gpuhook then merges the loader cache itself
@@ -684,7 +684,7 @@ GH1860 RequestError
 {name} is not the UUID of a GPU
 use a UUID from `gpuhook health show`, or `all`
 GH1861 RequestError
-{name} matches no GPU that is marked unhealthy, or several
+{name} does not match exactly one GPU that is marked unhealthy
 see `gpuhook health show`; use an index, a UUID or its prefix, or `all`
 GH1862 HostError
 cannot reach the API server at {where}: {reason}
@@ -753,7 +753,7 @@ GH1902 HostError
 systemd is not running here: {path} does not exist
 query the states of services with the service manager of this system
 GH1903 RefusedError
-{path} is a tree of files: --fix only changes the node on which it runs
+{path} has the files of another node: --fix only changes the node on which it runs
 run `gpuhook doctor --fix` on the node itself
 GH1904 HostError
 {container} was skipped: {count} containers before it did not answer in time

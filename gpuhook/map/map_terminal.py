@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NARROWEST = 40  # columns of a terminal
+WIDEST = 10_000
 _READABLE = 11  # columns of a cell with words in it
 _NARROWEST_CELL = 2  # columns of a cell with its border
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -45,8 +46,8 @@ ASCII = Signs(("+", "+", "+", "+"), "-", "|", ("+", "+"), "#", ".", "~")
 
 
 def text(picture: Picture, width: int, *, signs: Signs = FINE, has_colour: bool = False) -> str:
-    """Return the picture as lines of at most `width` columns."""
-    drawing = _Drawing(max(NARROWEST, width), signs, has_colour=has_colour)
+    """Return the picture as lines of at most `width` columns, and at most WIDEST."""
+    drawing = _Drawing(min(max(NARROWEST, width), WIDEST), signs, has_colour=has_colour)
     return "\n".join(drawing.lines(picture)) + "\n"
 
 

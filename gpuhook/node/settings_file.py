@@ -85,7 +85,7 @@ def _read(file: str) -> tuple[Any, yaml.Node | None]:
 
 
 def _with_sections(read: Any) -> dict[str, object]:
-    document: Any = read or {}
+    document: Any = {} if read is None else read
     if not isinstance(document, dict):
         return document  # type: ignore[no-any-return]  # problem() reports it
     return {
@@ -104,7 +104,9 @@ def problem(file: str) -> str:
     except yaml.YAMLError as error:
         line, column, reason = bounded_yaml.place_and_reason(error)
         return f"line {line}, column {column}: {reason}" if line else reason
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        return error.strerror or str(error)
+    except UnicodeDecodeError as error:
         return str(error)
     wrong = [error for error in _errors(document) if not _is_unknown_key(error)]
     return "; ".join([*tree.twice, *(_sentence(error, tree) for error in wrong)])

@@ -59,9 +59,10 @@ def read(path: str) -> dict[str, bytes]:
                 name = _checked(path, member, members)
                 content = tar.extractfile(member)
                 members[name] = content.read() if content is not None else b""
+    except gzip.BadGzipFile as error:
+        raise fault("GH1906", path=path, reason="it is not a valid gzip file") from error
     except (
         tarfile.TarError,
-        gzip.BadGzipFile,
         EOFError,
         zlib.error,
         ValueError,

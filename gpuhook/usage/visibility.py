@@ -46,9 +46,10 @@ def warnings() -> list[str]:
     if absent:
         places = list(dict.fromkeys(absent))
         named = ", ".join(places[:_MOST]) + (", ..." if places[_MOST:] else "")
+        verb = "do" if places[1:] else "does"
         sentences.append(
             f"{_entries(len(absent))} could not be checked, the containers may have ended:"
-            f" {named} does not exist here; `gpuhook repair --all` on the host removes entries of"
+            f" {named} {verb} not exist here; `gpuhook repair --all` on the host removes entries of"
             " containers that have ended"
         )
     if state.is_rootless() and not os.environ.get(state.DIRECTORY_ENV):

@@ -44,6 +44,7 @@ def test_act1_each_integration_provides_the_same_gpu(node8: Installation, short_
     """Four integrations, then two replicas of one GPU, which no container holds afterwards."""
     mine = node8.apart(short_path / "node")
     assert act1.play(Page(), mine, short_path / "act1")
+    assert "could not be checked" not in mine.gpuhook("ps").stderr
 
 
 def test_act2_kubernetes_node(node8: Installation, short_path: Path) -> None:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files
 from gpuhook.vendors.nvidia.driver import site_rules
 from tests.faults.generating import call
 
@@ -133,3 +136,18 @@ def test_spec_with_an_invalid_yaml_value_is_refused(gid: str, reason: str, tmp_p
     path = tmp_path / "x.yaml"
     path.write_text(f"kind: a.com/b\ncontainerEdits: {{additionalGids: [{gid}]}}\n")
     assert f"line 2, column 35: {reason}" in call("cdi", "validate", str(path)).stderr
+
+
+def test_a_settings_file_that_cannot_be_opened_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the reason of the system, without Python's number and second path."""
+    path = tmp_path / "x.yaml"
+    path.touch()
+
+    def refused(*_: object) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(files, "read", refused)
+    error = call("config", "validate", str(path)).stderr.splitlines()[0]
+    assert error == f"Error GH1532: {path}: Permission denied"

@@ -117,7 +117,7 @@ class Root:
             raise
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise fault("GH1310", path=path, limit="any number of")
+                raise fault("GH1310", path=path, limit="")
             return _readable(fd)
         finally:
             os.close(fd)

@@ -30,7 +30,8 @@ def show(name: str, spec_dir: tuple[str, ...], output: str) -> None:
     """
     if names.split(name) is None:
         if not os.path.lexists(name):
-            raise fault("GH1101" if "/" not in name or "=" in name else "GH1112", name=name)
+            is_path = "=" not in name and ("/" in name or name.endswith((".yaml", ".json")))
+            raise fault("GH1112" if is_path else "GH1101", name=name)
         found = spec_file.read(name)
         path = name
     else:

@@ -37,9 +37,9 @@ def detach(
     """Remove a GPU from a running CONTAINER.
 
     --device also takes a device node, /dev/nvidia0: a GPU that fell off the bus has no other name.
-    Control nodes and driver files are removed with the last GPU, or as `none` from a container
-    without a GPU, and only if they were added while the container ran. A replica removes its
-    device unless the container also has the device by another request.
+    Control nodes and driver files that were added while the container ran are removed with its last
+    GPU; from a container without a GPU, `--device none` removes them. A replica removes its device
+    unless the container also has the device by another request.
 
     A restart of the container adds the devices of its config.json again. The exit status is also 1
     if a process keeps a file of the GPU open; the container cannot open the device again.

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from gpuhook.cli.options.parameters import F
 
+_MOST_DIGITS = 19  # of an amount below 2**63
+
 
 class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
     """An amount of memory with a unit, in bytes; rounded down to whole MiB, the driver's unit."""
@@ -32,7 +34,7 @@ class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
         """Return the bytes; a usage error for a number without a unit or a malformed amount."""
         if isinstance(value, int):
             return value
-        if str(value).isdecimal() and int(value):
+        if str(value).isdecimal() and len(value) <= _MOST_DIGITS and int(value):
             self.fail(f"{value} has no unit: write {value}{likely_unit(int(value))}", param, ctx)
         number = memory_bytes(value)
         if number is None:

@@ -95,8 +95,8 @@ _OPTIONS = (
         type=click.Choice(ROUTES),
         show_envvar=True,
         help="wrapper: a runtime that runs gpuhook-runtime; hook: the engine's own runtime with "
-        "gpuhook's OCI hook; cdi: the engine applies CDI specs itself. Default: wrapper, for "
-        "podman hook.",
+        "gpuhook's OCI hook; cdi: the engine applies CDI specs itself. Default: wrapper; for "
+        "podman, hook.",
     ),
     click.option(
         "--runtime-name",

@@ -62,7 +62,7 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     "--route",
     type=click.Choice(ROUTES),
     help="How containers get their GPUs, as in `gpuhook configure ENGINE --help`; cdi copies no "
-    "programs. Default: wrapper, for podman hook.",
+    "programs. Default: wrapper; for podman, hook.",
 )
 @click.option("--runtime-name", default=NAME, show_default=True, help="The name of the runtime.")
 @click.option("--set-as-default", is_flag=True, help="Make it the default runtime of the engine.")

@@ -63,6 +63,8 @@ def show(is_with_origin: bool, output: str) -> None:
 @click.argument("file", required=False)
 def validate(file: str | None) -> None:
     """Check FILE, by default the settings of this node; exit status 1 if it is invalid."""
+    if file == "":
+        raise click.BadParameter("the name of the file is empty", param_hint="FILE")
     where = file or settings.path()
     if file is None:
         settings.overridden(settings.Settings())  # GH1533

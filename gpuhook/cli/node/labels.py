@@ -52,6 +52,10 @@ _OPTIONS = (
 _INTERVAL, _ONESHOT, _FILE = (
     f"flags.gfd.{key}" for key in ("sleepInterval", "oneshot", "outputFile")
 )
+_HELP = {
+    "output-file": "The file for the labels; empty for standard output. Default: standard output, "
+    "with --interval the file that NFD reads.",
+}
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -63,7 +67,7 @@ def _decorator(option: Option) -> Callable[[F], F]:
         f"--{option.name}",
         multiple=True,
         metavar=option.kind.metavar,
-        help=f"{option.help}  [env var: {shown}]",
+        help=f"{_HELP.get(option.name, option.help)}  [env var: {shown}]",
         **(parameters.boolean_with_value if isinstance(option.kind, Boolean) else {}),
     )
 

@@ -38,7 +38,7 @@ def read_descriptor(fd: int, name: str, limit: int) -> bytes:
     """Return the content of the regular file behind `fd`; GH1310 if it is larger or not regular."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-        raise fault("GH1310", path=name, limit=limit)
+        raise fault("GH1310", path=name, limit=_limit(limit))
     chunks: list[bytes] = []
     left = limit + 1
     while left > 0:
@@ -47,7 +47,14 @@ def read_descriptor(fd: int, name: str, limit: int) -> bytes:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.append(chunk)
         left -= len(chunk)
-    raise fault("GH1310", path=name, limit=limit)
+    raise fault("GH1310", path=name, limit=_limit(limit))
+
+
+def _limit(number: int) -> str:
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number >= size and number % size == 0:
+            return f" of at most {number // size} {unit}"
+    return f" of at most {number} bytes"
 
 
 def version(found: os.stat_result) -> str:

@@ -152,6 +152,7 @@ def test_unwritable_directory_keeps_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(GpuhookError, match="cannot write the CDI spec") as caught:
         spec_files.write(SPEC, str(tmp_path / "file/x.yaml"), "yaml")
     assert caught.value.code == "GH1111"
+    assert f"{tmp_path / 'file'} is not a directory" in caught.value.message
     assert (tmp_path / "file").read_text() == "in the way"
 
 

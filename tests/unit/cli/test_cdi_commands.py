@@ -93,6 +93,7 @@ def test_device_is_shown_as_a_spec(dirs: tuple[Path, Path]) -> None:
         ("amd.com/gpu=0", "GH1104"),
         ("0", "GH1101"),
         ("/no/such/spec.yaml", "GH1112"),
+        ("nvidia.yaml", "GH1112"),
         ("a=b", "GH1101"),
         ("", "GH1101"),
     ],

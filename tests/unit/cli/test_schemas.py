@@ -119,6 +119,7 @@ def test_settings_are_printed_in_the_form_of_their_file(tmp_path: Path) -> None:
     written = tmp_path / "config.yaml"
     written.write_text(json.dumps(shown))
     assert _run("config", "validate", str(written)).exit_code == 0
+    assert _run("config", "validate", "").exit_code == 2  # not the settings of the node
 
 
 def test_output_names_are_accepted_by_other_commands(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.doctor.check import FAILED, SECTIONS, ExaminedNode
+from gpuhook.doctor import checks as doctor_checks
+from gpuhook.doctor.check import FAILED, SECTIONS, Check, ExaminedNode
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.node.node_readings import Readings
@@ -23,6 +26,15 @@ def test_each_check_has_its_own_id() -> None:
     ids = [check.id for check in checks()]
     assert len(set(ids)) == len(ids)
     assert [one for one in ids if not ID.fullmatch(one)] == []
+
+
+def test_each_check_is_listed() -> None:
+    """A Check that is in no CHECKS, or whose module is not in check_list.py, would never run."""
+    made: set[str] = set()
+    for info in pkgutil.walk_packages(doctor_checks.__path__, f"{doctor_checks.__name__}."):
+        values = vars(importlib.import_module(info.name)).values()
+        made |= {value.id for value in values if isinstance(value, Check)}
+    assert made - {check.id for check in checks()} == set()
 
 
 def test_each_check_has_a_section_and_a_title() -> None:

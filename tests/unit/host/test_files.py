@@ -97,6 +97,13 @@ def test_size_limit(size: int, tmp_path: Path) -> None:
         with pytest.raises(GpuhookError) as caught:
             files.read(str(tmp_path / "f"), 10)
         assert caught.value.code == "GH1310"
+        assert caught.value.message.endswith("is not a regular file of at most 10 bytes")
+
+
+def test_a_limit_is_printed_in_its_unit(tmp_path: Path) -> None:
+    """A directory, of which 8 MiB would be read."""
+    with pytest.raises(GpuhookError, match="of at most 8 MiB"):
+        files.read(str(tmp_path), 8 << 20)
 
 
 def test_files_of_the_kernel_are_read() -> None:

@@ -210,6 +210,8 @@ SENTENCES = [
     ("limits:\n  onFailure: strat\n", 'is the text "strat"; did you mean start?'),
     ("limits:\n  hints:\n  - jax\n  - jxa\n", "line 4: limits.hints.1: it must be tensorflow, "),
     ("limits:\n  hints: [jax, jax]\n", 'limits.hints: it names the text "jax" twice'),
+    ("[]\n", "line 1: the file: it must be a section with keys, and is a list"),
+    ("false\n", "line 1: the file: it must be a section with keys, and is"),
     ("limits: [onFailure]\n", "line 1: limits: it must be a section with keys, and is a list"),
     ("cdi: {specDirs: [cdi]}\n", "it must be an absolute path, and is"),
     ("runtime: {lowLevelRuntimes: []}\n", "runtime.lowLevelRuntimes: it must not be empty"),

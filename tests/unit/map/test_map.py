@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from gpuhook.cli import main
 from gpuhook.cli.diagnosis import screen
 from gpuhook.containers.warm import state_roots
+from gpuhook.map import map_terminal
 from gpuhook.usage import kubelet_units
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
@@ -58,6 +59,8 @@ def test_inventory_is_drawn_without_containers(place: Path) -> None:
     assert shown.splitlines()[0] == "a100-mig"
     assert "1g.5gb" in shown
     assert "0 of" in shown
+    wide = drawn("--inventory", "t4", "--width", "99999999").stdout
+    assert max(map(len, wide.splitlines())) == map_terminal.WIDEST
     plain = drawn("--inventory", "a100-mig", "--ascii").stdout
     assert plain.isascii()
     picture, page = place / "a.svg", place / "a.html"

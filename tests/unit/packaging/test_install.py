@@ -392,6 +392,24 @@ def test_invalid_paths_are_refused(option: str, value: str, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--prefix", "--python"])
+def test_an_empty_path(option: str, tmp_path: Path) -> None:
+    """PREFIX= of make is not the working directory."""
+    done = install("--destdir", str(tmp_path), option, "")
+    assert done.returncode == 2
+    assert f"{option} must be an absolute path" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interpreter_that_does_not_run(tmp_path: Path) -> None:
+    done = install("--prefix", str(tmp_path / "prefix"), "--python", "/no/such/python")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "/no/such/python cannot be run: No such file or directory\n",
+    )
+    assert not (tmp_path / "prefix").exists()
+
+
 @pytest.mark.parametrize("python", ["/no/such/python", SYSTEM])
 def test_interpreter_without_required_modules_is_refused(python: str, tmp_path: Path) -> None:
     """With a sentence, before anything is written."""

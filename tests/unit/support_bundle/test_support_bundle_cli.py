@@ -168,7 +168,8 @@ def test_from_refuses_fix_and_root(node: Path, tmp_path: Path) -> None:
     assert _run("doctor", "--from", path, "--root", str(node)).exit_code == 2
     broken = tmp_path / "broken"
     broken.write_bytes(b"nothing")
-    assert "GH1906" in _run("doctor", "--from", str(broken)).stderr
+    told = _run("doctor", "--from", str(broken)).stderr
+    assert f"GH1906: {broken} is not a support bundle: it is not a valid gzip file\n" in told
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes files of others")

@@ -146,7 +146,8 @@ def test_table_has_all_variables() -> None:
     """The next tests have the two exceptions."""
     listed = {variable for variable, *_ in VARIABLES}
     known = {variable for option in OPTIONS if option.key for variable in option.variables}
-    assert known - listed == {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
+    of_health = {"DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"}
+    assert known - listed == of_health, "add these variables to VARIABLES"
 
 
 def test_options_of_labels_are_no_options_of_the_plugin() -> None:
