@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from gpuhook.apply.spec import change_record, oci_spec
+from gpuhook.apply.spec import change_record, config_json, oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError, fault
@@ -82,7 +82,7 @@ class Create:
         Raises a GpuhookError or OSError if an assigned GPU cannot be provided; config.json is
         unchanged then.
         """
-        spec = oci_spec.parsed(path, raw)
+        spec = config_json.parsed(path, raw)
         edited = self.edited(spec, low_level)
         if edited.is_changed:
             files.replace(path, fastjson.dumps(spec, raw))
@@ -101,7 +101,7 @@ class Create:
         engine_hooks = hook_args.hooks_in(spec)
         if edited.source is None:
             if engine_hooks or parse.limits_memory(spec, vocabulary.VOCABULARY):
-                oci_spec.require_unambiguous(spec)
+                config_json.require_unambiguous(spec)
                 self._note_engine(spec, edited, engine_hooks, low_level)
         else:
             if self._trouble is not None:

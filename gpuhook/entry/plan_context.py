@@ -6,7 +6,7 @@ The plan itself is request/plan.py, which logs and writes nothing.
 
 from __future__ import annotations
 
-from gpuhook.apply.spec import oci_spec
+from gpuhook.apply.spec import config_json
 from gpuhook.errors import GpuhookError
 from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
@@ -60,7 +60,7 @@ def context_of(
 def source_logged(spec: dict[str, Any], context: PlanContext) -> Source | None:
     """Return the source of a container's request that applies, see plan.request_source().
 
-    Raises also as oci_spec.require_unambiguous() does for a container that requests something.
+    Raises also as config_json.require_unambiguous() does for a container that requests something.
     """
     warnings: list[GpuhookError] = []
     try:
@@ -68,7 +68,7 @@ def source_logged(spec: dict[str, Any], context: PlanContext) -> Source | None:
     finally:
         log_warnings(warnings, context.log)
     if source is not None:
-        oci_spec.require_unambiguous(spec)
+        config_json.require_unambiguous(spec)
     return source
 
 

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from gpuhook.apply.live.live_injection import LiveRecord
-from gpuhook.apply.spec import oci_spec
+from gpuhook.apply.spec import config_json
 from gpuhook.containers.hot import ledger_warnings
 from gpuhook.containers.warm import find, ledger_changes
 from gpuhook.errors import GpuhookError, fault
@@ -36,7 +36,7 @@ def bundle_question(path: str) -> Question:
     except FileNotFoundError as error:
         raise fault("GH1915", path=path) from error
     return Question(
-        question.BUNDLE, path, oci_spec.parsed(place, raw), path, has_root=True, raw=raw
+        question.BUNDLE, path, config_json.parsed(place, raw), path, has_root=True, raw=raw
     )
 
 
@@ -102,7 +102,7 @@ def container_question(text: str, state_roots: Sequence[str]) -> Question:
 
 
 def _config_question(raw: bytes, where: str) -> Question:
-    spec = oci_spec.parsed(where, raw)
+    spec = config_json.parsed(where, raw)
     place = os.path.dirname(os.path.abspath(where))
     has_root = _has_root(place, spec)
     return Question(question.CONFIG, where, spec, place, has_root=has_root, raw=raw)

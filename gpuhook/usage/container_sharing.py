@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from gpuhook.apply.spec import oci_spec
+from gpuhook.apply.spec import config_json
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.request import memory_request, parse, replicas
@@ -67,7 +67,7 @@ def config(entry: Mapping[str, Any]) -> dict[str, Any]:
     path = os.path.join(bundle, "config.json") if isinstance(bundle, str) and bundle else ""
     try:
         if path and state.usable(os.stat(path)):
-            return oci_spec.parsed(path, files.read(path, _MAX_CONFIG))
+            return config_json.parsed(path, files.read(path, _MAX_CONFIG))
     except (OSError, GpuhookError):
         return {}
     return {}

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gpuhook.apply.spec import oci_spec
+from gpuhook.apply.spec import config_json
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import fastjson
 from gpuhook.request import parse
@@ -114,9 +114,9 @@ def read_by_runtime(made: Bundle, engine: str) -> dict[str, str] | None:
 
 def read_by_gpuhook(raw: bytes) -> dict[str, str] | None:
     """Return these variables as gpuhook reads them, None if it refuses config.json."""
-    spec = oci_spec.parsed("config.json", raw)
+    spec = config_json.parsed("config.json", raw)
     try:
-        oci_spec.require_unambiguous(spec)
+        config_json.require_unambiguous(spec)
     except GpuhookError:
         return None
     variables = parse.environment(spec)
@@ -166,7 +166,7 @@ def test_rewritten_config_json_reads_the_same(case: str, engine: str, bundle: Bu
     raw = replace_text(bundle, old, "<new>").replace(b"<new>", new)
     bundle.file.write_bytes(raw)
     before = read_by_runtime(bundle, engine)
-    bundle.file.write_bytes(fastjson.dumps(oci_spec.parsed("config.json", raw), raw))
+    bundle.file.write_bytes(fastjson.dumps(config_json.parsed("config.json", raw), raw))
     assert read_by_runtime(bundle, engine) == before
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.apply.spec import oci_spec
+from gpuhook.apply.spec import config_json, oci_spec
 from gpuhook.cdi import resolution, spec_list
 from gpuhook.cdi.hot import registry
 from gpuhook.cli.options import parameters
@@ -84,8 +84,8 @@ def _edited_config(found: Resolved, config: str) -> str:
         raw = documents.read(config)
     except FileNotFoundError as error:
         raise fault("GH1300", path=config) from error
-    spec = oci_spec.parsed(documents.STANDARD_INPUT if config == "-" else config, raw)
-    oci_spec.require_unambiguous(spec)
+    spec = config_json.parsed(documents.STANDARD_INPUT if config == "-" else config, raw)
+    config_json.require_unambiguous(spec)
     oci_spec.apply(spec, found.edits)
     return documents.json_text(spec)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gpuhook.apply.spec import oci_spec
+from gpuhook.apply.spec import config_json
 from gpuhook.containers.warm import state_roots
 from gpuhook.containers.warm.process_handle import Process
 from gpuhook.errors import GpuhookError, fault
@@ -116,7 +116,7 @@ class Found:
         finally:
             os.close(fd)
         try:
-            return oci_spec.parsed(path, raw)
+            return config_json.parsed(path, raw)
         except GpuhookError as error:
             raise fault("GH1772", reason=error.message) from error
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from gpuhook.apply.spec import oci_spec
+from gpuhook.apply.spec import config_json
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import fault
 from gpuhook.host.hot import fastjson, files
@@ -142,4 +142,4 @@ def _config(bundle: str) -> dict[str, Any]:
         raw = files.read(path)
     except FileNotFoundError as error:
         raise fault("GH1642", reason=f"its bundle has no {path}") from error
-    return oci_spec.parsed(path, raw)
+    return config_json.parsed(path, raw)
