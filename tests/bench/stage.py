@@ -16,6 +16,7 @@ from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.installation import Installation, asks, installation
 
+CDI_DIRECTORIES = ("/run/cdi", "/etc/cdi")
 HOST_PROC = {
     "destination": "/proc",
     "type": "bind",
@@ -48,7 +49,7 @@ def simulate_host(place: Path, host_root: Path, specs: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", driver], check=True)
     shutil.copytree(host_root / "proc/driver/nvidia", driver / "nvidia")
     (place / "no-cdi").mkdir()
-    for source, target in ((specs, "/run/cdi"), (place / "no-cdi", "/etc/cdi")):
+    for source, target in zip((specs, place / "no-cdi"), CDI_DIRECTORIES, strict=True):
         os.makedirs(target, exist_ok=True)
         subprocess.run(["mount", "--bind", source, target], check=True)
     unified = Path("/sys/fs/cgroup/unified")
@@ -57,11 +58,11 @@ def simulate_host(place: Path, host_root: Path, specs: Path) -> None:
 
 
 def unmount_below(place: str) -> None:
-    """Unmount what was mounted below `place`."""
+    """Unmount what was mounted below `place`, and its CDI directories: the plugin writes there."""
     with open("/proc/self/mounts", encoding="utf-8") as mounts:
         targets = [line.split()[1] for line in mounts]
     for target in reversed(targets):
-        if target.startswith(place + "/"):
+        if target.startswith(place + "/") or target in CDI_DIRECTORIES:
             subprocess.run(["umount", target], check=True)
 
 
