@@ -152,4 +152,4 @@ def mine(spoiled: Installation, tmp_path: Path) -> Iterator[Installation]:
     """Yield that node with settings and state for one test; its driver works at the start."""
     yield spoiled.apart(tmp_path / "apart")
     for gpu in spoiled.node.node.gpus:
-        stub_limits.mend(spoiled.node, str(gpu.uuid))
+        stub_limits.repair(spoiled.node, str(gpu.uuid))

@@ -105,7 +105,7 @@ def test_on_failure_policy_of_an_attach(policy: str, mine: Installation, tmp_pat
             (note,) = [note for note in done["notes"] if "onFailure" in note]
             assert "GH1251" in note
             assert records(live)[gpu] == (3000, "")
-            stub_limits.mend(mine.node, gpu)
+            stub_limits.repair(mine.node, gpu)
             live.report("repair")
             assert enforced_limits(mine, live.pid)[gpu] == (3000, 0)
             assert records(live)[gpu] == (3000, "driver")
@@ -134,7 +134,7 @@ def test_detach_succeeds_if_the_limit_cannot_be_cleared(mine: Installation, tmp_
         assert mine.device(2) not in live.seen().nodes
         ((_, by),) = records(live).values()
         assert by == ""
-        stub_limits.mend(mine.node, gpu)
+        stub_limits.repair(mine.node, gpu)
         live.report("repair")
         assert (enforced_limits(mine, live.pid), records(live)) == ({}, {})
 

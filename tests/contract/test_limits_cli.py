@@ -227,7 +227,7 @@ def test_set_changes_all_gpus_or_none(mine: Installation, tmp_path: Path) -> Non
         assert second in refused(live, "GH1251", "set", "--limit", "6Gi")
         assert driver_limits(live) == {first: (4 * GIB, 0)}
         assert records(live) == recorded
-        stub_limits.mend(mine.node, second)
+        stub_limits.repair(mine.node, second)
         change(live, "set", "--limit", "6Gi")
         assert driver_limits(live) == dict.fromkeys((first, second), (6 * GIB, 0))
         change(live, "clear", "--gpu", first[:12])
@@ -256,7 +256,7 @@ def test_hanging_driver_is_a_timeout(mine: Installation, tmp_path: Path) -> None
         stub_limits.take_long(mine.node, gpu, 900_000)
         refused(with_short_timeout(live, tmp_path), "GH1256", "set", "--limit", "6Gi")
         assert records(live) == recorded
-        stub_limits.mend(mine.node, gpu)
+        stub_limits.repair(mine.node, gpu)
         assert driver_limits(live) == {gpu: (4 * GIB, 0)}
         change(live, "set", "--limit", "6Gi")
         assert driver_limits(live) == {gpu: (6 * GIB, 0)}

@@ -49,7 +49,7 @@ def mine(spoiled: Installation, tmp_path: Path) -> Iterator[Installation]:
     apart = spoiled.apart(tmp_path / "apart")
     stub_limits.use_dmem(spoiled.node, uuid(spoiled, 2), everywhere=True)
     yield with_dmem(apart, tmp_path / "bin")
-    stub_limits.mend(spoiled.node, uuid(spoiled, 2))
+    stub_limits.repair(spoiled.node, uuid(spoiled, 2))
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_repair_omits_the_guarantee(mine: Installation, granted_bundle: Bundle) 
     stub_limits.fail_setting(mine.node, uuid(mine, 2), stub_limits.NO_PERMISSION)
     with wrapped(granted_bundle, mine, "runc", "v2") as live:
         assert entry(mine)["memory"][0]["by"] == ""
-        stub_limits.mend(mine.node, uuid(mine, 2))
+        stub_limits.repair(mine.node, uuid(mine, 2))
         stub_limits.use_dmem(mine.node, uuid(mine, 2), everywhere=True)
         assert live.report("repair")["steps"] != []
         assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 0)}

@@ -78,7 +78,7 @@ def take_long(node: SimulatedNode, uuid: str, milliseconds: int) -> None:
     stub_events.say(node, uuid, f"limits_wait {milliseconds}")
 
 
-def mend(node: SimulatedNode, uuid: str) -> None:
+def repair(node: SimulatedNode, uuid: str) -> None:
     """Undo the effects of the functions above."""
     keys = ("limits_reading", "limits_wait", "fail set_limits", "fail get_limits", "backend")
     stub_events.unsay(node, uuid, *keys)

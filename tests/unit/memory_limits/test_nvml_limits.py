@@ -179,7 +179,7 @@ def test_refusals_of_the_driver_are_explained(
         assert fact in fault.message
     assert fault.hint
     assert stub_limits.recorded(node) == []
-    stub_limits.mend(node, gpu(node))
+    stub_limits.repair(node, gpu(node))
     if error in (3, 6):
         return  # on reading, these errors mean an unknown limit
     stub_limits.fail_reading(node, gpu(node), error)
@@ -199,7 +199,7 @@ def test_different_value_read_back_is_a_fault(
     error = refused(node, cgroup)
     assert error.code == "GH1252"
     assert f"hard limit {4 * GIB} and soft limit {GIB} bytes" in error.message
-    stub_limits.mend(node, gpu(node))
+    stub_limits.repair(node, gpu(node))
     with NvmlDriver(node.nvml_library) as driver:
         driver.set(gpu(node), cgroup, 4 * GIB, GIB)
 
