@@ -33,19 +33,23 @@ SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish ch
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
-.PHONY: help test test-all test-part check generate bench demo manifests install deb rpm clean packages
+.PHONY: help test test-all test-part test-engines check generate bench demo manifests install deb rpm clean packages
 
 help: ## Print what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 test: packages $(READY) ## Run the everyday tests, which need no GPU; contract tests need root
-	$(PYTEST_RUN) -m "not gpu and not thorough" $(PYTEST)
+	$(PYTEST_RUN) -m "not gpu and not engines and not thorough" $(PYTEST)
 
 test-all: packages $(READY) ## Run every test that needs no GPU: all combinations, kill points, random examples
-	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu" $(PYTEST)
+	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" $(PYTEST)
 
 test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to test
-	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu" --part $(PART) $(PYTEST)
+	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" --part $(PART) $(PYTEST)
+
+test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support/tested.json
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup --timeout 1800 -m engines --support \
+		$(or $(PYTEST),tests/engines)
 
 check: $(READY) ## Check style, types, import rules, words, generated files and shell scripts
 	@.ci/packages shellcheck

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian in a directory, with Python, containerd and runc, as packages find a node."""
+"""A Debian in a directory, with Python and container engines, as packages find a node."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from tests.contract.build_cache import built
 from tests.contract.debs import mirror
 from tests.contract.runtimes import Result, run_command
 
-SUITE = "bookworm"
-# What gpuhook's packages need, and an engine.
-PACKAGES = ["python3", "python3-click", "python3-jsonschema", "python3-structlog"]
-PACKAGES += ["python3-tomlkit", "python3-yaml", "python3-grpcio", "python3-protobuf"]
-PACKAGES += ["python3-prometheus-client", "containerd", "runc"]
+# What gpuhook's packages need.
+PYTHON: tuple[str, ...] = ("python3", "python3-click", "python3-jsonschema", "python3-structlog")
+PYTHON += ("python3-tomlkit", "python3-yaml", "python3-grpcio", "python3-protobuf")
+PYTHON += ("python3-prometheus-client",)
+# Debian's archive has one script for all of its newer suites.
+SCRIPT = "/usr/share/debootstrap/scripts/sid"
 # Directories that dpkg, containerd and the machine write, with or without gpuhook.
 STATE = ["dev", "etc/cni", "opt/containerd", "proc", "run", "sys", "tmp", "var/cache"]
 STATE += ["var/lib/containerd", "var/lib/dpkg", "var/log"]
@@ -42,6 +43,32 @@ exec sleep infinity
 """
 
 
+# Installs packages below the directory $0 with the apt of that Debian, and starts no service. A
+# mirror can be some weeks behind.
+INSTALL = """
+set -e
+mount --make-rprivate /
+mount -t proc proc "$0/proc"
+printf '#!/bin/sh\\nexit 101\\n' >"$0/usr/sbin/policy-rc.d"
+chmod 755 "$0/usr/sbin/policy-rc.d"
+chroot "$0" apt-get --quiet=2 --option Acquire::Check-Valid-Until=false update
+chroot "$0" apt-get --quiet=2 install --yes --no-install-recommends "$@"
+rm "$0/usr/sbin/policy-rc.d"
+"""
+ENV = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+
+
+@dataclass(frozen=True)
+class Release:
+    """A suite of Debian, and the packages of a system besides Python and its libraries."""
+
+    suite: str
+    packages: tuple[str, ...]
+
+
+BOOKWORM = Release("bookworm", ("containerd", "runc"))
+
+
 @dataclass(frozen=True)
 class DebianHost:
     """A Debian below `root`; `process` keeps its mount namespace."""
@@ -52,7 +79,7 @@ class DebianHost:
 
     def command(self, *words: str) -> list[str]:
         """Return the command line that runs a command in the Debian."""
-        return ["nsenter", "--mount", "--wd", "--target", str(self.process), *words]
+        return ["nsenter", "--mount", "--pid", "--wd", "--target", str(self.process), *words]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -96,24 +123,23 @@ def debian_host(
     shutil.rmtree(root)
 
 
-def debian() -> Path:
+def debian(release: Release = BOOKWORM) -> Path:
     """Return the root of a Debian, built once, that nothing writes to."""
 
     def build(place: Path) -> None:
         root = place / "root"
-        command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
-        log = subprocess.run(
-            [*command, SUITE, str(root), mirror()],
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert log.returncode == 0, log.stdout[-2000:]
+        command = ["debootstrap", "--variant=minbase", release.suite, str(root), mirror(), SCRIPT]
+        _require(run_command(command, ENV))
+        shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
+        install = ["unshare", "--mount", "sh", "-c", INSTALL, str(root), *PYTHON, *release.packages]
+        _require(run_command(install, ENV))
         for directory in NEEDLESS:
             shutil.rmtree(root / directory)
             (root / directory).mkdir()
 
-    recipe = " ".join([SUITE, mirror(), *PACKAGES])
-    return built("debian-host", recipe, build) / "root"
+    recipe = f"{release} {PYTHON} {INSTALL} {mirror()}"
+    return built(f"debian-{release.suite}", recipe, build) / "root"
+
+
+def _require(done: Result) -> None:
+    assert done.rc == 0, done.stdout[-2000:] + done.stderr[-2000:]
