@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine as the tests see it: without its real GPUs, CDI specs and containers.
+"""The machine as the tests see it: without its real GPUs, CDI specs and GPU programs.
 
 A machine that has GPUs, or that gpuhook is installed on, would have a part in what tests find. A
 test process therefore enters a new mount namespace. What it starts is in there too.
@@ -14,8 +14,9 @@ import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import NamedTemporaryFile, mkdtemp
 from typing import TypeVar
 
 TYPE_CHECKING = False
@@ -30,6 +31,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _GPU_NODES = "nvidia*"
 # Directories that are empty for the tests.
 _EMPTY = ("/etc/cdi", "/run/cdi", "/run/gpuhook")
+# Installed programs that gpuhook finds by the PATH.
+_PROGRAMS = ("gpuhook*", "nvidia-container*", "nvidia-ctk", "nvidia-cdi-hook")
 
 
 _machine: list[int] = []  # a descriptor of the mount namespace that this process came from
@@ -45,6 +48,7 @@ def enter() -> None:
     for directory in _EMPTY:
         if os.path.isdir(directory):
             _mount("tmpfs", directory, "tmpfs", 0)
+    _hide_programs()
 
 
 @contextmanager
@@ -107,10 +111,23 @@ def _hide_gpu_nodes() -> None:
     made.rmdir()
 
 
+def _hide_programs() -> None:
+    """Mount an empty file, which cannot be executed, over each installed program."""
+    directories = {os.path.realpath(name) for name in os.get_exec_path() if os.path.isdir(name)}
+    with NamedTemporaryFile(prefix="gpuhook-hidden-") as empty:
+        for name, pattern in product(sorted(directories), _PROGRAMS):
+            for path in Path(name).glob(pattern):
+                if not path.is_symlink():
+                    _mount(empty.name, str(path), "", _MS_BIND)
+
+
 def _show(entry: Path, name: Path) -> None:
-    """Make `name` the same as `entry` of /dev."""
+    """Make `name` the same as `entry` of /dev. A mount of null shows that it is the machine's."""
     status = entry.lstat()
-    if stat.S_ISLNK(status.st_mode):
+    if entry.name == "null":
+        name.touch()
+        _mount(str(entry), str(name), "", _MS_BIND)
+    elif stat.S_ISLNK(status.st_mode):
         name.symlink_to(entry.readlink())
     elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
         os.mknod(name, status.st_mode, status.st_rdev)

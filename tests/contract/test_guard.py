@@ -311,15 +311,19 @@ def test_ps_shows_the_enforcer_of_a_limit(cluster: Made, monkeypatch: pytest.Mon
     assert shown[above]["guard"] is None
 
 
-@pytest.mark.alone  # both containers of the shared cgroup must exist before the guard's next round
 def test_container_in_a_cgroup_of_another_name_is_limited(
     cluster: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger has its first process; in a shared cgroup no process is ended."""
+    """The ledger has its first process; in a shared cgroup no process is ended.
+
+    The guard waits until both containers of the shared cgroup exist.
+    """
     node = cluster("terminate")
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(node.running.state))
+    node.running.signal(signal.SIGSTOP)
     for mebibytes in (1002, 1003):
         node.start_in_cgroup(mebibytes, 900, "apps/shared")
+    node.running.signal(signal.SIGCONT)
     offender = node.start_in_cgroup(1001, 900, "apps/own")
     culprit = node.pid_of(1001)
     line = node.running.wait_for_log(reason="MemoryLimitExceeded")
