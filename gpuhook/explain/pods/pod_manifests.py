@@ -22,6 +22,8 @@ from gpuhook.explain.pods.pod_requests import (
     PodRequest,
     VolumeMount,
 )
+from gpuhook.explain.pods.scheduling import scheduling_node
+from gpuhook.explain.pods.constraints import read_constraints
 from gpuhook.host import documents, quantity
 
 TYPE_CHECKING = False
@@ -78,13 +80,24 @@ def _character(found: re.Match[str]) -> str:
 
 def _containers(pod: Pod, found: Workloads, budget: EnvironmentBudget) -> tuple[PodRequest, ...]:
     objections = tuple(pod_rules.pod_objections(pod))
+    named = pod.spec["runtimeClassName"]
+    runtime_class = found.runtime_classes.get(named.text(), Value(None, named.where))
+    constraints = read_constraints(pod.spec, runtime_class)
+    nodes = tuple(map(scheduling_node.read_node, found.nodes))
     asked: list[PodRequest] = []
     for field, kind in _LISTS:
         for number, container in enumerate(pod.spec[field].items()):
             path = f"{pod.path}.{field}[{number}]"
             environment = PodEnvironment(pod, found.config_maps, budget)
             environment.add(container)
-            one = _container(pod, container, path, _kind(container, kind), environment)
+            one = replace(
+                _container(pod, container, path, _kind(container, kind), environment),
+                runtime_class=named.text() or None,
+                runtime_class_where=named.where,
+                handler=runtime_class["handler"].text() or None,
+                constraints=constraints,
+                nodes=nodes,
+            )
             # The first container has the objections to the pod.
             own = (*(() if asked else objections), *one.objections)
             asked.append(replace(one, objections=own))
@@ -127,7 +140,6 @@ def _container(
         gpus=gpus,
         claims=tuple(claim["name"].text() for claim in resources["claims"].items()),
         annotations=pod.metadata["annotations"].texts(),
-        runtime_class=pod.spec["runtimeClassName"].text() or None,
         privileged=security["privileged"].is_true(),
         capabilities=tuple(c.text() for c in security.at("capabilities", "add").items()),
         host_pid=pod.spec["hostPID"].is_true(),

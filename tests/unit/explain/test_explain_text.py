@@ -249,7 +249,9 @@ def test_premises_are_printed_before_the_trace() -> None:
 
 def test_objections_are_ordered_by_severity(tmp_path: Path) -> None:
     text = run(*pod(tmp_path, count=9, env="{name: NVIDIA_VISIBLE_DEVICES, value: all}")).stdout
-    assert answer(text).startswith("Kubernetes never schedules it: 0/1 nodes are available")
+    assert answer(text).startswith(
+        "Kubernetes does not schedule it to this node: 0/1 nodes are available"
+    )
     assert text.index("pending by the scheduler") < text.index("warning by the kubelet")
 
 
@@ -280,7 +282,7 @@ def test_containers_that_do_not_start_are_first(tmp_path: Path) -> None:
     lines = run("-", "--inventory=h100x8", stdin=f"{good}---\n{bad}").stdout.splitlines()
     start = lines.index("Answers: 1 of 2 containers would start")
     assert lines[start + 1].startswith("  Pod/wide in default, container main")
-    assert "Kubernetes never schedules it: 0/1 nodes" in lines[start + 1]
+    assert "Kubernetes does not schedule it to this node: 0/1 nodes" in lines[start + 1]
     assert "it gets GPU 0" in lines[start + 2]
 
 
@@ -297,7 +299,7 @@ def graph(*arguments: str) -> Any:
 
 def test_graph_shows_the_result_and_containers_without_a_request(tmp_path: Path) -> None:
     bad = graph(*pod(tmp_path, count=9))
-    assert "Kubernetes never schedules it" in bad
+    assert "Kubernetes does not schedule it to this node" in bad
     assert "no variable, annotation" in bad
     good = graph(*pod(tmp_path, "cdi-cri"))
     assert "it gets these" in good

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The constraints of a pod on its node: nodeName, nodeSelector, node affinity, tolerations.
+
+The API server adds the scheduling of the pod's RuntimeClass to the pod; the same is done here with
+a RuntimeClass of the same manifest. Sources: NodeSelectorRequirement of k8s.io/api/core/v1, and the
+admission plugin RuntimeClass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.explain.pods.manifest_value import Value
+
+IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
+GREATER, LESS = "Gt", "Lt"
+EQUAL = "Equal"
+NAME_FIELD = "metadata.name"  # the only field of a node that matchFields may name
+# The origin of a requirement.
+NODE_NAME, NODE_SELECTOR, RUNTIME_CLASS = "nodeName", "nodeSelector", "RuntimeClass"
+AFFINITY, PREFERENCE = "nodeAffinity", "preferred nodeAffinity"
+_SCHEDULING = "DuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequirement:
+    """A requirement on one label or field of the node; `values` are as written."""
+
+    origin: str
+    key: str
+    operator: str
+    values: tuple[str, ...]
+    where: str  # "pod.yaml:17"
+    is_field: bool = False
+
+    def __str__(self) -> str:
+        """Return the requirement in the form of kubectl's selectors."""
+        if self.operator == IN and len(self.values) == 1:
+            return f"{self.key}={self.values[0]}"
+        return " ".join(filter(None, (self.key, self.operator, ", ".join(self.values))))
+
+
+Term = tuple[NodeRequirement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration; an empty key or effect is any."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+    where: str
+
+    def __str__(self) -> str:
+        """Return it as `kubectl describe pod` does."""
+        pair = f"{self.key}={self.value}" if self.value else self.key or "all"
+        exists = " op=Exists" if self.operator == EXISTS else ""
+        return f"{pair}{':' if self.effect else ''}{self.effect}{exists}"
+
+    def covers(self, key: str, value: str, effect: str) -> bool:
+        """Return whether it tolerates a taint."""
+        if self.key not in ("", key) or self.effect not in ("", effect):
+            return False
+        if self.operator == EXISTS:
+            return True
+        return self.operator == EQUAL and bool(self.key) and self.value == value
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a pod requires of its node. `terms` is None without a required node affinity.
+
+    One of the `terms` must hold. `conflicts` are keys of the node selector for which the
+    RuntimeClass has another value: (requirement of the pod, value of the class).
+    """
+
+    selector: Term = ()
+    terms: tuple[Term, ...] | None = None
+    terms_where: str = ""
+    preferred: tuple[Term, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    node_name: str = ""
+    conflicts: tuple[tuple[NodeRequirement, str], ...] = ()
+
+
+def read_constraints(spec: Value, runtime_class: Value) -> Constraints:
+    """Return the constraints of a pod's `spec`; `runtime_class` is nothing if it is unknown."""
+    affinity = spec.at("affinity", "nodeAffinity")
+    required = affinity[f"required{_SCHEDULING}"]
+    preferred = affinity[f"preferred{_SCHEDULING}"]
+    named = spec["nodeName"]
+    own = [*_selector(spec["nodeSelector"], NODE_SELECTOR)]
+    values = {one.key: one for one in own}
+    added = [*_selector(runtime_class.at("scheduling", "nodeSelector"), RUNTIME_CLASS)]
+    others = [one for one in added if one.key not in values]
+    conflicts = tuple(
+        (values[one.key], one.values[0])
+        for one in added
+        if one.key in values and values[one.key].values != one.values
+    )
+    name = NodeRequirement(NODE_NAME, NAME_FIELD, IN, (named.text(),), named.where, is_field=True)
+    terms = required["nodeSelectorTerms"].items()
+    return Constraints(
+        selector=(*([name] if named.text() else ()), *own, *others),
+        terms=tuple(_term(one, AFFINITY) for one in terms) if required.is_there else None,
+        terms_where=required.where,
+        preferred=tuple(_term(one["preference"], PREFERENCE) for one in preferred.items()),
+        tolerations=(
+            *_tolerations(spec["tolerations"]),
+            *_tolerations(runtime_class.at("scheduling", "tolerations")),
+        ),
+        node_name=named.text(),
+        conflicts=conflicts,
+    )
+
+
+def _selector(found: Value, origin: str) -> Iterator[NodeRequirement]:
+    for key, value in found.members().items():
+        yield NodeRequirement(origin, key, IN, (value.text(),), value.where)
+
+
+def _term(term: Value, origin: str) -> Term:
+    return tuple(
+        NodeRequirement(
+            origin,
+            one["key"].text(),
+            one["operator"].text(),
+            tuple(value.text() for value in one["values"].items()),
+            one.where,
+            is_field,
+        )
+        for section, is_field in (("matchExpressions", False), ("matchFields", True))
+        for one in term[section].items()
+    )
+
+
+def _tolerations(found: Value) -> Iterator[Toleration]:
+    for one in found.items():
+        yield Toleration(
+            one["key"].text(),
+            one["operator"].text() or EQUAL,
+            one["value"].text(),
+            one["effect"].text(),
+            one.where,
+        )
