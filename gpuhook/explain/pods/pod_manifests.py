@@ -12,6 +12,7 @@ from dataclasses import replace
 from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError, YamlBounds, compose_all
 from gpuhook.errors import fault
 from gpuhook.explain.pods import pod_notes, pod_rules, resource_names, workloads
+from gpuhook.explain.pods.constraints import read_constraints
 from gpuhook.explain.pods.manifest_value import Value
 from gpuhook.explain.pods.pod_environment import EnvironmentBudget, PodEnvironment
 from gpuhook.explain.pods.pod_requests import (
@@ -23,7 +24,6 @@ from gpuhook.explain.pods.pod_requests import (
     VolumeMount,
 )
 from gpuhook.explain.pods.scheduling import scheduling_node
-from gpuhook.explain.pods.constraints import read_constraints
 from gpuhook.host import documents, quantity
 
 TYPE_CHECKING = False

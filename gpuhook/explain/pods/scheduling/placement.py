@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from gpuhook.explain.pods import constraints as kinds
 from gpuhook.explain.pods.pod_requests import (
     API_SERVER,
     KUBELET,
@@ -18,14 +19,13 @@ from gpuhook.explain.pods.pod_requests import (
     SCHEDULER,
     Objection,
 )
-from gpuhook.explain.pods import constraints as kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.explain.pods.constraints import Constraints, NodeRequirement
+    from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.explain.pods.scheduling.scheduling_node import SchedulingNode, Taint
 
 MATCHES, DIFFERS, NOT_JUDGED = "matches", "differs", "not-judged"

@@ -36,7 +36,8 @@ def pod_placements(
     pods: set[tuple[str, str, str]] = set()
     for one in asked:
         judged = placement(one, here)
-        refusal = handlers.objection(one) if handlers else None
+        # A pod of another node has no sandbox here.
+        refusal = handlers.objection(one) if handlers and not judged.objections else None
         pod = (one.namespace, one.workload, one.pod)
         objections = (*judged.objections, *([refusal] if refusal else ()))
         found.append(replace(judged, objections=() if pod in pods else objections))
