@@ -30,6 +30,7 @@ SCHEMA = "gpuhook/cdi-resolve/v1"
     "--oci",
     "config",
     metavar="FILE",
+    callback=parameters.not_empty,
     help="Apply the edits to this config.json (- is standard input) and print the result; FILE "
     "is not changed.",
 )

@@ -57,7 +57,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
 
 
 @click.command(cls=command_sections.SectionedCommand)
-@click.argument("what", required=False)
+@click.argument("what", required=False, callback=parameters.not_empty)
 @click.option(
     "-e",
     "--env",
