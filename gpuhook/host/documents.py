@@ -37,9 +37,9 @@ def read(path: str) -> bytes:
 def read_head(path: str, size: int) -> bytes:
     """Return up to `size` bytes of a file ("-": standard input).
 
-    The file is a regular one, or a descriptor of this process, such as /dev/stdin and the /dev/fd/63
-    of a shell's <(command), which may be a pipe. Raises OSError, and GH1310 for any other file: to
-    open a FIFO waits for a writer, and to open a device may act on it.
+    The file is a regular one, or a descriptor of this process, which may be a pipe: /dev/stdin, or
+    the /dev/fd/63 of a shell's <(command). Raises OSError, and GH1310 for any other file: to open a
+    FIFO waits for a writer, and to open a device may act on it.
     """
     if path == "-":
         if sys.stdin is None:
