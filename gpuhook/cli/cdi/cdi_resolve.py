@@ -25,7 +25,7 @@ SCHEMA = "gpuhook/cdi-resolve/v1"
 
 
 @click.command()
-@click.argument("name", nargs=-1, required=True)
+@click.argument("name", nargs=-1, required=True, callback=parameters.not_empty)
 @click.option(
     "--oci",
     "config",

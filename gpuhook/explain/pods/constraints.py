@@ -76,8 +76,7 @@ class Toleration:
 class Constraints:
     """What a pod requires of its node. `terms` is None without a required node affinity.
 
-    One of the `terms` must hold. `conflicts` are keys of the node selector for which the
-    RuntimeClass has another value: (requirement of the pod, value of the class).
+    One of the `terms` must hold.
     """
 
     selector: Term = ()
@@ -86,7 +85,6 @@ class Constraints:
     preferred: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     node_name: str = ""
-    conflicts: tuple[tuple[NodeRequirement, str], ...] = ()
 
 
 def read_constraints(spec: Value, runtime_class: Value) -> Constraints:
@@ -96,18 +94,11 @@ def read_constraints(spec: Value, runtime_class: Value) -> Constraints:
     preferred = affinity[f"preferred{_SCHEDULING}"]
     named = spec["nodeName"]
     own = [*_selector(spec["nodeSelector"], NODE_SELECTOR)]
-    values = {one.key: one for one in own}
     added = [*_selector(runtime_class.at("scheduling", "nodeSelector"), RUNTIME_CLASS)]
-    others = [one for one in added if one.key not in values]
-    conflicts = tuple(
-        (values[one.key], one.values[0])
-        for one in added
-        if one.key in values and values[one.key].values != one.values
-    )
     name = NodeRequirement(NODE_NAME, NAME_FIELD, IN, (named.text(),), named.where, is_field=True)
     terms = required["nodeSelectorTerms"].items()
     return Constraints(
-        selector=(*([name] if named.text() else ()), *own, *others),
+        selector=(*([name] if named.text() else ()), *own, *added),
         terms=tuple(_term(one, AFFINITY) for one in terms) if required.is_there else None,
         terms_where=required.where,
         preferred=tuple(_term(one["preference"], PREFERENCE) for one in preferred.items()),
@@ -116,7 +107,6 @@ def read_constraints(spec: Value, runtime_class: Value) -> Constraints:
             *_tolerations(runtime_class.at("scheduling", "tolerations")),
         ),
         node_name=named.text(),
-        conflicts=conflicts,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jsonschema
 import pytest
@@ -54,7 +54,7 @@ def placed(*objects: object, host_root: str | None = None) -> Placement:
     return placements(*objects, host_root=host_root)[0]
 
 
-def affinity(*terms: Sequence[dict[str, object]], field: str = "matchExpressions") -> object:
+def affinity(*terms: Sequence[Mapping[str, object]], field: str = "matchExpressions") -> object:
     found = [{field: [*term]} for term in terms]
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": found}}}
 
@@ -163,7 +163,7 @@ OTHER = {"key": PRODUCT, "operator": "In", "values": ["other"]}
         (([], [T4_LABEL]), "matches"),
     ],
 )
-def test_terms(terms: tuple[list[dict[str, object]], ...], verdict: str) -> None:
+def test_terms(terms: tuple[list[Mapping[str, object]], ...], verdict: str) -> None:
     found = placed(pod(affinity=affinity(*terms)))
     assert found.verdict == verdict
     assert bool(found.objections) == (verdict == "differs")
@@ -184,20 +184,20 @@ def test_preference_is_no_objection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requirement", "said"),
+    "requirement",
     [
-        ({"operator": "Is"}, 'operator: Invalid value: "Is": not a valid selector operator'),
-        ({"operator": "In"}, "values: Required value: must be specified when `operator` is 'In'"),
-        ({"operator": "Exists", "values": ["1"]}, "values: Forbidden: may not be specified when"),
-        ({"operator": "Gt", "values": ["1", "2"]}, "values: Required value: must be specified si"),
+        {"operator": "Is"},
+        {"operator": "In"},
+        {"operator": "Exists", "values": ["1"]},
+        {"operator": "Gt", "values": ["1", "2"]},
+        {"operator": "Gt"},
     ],
 )
-def test_requirements_that_the_api_server_refuses(
-    requirement: dict[str, object], said: str
+def test_requirements_that_the_api_server_refuses_are_not_judged(
+    requirement: dict[str, object],
 ) -> None:
-    (objection,) = placed(pod(affinity=affinity([{"key": "zone", **requirement}]))).objections
-    assert (objection.id, objection.result) == ("node-requirement", "refused")
-    assert objection.said.startswith(said)
+    found = placed(NODE, pod(affinity=affinity([{"key": "zone", **requirement}])))
+    assert found.requirements[0].verdict == "not-judged"
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ def test_requirements_that_the_api_server_refuses(
         ({"key": "metadata.name", "operator": "In", "values": ["gpu-1"]}, []),
         ({"key": "metadata.name", "operator": "In", "values": ["gpu-2"]}, ["node-affinity"]),
         ({"key": "metadata.name", "operator": "NotIn", "values": ["gpu-1"]}, ["node-affinity"]),
-        ({"key": "metadata.uid", "operator": "In", "values": ["x"]}, ["node-requirement"]),
-        ({"key": "metadata.name", "operator": "Exists"}, ["node-requirement"]),
-        ({"key": "metadata.name", "operator": "In", "values": []}, ["node-requirement"]),
+        ({"key": "metadata.uid", "operator": "In", "values": ["x"]}, []),
+        ({"key": "metadata.name", "operator": "Exists"}, []),
+        ({"key": "metadata.name", "operator": "In", "values": []}, []),
     ],
 )
 def test_fields_of_the_node(requirement: dict[str, object], ids: list[str]) -> None:
@@ -278,13 +278,6 @@ def test_runtime_class_adds_its_scheduling() -> None:
     found = placed(NODE, fast, pod(runtimeClassName="fast"))
     assert [one.said for one in found.objections] == [f"{UNMATCHED}RuntimeClass zone=b"]
     assert placed(NODE, fast, pod(runtimeClassName="other")).requirements[0].origin == "taint"
-    (conflict,) = placed(
-        NODE, fast, pod(runtimeClassName="fast", nodeSelector={"zone": "a"})
-    ).objections
-    assert (conflict.id, conflict.by) == ("runtime-class-selector", "API server")
-    assert conflict.said == (
-        "conflict: runtimeClass.scheduling.nodeSelector[zone] = b; pod.spec.nodeSelector[zone] = a"
-    )
 
 
 def test_one_of_several_nodes_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

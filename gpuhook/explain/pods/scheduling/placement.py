@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 
 from gpuhook.explain.pods import constraints as kinds
 from gpuhook.explain.pods.pod_requests import (
-    API_SERVER,
     KUBELET,
     PENDING,
     REFUSED,
@@ -83,11 +82,11 @@ def placement(asked: PodRequest, node: SchedulingNode) -> Placement:
     is_met = True if wanted.terms is None else _any(map(_all, terms))
     required = [*selector, *(one for _, one in taints if one.required)]
     verdicts = [*(one.verdict for one in required), _VERDICTS[is_met]]
-    objections = [*_conflicts(wanted), *_invalid(wanted)] or [
+    objections = (
         *_selector_objections(wanted, selector),
         *(_affinity_objections(wanted, terms) if is_met is False else ()),
         *(_untolerated(taint, asked) for taint, one in taints if _is_unmet(one)),
-    ]
+    )
     return Placement(
         node=node.source,
         verdict=next((one for one in (DIFFERS, NOT_JUDGED) if one in verdicts), MATCHES),
@@ -98,7 +97,7 @@ def placement(asked: PodRequest, node: SchedulingNode) -> Placement:
             *(one for _, one in taints),
             *(_tolerations(asked) if node.taints is None else ()),
         ),
-        objections=tuple(objections),
+        objections=objections,
     )
 
 
@@ -126,8 +125,8 @@ def _judged(
 ) -> JudgedRequirement:
     value, is_there = _value(one, node)
     what = "name" if one.is_field else "label"
-    if _fault(one):
-        verdict, reason = DIFFERS, _fault(one)
+    if not _is_valid(one):
+        verdict, reason = NOT_JUDGED, "the API server refuses this requirement"
     elif is_there is None:
         verdict, reason = NOT_JUDGED, f"gpuhook does not know this {what} of the node"
     else:
@@ -145,23 +144,16 @@ def _value(one: NodeRequirement, node: SchedulingNode) -> tuple[str | None, bool
     return node.labels.get(one.key), node.has_label(one.key)
 
 
-def _fault(one: NodeRequirement) -> str:
-    """Return why the API server refuses a requirement, "" if it does not."""
-    count, operator = len(one.values), one.operator
-    if one.is_field and one.key != kinds.NAME_FIELD:
-        return f'key: Invalid value: "{one.key}": not a valid field selector key'
-    if one.is_field and operator in (kinds.IN, kinds.NOT_IN) and count != 1:
-        return "values: Required value: must be only one value for a node field selector"
-    if operator in (kinds.IN, kinds.NOT_IN):
-        said = "values: Required value: must be specified when `operator` is 'In' or 'NotIn'"
-        return "" if count else said
-    if not one.is_field and operator in (kinds.EXISTS, kinds.DOES_NOT_EXIST):
-        said = "values: Forbidden: may not be specified when `operator` is 'Exists' or "
-        return f"{said}'DoesNotExist'" if count else ""
-    if not one.is_field and operator in (kinds.GREATER, kinds.LESS):
-        said = "values: Required value: must be specified single value when `operator` is 'Lt' or "
-        return "" if count == 1 else f"{said}'Gt'"
-    return f'operator: Invalid value: "{operator}": not a valid selector operator'
+def _is_valid(one: NodeRequirement) -> bool:
+    """Return whether the API server accepts a requirement."""
+    if one.is_field:
+        is_known = one.key == kinds.NAME_FIELD and one.operator in (kinds.IN, kinds.NOT_IN)
+        return is_known and len(one.values) == 1
+    if one.operator in (kinds.IN, kinds.NOT_IN):
+        return bool(one.values)
+    if one.operator in (kinds.EXISTS, kinds.DOES_NOT_EXIST):
+        return not one.values
+    return one.operator in (kinds.GREATER, kinds.LESS) and len(one.values) == 1
 
 
 def _holds(one: NodeRequirement, value: str | None) -> bool:
@@ -215,29 +207,6 @@ def _tolerations(asked: PodRequest) -> Iterator[JudgedRequirement]:
         yield JudgedRequirement(
             TOLERATION, str(one), None, True, None, NOT_JUDGED, reason, one.where
         )
-
-
-def _conflicts(wanted: Constraints) -> Iterator[Objection]:
-    for one, value in wanted.conflicts:
-        yield Objection(
-            "runtime-class-selector",
-            API_SERVER,
-            REFUSED,
-            f"conflict: runtimeClass.scheduling.nodeSelector[{one.key}] = {value}; "
-            f"pod.spec.nodeSelector[{one.key}] = {one.values[0]}",
-            f"{one.key}: {value}, or no {one.key} in nodeSelector",
-            one.where,
-        )
-
-
-def _invalid(wanted: Constraints) -> Iterator[Objection]:
-    """Yield an objection to each requirement that the API server refuses."""
-    for term in (*(wanted.terms or ()), *wanted.preferred):
-        for one in term:
-            said = _fault(one)
-            if said:
-                instead = f"{one.key or 'KEY'} with operator In and a list of values"
-                yield Objection("node-requirement", API_SERVER, REFUSED, said, instead, one.where)
 
 
 def _selector_objections(
