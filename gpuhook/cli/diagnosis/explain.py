@@ -128,9 +128,10 @@ def explain(
     running container with GPUs from its engine's CDI or NVIDIA's stack, the answer names those.
 
     The node is this machine: its CDI specs, or the spec that generate-cdi would write now.
-    --inventory selects another node, and --driver-root the node at that root. Nothing is changed:
-    the code of gpuhook-runtime edits a copy of config.json, and only simulates its work in the root
-    file system.
+    --inventory selects another node, and --driver-root the node at that root. The scheduling of a
+    pod is compared with the labels that gpuhook writes, or with a Node in the manifest. Nothing is
+    changed: the code of gpuhook-runtime edits a copy of config.json, and only simulates its work in
+    the root file system.
 
     \b
     Examples:
@@ -141,7 +142,7 @@ def explain(
       gpuhook explain /run/bundle --dot | dot -Tsvg > request.svg
       gpuhook explain GH1102
 
-    The exit status is 1 if a container would not start.
+    The exit status is 1 if a container would not start on the node.
     """  # noqa: D301 # click keeps the lines after this mark
     form = _form(ctx, output, is_diff=is_diff, is_dot=is_dot)
     if what is not None and error_codes.is_code(what) and not explain_inputs.is_present(what):

@@ -360,7 +360,8 @@ def test_engine_without_the_handler_of_a_runtime_class(tmp_path: Path) -> None:
 
 def test_runtime_class_of_the_manifest_without_a_handler(tmp_path: Path) -> None:
     named = {"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "fast"}
-    done = on_node(tmp_path, f"{json.dumps(named)}\n---\n{manifest('nvidia')}")
+    items = [named, json.loads(manifest("nvidia"))]
+    done = on_node(tmp_path, json.dumps({"kind": "List", "items": items}))
     assert done.exit_code == 1
     assert answer(done.stdout).startswith("Kubernetes does not create it: Failed to create pod")
     assert 'no runtime for "fast" is configured' in done.stdout
