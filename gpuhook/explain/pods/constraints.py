@@ -9,6 +9,9 @@ admission plugin RuntimeClass.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
+
+from gpuhook.errors import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ EQUAL = "Equal"
 NAME_FIELD = "metadata.name"  # the only field of a node that matchFields may name
 # The origin of a requirement.
 NODE_NAME, NODE_SELECTOR, RUNTIME_CLASS = "nodeName", "nodeSelector", "RuntimeClass"
+_MOST_OF_CLASS = 100  # of a RuntimeClass, which any number of pods may name
 AFFINITY, PREFERENCE = "nodeAffinity", "preferred nodeAffinity"
 _SCHEDULING = "DuringSchedulingIgnoredDuringExecution"
 
@@ -40,8 +44,8 @@ class NodeRequirement:
     def __str__(self) -> str:
         """Return the requirement in the form of kubectl's selectors."""
         if self.operator == IN and len(self.values) == 1:
-            return f"{self.key}={self.values[0]}"
-        return " ".join(filter(None, (self.key, self.operator, ", ".join(self.values))))
+            return printable(f"{self.key}={self.values[0]}")
+        return printable(" ".join(filter(None, (self.key, self.operator, ", ".join(self.values)))))
 
 
 Term = tuple[NodeRequirement, ...]
@@ -61,7 +65,7 @@ class Toleration:
         """Return it as `kubectl describe pod` does."""
         pair = f"{self.key}={self.value}" if self.value else self.key or "all"
         exists = " op=Exists" if self.operator == EXISTS else ""
-        return f"{pair}{':' if self.effect else ''}{self.effect}{exists}"
+        return printable(f"{pair}{':' if self.effect else ''}{self.effect}{exists}")
 
     def covers(self, key: str, value: str, effect: str) -> bool:
         """Return whether it tolerates a taint."""
@@ -94,7 +98,8 @@ def read_constraints(spec: Value, runtime_class: Value) -> Constraints:
     preferred = affinity[f"preferred{_SCHEDULING}"]
     named = spec["nodeName"]
     own = [*_selector(spec["nodeSelector"], NODE_SELECTOR)]
-    added = [*_selector(runtime_class.at("scheduling", "nodeSelector"), RUNTIME_CLASS)]
+    scheduling = runtime_class["scheduling"]
+    added = islice(_selector(scheduling["nodeSelector"], RUNTIME_CLASS), _MOST_OF_CLASS)
     name = NodeRequirement(NODE_NAME, NAME_FIELD, IN, (named.text(),), named.where, is_field=True)
     terms = required["nodeSelectorTerms"].items()
     return Constraints(
@@ -104,7 +109,7 @@ def read_constraints(spec: Value, runtime_class: Value) -> Constraints:
         preferred=tuple(_term(one["preference"], PREFERENCE) for one in preferred.items()),
         tolerations=(
             *_tolerations(spec["tolerations"]),
-            *_tolerations(runtime_class.at("scheduling", "tolerations")),
+            *islice(_tolerations(scheduling["tolerations"]), _MOST_OF_CLASS),
         ),
         node_name=named.text(),
     )

@@ -59,7 +59,12 @@ def read(text: str, where: str) -> tuple[PodRequest, ...]:
             "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object has a `kind`"
         )
     budget = EnvironmentBudget()
-    asked = tuple(one for pod in found.pods for one in _containers(pod, found, budget))
+    of_manifest = tuple(map(scheduling_node.read_node, found.nodes))
+    asked = tuple(
+        replace(one, nodes=of_manifest)
+        for pod in found.pods
+        for one in _containers(pod, found, budget)
+    )
     if not asked:
         named = ", ".join(pod.workload for pod in found.pods[:5])
         raise fault("GH1932", path=where, pods=named)
@@ -83,7 +88,6 @@ def _containers(pod: Pod, found: Workloads, budget: EnvironmentBudget) -> tuple[
     named = pod.spec["runtimeClassName"]
     runtime_class = found.runtime_classes.get(named.text(), Value(None, named.where))
     constraints = read_constraints(pod.spec, runtime_class)
-    nodes = tuple(map(scheduling_node.read_node, found.nodes))
     asked: list[PodRequest] = []
     for field, kind in _LISTS:
         for number, container in enumerate(pod.spec[field].items()):
@@ -96,7 +100,6 @@ def _containers(pod: Pod, found: Workloads, budget: EnvironmentBudget) -> tuple[
                 runtime_class_where=named.where,
                 handler=runtime_class["handler"].text() or None,
                 constraints=constraints,
-                nodes=nodes,
             )
             # The first container has the objections to the pod.
             own = (*(() if asked else objections), *one.objections)

@@ -15,6 +15,7 @@ from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.explain.pods.pod_requests import document
 from gpuhook.explain.pods.scheduling.placement import Placement
 from gpuhook.explain.pods.scheduling.pod_placements import pod_placements
+from gpuhook.node import daemons
 from tests.unit.explain.test_pod_answers import SCHEMA
 from tests.unit.offering import H100, T4
 from tests.unit.pod_texts import HERE, read
@@ -69,7 +70,7 @@ def test_selector_of_another_model_is_an_objection() -> None:
     assert objection.instead == f"{PRODUCT}: Tesla-T4, which this node has"
     assert objection.where == f"{HERE}:9"
     assert found.verdict == "differs"
-    assert other.objections == ()  # a pod is placed as a whole
+    assert (other.objections, other.requirements, other.verdict) == ((), (), "differs")
 
 
 def test_labels_that_the_node_has_match() -> None:
@@ -299,6 +300,33 @@ def test_labels_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found.objections) == 2
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")  # a pod has its own host name
     assert placed(pod(nodeSelector={"kubernetes.io/hostname": "a"}), host_root="/").objections == ()
+
+
+def test_name_in_the_command_line_of_the_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("NODE_NAME", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    for argv in (["kubelet", "--hostname-override=gpu-7"], ["kubelet", "--node-name", "gpu-7"]):
+        processes = [{"name": "containerd", "argv": []}, {"name": "kubelet", "argv": argv}]
+        monkeypatch.setattr(daemons, "processes", lambda _, found=processes: found)
+        assert placed(pod(nodeName="gpu-7"), host_root="/").verdict == "matches"
+        assert placed(pod(nodeName=os.uname().nodename), host_root="/").verdict == "differs"
+
+
+def test_printed_pod_has_no_line_on_default_tolerations() -> None:
+    defaults = [{"key": f"node.kubernetes.io/{one}"} for one in ("not-ready", "unreachable")]
+    assert placed(pod(tolerations=defaults)).requirements == ()
+
+
+def test_shared_objects_are_bounded() -> None:
+    """Any number of pods may name a RuntimeClass, and all are compared with a Node."""
+    taints = [{"key": f"t{number}", "effect": "NoSchedule"} for number in range(1000)]
+    labels = {f"l{number}": "x" * 1000 for number in range(1000)}
+    node = {"kind": "Node", "metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints}}
+    fast = {"kind": "RuntimeClass", "metadata": {"name": "fast"}}
+    scheduling = {"nodeSelector": labels, "tolerations": taints}
+    found = placed(node, {**fast, "scheduling": scheduling}, pod(runtimeClassName="fast"))
+    assert len(found.requirements) == 200
+    assert max(len(one.requirement) for one in found.requirements) < 500
 
 
 def test_labels_follow_the_configuration() -> None:

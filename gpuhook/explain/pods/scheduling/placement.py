@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from gpuhook.errors import printable
 from gpuhook.explain.pods import constraints as kinds
 from gpuhook.explain.pods.pod_requests import (
     KUBELET,
@@ -131,7 +132,7 @@ def _judged(
         verdict, reason = NOT_JUDGED, f"gpuhook does not know this {what} of the node"
     else:
         verdict = _VERDICTS[_holds(one, value)]
-        reason = f"the node has {value}" if is_there else f"the node has no such {what}"
+        reason = f"the node has {printable(value)}" if is_there else f"the node has no such {what}"
     return JudgedRequirement(
         one.origin, str(one), term, required, value, verdict, reason, one.where
     )
@@ -203,6 +204,8 @@ def _is_tolerated(taint: Taint, asked: PodRequest) -> bool:
 def _tolerations(asked: PodRequest) -> Iterator[JudgedRequirement]:
     """Yield that the tolerations are not judged."""
     for one in asked.constraints.tolerations:
+        if one.key.startswith(_OF_NODES):  # the API server adds these to each pod
+            continue
         reason = "gpuhook does not know the taints of the node"
         yield JudgedRequirement(
             TOLERATION, str(one), None, True, None, NOT_JUDGED, reason, one.where

@@ -9,12 +9,15 @@ that gpuhook has too. Other labels and the taints are then unknown.
 from __future__ import annotations
 
 import os
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.labels import label_facts, node_labels
 from gpuhook.device_plugin.labels.node_labels import PREFIX, LabelFacts
 from gpuhook.device_plugin.offer import resources
-from gpuhook.errors import FileError
+from gpuhook.errors import FileError, GpuhookError, printable
+from gpuhook.node import daemons
+from gpuhook.node.node_tree import DirectoryTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ _UNKNOWN_ELSEWHERE = (
     "gpu.machine", "gpu.mode", "vgpu.present", "vgpu.host-driver-version",
     "vgpu.host-driver-branch",
 )  # fmt: skip
+_MOST_TAINTS = 100  # of a Node of a manifest, which all pods are compared with
+_KUBELETS = frozenset(("kubelet", "hyperkube", "k3s", "k3s-agent", "k3s-server", "rke2"))
+_NAME_OPTIONS = ("--hostname-override", "--node-name")
 _BY_DRIVER = ".memory-limit-by"  # whether the driver enforces limits is not asked
 
 
@@ -47,7 +53,7 @@ class Taint:
 
     def __str__(self) -> str:
         """Return it as `kubectl describe node` does."""
-        return f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}"
+        return printable(f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +87,12 @@ def read_node(node: Value) -> SchedulingNode:
     """Return a Node of a manifest."""
     name = node.at("metadata", "name").text()
     return SchedulingNode(
-        source=f"Node {name}",
+        source=f"Node {printable(name)}",
         labels=node.at("metadata", "labels").texts(),
         name=name or None,
         taints=tuple(
             Taint(one["key"].text(), one["value"].text(), one["effect"].text())
-            for one in node.at("spec", "taints").items()
+            for one in node.at("spec", "taints").items()[:_MOST_TAINTS]
         ),
         is_complete=True,
     )
@@ -94,8 +100,10 @@ def read_node(node: Value) -> SchedulingNode:
 
 def chosen_node(nodes: Sequence[SchedulingNode], host_root: str | None) -> SchedulingNode | None:
     """Return the Node that describes the node: the only one, or the one of its name; else None."""
-    name = _host_name(host_root)
-    return next((one for one in nodes if len(nodes) == 1 or (name and one.name == name)), None)
+    if len(nodes) == 1:
+        return nodes[0]
+    name = _host_name(host_root) if nodes else None
+    return next((one for one in nodes if name and one.name == name), None)
 
 
 def _host_name(host_root: str | None) -> str | None:
@@ -108,7 +116,19 @@ def _host_name(host_root: str | None) -> str | None:
     given = os.environ.get("NODE_NAME")
     if given or "KUBERNETES_SERVICE_HOST" in os.environ:
         return given or None
-    return os.uname().nodename.lower()
+    return _kubelet_name() or os.uname().nodename.lower()
+
+
+def _kubelet_name() -> str:
+    """Return the name in the command line of this machine's kubelet, "" without one."""
+    with suppress(OSError, GpuhookError), closing(DirectoryTree("/")) as tree:
+        for process in daemons.processes(tree):
+            argv: list[str] = process["argv"] if process["name"] in _KUBELETS else []
+            for at, word in enumerate(argv, start=1):
+                option, _, value = word.partition("=")
+                if option in _NAME_OPTIONS:
+                    return value or "".join(argv[at : at + 1])
+    return ""
 
 
 def _is_here(host_root: str | None) -> bool:
