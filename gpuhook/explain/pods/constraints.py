@@ -91,26 +91,40 @@ class Constraints:
     node_name: str = ""
 
 
-def read_constraints(spec: Value, runtime_class: Value) -> Constraints:
-    """Return the constraints of a pod's `spec`; `runtime_class` is nothing if it is unknown."""
+@dataclass(frozen=True, slots=True)
+class ClassScheduling:
+    """The handler of a RuntimeClass, and what it adds to its pods."""
+
+    handler: str | None = None
+    selector: Term = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+def read_class(found: Value) -> ClassScheduling:
+    """Return what a RuntimeClass of a manifest adds to its pods."""
+    scheduling = found["scheduling"]
+    return ClassScheduling(
+        found["handler"].text() or None,
+        tuple(islice(_selector(scheduling["nodeSelector"], RUNTIME_CLASS), _MOST_OF_CLASS)),
+        tuple(islice(_tolerations(scheduling["tolerations"]), _MOST_OF_CLASS)),
+    )
+
+
+def read_constraints(spec: Value, added: ClassScheduling) -> Constraints:
+    """Return the constraints of a pod's `spec`, with those that its RuntimeClass adds."""
     affinity = spec.at("affinity", "nodeAffinity")
     required = affinity[f"required{_SCHEDULING}"]
     preferred = affinity[f"preferred{_SCHEDULING}"]
     named = spec["nodeName"]
     own = [*_selector(spec["nodeSelector"], NODE_SELECTOR)]
-    scheduling = runtime_class["scheduling"]
-    added = islice(_selector(scheduling["nodeSelector"], RUNTIME_CLASS), _MOST_OF_CLASS)
     name = NodeRequirement(NODE_NAME, NAME_FIELD, IN, (named.text(),), named.where, is_field=True)
     terms = required["nodeSelectorTerms"].items()
     return Constraints(
-        selector=(*([name] if named.text() else ()), *own, *added),
+        selector=(*([name] if named.text() else ()), *own, *added.selector),
         terms=tuple(_term(one, AFFINITY) for one in terms) if required.is_there else None,
         terms_where=required.where,
         preferred=tuple(_term(one["preference"], PREFERENCE) for one in preferred.items()),
-        tolerations=(
-            *_tolerations(spec["tolerations"]),
-            *islice(_tolerations(scheduling["tolerations"]), _MOST_OF_CLASS),
-        ),
+        tolerations=(*_tolerations(spec["tolerations"]), *added.tolerations),
         node_name=named.text(),
     )
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError, YamlBounds, compose_all
 from gpuhook.errors import fault
 from gpuhook.explain.pods import pod_notes, pod_rules, resource_names, workloads
-from gpuhook.explain.pods.constraints import read_constraints
+from gpuhook.explain.pods.constraints import ClassScheduling, read_class, read_constraints
 from gpuhook.explain.pods.manifest_value import Value
 from gpuhook.explain.pods.pod_environment import EnvironmentBudget, PodEnvironment
 from gpuhook.explain.pods.pod_requests import (
@@ -59,11 +59,12 @@ def read(text: str, where: str) -> tuple[PodRequest, ...]:
             "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object has a `kind`"
         )
     budget = EnvironmentBudget()
+    classes = {name: read_class(one) for name, one in found.runtime_classes.items()}
     of_manifest = tuple(map(scheduling_node.read_node, found.nodes))
     asked = tuple(
         replace(one, nodes=of_manifest)
         for pod in found.pods
-        for one in _containers(pod, found, budget)
+        for one in _containers(pod, found, classes, budget)
     )
     if not asked:
         named = ", ".join(pod.workload for pod in found.pods[:5])
@@ -83,10 +84,15 @@ def _character(found: re.Match[str]) -> str:
     return found[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-def _containers(pod: Pod, found: Workloads, budget: EnvironmentBudget) -> tuple[PodRequest, ...]:
+def _containers(
+    pod: Pod,
+    found: Workloads,
+    classes: dict[str, ClassScheduling],
+    budget: EnvironmentBudget,
+) -> tuple[PodRequest, ...]:
     objections = tuple(pod_rules.pod_objections(pod))
     named = pod.spec["runtimeClassName"]
-    runtime_class = found.runtime_classes.get(named.text(), Value(None, named.where))
+    runtime_class = classes.get(named.text(), ClassScheduling())
     constraints = read_constraints(pod.spec, runtime_class)
     asked: list[PodRequest] = []
     for field, kind in _LISTS:
@@ -98,7 +104,7 @@ def _containers(pod: Pod, found: Workloads, budget: EnvironmentBudget) -> tuple[
                 _container(pod, container, path, _kind(container, kind), environment),
                 runtime_class=named.text() or None,
                 runtime_class_where=named.where,
-                handler=runtime_class["handler"].text() or None,
+                handler=runtime_class.handler,
                 constraints=constraints,
             )
             # The first container has the objections to the pod.
