@@ -17,6 +17,7 @@ from gpuhook.device_plugin.config.grammar.value_kinds import shown
 from gpuhook.doctor.facts import toolkit_settings
 from gpuhook.engines.read import toml_document
 from gpuhook.errors import fault, printable
+from gpuhook.host import documents
 from gpuhook.host.hot import settings
 from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -64,10 +65,9 @@ class Imported:
 
 
 def import_file(path: str) -> Imported:
-    """Import the toolkit's file at `path`. Raises GH1534 if it cannot be read."""
+    """Import the toolkit's file at `path`, "-" for standard input. Raises GH1534, GH1310."""
     try:
-        with open(path, "rb") as stream:
-            content = stream.read(_MAX_SIZE + 1)
+        content = documents.read_head(path, _MAX_SIZE + 1)
         if len(content) > _MAX_SIZE:
             raise fault("GH1534", path=path, reason="it is larger than 1 MiB")
         document = toml_document.parsed(content)

@@ -78,7 +78,7 @@ def _container(
         "kind": question.kind,
         "where": question.where,
         "notes": _notes(answer, found, target),
-        "pod": asked and pod_requests.document(asked, question.allocated),
+        "pod": asked and pod_requests.document(asked, question.allocated, question.placement),
         **end,
         "gpus": sharing_trace.described(sharing.gpus, target.facts),
         "sources": list(simulate.sources(answer.verdict, answer.fault)),

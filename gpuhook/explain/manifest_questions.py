@@ -36,27 +36,33 @@ def allotted(
     node: Node | None,
     plugin_config: str | None,
     image_env: Sequence[str],
+    host_root: str | None = None,
 ) -> list[Question]:
-    """Return the questions with the allocation of gpuhook's device plugin.
+    """Return the questions with the placement of the pods and the device plugin's allocation.
 
     `plugin_config` is the path of the plugin's configuration, None for its defaults; `image_env`
-    are the variables of the containers' image. Each pod is alone on the node. Without the node's
-    facts there is no allocation. Questions other than pods are unchanged. Raises GH1800 and GH1801
-    for the configuration, and what pod_answers.of_pods() raises.
+    are the variables of the containers' image. `host_root` is None for a node that is not this
+    machine. Each pod is alone on the node. Without the node's facts there is no allocation.
+    Questions other than pods are unchanged. Raises GH1800 and GH1801 for the configuration, and
+    what pod_answers.of_pods() raises.
     """
     asked = [one.asked for one in found if one.asked is not None]
     if not asked:
         return list(found)
     from gpuhook.explain.pods import plugin_offer, pod_answers  # they load the device plugin
+    from gpuhook.explain.pods.scheduling import pod_placements
 
     chosen = plugin_offer.configuration(plugin_config)
     given = iter(pod_answers.of_pods(asked, node, chosen) if node is not None else ())
+    placements = iter(pod_placements.pod_placements(asked, node, chosen, host_root))
     done = []
     for one in found:
         if one.asked is not None:
             allocated = next(given, None)
             spec = as_spec(one.asked, allocated, node, image_env=image_env)
             notes = () if image_env else one.notes
-            one = replace(one, spec=spec, notes=notes, allocated=allocated)
+            one = replace(
+                one, spec=spec, notes=notes, allocated=allocated, placement=next(placements)
+            )
         done.append(one)
     return done

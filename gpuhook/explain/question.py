@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from gpuhook.explain.pods.pod_requests import Objection
+    from gpuhook.explain.pods.scheduling.placement import Placement
     from gpuhook.usage.injection_route import InjectedDevices
 
 BUNDLE, CONFIG, CONTAINER = "bundle", "config", "container"
@@ -42,11 +44,19 @@ class Question:
     held: InjectedDevices | None = None
     asked: PodRequest | None = None  # the container of a manifest
     allocated: Allocated | None = None  # by the device plugin, None on an unknown node
+    placement: Placement | None = None  # of the pod on the node
 
     @property
     def plugin(self) -> Allocated:
         """The allocation by the device plugin, empty on an unknown node and outside of pods."""
         return self.allocated or Allocated()
+
+    @property
+    def objections(self) -> tuple[Objection, ...]:
+        """The objections to the request, the placement and the allocation of a pod's container."""
+        own = self.asked.objections if self.asked else ()
+        of_pod = self.placement.objections if self.placement else ()
+        return (*own, *of_pod, *self.plugin.objections)
 
 
 def root_path(spec: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import sys
 
 from gpuhook.errors import fault
@@ -20,22 +21,40 @@ if TYPE_CHECKING:
     from typing import Any
 
 STANDARD_INPUT = "standard input"
+_DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
 LARGEST = 8 << 20  # bytes; a document of that size takes up to 450 MiB of memory
 
 
 def read(path: str) -> bytes:
-    """Return the content of a file or a pipe ("-": standard input); OSError, GH1316."""
-    if path == "-":
-        if sys.stdin is None:
-            raise OSError(errno.EBADF, "it is closed", STANDARD_INPUT)
-        content = sys.stdin.buffer.read(LARGEST + 1)
-    else:
-        with open(path, "rb") as stream:
-            content = stream.read(LARGEST + 1)
+    """Return the content of a file ("-": standard input); raises as read_head(), and GH1316."""
+    content = read_head(path, LARGEST + 1)
     if len(content) > LARGEST:
         where = STANDARD_INPUT if path == "-" else path
         raise fault("GH1316", path=where, limit=LARGEST >> 20)
     return content
+
+
+def read_head(path: str, size: int) -> bytes:
+    """Return up to `size` bytes of a file ("-": standard input).
+
+    The file is a regular one, or a descriptor of this process, which may be a pipe: /dev/stdin, or
+    the /dev/fd/63 of a shell's <(command). Raises OSError, and GH1310 for any other file: to open a
+    FIFO waits for a writer, and to open a device may act on it.
+    """
+    if path == "-":
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed", STANDARD_INPUT)
+        return sys.stdin.buffer.read(size)
+    is_own = path == "/dev/stdin" or path.startswith(_DESCRIPTORS)
+    with open(path, "rb", opener=None if is_own else _open_regular) as stream:
+        return stream.read(size)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # open() itself refuses a directory
+        raise fault("GH1310", path=path, limit="")
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def parse_json(content: bytes | str, **options: Any) -> Any:

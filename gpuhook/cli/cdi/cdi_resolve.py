@@ -25,11 +25,12 @@ SCHEMA = "gpuhook/cdi-resolve/v1"
 
 
 @click.command()
-@click.argument("name", nargs=-1, required=True)
+@click.argument("name", nargs=-1, required=True, callback=parameters.not_empty)
 @click.option(
     "--oci",
     "config",
     metavar="FILE",
+    callback=parameters.not_empty,
     help="Apply the edits to this config.json (- is standard input) and print the result; FILE "
     "is not changed.",
 )

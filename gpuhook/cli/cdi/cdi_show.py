@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", callback=parameters.not_empty)
 @parameters.spec_dir
 @parameters.output("yaml", "json")
 def show(name: str, spec_dir: tuple[str, ...], output: str) -> None:

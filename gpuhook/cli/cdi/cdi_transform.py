@@ -12,7 +12,7 @@ from gpuhook.cdi import spec_file, validate
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.cdi.transform import CONTAINER, HOST, Move, TransformOptions, moved
 from gpuhook.cli.generate import spec_writer
-from gpuhook.cli.options import command_sections
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.host import console, documents
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
@@ -49,6 +49,7 @@ def _files(command: F) -> F:
         "source",
         metavar="FILE",
         default="-",
+        callback=parameters.not_empty,
         show_default=True,
         help="The spec; - is standard input.",
     )
@@ -57,6 +58,7 @@ def _files(command: F) -> F:
         "target",
         metavar="FILE",
         default="-",
+        callback=parameters.not_empty,
         show_default=True,
         help="Write FILE (*.yaml or *.json), atomically; it may be the input. - is standard "
         "output.",

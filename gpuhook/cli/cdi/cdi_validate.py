@@ -20,7 +20,7 @@ SCHEMA = "gpuhook/cdi-validate/v1"
 
 
 @click.command()
-@click.argument("path", nargs=-1)
+@click.argument("path", nargs=-1, callback=parameters.not_empty)
 @click.option(
     "--host/--no-host",
     "is_host",
@@ -41,7 +41,8 @@ def validate(
     """Check the specs PATH, by default all specs that the engines of this host read.
 
     The checks cover the schema and the rules of CDI, the host, and, for whole directories, devices
-    that two files describe. The exit status is 1 if a check fails; warnings do not change it.
+    that two files describe. The last one of --host and --no-host applies. The exit status is 1 if a
+    check fails; warnings do not change it.
     """
     dirs = parameters.spec_dirs(spec_dir)
     if path:

@@ -57,7 +57,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
 
 
 @click.command(cls=command_sections.SectionedCommand)
-@click.argument("what", required=False)
+@click.argument("what", required=False, callback=parameters.not_empty)
 @click.option(
     "-e",
     "--env",
@@ -128,9 +128,10 @@ def explain(
     running container with GPUs from its engine's CDI or NVIDIA's stack, the answer names those.
 
     The node is this machine: its CDI specs, or the spec that generate-cdi would write now.
-    --inventory selects another node, and --driver-root the node at that root. Nothing is changed:
-    the code of gpuhook-runtime edits a copy of config.json, and only simulates its work in the root
-    file system.
+    --inventory selects another node, and --driver-root the node at that root. The scheduling of a
+    pod is compared with the labels that gpuhook writes, or with a Node in the manifest. Nothing is
+    changed: the code of gpuhook-runtime edits a copy of config.json, and only simulates its work in
+    the root file system.
 
     \b
     Examples:
@@ -141,7 +142,7 @@ def explain(
       gpuhook explain /run/bundle --dot | dot -Tsvg > request.svg
       gpuhook explain GH1102
 
-    The exit status is 1 if a container would not start.
+    The exit status is 1 if a container would not start on the node.
     """  # noqa: D301 # click keeps the lines after this mark
     form = _form(ctx, output, is_diff=is_diff, is_dot=is_dot)
     if what is not None and error_codes.is_code(what) and not explain_inputs.is_present(what):
@@ -155,7 +156,8 @@ def explain(
         load = partial(node_options.load_node, **node, require_nodes=False)
         target = node_context.with_facts(target, load)
     image_env = [f"{name}={value}" for name, value in env.items()]
-    asked = manifest_questions.allotted(asked, target.facts, plugin_config, image_env)
+    host_root = node["host_root"] if target.is_here else None
+    asked = manifest_questions.allotted(asked, target.facts, plugin_config, image_env, host_root)
     asked = [
         question.with_additions(one, env, annotations, mounts, privileged=privileged)
         for one in asked

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from gpuhook.cli.diagnosis import screen, usage_options
-from gpuhook.cli.options import command_sections, node_options
+from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
 from gpuhook.errors import printable
 from gpuhook.host import console, output_file
@@ -43,12 +43,14 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
     "--svg",
     metavar="FILE",
     type=_FILE,
+    callback=parameters.not_empty,
     help="Write the picture as SVG; - prints it.",
 )
 @click.option(
     "--html",
     metavar="FILE",
     type=_FILE,
+    callback=parameters.not_empty,
     help="Write a self-contained page with the picture and a table; - prints it.",
 )
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw with + - | # only.")
@@ -86,6 +88,8 @@ def map_(
     """
     if watch and (svg or html or inventory):
         raise click.UsageError("--watch cannot be used with --svg, --html and --inventory")
+    if is_ascii and (svg is not None or html is not None):
+        raise click.UsageError("--ascii cannot be used with --svg and --html")
     if svg is not None and html is not None and _same(svg, html):
         raise click.UsageError("--svg and --html name the same file")
     if inventory is not None:

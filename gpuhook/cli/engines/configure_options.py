@@ -222,6 +222,8 @@ def engine_options(
     is_named = chosen == "wrapper" or engine in _WITH_HANDLERS
     if runtime_name != NAME and not is_named:
         warnings.append(_no_effect("--runtime-name", chosen, engine))
+    if flags["takes_over"] and chosen == "cdi" and not is_named:
+        warnings.append(_no_effect("--take-over", chosen, engine))
     programs = []
     needed = {"wrapper": RUNTIME, "hook": HOOK, "cdi": ""}[chosen]
     for option, name, given in (

@@ -81,7 +81,8 @@ def generate_cdi(output: str | None, fmt: str | None, mode: str, **options: Any)
     if meant == mode_table.MANAGEMENT:
         _require_whole(choices)
     fmt = _format(output, fmt, choices)
-    for note in [*notes, *_ignored_options(files_dir, meant, choices)]:
+    ignored = _ignored_options(files_dir, meant, choices, options["hook_path"])
+    for note in [*notes, *ignored]:
         click.echo(f"note: {note}", err=True)
     found = _described(inventory, mode, where, choices)
     _write(found, choices, output, fmt, files_dir=where.files_dir, is_here=is_here)
@@ -139,10 +140,14 @@ def _write(
     console.say(f"wrote {path}: {found.spec['kind']} {spec_writer.names(found.spec)}")
 
 
-def _ignored_options(files_dir: str | None, mode: str, choices: Choices) -> Iterator[str]:
+def _ignored_options(
+    files_dir: str | None, mode: str, choices: Choices, hook_path: str | None
+) -> Iterator[str]:
     """Yield a note on each option that has no effect."""
     if files_dir is not None and mode not in mode_table.OF_DRIVER_FILES:
         yield f"--files-dir has no effect in mode {mode}, which includes no driver files"
+    if hook_path and choices.hooks == "none":
+        yield "--hook-path has no effect with --hooks none"
     hook = toolkit_options.foreign_hook(click.get_current_context())
     if hook:
         yield f"{hook} is ignored: the hook of this spec is {choices.hook_path}"

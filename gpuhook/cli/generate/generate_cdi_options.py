@@ -102,6 +102,7 @@ _OPTIONS = (
     _option(
         "--output",
         metavar="FILE",
+        callback=parameters.not_empty,
         help="Write FILE (*.yaml or *.json) atomically, and compile it for the runtime wrapper. "
         "Default, and -: standard output.",
     ),
@@ -114,12 +115,14 @@ _OPTIONS = (
     ),
     _option(
         "--vendor",
+        callback=parameters.not_empty,
         help="Vendor of the kind. Default: the vendor of the mode, nvidia.com.",
     ),
     _option(
         "--class",
         "device_class",
         envvar="GPUHOOK_GENERATE_CDI_CLASS",
+        callback=parameters.not_empty,
         help="Class of the kind. Default: the class of the mode, gpu.",
     ),
     _option(

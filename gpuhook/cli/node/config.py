@@ -60,11 +60,9 @@ def show(is_with_origin: bool, output: str) -> None:
 
 
 @config.command()
-@click.argument("file", required=False)
+@click.argument("file", required=False, callback=parameters.not_empty)
 def validate(file: str | None) -> None:
     """Check FILE, by default the settings of this node; exit status 1 if it is invalid."""
-    if file == "":
-        raise click.BadParameter("the name of the file is empty", param_hint="FILE")
     where = file or settings.path()
     if file is None:
         settings.overridden(settings.Settings())  # GH1533
@@ -81,15 +79,18 @@ def validate(file: str | None) -> None:
 
 
 @config.command(name="import")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", callback=parameters.not_empty)
 @click.option(
     "--output",
     metavar="FILE",
     show_envvar=True,
+    callback=parameters.not_empty,
     help="Write FILE, or replace it. Default: standard output.",
 )
 def import_file(file: str, output: str | None) -> None:
     """Convert FILE, the config.toml of NVIDIA's container toolkit, to settings of gpuhook.
+
+    FILE may be -, standard input.
 
     The result has each setting that differs from gpuhook's default. For each key that cannot be
     converted, standard error has the line, the reason and what to do. FILE is not changed.
@@ -121,7 +122,7 @@ def _write(text: str, output: str | None, rest: str) -> None:
 
 
 @config.command(name="compile", hidden=True)
-@click.argument("file")
+@click.argument("file", callback=parameters.not_empty)
 def compile_file(file: str) -> None:
     """Compile FILE for the runtime wrapper; the error of an invalid file is compiled too."""
     found = os.stat(file)

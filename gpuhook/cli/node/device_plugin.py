@@ -20,7 +20,7 @@ from gpuhook.device_plugin.config.launch_options import Launch, launch
 from gpuhook.device_plugin.config.overrides import OptionValues, read_overrides
 from gpuhook.device_plugin.config.plugin_options import OPTIONS
 from gpuhook.errors import fault
-from gpuhook.host import console
+from gpuhook.host import console, documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,6 +152,14 @@ def device_plugin(
     variable over the configuration file, and the file over the default; --print-config shows the
     effective values. Separate the values of lists with commas.
     """
+    printed = {
+        "--validate": validate is not None,
+        "--print-config": print_config,
+        "--print-schema": print_schema,
+    }
+    named = [option for option, is_given in printed.items() if is_given]
+    if print_schema and len(named) > 1:
+        raise click.UsageError(f"{' and '.join(named)} cannot be used together")
     if print_schema:
         click.echo(configuration.schema_text(), nl=False)
         return
@@ -171,8 +179,7 @@ def device_plugin(
 def _validate(path: str, given: OptionValues, output: str, *, print_config: bool) -> int:
     """Print the findings in a file, and return the exit status."""
     strict = given.launch.get("strict") is True
-    with open(path, "rb") as stream:
-        content = stream.read(config_source.LARGEST_READ)
+    content = documents.read_head(path, config_source.LARGEST_READ)
     reading = config_reader.read(content, path, given.overrides, strict=strict)
     found = (*given.findings, *reading.findings)
     node = given.launch.get("inventory")

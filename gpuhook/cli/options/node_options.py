@@ -51,6 +51,7 @@ _OPTIONS = (
     _option(
         "inventory",
         metavar="FILE|PROFILE",
+        callback=parameters.not_empty,
         shell_complete=_profiles,
         help="Read the node from a dump (gpuhook inventory -o yaml) or a profile that ships with "
         "gpuhook (t4, a100-mig, ...) instead of from this machine.",

@@ -105,6 +105,13 @@ no_headers = click.option(
 )
 
 
+def not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Return the text, the texts or None; a usage error for an empty text."""
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        raise click.BadParameter("it is empty", ctx, param)
+    return value
+
+
 def capabilities(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> frozenset[str] | None:
@@ -132,6 +139,7 @@ spec_dir = click.option(
     type=click.Path(file_okay=False),
     multiple=True,
     show_envvar=True,
+    callback=not_empty,
     help="A directory of specs, lowest priority first; repeatable. "
     "Default: cdi.specDirs of the settings (/etc/cdi, /var/run/cdi).",
 )

@@ -45,6 +45,12 @@ _ATTRIBUTES = {
     "engines.ofa": "ofas",
 }
 
+# The labels of Group.labels().
+FIELDS = (
+    "product", "count", "replicas", "sharing-strategy", "memory", "replica-memory",
+    "memory-limit-by", "family", "compute.major", "compute.minor", *_ATTRIBUTES,
+)  # fmt: skip
+
 # The first and last compute capability of each family. Gaps have no name.
 _FAMILIES = (
     ((1, 0), (1, 9), "tesla"),

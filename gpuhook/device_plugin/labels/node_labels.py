@@ -8,11 +8,19 @@ Pure: a fact that is not available has no label.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.device_plugin.labels import label_text
-from gpuhook.device_plugin.labels.gpu_groups import GPU, MIG, Group, groups, invalid_single
+from gpuhook.device_plugin.labels.gpu_groups import (
+    FIELDS,
+    GPU,
+    MIG,
+    Group,
+    groups,
+    invalid_single,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +29,14 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 
 PREFIX = "nvidia.com/"
+_FIELDS = "|".join(map(re.escape, FIELDS))
+_LABEL = re.compile(
+    rf"{PREFIX}((gpu|gpu-.+|mig-.+)\.({_FIELDS})|gpu\.(machine|mode|clique)|gfd\.timestamp|"
+    r"cuda\.(driver\.(major|minor|rev)|runtime\.(major|minor)|"
+    r"driver-version\.(major|minor|revision|full)|runtime-version\.(major|minor|full))|"
+    r"mig\.(capable|strategy)|mps\.capable|"
+    r"vgpu\.(present|host-driver-version|host-driver-branch))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,11 @@ def labels(
     if timestamp is not None:
         values[f"{PREFIX}gfd.timestamp"] = str(timestamp)
     return dict(sorted(values.items()))
+
+
+def is_label(name: str) -> bool:
+    """Return whether labels() returns a label of this name for some node."""
+    return _LABEL.fullmatch(name) is not None
 
 
 def _named(subject: str, values: dict[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError, YamlBounds, compose_all
 from gpuhook.errors import fault
 from gpuhook.explain.pods import pod_notes, pod_rules, resource_names, workloads
+from gpuhook.explain.pods.constraints import ClassScheduling, read_class, read_constraints
 from gpuhook.explain.pods.manifest_value import Value
 from gpuhook.explain.pods.pod_environment import EnvironmentBudget, PodEnvironment
 from gpuhook.explain.pods.pod_requests import (
@@ -22,6 +23,7 @@ from gpuhook.explain.pods.pod_requests import (
     PodRequest,
     VolumeMount,
 )
+from gpuhook.explain.pods.scheduling import scheduling_node
 from gpuhook.host import documents, quantity
 
 TYPE_CHECKING = False
@@ -57,7 +59,13 @@ def read(text: str, where: str) -> tuple[PodRequest, ...]:
             "GH1931", path=where, kinds=", ".join(found.kinds[:5]) or "no object has a `kind`"
         )
     budget = EnvironmentBudget()
-    asked = tuple(one for pod in found.pods for one in _containers(pod, found, budget))
+    classes = {name: read_class(one) for name, one in found.runtime_classes.items()}
+    of_manifest = tuple(map(scheduling_node.read_node, found.nodes))
+    asked = tuple(
+        replace(one, nodes=of_manifest)
+        for pod in found.pods
+        for one in _containers(pod, found, classes, budget)
+    )
     if not asked:
         named = ", ".join(pod.workload for pod in found.pods[:5])
         raise fault("GH1932", path=where, pods=named)
@@ -76,15 +84,29 @@ def _character(found: re.Match[str]) -> str:
     return found[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-def _containers(pod: Pod, found: Workloads, budget: EnvironmentBudget) -> tuple[PodRequest, ...]:
+def _containers(
+    pod: Pod,
+    found: Workloads,
+    classes: dict[str, ClassScheduling],
+    budget: EnvironmentBudget,
+) -> tuple[PodRequest, ...]:
     objections = tuple(pod_rules.pod_objections(pod))
+    named = pod.spec["runtimeClassName"]
+    runtime_class = classes.get(named.text(), ClassScheduling())
+    constraints = read_constraints(pod.spec, runtime_class)
     asked: list[PodRequest] = []
     for field, kind in _LISTS:
         for number, container in enumerate(pod.spec[field].items()):
             path = f"{pod.path}.{field}[{number}]"
             environment = PodEnvironment(pod, found.config_maps, budget)
             environment.add(container)
-            one = _container(pod, container, path, _kind(container, kind), environment)
+            one = replace(
+                _container(pod, container, path, _kind(container, kind), environment),
+                runtime_class=named.text() or None,
+                runtime_class_where=named.where,
+                handler=runtime_class.handler,
+                constraints=constraints,
+            )
             # The first container has the objections to the pod.
             own = (*(() if asked else objections), *one.objections)
             asked.append(replace(one, objections=own))
@@ -127,7 +149,6 @@ def _container(
         gpus=gpus,
         claims=tuple(claim["name"].text() for claim in resources["claims"].items()),
         annotations=pod.metadata["annotations"].texts(),
-        runtime_class=pod.spec["runtimeClassName"].text() or None,
         privileged=security["privileged"].is_true(),
         capabilities=tuple(c.text() for c in security.at("capabilities", "add").items()),
         host_pid=pod.spec["hostPID"].is_true(),

@@ -77,6 +77,8 @@ def _gpu_notes(asked: PodRequest) -> Iterator[str]:
             "no runtimeClassName: the container gets the GPU only if the node's default runtime "
             "adds GPUs, or the plugin's list strategy is cdi-cri or host-files"
         )
+    elif asked.handler is not None:
+        yield f"runtimeClassName {asked.runtime_class}: its handler is {asked.handler}"
     elif asked.runtime_class not in _RUNTIME_CLASSES:
         like = nearest(asked.runtime_class, _RUNTIME_CLASSES)
         meant = f"; did you mean {like}?" if like else ""

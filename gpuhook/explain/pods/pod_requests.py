@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict, dataclass, field
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
+from gpuhook.explain.pods.constraints import Constraints
 from gpuhook.request.replicas import SEPARATOR
 
 TYPE_CHECKING = False
@@ -15,10 +16,14 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.device_plugin.offer.sharing_notes import SharingNote
+    from gpuhook.explain.pods.scheduling.placement import Placement
+    from gpuhook.explain.pods.scheduling.scheduling_node import SchedulingNode
 
 CDI_PREFIX = "cdi.k8s.io/"  # of annotations with CDI devices
 # The origin of an objection; the API server and the kubelet are quoted.
 API_SERVER, SCHEDULER, KUBELET, PLUGIN = "API server", "scheduler", "kubelet", "device plugin"
+ENGINE = "engine"
+NO_HANDLER = "no-handler"  # the id of an objection
 # The result of an objection.
 REFUSED, PENDING, WARNING = "refused", "pending", "warning"
 # The list of the pod that has the container.
@@ -30,7 +35,7 @@ class Objection:
     """Something in a manifest that does not work, or not as its author may expect.
 
     `id` is stable ("gpu-under-requests"). `result` is one of REFUSED (the pod or container is not
-    created), PENDING (it is never scheduled) and WARNING (it runs). `said` quotes the error message
+    created), PENDING (it is not scheduled) and WARNING (it runs). `said` quotes the error message
     if there is one; `instead` is what to write.
     """
 
@@ -76,6 +81,10 @@ class PodRequest:
     claims: tuple[str, ...] = ()  # of Dynamic Resource Allocation
     annotations: Mapping[str, str] = field(default_factory=dict)
     runtime_class: str | None = None
+    runtime_class_where: str = ""
+    handler: str | None = None  # of a RuntimeClass in the same manifest
+    constraints: Constraints = field(default_factory=Constraints)
+    nodes: tuple[SchedulingNode, ...] = ()  # of the same manifest
     privileged: bool = False
     capabilities: tuple[str, ...] = ()  # added ones: "SYS_ADMIN"
     host_pid: bool = False
@@ -148,13 +157,21 @@ class Allocated:
         return sorted(self.devices) if self.cdi_devices or self.is_complete else []
 
 
-def document(asked: PodRequest, allocated: Allocated | None = None) -> dict[str, object]:
+def document(
+    asked: PodRequest,
+    allocated: Allocated | None = None,
+    placement: Placement | None = None,
+) -> dict[str, object]:
     """Return the document of a container: its request, the objections and the allocation.
 
-    `allocation` is null without a node. The objections to the request come first, then those of
-    the allocation.
+    `allocation` is null without a node, `scheduling` without a comparison with one. The objections
+    to the request come first, then those of the placement and of the allocation.
     """
-    objections = (*asked.objections, *(allocated.objections if allocated else ()))
+    objections = (
+        *asked.objections,
+        *(placement.objections if placement else ()),
+        *(allocated.objections if allocated else ()),
+    )
     return {
         "pod": asked.pod,
         "namespace": asked.namespace,
@@ -164,6 +181,7 @@ def document(asked: PodRequest, allocated: Allocated | None = None) -> dict[str,
         "where": asked.where,
         "image": asked.image,
         "runtime_class": asked.runtime_class,
+        "handler": asked.handler,
         "gpus": dict(asked.gpus),
         "limits": dict(asked.limits),
         "requests": dict(asked.requests),
@@ -177,6 +195,7 @@ def document(asked: PodRequest, allocated: Allocated | None = None) -> dict[str,
         "mounts": [asdict(mount) for mount in asked.mounts],
         "objections": [asdict(one) for one in objections],
         "notes": [*asked.notes, *(allocated.warnings if allocated else ())],
+        "scheduling": placement.document() if placement else None,
         "allocation": _allocation(allocated) if allocated else None,
     }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods in the documents of a manifest, and its ConfigMaps.
+"""The pods in the documents of a manifest, and the objects on which they depend.
 
 Pods are found in pods, in workloads of Kubernetes, in lists, and in any object with a pod template.
 """
@@ -46,10 +46,15 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Workloads:
-    """The pods and their context. `config_maps` are the data by (namespace, name)."""
+    """The pods and their context.
+
+    `config_maps` are the data by (namespace, name), `runtime_classes` the objects by name.
+    """
 
     pods: tuple[Pod, ...]
     config_maps: Mapping[tuple[str, str], Mapping[str, str]]
+    runtime_classes: Mapping[str, Value]
+    nodes: tuple[Value, ...]
     kinds: tuple[str, ...]  # of the objects without pods, each once
 
 
@@ -57,6 +62,8 @@ def read_workloads(documents: Sequence[Value]) -> Workloads:
     """Return the contents of the documents, in their order."""
     pods: list[Pod] = []
     maps: dict[tuple[str, str], Mapping[str, str]] = {}
+    classes: dict[str, Value] = {}
+    nodes: list[Value] = []
     others: dict[str, None] = {}
     for one in _objects(documents):
         kind = one["kind"].text()
@@ -65,9 +72,13 @@ def read_workloads(documents: Sequence[Value]) -> Workloads:
         if kind == "ConfigMap":
             name = one.at("metadata", "name").text()
             maps[namespace(one["metadata"]), name] = one["data"].texts()
+        elif kind == "RuntimeClass":
+            classes[one.at("metadata", "name").text()] = one
+        elif kind == "Node":
+            nodes.append(one)
         if not own:
             others[kind or "an object without a kind"] = None
-    return Workloads(tuple(pods), maps, tuple(others))
+    return Workloads(tuple(pods), maps, classes, tuple(nodes), tuple(others))
 
 
 def namespace(metadata: Value) -> str:

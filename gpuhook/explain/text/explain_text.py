@@ -10,6 +10,8 @@ from typing import Any
 
 from gpuhook.entry.create import WRAPPER
 from gpuhook.errors import printable
+from gpuhook.explain.pods.pod_requests import NO_HANDLER
+from gpuhook.explain.pods.scheduling.placement import NOT_JUDGED
 from gpuhook.explain.question import CONTAINER
 from gpuhook.explain.text import explain_sections as sections
 from gpuhook.explain.text import pod_text
@@ -158,9 +160,17 @@ def _sharing(container: dict[str, Any]) -> str:
 
 
 def _condition(container: dict[str, Any]) -> str:
-    """Return the condition that a pod's container gets the right runtime, "" without one."""
+    """Return the condition under which a pod gets its GPUs, "" without one."""
     pod = container["pod"]
-    if pod is None or pod["runtime_class"] or container["route"]["name"] != WRAPPER:
+    if pod is None:
+        return ""
+    if pod["scheduling"] and pod["scheduling"]["verdict"] == NOT_JUDGED:
+        return ", if the node meets the requirements of the pod that are not judged"
+    if container["route"]["name"] != WRAPPER:
+        return ""
+    if any(one["id"] == NO_HANDLER for one in pod["objections"]):
+        return f", if RuntimeClass {pod['runtime_class']} names a handler of the engine"
+    if pod["runtime_class"]:
         return ""
     return ", if the node's default runtime adds GPUs: it has no runtimeClassName"
 

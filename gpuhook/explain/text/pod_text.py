@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WORST_FIRST = ("refused", "pending", "warning")
+_VERDICTS = {"matches": "matches", "differs": "does not match", "not-judged": "not judged"}
 _MOST_UNITS = 8
 _MOST_MOUNTS = 4
 _MOST_NODES = 12
@@ -28,10 +29,21 @@ def lines(pod: dict[str, Any], *, is_wide: bool = False) -> Iterator[str]:
     for one in sorted(pod["objections"], key=lambda one: _WORST_FIRST.index(one["result"])):
         yield f"{one['result']} by the {one['by']}: {one['said']}"
         yield f"  at {one['where']}; write instead: {one['instead']}"
+    yield from _placement(pod["scheduling"])
     for note in pod["notes"]:
         yield f"note: {note}"
     if pod["allocation"] and pod["allocation"]["resources"]:
         yield from _allocation(pod["allocation"], is_wide=is_wide)
+
+
+def _placement(scheduling: dict[str, Any] | None) -> Iterator[str]:
+    """Yield the requirements of the node; objections have those that the node does not meet."""
+    judged = scheduling["requirements"] if scheduling else ()
+    for one in judged:
+        verdict = _VERDICTS[one["verdict"]]
+        yield f"{one['origin']} {one['requirement']}: {verdict}, {one['reason']}"
+    if judged and scheduling:
+        yield f"  compared with {scheduling['node']}"
 
 
 def _allocation(given: dict[str, Any], *, is_wide: bool) -> Iterator[str]:

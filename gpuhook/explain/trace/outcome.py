@@ -38,7 +38,7 @@ SENTENCES = {
     NOTHING: "it requests nothing, and gets nothing",
     UNKNOWN: "its GPUs are unknown here",
     NOT_CREATED: "Kubernetes does not create it",
-    NEVER_SCHEDULED: "Kubernetes never schedules it",
+    NEVER_SCHEDULED: "Kubernetes does not schedule it to this node",
 }
 _NOTES = {
     WRAPPER: "gpuhook-runtime edits config.json before the low-level runtime starts",
@@ -76,8 +76,7 @@ def outcomes(answers: Sequence[SimulatedAnswer]) -> list[dict[str, Any]]:
 
 def _by_kubernetes(question: Question) -> str:
     """Return NOT_CREATED, NEVER_SCHEDULED, or "" if Kubernetes runs the container."""
-    own = question.asked.objections if question.asked else ()
-    found = {one.result for one in (*own, *question.plugin.objections)}
+    found = {one.result for one in question.objections}
     if OBJECTED in found:
         return NOT_CREATED
     return NEVER_SCHEDULED if PENDING in found else ""

@@ -95,7 +95,6 @@ def test_device_is_shown_as_a_spec(dirs: tuple[Path, Path]) -> None:
         ("/no/such/spec.yaml", "GH1112"),
         ("nvidia.yaml", "GH1112"),
         ("a=b", "GH1101"),
-        ("", "GH1101"),
     ],
 )
 def test_show_without_devices_or_files_is_a_fault(

@@ -368,3 +368,34 @@ def test_completion_has_values_of_options(
 ) -> None:
     completed = ShellComplete(main, {}, "gpuhook", "_GPUHOOK_COMPLETE")
     assert [one.value for one in completed.get_completions(words, incomplete)] == told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "explain WHAT",
+        "map --svg",
+        "map --html",
+        "map --inventory",
+        "cdi validate PATH",
+        "cdi resolve NAME",
+        "cdi resolve x --oci",
+        "cdi show NAME",
+        "cdi list --spec-dir",
+        "cdi transform driver --input",
+        "cdi transform driver --output",
+        "config import FILE",
+        "config import x --output",
+        "config validate FILE",
+        "generate-cdi --output",
+        "generate-cdi --vendor",
+        "generate-cdi --class",
+    ],
+)
+def test_empty_name_is_wrong_usage(words: str) -> None:
+    """The message names the argument or the option."""
+    *given, last = words.split()
+    done = gpuhook(*given, *([last] if last.startswith("-") else []), "")
+    assert done.exit_code == 2
+    assert last in done.stderr.replace("-NAME", "NAME")
+    assert done.stderr.endswith(": it is empty\n")

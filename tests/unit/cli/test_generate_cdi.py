@@ -180,7 +180,7 @@ def test_creating_nodes_for_a_dump_is_a_usage_error() -> None:
     [
         (["--vendor", "1x"], "GH1510"),
         (["--vendor", "a/b"], "GH1510"),
-        (["--class", ""], "GH1510"),
+        (["--class", "=x"], "GH1510"),
         (["--class", "x="], "GH1510"),
         (["--hook-path", "gpuhook-hook"], "GH1515"),
         (["--output", "x.yml"], "GH1514"),
@@ -217,6 +217,13 @@ def test_unknown_values_are_usage_errors(options: list[str]) -> None:
     done = call("generate-cdi", "--inventory", "t4", *options)
     assert done.exit_code == 2
     assert options[0] in done.stderr
+
+
+def test_hook_path_without_hooks_has_a_note() -> None:
+    done = call("generate-cdi", "--inventory", "t4", "--hooks", "none", "--hook-path", "/x/hook")
+    assert done.exit_code == 0
+    assert "note: --hook-path has no effect with --hooks none" in done.stderr
+    assert "/x/hook" not in done.stdout
 
 
 def test_options_are_checked_before_the_node_is_read() -> None:

@@ -249,7 +249,9 @@ def test_premises_are_printed_before_the_trace() -> None:
 
 def test_objections_are_ordered_by_severity(tmp_path: Path) -> None:
     text = run(*pod(tmp_path, count=9, env="{name: NVIDIA_VISIBLE_DEVICES, value: all}")).stdout
-    assert answer(text).startswith("Kubernetes never schedules it: 0/1 nodes are available")
+    assert answer(text).startswith(
+        "Kubernetes does not schedule it to this node: 0/1 nodes are available"
+    )
     assert text.index("pending by the scheduler") < text.index("warning by the kubelet")
 
 
@@ -280,7 +282,7 @@ def test_containers_that_do_not_start_are_first(tmp_path: Path) -> None:
     lines = run("-", "--inventory=h100x8", stdin=f"{good}---\n{bad}").stdout.splitlines()
     start = lines.index("Answers: 1 of 2 containers would start")
     assert lines[start + 1].startswith("  Pod/wide in default, container main")
-    assert "Kubernetes never schedules it: 0/1 nodes" in lines[start + 1]
+    assert "Kubernetes does not schedule it to this node: 0/1 nodes" in lines[start + 1]
     assert "it gets GPU 0" in lines[start + 2]
 
 
@@ -297,7 +299,7 @@ def graph(*arguments: str) -> Any:
 
 def test_graph_shows_the_result_and_containers_without_a_request(tmp_path: Path) -> None:
     bad = graph(*pod(tmp_path, count=9))
-    assert "Kubernetes never schedules it" in bad
+    assert "Kubernetes does not schedule it to this node" in bad
     assert "no variable, annotation" in bad
     good = graph(*pod(tmp_path, "cdi-cri"))
     assert "it gets these" in good
@@ -309,3 +311,58 @@ def test_control_characters_of_a_manifest_are_escaped() -> None:
     text = run("-", "--inventory", "t4", stdin=pod).stdout
     assert "x (standard input:1)" in text
     assert all(line.isprintable() for line in text.splitlines())
+
+
+def on_node(tmp_path: Path, text: str) -> Result:
+    """Explain a manifest on a simulated node whose containerd has no handler but runc."""
+    node = make_node(tmp_path / "node", "t4")
+    root = Path(node.host_root)
+    (root / "etc/containerd").mkdir(parents=True, exist_ok=True)
+    (root / "etc/containerd/config.toml").write_text("version = 2\n", encoding="utf-8")
+    return run("-", *node.options, stdin=text)
+
+
+def manifest(cls: str = "", **spec: object) -> str:
+    containers = [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1}}}]
+    named = {"runtimeClassName": cls} if cls else {}
+    whole = {"containers": containers, **named, **spec}
+    return json.dumps({"kind": "Pod", "metadata": {"name": "p"}, "spec": whole})
+
+
+def test_pod_of_another_model_is_not_scheduled() -> None:
+    text = manifest("nvidia", nodeSelector={"nvidia.com/gpu.product": "other"})
+    done = run("-", "--inventory=t4", stdin=text)
+    assert done.exit_code == 1
+    assert answer(done.stdout) == (
+        "Kubernetes does not schedule it to this node: 0/1 nodes are available: 1 node(s) didn't "
+        "match Pod's node affinity/selector: nodeSelector nvidia.com/gpu.product=other"
+    )
+    assert "write instead: nvidia.com/gpu.product: Tesla-T4, which this node has" in done.stdout
+    assert "nodeSelector nvidia.com/gpu.product=other: does not match, the node" in done.stdout
+
+
+def test_answer_has_the_condition_of_unknown_labels() -> None:
+    text = manifest("nvidia", nodeSelector={"disktype": "ssd"})
+    done = run("-", "--inventory=t4", stdin=text)
+    assert done.exit_code == 0
+    condition = ", if the node meets the requirements of the pod that are not judged"
+    assert answer(done.stdout).endswith(f"exclusively{condition}")
+    assert "nodeSelector disktype=ssd: not judged, gpuhook does not know this label" in done.stdout
+
+
+def test_engine_without_the_handler_of_a_runtime_class(tmp_path: Path) -> None:
+    done = on_node(tmp_path, manifest("nvidia"))
+    assert done.exit_code == 0
+    assert answer(done.stdout).endswith(", if RuntimeClass nvidia names a handler of the engine")
+    assert "warning by the engine: Failed to create pod sandbox" in done.stdout
+    assert "by the engine" not in run("-", "--inventory=t4", stdin=manifest("nvidia")).stdout
+
+
+def test_runtime_class_of_the_manifest_without_a_handler(tmp_path: Path) -> None:
+    named = {"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "fast"}
+    items = [named, json.loads(manifest("nvidia"))]
+    done = on_node(tmp_path, json.dumps({"kind": "List", "items": items}))
+    assert done.exit_code == 1
+    assert answer(done.stdout).startswith("Kubernetes does not create it: Failed to create pod")
+    assert 'no runtime for "fast" is configured' in done.stdout
+    assert "runtimeClassName nvidia: its handler is fast" in done.stdout

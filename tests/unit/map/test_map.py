@@ -78,6 +78,13 @@ def test_watch_requires_a_terminal_and_a_running_node(place: Path) -> None:
     assert drawn("--watch", "--inventory", "t4").exit_code == 2
 
 
+@pytest.mark.parametrize("option", ["--svg", "--html"])
+def test_files_are_not_drawn_in_ascii(option: str) -> None:
+    done = drawn("--inventory", "t4", "--ascii", option, "-")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--ascii cannot be used with --svg and --html" in done.stderr
+
+
 def test_watch_prints_warnings_above_the_picture(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

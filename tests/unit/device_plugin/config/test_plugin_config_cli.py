@@ -165,6 +165,15 @@ def test_print_schema_prints_the_json_schema(file: Path) -> None:
     assert plugin("--print-schema").stdout == configuration.schema_text()
 
 
+@pytest.mark.parametrize("option", ["--print-config", "--validate"])
+def test_print_schema_excludes_other_outputs(option: str, file: Path) -> None:
+    file.write_text("version: v1")
+    words = [option, str(file)] if option == "--validate" else [option]
+    done = plugin("--print-schema", *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{option} and --print-schema cannot be used together" in done.stderr
+
+
 def test_start_with_an_invalid_configuration_is_a_fault(file: Path) -> None:
     file.write_text(WRONG)
     completed = plugin("--config-file", str(file), "--print-config")

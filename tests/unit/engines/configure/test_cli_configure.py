@@ -151,6 +151,8 @@ def test_cdi_cannot_be_disabled(root: Path) -> None:
         ("wrapper", ("--hook-path", "/usr/bin/gpuhook-prestart"), "--hook-path"),
         ("hook", ("--runtime-path", "/usr/bin/gpuhook-runtime"), "--runtime-path"),
         ("cdi", ("--runtime-name", "other"), "--runtime-name"),
+        ("cdi", ("--take-over",), "--take-over"),
+        ("hook", ("--take-over",), ""),
         ("wrapper", ("--runtime-name", "other"), ""),
         ("hook", ("--hook-path", "/usr/bin/gpuhook-prestart"), ""),
     ],

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a node for scheduling: its labels, its name and its taints.
+
+A Node in the manifest (kubectl get node NAME -o yaml) has all of them. Without one, the labels are
+those that gpuhook writes, and those that the kubelet and Node Feature Discovery take from facts
+that gpuhook has too. Other labels and the taints are then unknown.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+
+from gpuhook.device_plugin.labels import label_facts, node_labels
+from gpuhook.device_plugin.labels.node_labels import PREFIX, LabelFacts
+from gpuhook.device_plugin.offer import resources
+from gpuhook.errors import FileError, GpuhookError, printable
+from gpuhook.node import daemons
+from gpuhook.node.node_tree import DirectoryTree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.explain.pods.manifest_value import Value
+    from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+_HOSTNAME = "kubernetes.io/hostname"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # others: as uname(2) has them
+_PCI = "feature.node.kubernetes.io/pci-10de.present"  # as the GPU operator configures NFD
+_KERNEL = "feature.node.kubernetes.io/kernel-version.full"
+# Values by facts that an inventory and node.json do not have.
+_UNKNOWN_HERE = ("gpu.clique", "gfd.timestamp")
+_UNKNOWN_ELSEWHERE = (
+    "gpu.machine", "gpu.mode", "vgpu.present", "vgpu.host-driver-version",
+    "vgpu.host-driver-branch",
+)  # fmt: skip
+_MOST_TAINTS = 100  # of a Node of a manifest, which all pods are compared with
+_KUBELETS = frozenset(("kubelet", "hyperkube", "k3s", "k3s-agent", "k3s-server", "rke2"))
+_NAME_OPTIONS = ("--hostname-override", "--node-name")
+_BY_DRIVER = ".memory-limit-by"  # whether the driver enforces limits is not asked
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        """Return it as `kubectl describe node` does."""
+        return printable(f"{self.key}{'=' if self.value else ''}{self.value}:{self.effect}")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingNode:
+    """A node for the scheduler. `taints` is None if they are unknown.
+
+    `is_complete`: the labels are all labels of the node. `has_gpu_labels`: all labels that gpuhook
+    writes are among them, except the `unknown` ones.
+    """
+
+    source: str
+    labels: Mapping[str, str]
+    name: str | None = None
+    taints: tuple[Taint, ...] | None = None
+    is_complete: bool = False
+    has_gpu_labels: bool = False
+    unknown: frozenset[str] = frozenset()
+
+    def has_label(self, key: str) -> bool | None:
+        """Return whether the node has a label, None if that is unknown."""
+        if key in self.labels or self.is_complete:
+            return key in self.labels
+        is_known = self.has_gpu_labels and node_labels.is_label(key)
+        return False if is_known and not self._is_unknown(key) else None
+
+    def _is_unknown(self, key: str) -> bool:
+        return key in self.unknown or key.endswith(_BY_DRIVER)
+
+
+def read_node(node: Value) -> SchedulingNode:
+    """Return a Node of a manifest."""
+    name = node.at("metadata", "name").text()
+    return SchedulingNode(
+        source=f"Node {printable(name)}",
+        labels=node.at("metadata", "labels").texts(),
+        name=name or None,
+        taints=tuple(
+            Taint(one["key"].text(), one["value"].text(), one["effect"].text())
+            for one in node.at("spec", "taints").items()[:_MOST_TAINTS]
+        ),
+        is_complete=True,
+    )
+
+
+def chosen_node(nodes: Sequence[SchedulingNode], host_root: str | None) -> SchedulingNode | None:
+    """Return the Node that describes the node: the only one, or the one of its name; else None."""
+    if len(nodes) == 1:
+        return nodes[0]
+    name = _host_name(host_root) if nodes else None
+    return next((one for one in nodes if name and one.name == name), None)
+
+
+def _host_name(host_root: str | None) -> str | None:
+    """Return the name by which the kubelet registers this machine, None for other nodes.
+
+    A pod has another host name; there, only the variable NODE_NAME is known.
+    """
+    if not _is_here(host_root):
+        return None
+    given = os.environ.get("NODE_NAME")
+    if given or "KUBERNETES_SERVICE_HOST" in os.environ:
+        return given or None
+    return _kubelet_name() or os.uname().nodename.lower()
+
+
+def _kubelet_name() -> str:
+    """Return the name in the command line of this machine's kubelet, "" without one."""
+    with suppress(OSError, GpuhookError), closing(DirectoryTree("/")) as tree:
+        for process in daemons.processes(tree):
+            argv: list[str] = process["argv"] if process["name"] in _KUBELETS else []
+            for at, word in enumerate(argv, start=1):
+                option, _, value = word.partition("=")
+                if option in _NAME_OPTIONS:
+                    return value or "".join(argv[at : at + 1])
+    return ""
+
+
+def _is_here(host_root: str | None) -> bool:
+    return host_root is not None and os.path.abspath(host_root) == "/"
+
+
+def scheduling_node(
+    node: Node | None, configuration: Configuration, host_root: str | None
+) -> SchedulingNode:
+    """Return what is known of a node; `host_root` is None for a node that is not this machine."""
+    labels = {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}
+    name = _host_name(host_root)
+    if _is_here(host_root):
+        machine = os.uname()
+        architecture = _ARCHITECTURES.get(machine.machine, machine.machine)
+        labels |= dict.fromkeys(("kubernetes.io/arch", "beta.kubernetes.io/arch"), architecture)
+        labels[_KERNEL] = machine.release
+        if name:
+            labels[_HOSTNAME] = name
+    unknown = {PREFIX + key for key in _UNKNOWN_HERE}
+    if node is not None:
+        if any(gpu.pci_bus_id for gpu in node.gpus):
+            labels[_PCI] = "true"
+        facts = LabelFacts()
+        if host_root is None:
+            unknown |= {PREFIX + key for key in _UNKNOWN_ELSEWHERE}
+        else:
+            # Without NVML: its facts are in `node`, and a driver may hang.
+            asked = replace(node, driver=replace(node.driver, nvml=None))
+            facts = label_facts.facts(asked, host_root, configuration.flags.gfd.machine_type_file)
+        try:
+            offered = resources.offered(node, configuration).resources
+        except FileError:  # the MIG strategy single cannot offer these GPUs together
+            offered = ()
+        written = node_labels.labels(node, offered, configuration, facts)
+        labels |= {
+            key: value
+            for key, value in written.items()
+            if key not in unknown and not key.endswith(_BY_DRIVER)
+        }
+    return SchedulingNode(
+        source="the labels that gpuhook writes",
+        labels=labels,
+        name=name,
+        has_gpu_labels=node is not None,
+        unknown=frozenset(unknown),
+    )
