@@ -22,7 +22,8 @@ from gpuhook.usage import (
     ledger_holders,
 )
 from gpuhook.usage import usage_devices as known_devices
-from gpuhook.usage.gpu_readings import UsageLook
+from gpuhook.usage.display_names import GpuNames
+from gpuhook.usage.gpu_readings import DriverReading, UsageLook
 from gpuhook.vendors.nvidia.hot import node_json
 
 TYPE_CHECKING = False
@@ -142,6 +143,20 @@ def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
         return []
     codes = ", ".join(sorted({warning["code"] for one in found for warning in one["warnings"]}))
     return [f"{counted(len(found), 'container')} started without a requested GPU ({codes})"]
+
+
+def node_devices(library: str = "") -> tuple[UsageDevice, ...]:
+    """Return the devices that generate-cdi recorded, else those of the driver at `library`."""
+    recorded = known_devices.of_node(known_devices.recorded_node())
+    if recorded or not library:
+        return recorded
+    with DriverReading(library) as driver:
+        return driver.look().devices
+
+
+def names_of(devices: Iterable[UsageDevice], others: Iterable[str] = ()) -> GpuNames:
+    """Return the names of devices in tables; `others` are further names that will be shown."""
+    return GpuNames(empty(devices)["gpus"], others)
 
 
 def empty(devices: Iterable[UsageDevice]) -> dict[str, Any]:

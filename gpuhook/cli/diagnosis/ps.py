@@ -124,7 +124,7 @@ def _print(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) 
 def _text(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -> str:
     is_wide = output == console.WIDE
     if isolation:
-        lines = ps_text.isolation(usage.document["containers"], is_wide=is_wide)
+        lines = ps_text.isolation(usage.document, is_wide=is_wide)
         return "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
     headers, rows = ps_text.columns(usage.document, is_wide=is_wide)
     return table(None if no_headers else headers, rows)

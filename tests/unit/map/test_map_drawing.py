@@ -254,4 +254,4 @@ def test_each_holder_is_named_in_a_terminal(width: int) -> None:
     found = picture([gpu()], [holder(f"job-{n}", unit) for n, unit in enumerate(units)])
     text = map_terminal.text(found, width)
     assert all(re.search(rf"::{n}  job-{n}  1 of 4 GiB", text) for n in range(24))
-    assert "GPU-0aaaaaaa" in text or width < 60
+    assert "GPU 0 (Tesla T4)" in text
