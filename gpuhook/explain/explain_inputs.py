@@ -9,8 +9,9 @@ from typing import Any
 
 from gpuhook.apply.live.live_injection import LiveRecord
 from gpuhook.apply.spec import config_json
+from gpuhook.containers import find
 from gpuhook.containers.hot import ledger_warnings
-from gpuhook.containers.warm import find, ledger_changes
+from gpuhook.containers.warm import ledger_changes
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.explain import image_env, manifest_questions, question
 from gpuhook.explain.question import Question

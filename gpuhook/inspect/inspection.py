@@ -154,6 +154,8 @@ def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
         "pod": pod.get("pod"),
         "namespace": pod.get("namespace"),
         "container": pod.get("container"),
+        "name": found.name or pod.get("container"),
+        "image": found.image or None,
     }
 
 

@@ -12,6 +12,7 @@ import click
 from gpuhook.cli.containers import limit_options, limit_tables
 from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
+from gpuhook.containers import find
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
@@ -26,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuhook.memory_limits.limit_report import ContainerLimits
     from gpuhook.target.running_container import Report, Target
 
 
@@ -198,7 +200,7 @@ def show(
     with console.progress("asking the driver"), limit_report.LimitReader(library) as asked:
         if container is None:
             visibility.missing()  # raises a fault for a state directory that is not one
-            shown = [limit_report.entry_limits(entry, asked) for entry in _limited(asked)]
+            shown = _all(state_roots, asked)
         else:
             view, asked.library, asked.trouble = container_worker.work_on(
                 container, state_roots, partial(_view, library)
@@ -241,6 +243,14 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     if not found:
         raise fault("GH1780", container=one.found.id)
     return found
+
+
+def _all(state_roots: tuple[str, ...], asked: limit_report.LimitReader) -> list[ContainerLimits]:
+    """Return the limits of all containers that have one."""
+    entries = _limited(asked)
+    visible = find.visible(state_roots)[0] if entries else []
+    by_id = {found.id: found for found in visible}
+    return [limit_report.entry_limits(one, asked, by_id.get(one["id"])) for one in entries]
 
 
 def _limited(asked: limit_report.LimitReader) -> list[dict[str, Any]]:

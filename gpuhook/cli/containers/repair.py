@@ -11,8 +11,8 @@ import click
 
 from gpuhook.cli.options import command_sections, node_options
 from gpuhook.cli.options import container_options as options
+from gpuhook.containers import find
 from gpuhook.containers.hot import ledger
-from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
 from gpuhook.inspect import inspection

@@ -13,7 +13,7 @@ from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
 from gpuhook.compare import compare_text, comparison, node_comparison
 from gpuhook.compare.items import compare_item
-from gpuhook.containers.warm import find
+from gpuhook.containers import find
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
 from gpuhook.target import running_container

@@ -12,7 +12,7 @@ import click
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compile as compiler
 from gpuhook.cli.options import parameters
-from gpuhook.containers.warm import find
+from gpuhook.containers import find
 from gpuhook.entry import cold_command
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable

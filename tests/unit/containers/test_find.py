@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from gpuhook.containers.find import everything, find
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import state_roots
-from gpuhook.containers.warm.find import everything, find
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import procfs
 

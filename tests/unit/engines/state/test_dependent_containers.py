@@ -202,7 +202,7 @@ def test_views_and_computed_columns_of_a_database_are_not_read(made: str, tmp_pa
             table = made.split()[2]
             database.execute(f"INSERT INTO {table} (ID) VALUES ('a')")
     code = (
-        "import sys; from gpuhook.engines.state import libpod;"
+        "import sys; from gpuhook.containers.stores import libpod;"
         "print([*libpod._sqlite(sys.stdin.buffer.read())])"
     )
     bounded = 'ulimit -t 5; ulimit -v 1000000; exec "$0" -c "$1"'

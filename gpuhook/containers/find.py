@@ -10,8 +10,10 @@ from __future__ import annotations
 import errno
 import os
 
+from gpuhook.containers import rootless_state
+from gpuhook.containers.container_names import ContainerNames
 from gpuhook.containers.hot import ledger
-from gpuhook.containers.warm import membership, rootless_state, runtime_state, state_roots
+from gpuhook.containers.warm import membership, runtime_state, state_roots
 from gpuhook.containers.warm.runtime_state import (
     STOPPED,
     UNREADABLE,
@@ -27,15 +29,6 @@ if TYPE_CHECKING:
 
 _DENIED = os.strerror(errno.EACCES)
 _NEAR = 5
-
-# The engine of a container, by a part of the paths of its bundle or state.
-_ENGINES = (
-    ("/runtime-", "docker"),
-    ("/moby/", "docker"),
-    ("/containerd/runc/", "containerd"),
-    ("/io.containerd.", "containerd"),
-)
-_MANAGERS = {"libpod": "podman", "cri-o": "cri-o"}  # the annotation io.container.manager
 
 
 def find(text: str, roots: Sequence[str] = ()) -> Found:
@@ -89,6 +82,7 @@ class _Search:
         self.looked: list[str] = []
         self.broken: dict[str, GpuhookError] = {}
         self.empty: dict[str, str] = {}
+        self._names = ContainerNames()
         self._entries = ledger.living()
         self._places: list[tuple[str, str]] = []
         seen: set[str] = set()
@@ -141,7 +135,7 @@ class _Search:
             found = Found(identity)
             found.state_root, found.status = root, UNREADABLE
             return found
-        found.engine = _engine(found)
+        self._names.identify(found)
         return found
 
     def _state(self, root: str, identity: str) -> Found:
@@ -155,7 +149,10 @@ class _Search:
 
     def _unplaced(self) -> list[Found]:
         """Return the containers that only the ledger knows."""
-        return [found for found in map(_of_ledger, self._entries) if found]
+        found = [one for one in map(_of_ledger, self._entries) if one]
+        for one in found:
+            self._names.identify(one)
+        return found
 
     def living(self) -> list[Found]:
         """Return all containers that have processes."""
@@ -177,9 +174,7 @@ class _Search:
     def of_pod(self, text: str) -> list[Found]:
         """Return the containers whose annotations name this pod, without the pod's sandbox."""
         words = text.split("/")
-        return [
-            found for found in self.living() if _is_named(ledger.pod_of(_annotations(found)), words)
-        ]
+        return [found for found in self.living() if _is_named(found.pod, words)]
 
     def near(self, text: str) -> str:
         """Return a phrase with a few containers whose ids begin as `text` does, or any."""
@@ -252,15 +247,7 @@ def _of_ledger(entry: dict[str, object]) -> Found | None:
     except GpuhookError:
         return None
     found.bundle = bundle if isinstance(bundle, str) else ""
-    found.engine = _engine(found)
     return found
-
-
-def _annotations(found: Found) -> object:
-    try:
-        return found.config().get("annotations")
-    except (OSError, GpuhookError):
-        return None  # a bundle may be gone while its container runs
 
 
 def _is_named(pod: dict[str, str], words: list[str]) -> bool:
@@ -270,17 +257,3 @@ def _is_named(pod: dict[str, str], words: list[str]) -> bool:
     namespace, name, container = (pod.get(key) for key in ("namespace", "pod", "container"))
     forms = ([namespace, name, container], [namespace, name], [name, container], [name])
     return words in forms
-
-
-def _engine(found: Found) -> str:
-    """Return the engine that created a container, "" if nothing shows it."""
-    annotations = _annotations(found)
-    if isinstance(annotations, dict):
-        manager = annotations.get("io.container.manager")
-        if isinstance(manager, str) and manager in _MANAGERS:
-            return _MANAGERS[manager]
-    paths = f"{found.state_root}/ {found.bundle}/"
-    for part, engine in _ENGINES:
-        if part in paths:
-            return engine
-    return ""

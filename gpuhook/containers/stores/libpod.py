@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gpuhook.engines.read import toml_document
+from gpuhook.containers.stores import stored_container
+from gpuhook.containers.stores.stored_container import StoredContainer
 from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.containers.stores.store_files import StoreFiles
 
+STORAGE = "/var/lib/containers/storage"
+OF_A_USER = ".local/share/containers/storage"  # below the home directory
 _ENDING = "-containers"  # overlay-containers, vfs-containers
 _BOLT = "libpod/bolt_state.db"
 _BEGIN = '{"spec":{'  # the JSON of a container in BoltDB
@@ -29,24 +32,32 @@ _SQLITE = "db.sql"
 _MOST_BYTES = 32 << 20  # of all rows; computed columns could be larger
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+@dataclass(frozen=True)
+class LibpodContainer(StoredContainer):
     """A container in the database; `runtime` is a name in the configuration, or a path."""
 
-    id: str
-    name: str
-    runtime: str
-    driver: str
-    database: str
+    runtime: str = ""
+    driver: str = ""
+    database: str = ""
 
 
-def drivers(files: ConfigFiles, storage: str) -> list[str]:
+def drivers(files: StoreFiles, storage: str) -> list[str]:
     """Return the storage drivers that have containers. Raises OSError."""
     names = files.names(storage)
     return [one.removesuffix(_ENDING) for one in names if one.endswith(_ENDING)]
 
 
-def containers(files: ConfigFiles, storage: str) -> Iterator[Container]:
+def storage_of(bundle: str, identity: str) -> str:
+    """Return the storage of a container by its bundle, "" for a bundle of another engine.
+
+    >>> storage_of("/data/storage/overlay-containers/4c1f/userdata", "4c1f")
+    '/data/storage'
+    """
+    place, ending = f"{_ENDING}/{identity}/userdata", bundle.rstrip("/")
+    return ending.removesuffix(place).rpartition("/")[0] if ending.endswith(place) else ""
+
+
+def containers(files: StoreFiles, storage: str) -> Iterator[LibpodContainer]:
     """Yield the containers. Raises OSError.
 
     Rows of removed containers, which have no directory, are left out.
@@ -60,11 +71,26 @@ def containers(files: ConfigFiles, storage: str) -> Iterator[Container]:
     for file, read in ((_SQLITE, _sqlite), (_BOLT, _bolt)):
         path = f"{storage}/{file}"
         for row in read(files.read(path) or b""):
-            keys = ("id", "name", "runtime")
-            identity, name, runtime = (toml_document.text(row.get(key)) for key in keys)
+            identity = stored_container.name(row.get("id"))
             if identity in existing and identity not in seen:
                 seen.add(identity)
-                yield Container(identity, name, runtime, existing[identity], path)
+                yield _container(row, identity, existing[identity], path)
+
+
+def _container(row: dict[str, Any], identity: str, driver: str, path: str) -> LibpodContainer:
+    project, service = stored_container.labels(row.get("labels"))
+    runtime = row.get("runtime")
+    return LibpodContainer(
+        "podman",
+        identity,
+        stored_container.name(row.get("name")),
+        stored_container.image(row.get("rootfsImageName")),
+        project,
+        service,
+        runtime=runtime if isinstance(runtime, str) else "",
+        driver=driver,
+        database=path,
+    )
 
 
 def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:
