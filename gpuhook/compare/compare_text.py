@@ -8,7 +8,7 @@ import click
 from gpuhook.errors import printable
 from gpuhook.host import console
 from gpuhook.host.text_table import counted
-from gpuhook.usage.display_names import short_id
+from gpuhook.usage.display_names import short_id, short_image
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,12 +49,14 @@ def total(compared: list[dict[str, Any]]) -> str:
 
 
 def _title(one: dict[str, Any], gpus: GpuNames, is_wide: bool) -> str:
-    pod = "/".join(part for part in (one["namespace"], one["pod"], one["name"]) if part)
+    name = "/".join(part for part in (one["namespace"], one["pod"], one["name"]) if part)
+    image = one["image"] if is_wide or not one["image"] else short_image(one["image"])
+    called = ", ".join(filter(None, (name, image)))
     request = one["request"]
     names = request["names"]
     identity = one["container"] if is_wide else short_id(one["container"])
     requested = ", ".join(names) if is_wide else gpus.listed(names)
-    title = f"{identity}{f' ({pod})' if pod else ''}, GPUs added by {one['givenBy']}"
+    title = f"{identity}{f' ({called})' if called else ''}, GPUs added by {one['givenBy']}"
     return title + (f", {requested} requested by {request['where']}" if names else "")
 
 

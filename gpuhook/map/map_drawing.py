@@ -174,7 +174,7 @@ def _cell(
         size=limit["bytes"] if limit else share,
         used=use["used"] if use else None,
         percent=use["percent"] if use else None,
-        image=container.get("image") or "",
+        image=container["image"] or "",
     )
 
 
@@ -183,7 +183,7 @@ def _name(container: Mapping[str, Any]) -> str:
     pod = [container["namespace"], container["pod"], container["container"]]
     if container["pod"]:
         return "/".join(filter(None, pod))
-    return container.get("name") or short_id(str(container["id"]))
+    return container["name"] or short_id(str(container["id"]))
 
 
 def _notes(gpu: Mapping[str, Any], document: Mapping[str, Any]) -> Iterable[str]:

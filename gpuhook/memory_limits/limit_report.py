@@ -42,6 +42,16 @@ class ContainerLimits:
     limits: tuple[LimitState, ...]
     found: Found | None = None
 
+    @property
+    def name(self) -> str | None:
+        """Return its name in its engine or pod, None if it is unknown."""
+        return (self.found.name if self.found else "") or self.pod.get("container")
+
+    @property
+    def image(self) -> str | None:
+        """Return its image, None if it is unknown."""
+        return (self.found.image if self.found else "") or None
+
     def findings(self) -> list[GpuhookError]:
         """Return what is wrong: GH1785, GH1786."""
         found = (limit_state.finding(self.container, limit) for limit in self.limits)
@@ -53,8 +63,8 @@ class ContainerLimits:
             "container": self.container,
             "pod": self.pod.get("pod"),
             "namespace": self.pod.get("namespace"),
-            "name": (self.found.name if self.found else "") or self.pod.get("container"),
-            "image": (self.found.image if self.found else "") or None,
+            "name": self.name,
+            "image": self.image,
             "gpus": [document(limit) for limit in self.limits],
         }
 

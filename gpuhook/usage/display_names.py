@@ -31,14 +31,14 @@ def short_id(identity: str) -> str:
     return identity[:_SHORT] if _ENGINES.match(identity) else identity
 
 
-def pod_container(names: Mapping[str, object]) -> str:
-    """Return POD/CONTAINER, which commands accept as a name; "-" outside of a pod."""
-    return "/".join(str(names[key]) for key in ("pod", "container") if names.get(key)) or NOTHING
+def container_name(names: Mapping[str, Any], name: str | None) -> str:
+    """Return POD/CONTAINER of `names`; outside of a pod, `name`, which is the engine's, or "-".
 
-
-def container_name(one: Mapping[str, Any]) -> str:
-    """Return the name of a container of `gpuhook ps`: POD/CONTAINER, or its name in the engine."""
-    return pod_container(one) if one["pod"] else str(one.get("name") or NOTHING)
+    Commands accept it as the name of a container.
+    """
+    if names.get("pod"):
+        return "/".join(str(names[key]) for key in ("pod", "container") if names.get(key))
+    return name or NOTHING
 
 
 def short_image(image: str | None) -> str:
@@ -91,7 +91,7 @@ class GpuNames:
         listed = list(gpus)
         self._known = {gpu["index"]: gpu for gpu in listed}
         self._known |= {gpu["gpu"]: gpu for gpu in listed if gpu["gpu"]}
-        self._names = {*self._known, *map(_device, others)}
+        self._names: set[str] = {*self._known, *map(_device, others)}
 
     def listed(self, names: Iterable[str]) -> str:
         """Return the names of devices in one cell, those of one model together; "-" for none."""

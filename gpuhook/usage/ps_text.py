@@ -78,8 +78,8 @@ def _named(one: dict[str, Any], *, is_wide: bool) -> dict[str, str]:
     codes = ",".join(dict.fromkeys(warning["code"] for warning in one["warnings"]))
     return {
         "CONTAINER": one["id"] if is_wide else short_id(one["id"]),
-        "NAME": container_name(one),
-        "IMAGE": one.get("image") if is_wide else short_image(one.get("image")),
+        "NAME": container_name(one, one["name"]),
+        "IMAGE": one["image"] if is_wide else short_image(one["image"]),
         "NAMESPACE": one["namespace"],
         "SINCE": guard_state.ago(time.time() - one["since"]),
         **({WARNINGS: codes} if codes else {}),
@@ -181,7 +181,7 @@ def isolation(document: dict[str, Any], *, is_wide: bool) -> list[str]:
     names, lines = gpu_names(document), []
     for one in document["containers"]:
         pod = (one["namespace"], one["pod"], one["container"])
-        owner = "/".join(filter(None, pod)) or one.get("name")
+        owner = "/".join(filter(None, pod)) or one["name"]
         name = one["id"] if is_wide else short_id(one["id"])
         for sharing in one["sharing"]:
             gpu = [names.listed([sharing["gpu"]]), *([sharing["gpu"]] if is_wide else [])]

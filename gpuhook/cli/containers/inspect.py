@@ -117,8 +117,8 @@ def _lines(facts: dict[str, Any], names: GpuNames, *, is_wide: bool) -> list[str
     container, driver, cgroup = facts["container"], facts["driver"], facts["cgroup"]
     head = [
         ("Container", f"{container['id']}, {container['status']}, pid {container['pid']}"),
-        ("Name", container.get("name") or "-"),
-        ("Image", container.get("image") or "-"),
+        ("Name", container["name"] or "-"),
+        ("Image", container["image"] or "-"),
         ("GPUs", names.listed(facts["gpus"])),
         *([("", uuid) for uuid in facts["gpus"]] if is_wide else []),
         ("Created by", _joined(", ", container["engine"], container["runtime"])),

@@ -11,7 +11,7 @@ from gpuhook.memory_limits import guard_state, limit_report
 from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.request.memory_request import NO_LIMIT, amount
 from gpuhook.usage import node_usage
-from gpuhook.usage.display_names import pod_container, short_id, short_image
+from gpuhook.usage.display_names import NOTHING, container_name, short_id, short_image
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ def _row(
     record, report = limit.record, limit_report.document(limit)
     cells = (
         view.container if is_wide else short_id(view.container),
-        pod_container(view.pod),
-        short_image(None),
+        container_name(view.pod, view.name),
+        (view.image or NOTHING) if is_wide else short_image(view.image),
         names.listed([limit.gpu]),
         _hard(limit.granted),
         _hard(record.limit if record else None),
