@@ -3,17 +3,24 @@
 
 from __future__ import annotations
 
+import os
+from functools import cached_property
+
+from gpuhook.containers import rootless_state
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.stores import annotation_names, docker_store, libpod, store_files
 from gpuhook.containers.stores.store_files import OwnFiles
+from gpuhook.containers.warm import state_roots
+from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from gpuhook.containers.stores.stored_container import StoredContainer
-    from gpuhook.containers.warm.runtime_state import Found
 
 DOCKER, PODMAN = "docker", "podman"
 # The engine of a container, by a part of the paths of its bundle or state.
@@ -31,7 +38,6 @@ class ContainerNames:
 
     def __init__(self) -> None:
         self._files = OwnFiles()
-        self._data_roots: dict[str, None] = {}
         self._libpod: dict[str, dict[str, StoredContainer]] = {}
         self._of_users: dict[int, dict[str, StoredContainer]] = {}
 
@@ -42,31 +48,69 @@ class ContainerNames:
         found.pod = ledger.pod_of(annotations)
         found.engine = _engine(found, annotations)
         stored = self._stored(found, spec)
+        found.engine = stored.engine if stored else found.engine
         found.name = stored.name if stored else annotation_names.name(annotations, found.pod)
         found.image = stored.image if stored else annotation_names.image(annotations)
 
+    def stored(self) -> Iterator[StoredContainer]:
+        """Yield the containers in the stores of root and this user, and of identified containers.
+
+        The latter can be in places that only an option of their engine names.
+        """
+        for root in tuple(self._data_roots):
+            yield from docker_store.containers(self._files, root)
+        for storage in dict.fromkeys((*_places(libpod.STORAGE, libpod.OF_A_USER), *self._libpod)):
+            yield from self._of_libpod(storage).values()
+
+    def of_users(self) -> Iterator[StoredContainer]:
+        """Yield the containers in the stores of other users, for the host's root."""
+        for user in state_roots.other_users():
+            yield from self._of_user(user).values()
+
     def _stored(self, found: Found, spec: dict[str, Any]) -> StoredContainer | None:
+        if not found.is_ours:
+            return self._of_user(found.owner).get(found.id)
         if found.engine == DOCKER:
             return self._of_docker(found.id, docker_store.data_root_of(spec))
         storage = libpod.storage_of(found.bundle, found.id) if found.engine == PODMAN else ""
         return self._of_libpod(storage).get(found.id) if storage else None
 
+    @cached_property
+    def _data_roots(self) -> dict[str, None]:
+        roots = docker_store.data_roots(self._files)
+        return dict.fromkeys((*roots, *_places("", docker_store.OF_A_USER)))
+
     def _of_docker(self, identity: str, root: str) -> StoredContainer | None:
-        if not self._data_roots:
-            self._data_roots = dict.fromkeys(docker_store.data_roots(self._files))
         if root:
             self._data_roots[root] = None
-        for place in (root,) if root else tuple(self._data_roots):
-            stored = docker_store.container(self._files, place, identity)
-            if stored is not None:
-                return stored
-        return None
+        places = (root,) if root else self._data_roots
+        found = (docker_store.container(self._files, place, identity) for place in places)
+        return next(filter(None, found), None)
 
     def _of_libpod(self, storage: str) -> dict[str, StoredContainer]:
         if storage not in self._libpod:
             found = libpod.containers(self._files, storage)
             self._libpod[storage] = {one.id: one for one in found}
         return self._libpod[storage]
+
+    def _of_user(self, user: int) -> dict[str, StoredContainer]:
+        if user not in self._of_users:
+            self._of_users[user] = {one.id: one for one in rootless_state.stored(user)}
+        return self._of_users[user]
+
+
+def stopped(stored: StoredContainer) -> Found:
+    """Return a stored container that no runtime has a state of."""
+    found = Found(stored.id)
+    found.engine, found.name, found.image = stored.engine, stored.name, stored.image
+    found.owner = stored.user or found.owner
+    return found
+
+
+def _places(of_root: str, of_a_user: str) -> tuple[str, ...]:
+    """Return the places of the stores of root and of this user, if the user is another one."""
+    own = os.path.expanduser(f"~/{of_a_user}") if state.is_rootless() else ""
+    return tuple(filter(None, (of_root, own)))
 
 
 def _config(found: Found) -> dict[str, Any]:

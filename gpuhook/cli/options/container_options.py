@@ -12,7 +12,7 @@ import click
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compile as compiler
 from gpuhook.cli.options import parameters
-from gpuhook.containers import find
+from gpuhook.containers import find, state_search
 from gpuhook.entry import cold_command
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable
@@ -44,12 +44,13 @@ def _running(
     param: click.Parameter,  # noqa: ARG001
     incomplete: str,
 ) -> list[str]:
-    """Return the ids of running containers with this prefix, for shell completion."""
+    """Return the names and the ids of running containers that begin so, for shell completion."""
     try:
-        living, _ = find.everything()
-        return [found.id for found in living if found.id.startswith(incomplete)]
+        living, _ = find.visible()
     except (GpuhookError, OSError):
         return []  # completion cannot show the reason
+    known = [word for found in living for word in (state_search.name_of(found), found.id)]
+    return [word for word in dict.fromkeys(known) if word.startswith(incomplete)]
 
 
 container = click.argument("container", callback=_container, shell_complete=_running)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+import sys
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -58,7 +59,7 @@ def storage_of(bundle: str, identity: str) -> str:
 
 
 def containers(files: StoreFiles, storage: str) -> Iterator[LibpodContainer]:
-    """Yield the containers. Raises OSError.
+    """Yield the containers. Raises what `files` raises.
 
     Rows of removed containers, which have no directory, are left out.
     """
@@ -96,16 +97,11 @@ def _container(row: dict[str, Any], identity: str, driver: str, path: str) -> Li
 def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:
     if not content:
         return
-    with TemporaryDirectory(prefix="gpuhook-") as place:
-        copy = f"{place}/{_SQLITE}"
-        with open(copy, "wb") as file:
-            file.write(content)
-        try:
-            # immutable: SQLite reads no journal, and creates no lock or other file.
-            with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as database:
-                rows = _rows(database)
-        except (sqlite3.Error, OverflowError):
-            return  # another version, or a write in progress
+    try:
+        with _database(content) as database:
+            rows = _rows(database)
+    except (sqlite3.Error, OverflowError):
+        return  # another version, or a write in progress
     for text in rows:
         try:
             row = documents.parse_json(text)
@@ -113,6 +109,23 @@ def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(row, dict):
             yield row
+
+
+@contextmanager
+def _database(content: bytes) -> Iterator[sqlite3.Connection]:
+    """Yield a database in memory; Python before 3.11 can only open a file, here a temporary one."""
+    if sys.version_info >= (3, 11):
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.deserialize(content)
+            yield database
+    else:
+        with TemporaryDirectory(prefix="gpuhook-") as place:
+            copy = f"{place}/{_SQLITE}"
+            with open(copy, "wb") as file:
+                file.write(content)
+            # immutable: SQLite reads no journal, and creates no lock or other file.
+            with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as database:
+                yield database
 
 
 def _rows(database: sqlite3.Connection) -> list[str]:

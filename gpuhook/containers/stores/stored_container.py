@@ -21,6 +21,7 @@ class StoredContainer:
     """A container in the store of an engine; "" for what the engine has not stored.
 
     `project` and `service` are those of Compose. `is_running` is what the engine has last written.
+    `user` is the user whose engine it is, 0 for root and the present user.
     """
 
     engine: str
@@ -30,11 +31,15 @@ class StoredContainer:
     project: str = ""
     service: str = ""
     is_running: bool = False
+    user: int = 0
 
     def is_named(self, text: str) -> bool:
-        """Return whether a name or Compose's service has this name."""
-        services = (self.service, f"{self.project}/{self.service}") if self.service else ()
-        return bool(text) and text in (self.name, *services)
+        """Return whether `text` is the name or the beginning of the id."""
+        return bool(text) and (text == self.name or self.id.startswith(text))
+
+    def is_of_service(self, text: str) -> bool:
+        """Return whether `text` is Compose's service, or project/service."""
+        return bool(self.service) and text in (self.service, f"{self.project}/{self.service}")
 
 
 def name(value: object) -> str:

@@ -88,7 +88,7 @@ class Found:
     def process(self) -> Process:
         """Return its init; GH1738 if it is stopped, GH1732 if another process has the pid."""
         if not self.pid:
-            raise fault("GH1738", id=self.id, status=self.status)
+            raise fault("GH1738", id=self.name or self.id, status=self.status)
         return Process(self.pid, self.started)
 
     @property
