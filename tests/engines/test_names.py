@@ -52,8 +52,9 @@ def names(node: EngineNode) -> Iterator[Names]:
         node.path("/srv/shop").mkdir()
         node.path("/srv/shop/docker-compose.yml").write_text(COMPOSE, encoding="ascii")
         node.check("sh", "-c", "cd /srv/shop && (docker compose up -d || docker-compose up -d)")
-        service = node.check("docker", "ps", "--no-trunc", "--filter=label=com.docker.compose.service=web",
-                             "--format={{.ID}} {{.Names}}").split()  # fmt: skip
+        label = "--filter=label=com.docker.compose.service=web"
+        shown = node.check("docker", "ps", "--no-trunc", label, "--format={{.ID}} {{.Names}}")
+        service = shown.split()
         ids["shop/web"] = ids["web"] = ids[service[1]] = service[0]
         node.check("sh", "-c", f"docker save {IMAGE} | ctr {SOCKET} image import -")
         image = node.check("ctr", SOCKET, "image", "list", "--quiet").strip()
@@ -64,8 +65,9 @@ def names(node: EngineNode) -> Iterator[Names]:
 
 
 def inspected(node: EngineNode, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(node.check("gpuhook", "inspect", name, "-o", "json"))
-    return found["container"]
+    document = json.loads(node.check("gpuhook", "inspect", name, "-o", "json"))
+    container: dict[str, Any] = document["container"]
+    return container
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_compose_name(node: EngineNode, names: Names) -> None:
     assert inspected(node, names.compose)["id"] == names.ids["web"]
 
 
-def test_ambiguous_name(node: EngineNode, names: Names) -> None:  # noqa: ARG001 # they run
+def test_ambiguous_name(node: EngineNode, names: Names) -> None:
     """The error lists the containers of both engines, whose ids identify them."""
     refused = node.run("gpuhook", "inspect", "both")
     assert refused.rc != 0
@@ -108,7 +110,7 @@ def test_ambiguous_name(node: EngineNode, names: Names) -> None:  # noqa: ARG001
 @pytest.mark.parametrize("command", ["inspect", "explain", "compare", "repair"])
 def test_stopped_container(
     node: EngineNode,
-    names: Names,  # noqa: ARG001 # they run
+    names: Names,
     engine: str,
     command: str,
 ) -> None:
@@ -135,7 +137,7 @@ def test_attach_by_name(
            "attach by the name of the container")  # fmt: skip
 
 
-def test_unknown_name(node: EngineNode, names: Names) -> None:  # noqa: ARG001 # they run
+def test_unknown_name(node: EngineNode, names: Names) -> None:
     refused = node.run("gpuhook", "inspect", "trianer")
     assert refused.rc != 0
     assert "GH1735" in refused.stderr
