@@ -8,7 +8,13 @@ from functools import cached_property
 
 from gpuhook.containers import rootless_state
 from gpuhook.containers.hot import ledger
-from gpuhook.containers.stores import annotation_names, docker_store, libpod, store_files
+from gpuhook.containers.stores import (
+    annotation_names,
+    containerd_store,
+    docker_store,
+    libpod,
+    store_files,
+)
 from gpuhook.containers.stores.store_files import OwnFiles
 from gpuhook.containers.warm import state_roots
 from gpuhook.containers.warm.runtime_state import Found
@@ -22,13 +28,13 @@ if TYPE_CHECKING:
 
     from gpuhook.containers.stores.stored_container import StoredContainer
 
-DOCKER, PODMAN = "docker", "podman"
+DOCKER, PODMAN, CONTAINERD = "docker", "podman", "containerd"
 # The engine of a container, by a part of the paths of its bundle or state.
 _ENGINES = (
     ("/runtime-", DOCKER),
     ("/moby/", DOCKER),
-    ("/containerd/runc/", "containerd"),
-    ("/io.containerd.", "containerd"),
+    ("/containerd/runc/", CONTAINERD),
+    ("/io.containerd.", CONTAINERD),
 )
 _MANAGERS = {"libpod": PODMAN, "cri-o": "cri-o"}  # the annotation io.container.manager
 
@@ -39,6 +45,7 @@ class ContainerNames:
     def __init__(self) -> None:
         self._files = OwnFiles()
         self._libpod: dict[str, dict[str, StoredContainer]] = {}
+        self._containerd: dict[str, dict[tuple[str, str], StoredContainer]] = {}
         self._of_users: dict[int, dict[str, StoredContainer]] = {}
 
     def identify(self, found: Found) -> None:
@@ -49,7 +56,8 @@ class ContainerNames:
         found.engine = _engine(found, annotations)
         stored = self._stored(found, spec)
         found.engine = stored.engine if stored else found.engine
-        found.name = stored.name if stored else annotation_names.name(annotations, found.pod)
+        by_annotation = annotation_names.name(annotations, found.pod)
+        found.name = (stored.name if stored else "") or by_annotation
         found.image = stored.image if stored else annotation_names.image(annotations)
 
     def stored(self) -> Iterator[StoredContainer]:
@@ -61,6 +69,8 @@ class ContainerNames:
             yield from docker_store.containers(self._files, root)
         for storage in dict.fromkeys((*_places(libpod.STORAGE, libpod.OF_A_USER), *self._libpod)):
             yield from self._of_libpod(storage).values()
+        for root in dict.fromkeys((containerd_store.ROOT, *self._containerd)):
+            yield from self._of_containerd(root).values()
 
     def of_users(self) -> Iterator[StoredContainer]:
         """Yield the containers in the stores of other users, for the host's root."""
@@ -72,6 +82,9 @@ class ContainerNames:
             return self._of_user(found.owner).get(found.id)
         if found.engine == DOCKER:
             return self._of_docker(found.id, docker_store.data_root_of(spec))
+        if found.engine == CONTAINERD and not found.pod:
+            key = os.path.basename(os.path.dirname(found.bundle)), found.id
+            return self._of_containerd(containerd_store.root_of(found.bundle)).get(key)
         storage = libpod.storage_of(found.bundle, found.id) if found.engine == PODMAN else ""
         return self._of_libpod(storage).get(found.id) if storage else None
 
@@ -92,6 +105,12 @@ class ContainerNames:
             found = libpod.containers(self._files, storage)
             self._libpod[storage] = {one.id: one for one in found}
         return self._libpod[storage]
+
+    def _of_containerd(self, root: str) -> dict[tuple[str, str], StoredContainer]:
+        if root not in self._containerd:
+            found = containerd_store.containers(self._files, root)
+            self._containerd[root] = {(namespace, one.id): one for namespace, one in found}
+        return self._containerd[root]
 
     def _of_user(self, user: int) -> dict[str, StoredContainer]:
         if user not in self._of_users:

@@ -56,8 +56,6 @@ def inspect(
     each memory limit, the value in the ledger, the value in the driver, and the memory in use. And
     the granted parts that are missing, with the command that fixes them. The command changes
     nothing and runs nothing in the container.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     library = partial(node_options.library, **nvml)
 

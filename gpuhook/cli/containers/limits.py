@@ -84,8 +84,6 @@ def set_(
     include older allocations. The command reads the limit back from the driver and records it in
     the ledger, so that `gpuhook repair` can restore it. It sets the limit on all of the GPUs or on
     none. A restart of the container restores the granted limit.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     limit_options.require_order(request, limit)
     names, wish = limit_options.names_of(gpus), limit_changes.Wish(limit, request)
@@ -135,8 +133,6 @@ def clear(
     without a granted limit has no limit then. If the kernel's dmem controller enforces limits, the
     command also frees the memory that is reserved above the granted guarantee: the reservation
     would outlive the container.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     names = limit_options.names_of(gpus)
 
@@ -193,8 +189,6 @@ def show(
     Standard error lists the guard's actions, differences between the ledger and the driver with the
     command that fixes them, guarantees that were left out (limits.guarantee in the settings), and
     whether this node can enforce limits. The exit status is 1 if nothing could be read.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     library = partial(node_options.library, **nvml)
     with console.progress("asking the driver"), limit_report.LimitReader(library) as asked:

@@ -56,8 +56,6 @@ def repair(
     was loaded again has none, and another program may have changed one (`gpuhook limits show`).
 
     --all also removes the ledger entries of containers that have ended.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     library = partial(node_options.library, **nvml)
     options.require_choice(container, everything=everything)

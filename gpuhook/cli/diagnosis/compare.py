@@ -69,8 +69,6 @@ def compare(
     Harmless differences of NVIDIA's modes are counted separately; -o wide lists them with the
     reason. The exit status is 1 if there is another difference, or a container could not be
     compared.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     options.require_choice(container, everything=everything)
     # An unknown name is reported first, with or without a driver.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from contextlib import contextmanager
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from gpuhook.cli.options.parameters import F
 
 _MAX_LINE = 4096
+_NAMES = """\
+CONTAINER is an id or its beginning; a name of Docker, podman or nerdctl; a service of Compose, as
+service or project/service; a pod, as namespace/pod or namespace/pod/container; or the pid of a
+process in the container. An id comes first; if several containers match, the error lists them.
+"""
 
 
 def _container(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -39,7 +45,7 @@ def _container(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return value
 
 
-def _running(
+def running(
     ctx: click.Context,  # noqa: ARG001 # click's signature
     param: click.Parameter,  # noqa: ARG001
     incomplete: str,
@@ -53,9 +59,25 @@ def _running(
     return [word for word in dict.fromkeys(known) if word.startswith(incomplete)]
 
 
-container = click.argument("container", callback=_container, shell_complete=_running)
-container_or_none = click.argument(
-    "container", required=False, callback=_container, shell_complete=_running
+def named(command: F) -> F:
+    """Add the names of a CONTAINER to the help of a command."""
+    command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{_NAMES}"
+    return command
+
+
+def container(command: F) -> F:
+    """Add the argument CONTAINER."""
+    return named(_ARGUMENT(command))
+
+
+def container_or_none(command: F) -> F:
+    """Add the argument CONTAINER, which can be left out."""
+    return named(_OPTIONAL_ARGUMENT(command))
+
+
+_ARGUMENT = click.argument("container", callback=_container, shell_complete=running)
+_OPTIONAL_ARGUMENT = click.argument(
+    "container", required=False, callback=_container, shell_complete=running
 )
 state_root = click.option(
     "--state-root",

@@ -128,7 +128,7 @@ def _database(content: bytes) -> Iterator[sqlite3.Connection]:
                 yield database
 
 
-def _rows(database: sqlite3.Connection) -> list[str]:
+def _rows(database: sqlite3.Connection) -> list[bytes | str]:
     """Return the texts of the table, never computed values.
 
     In a hostile database, a view or a generated column with the table's name could be endless.
@@ -138,10 +138,10 @@ def _rows(database: sqlite3.Connection) -> list[str]:
     found = database.execute("SELECT type FROM sqlite_master WHERE name = 'ContainerConfig'")
     if not plain or found.fetchall() != [("table",)]:
         return []
-    rows: list[str] = []
+    rows: list[bytes | str] = []
     left = _MOST_BYTES
     for (text,) in database.execute("SELECT JSON FROM ContainerConfig"):
-        if isinstance(text, str):
+        if isinstance(text, (bytes, str)):  # podman writes bytes into the column of texts
             left -= len(text)
             rows.append(text)
         if left < 0:
