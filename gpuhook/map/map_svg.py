@@ -167,7 +167,7 @@ def _words(cell: Cell, left: float, width: float) -> Iterator[str]:
     style = {OVER: "overname", LOST: "lostname", HELD: "name"}.get(cell.state, "small")
     under = " clear" if cell.state in {LOST, UNCUT} else ""  # readable on the hatching
     yield _text(style + under, left + 10, _BAR_TOP + 21, _shortened(name, room, 13.5))
-    image = [_cut(short_image(cell.image), room, 12)] if cell.image else []
+    image = [_cut(short_image(cell.image, _letters(room, 12)), room, 12)] if cell.image else []
     facts = _wrapped((label, cell.memory, cell.busy), room)
     for number, words in enumerate([*image, *facts]):
         yield _text("small" + under, left + 10, _BAR_TOP + 37 + 15 * number, words)
@@ -240,11 +240,15 @@ def _text_width(words: str, height: float) -> float:
     return len(printable(words, _MAX_TEXT)) * height * _EM
 
 
+def _letters(room: float, height: float) -> int:
+    return max(1, int(room / (height * _EM)))
+
+
 def _cut(words: str, room: float, height: float) -> str:
-    most = max(1, int(room / (height * _EM)))
+    most = _letters(room, height)
     words = printable(words, _MAX_TEXT)
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def _shortened(name: str, room: float, height: float) -> str:
-    return map_model.shortened(printable(name, _MAX_TEXT), max(1, int(room / (height * _EM))))
+    return map_model.shortened(printable(name, _MAX_TEXT), _letters(room, height))

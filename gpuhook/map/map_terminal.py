@@ -106,7 +106,7 @@ class _Drawing:
         return self._paint(self._level(cell, width), _COLOURS[cell.state])
 
     def _image(self, cell: Cell, width: int) -> str:
-        return self._fit(short_image(cell.image) if cell.image else "", width)
+        return self._fit(short_image(cell.image, width) if cell.image else "", width)
 
     def _level(self, cell: Cell, width: int) -> str:
         """Return the bar of the memory in use, blank if it is unknown."""

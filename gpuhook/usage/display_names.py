@@ -17,7 +17,7 @@ _IMAGE_ID = re.compile(r"(?:sha256:)?([0-9a-f]{64})$")
 _DIGEST = re.compile(r"@[a-z0-9]+:([0-9a-f]+)$")
 _INDEX = re.compile(r"[0-9]{1,9}(?::[0-9]{1,9})?$")
 _SHORT = 12  # characters, as engines print them; commands accept the beginning of an id
-_USUAL_IMAGE = 28  # characters: cuda:12.4.1-base-ubuntu22.04
+_USUAL_IMAGE = 28  # characters, of cuda:12.4.1-base-ubuntu22.04
 _LONGEST_IMAGE = 60
 _UUID_GROUPS = 6  # with GPU or MIG
 
@@ -41,11 +41,11 @@ def container_name(names: Mapping[str, Any], name: str | None) -> str:
     return name or NOTHING
 
 
-def short_image(image: str | None) -> str:
+def short_image(image: str | None, most: int = _USUAL_IMAGE) -> str:
     """Return the repository and tag of an image, without registry and digest; "-" for None.
 
-    A long repository loses its first directories. An image without a tag has the beginning of its
-    digest.
+    A repository longer than `most` loses its first directories. An image without a tag has the
+    beginning of its digest.
 
     >>> short_image("docker.io/library/busybox:1.36"), short_image("sha256:" + 64 * "a")
     ('busybox:1.36', 'aaaaaaaaaaaa')
@@ -68,7 +68,7 @@ def short_image(image: str | None) -> str:
         name = path.removeprefix("library/")
     if digest and ":" not in name:
         name += f"@{digest[1][:_SHORT]}"
-    while len(name) > _USUAL_IMAGE and "/" in name:
+    while len(name) > most and "/" in name:
         name = name.partition("/")[2]
     return name if len(name) <= _LONGEST_IMAGE else name[: _LONGEST_IMAGE - 3] + "..."
 

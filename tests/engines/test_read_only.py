@@ -51,7 +51,7 @@ def running(node: EngineNode) -> Iterator[EngineNode]:
 
 def files(node: EngineNode) -> dict[str, tuple[int, ...]]:
     """Return the state of each file; a temporary file changes its directory's time."""
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
     for place in PLACES:
         for directory, _, names in os.walk(node.path(place)):
             for name in ("", *names):
@@ -69,6 +69,9 @@ def test_command_writes_nothing(running: EngineNode, command: str) -> None:
     after = files(running)
     assert done.rc in {0, 1}, done
     assert done.stdout
+    if command == "doctor":  # crun 1.8 makes a temporary file in /tmp, also for --version
+        for times in (before, after):
+            del times[f"{running.path('/tmp')}/"]
     differing = {
         path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
     }

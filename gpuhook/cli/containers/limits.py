@@ -166,7 +166,7 @@ def clear(
     "json",
     "yaml",
     "name",
-    help="table shortens UUIDs and container ids, wide does not.",
+    help="wide has UUIDs, whole container ids and images, and more columns.",
 )
 @parameters.no_headers
 @node_options.library_options

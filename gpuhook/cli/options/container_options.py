@@ -104,9 +104,9 @@ device = click.option(
     multiple=True,
     required=True,
     show_envvar=True,
-    help="A GPU: index or range of indices (0-3), UUID (or its beginning, as `gpuhook ps` shows "
-    "it), PCI bus id, replica id or CDI name, `all`, or `none` for the driver's files only; "
-    "repeatable, or a comma list.",
+    help="A GPU: index or range of indices (0-3), UUID (or its beginning), PCI bus id, "
+    "replica id or CDI name, `all`, or `none` for the driver's files only; repeatable, or a comma "
+    "list.",
 )
 
 
