@@ -114,11 +114,11 @@ def usable_nodes(facts: dict[str, Any]) -> list[str]:
 
 
 def gpus(facts: dict[str, Any], by_node: Mapping[str, str]) -> list[str]:
-    """Return the UUIDs of the GPUs and MIG instances that a container can open.
+    """Return the UUIDs of the GPUs and MIG instances whose nodes a container has.
 
     `by_node` has device node -> UUID. If it has none of the container's, the paths are returned.
     """
-    paths = usable_nodes(facts)
+    paths = [node["path"] for node in facts["nodes"] if _has_own_number(node)]
     known = [by_node[path] for path in paths if path in by_node]
     return known or [path for path in paths if vocabulary.is_gpu_node(path)]
 

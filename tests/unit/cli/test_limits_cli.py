@@ -182,6 +182,16 @@ def test_show_all(place: Path, node: SimulatedNode) -> None:
     assert gpu(node) in wide[0]
 
 
+def test_gpus_with_alike_uuids_have_different_names(place: Path) -> None:
+    """Without a driver and a record of it, the names are UUIDs."""
+    alike = [f"GPU-0aaaaaaa-1111-0000-0000-00000000000{n}" for n in range(2)]
+    for name, uuid in zip(("one", "two"), alike, strict=True):
+        entered(place, name, record(uuid, None))
+    for words in ((), ("-o", "wide")):
+        shown = limits("show", f"--driver-root={place}", *words)
+        assert [row["GPU"] for row in printed_rows(shown.stdout)] == alike
+
+
 def test_show_without_a_driver(place: Path) -> None:
     """The ledger's limits are shown, with the reason why the driver's are not."""
     entered(place, "one", record("GPU-1", place))
