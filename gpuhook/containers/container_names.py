@@ -93,10 +93,12 @@ class ContainerNames:
 
     def _of_docker(self, identity: str, root: str) -> StoredContainer | None:
         if root:
-            self._data_roots[root] = None
-        places = (root,) if root else self._data_roots
-        found = (docker_store.container(self._files, place, identity) for place in places)
-        return next(filter(None, found), None)
+            found = docker_store.container(self._files, root, identity)
+            if found is not None:
+                self._data_roots[root] = None
+                return found
+        others = (docker_store.container(self._files, one, identity) for one in self._data_roots)
+        return next(filter(None, others), None)
 
     def _of_libpod(self, storage: str) -> dict[str, StoredContainer]:
         if storage not in self._libpod:

@@ -135,7 +135,7 @@ def test_running_container_is_preferred(engines: Node) -> None:
 
 
 def test_name_that_is_an_id_of_another_container(engines: Node) -> None:
-    """An id comes first, whoever chose the name."""
+    """An id comes first, whatever the name is."""
     store_docker(engines.place / "docker", OTHER, PODMAN)
     engines.runc(OTHER, root=MOBY)
     assert find(PODMAN, engines.roots).id == PODMAN
@@ -277,7 +277,7 @@ def user(engines: Node, monkeypatch: pytest.MonkeyPatch) -> Path:
     runtime = engines.place / f"user/{NOBODY}/runc"
     store_docker(home / docker_store.OF_A_USER, OTHER, "ours")
     store_podman(home / libpod.OF_A_USER, trainer="4" * 64)
-    for identity in (OTHER, "4" * 64, "learner"):
+    for identity in (OTHER, "4" * 64, "learner", f"{PODMAN[:12]}0"):
         engines.runc(identity, root=f"user/{NOBODY}/runc", init_process_pid=0)
     for place in (home, runtime):
         for path in (place, *place.rglob("*")):
@@ -304,6 +304,9 @@ def test_name_and_id_of_another_user_replace_none_of_root(engines: Node, user: P
     assert user.is_dir()
     assert find("trainer", engines.roots).id == DOCKER
     assert find("learner", engines.roots).id == PODMAN
+    assert find(PODMAN[:12], engines.roots).id == PODMAN
+    engines.write(f"user/{NOBODY}/runc", PODMAN, "state.json", '{"init_process_pid": 0}')
+    assert find(PODMAN, engines.roots).owner == 0
 
 
 @AS_ROOT
