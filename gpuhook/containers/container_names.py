@@ -16,7 +16,6 @@ from gpuhook.containers.stores import (
     store_files,
 )
 from gpuhook.containers.stores.store_files import OwnFiles
-from gpuhook.containers.warm import state_roots
 from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
@@ -46,7 +45,6 @@ class ContainerNames:
         self._files = OwnFiles()
         self._libpod: dict[str, dict[str, StoredContainer]] = {}
         self._containerd: dict[str, dict[tuple[str, str], StoredContainer]] = {}
-        self._of_users: dict[int, dict[str, StoredContainer]] = {}
 
     def identify(self, found: Found) -> None:
         """Set the engine, the name, the image and the pod of a container, as far as known."""
@@ -74,12 +72,12 @@ class ContainerNames:
 
     def of_users(self) -> Iterator[StoredContainer]:
         """Yield the containers in the stores of other users, for the host's root."""
-        for user in state_roots.other_users():
-            yield from self._of_user(user).values()
+        for known in self._of_users.values():
+            yield from known.values()
 
     def _stored(self, found: Found, spec: dict[str, Any]) -> StoredContainer | None:
         if not found.is_ours:
-            return self._of_user(found.owner).get(found.id)
+            return self._of_users.get(found.owner, {}).get(found.id)
         if found.engine == DOCKER:
             return self._of_docker(found.id, docker_store.data_root_of(spec))
         if found.engine == CONTAINERD and not found.pod:
@@ -95,10 +93,12 @@ class ContainerNames:
 
     def _of_docker(self, identity: str, root: str) -> StoredContainer | None:
         if root:
-            self._data_roots[root] = None
-        places = (root,) if root else self._data_roots
-        found = (docker_store.container(self._files, place, identity) for place in places)
-        return next(filter(None, found), None)
+            found = docker_store.container(self._files, root, identity)
+            if found is not None:
+                self._data_roots[root] = None
+                return found
+        others = (docker_store.container(self._files, one, identity) for one in self._data_roots)
+        return next(filter(None, others), None)
 
     def _of_libpod(self, storage: str) -> dict[str, StoredContainer]:
         if storage not in self._libpod:
@@ -112,10 +112,12 @@ class ContainerNames:
             self._containerd[root] = {(namespace, one.id): one for namespace, one in found}
         return self._containerd[root]
 
-    def _of_user(self, user: int) -> dict[str, StoredContainer]:
-        if user not in self._of_users:
-            self._of_users[user] = {one.id: one for one in rootless_state.stored(user)}
-        return self._of_users[user]
+    @cached_property
+    def _of_users(self) -> dict[int, dict[str, StoredContainer]]:
+        found: dict[int, dict[str, StoredContainer]] = {}
+        for one in rootless_state.stored():
+            found.setdefault(one.user, {})[one.id] = one
+        return found
 
 
 def stopped(stored: StoredContainer) -> Found:

@@ -30,8 +30,9 @@ def find(text: str, roots: Sequence[str] = ()) -> Found:
     """
     search = ContainerSearch(roots)
     exact = search.of_id(lambda identity: identity == text)
-    if any(found.is_ours for found in exact):
-        return _one(text, [f for f in exact if f.status != UNREADABLE] or exact, search)
+    own = [found for found in exact if found.is_ours]
+    if own:
+        return _one(text, [f for f in own if f.status != UNREADABLE] or own, search)
     begun = search.of_id(lambda identity: bool(text) and identity.startswith(text))
     named = [*begun, *search.of_name(text), *search.of_pod(text)]
     ours = [found for found in named if found.is_ours]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SECONDS = 2.0  # for all users
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SILENT_FOR = 60.0  # seconds until the state of a user that did not answer is read again
-_silent: dict[int, float] = {}  # these users, and the end of that time
+_silent: dict[tuple[str, int], float] = {}  # the end of that time, by method and user
 
 
 class Containers:
@@ -95,16 +95,21 @@ def _touches(mount: Mount, pattern: str) -> bool:
     return mount.is_over(fixed) or mount.target.startswith(fixed)
 
 
-def stored(user: int) -> list[StoredContainer]:
-    """Return the containers in the stores of another user's engines; [] if they cannot be read."""
-    try:
-        home = pwd.getpwuid(user).pw_dir
-    except KeyError:
-        return []
-    below = [f"{home}/{place}" for place in (docker_store.OF_A_USER, libpod.OF_A_USER)]
+def stored() -> list[StoredContainer]:
+    """Return the containers in the stores of other users' engines, as far as they can be read."""
     found = Containers()
-    answers = _answers("stored", dict(_without_remote({user: below}, found)), found)
-    return [one for answer in answers for one in answer]
+    places = dict(_without_remote(dict(_homes()), found))
+    return [one for answer in _answers("stored", places, found) for one in answer]
+
+
+def _homes() -> Iterator[tuple[int, list[str]]]:
+    """Yield other users, with the places of the stores of their Docker and podman."""
+    for user in state_roots.other_users():
+        try:
+            home = pwd.getpwuid(user).pw_dir
+        except KeyError:
+            continue
+        yield user, [f"{home}/{place}" for place in (docker_store.OF_A_USER, libpod.OF_A_USER)]
 
 
 def _answers(method: str, places: dict[int, list[str]], found: Containers) -> Iterator[Any]:
@@ -118,7 +123,7 @@ def _answers(method: str, places: dict[int, list[str]], found: Containers) -> It
     worker: Worker | None = None
     for user, paths in places.items():
         now = time.monotonic()
-        if now < _silent.get(user, now):
+        if now < _silent.get((method, user), now):
             reason = "it did not answer a moment ago"
         elif now >= end:
             reason = f"the states of other users took the {_SECONDS:g} seconds"
@@ -130,7 +135,7 @@ def _answers(method: str, places: dict[int, list[str]], found: Containers) -> It
                 continue
             except NoAnswerError as error:
                 reason = error.reason
-                _silent[user] = now + _SILENT_FOR
+                _silent[method, user] = now + _SILENT_FOR
                 _end(worker)
                 worker = None
         found.trouble[state_roots.directory(user)] = reason

@@ -38,10 +38,10 @@ class Bucket:
     page: int
     inline: bytes = b""
 
-    def items(self) -> Iterator[tuple[bytes, bytes | Bucket]]:
+    def entries(self) -> Iterator[tuple[bytes, bytes | Bucket]]:
         """Yield the keys with their values or buckets. Raises BrokenBoltError."""
         try:
-            yield from self._items(self.page, set())
+            yield from self._entries(self.page, set())
         except (struct.error, RecursionError) as error:
             raise BrokenBoltError(str(error)) from error
 
@@ -49,11 +49,11 @@ class Bucket:
         """Return the bucket of a key in the bucket of the key before, None without one."""
         found: Bucket | None = self
         for key in keys:
-            inner = dict(found.items()).get(key) if found else None
+            inner = dict(found.entries()).get(key) if found else None
             found = inner if isinstance(inner, Bucket) else None
         return found
 
-    def _items(self, number: int, seen: set[int]) -> Iterator[tuple[bytes, bytes | Bucket]]:
+    def _entries(self, number: int, seen: set[int]) -> Iterator[tuple[bytes, bytes | Bucket]]:
         data = memoryview(self.inline if number == 0 else self.content)
         data = data[number * self.page_size :]
         page, flags, count, _ = _PAGE.unpack_from(data)
@@ -63,7 +63,7 @@ class Bucket:
         for at in range(_PAGE.size, _PAGE.size + count * _ELEMENT.size, _ELEMENT.size):
             if flags == _BRANCH:
                 _, _, below = _BRANCH_ELEMENT.unpack_from(data, at)
-                yield from self._items(below or -1, seen)
+                yield from self._entries(below or -1, seen)
             elif flags == _LEAF:
                 yield self._element(data, at)
 

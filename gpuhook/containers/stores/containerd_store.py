@@ -41,7 +41,7 @@ def containers(files: StoreFiles, root: str) -> Iterator[tuple[str, StoredContai
     content = files.read(f"{root}/{_DATABASE}")
     try:
         namespaces = bolt.root(content).bucket(b"v1") if content else None
-        for name, namespace in namespaces.items() if namespaces else ():
+        for name, namespace in namespaces.entries() if namespaces else ():
             if isinstance(namespace, Bucket) and name not in _OTHERS:
                 yield from _of_namespace(name.decode(errors="replace"), namespace)
     except BrokenBoltError:
@@ -50,14 +50,14 @@ def containers(files: StoreFiles, root: str) -> Iterator[tuple[str, StoredContai
 
 def _of_namespace(name: str, namespace: Bucket) -> Iterator[tuple[str, StoredContainer]]:
     below = namespace.bucket(b"containers")
-    for identity, container in below.items() if below else ():
+    for identity, container in below.entries() if below else ():
         if isinstance(container, Bucket):
-            yield name, _container(_text(identity), dict(container.items()))
+            yield name, _container(_text(identity), dict(container.entries()))
 
 
 def _container(identity: str, facts: dict[bytes, bytes | Bucket]) -> StoredContainer:
     labels = facts.get(b"labels")
-    known = dict(labels.items()) if isinstance(labels, Bucket) else {}
+    known = dict(labels.entries()) if isinstance(labels, Bucket) else {}
     project, service = stored_container.labels({_text(k): _text(v) for k, v in known.items()})
     return StoredContainer(
         "containerd",

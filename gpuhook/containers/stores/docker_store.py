@@ -71,5 +71,5 @@ def containers(files: StoreFiles, root: str) -> Iterator[StoredContainer]:
     """Yield the containers of a data root."""
     for identity in files.names(f"{root}/containers")[:_MOST]:
         found = container(files, root, identity)
-        if found is not None:
+        if found is not None and stored_container.name(identity):
             yield found

@@ -36,9 +36,13 @@ class Node:
         return str(bundle)
 
     def runc(
-        self, identity: str, annotations: dict[str, str] | None = None, **state: Any
+        self,
+        identity: str,
+        annotations: dict[str, str] | None = None,
+        root: str = "runc",
+        **state: Any,
     ) -> tuple[int, int]:
-        """Make a container with the state of runc 1.1; `state` replaces keys of it."""
+        """Make a container with the state of runc 1.1 in `root`; `state` replaces keys of it."""
         pid, started = self.process()
         config = {
             "rootfs": "/var/lib/c/" + identity,
@@ -55,7 +59,7 @@ class Node:
             "cgroup_paths": {"devices": f"/sys/fs/cgroup/devices/{identity}"},
             **state,
         }
-        self.write("runc", identity, "state.json", json.dumps(document))
+        self.write(root, identity, "state.json", json.dumps(document))
         return pid, started
 
     def crun(self, identity: str, **state: Any) -> tuple[int, int]:

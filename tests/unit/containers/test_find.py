@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -295,7 +296,8 @@ def test_engine_of_a_container(
     node: Node, annotations: dict[str, str] | None, bundle: str, engine: str
 ) -> None:
     """It is derived from the annotations, or from the path of the bundle."""
-    config = {"config": {"labels": [f"bundle={bundle}"]}} if bundle else {}
+    labels = {"labels": [f"bundle={bundle}"]}
+    config: dict[str, Any] = {"config": labels} if bundle else {}
     node.runc("abc", annotations, **config)
     assert find("abc", node.roots).engine == engine
 

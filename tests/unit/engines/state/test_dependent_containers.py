@@ -155,7 +155,7 @@ def database(place: Path, *containers: dict[str, Any]) -> bytes:
     path = place / "db.sql"
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("CREATE TABLE ContainerConfig (ID TEXT, JSON TEXT)")
-        rows = [(one["id"], json.dumps(one)) for one in containers]
+        rows = [(one["id"], json.dumps(one).encode()) for one in containers]
         made.executemany("INSERT INTO ContainerConfig VALUES (?, ?)", rows)
     return path.read_bytes()
 
