@@ -7,22 +7,23 @@ import click
 
 from gpuhook.errors import printable
 from gpuhook.host import console
-from gpuhook.host.text_table import counted, shortened
-from gpuhook.usage.display_names import short_id
+from gpuhook.host.text_table import counted
+from gpuhook.usage.display_names import short_id, short_image
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpuhook.usage.display_names import GpuNames
+
 _HEADERS = ("DIFFERENCE", "WHAT", "NAME", "THERE", "GPUHOOK")
 _WIDE = (*_HEADERS, "KNOWN")
 _MAX_LINE = 4096
-_NAMES = 8
 
 
-def container(one: dict[str, Any], *, is_wide: bool, no_headers: bool) -> None:
+def container(one: dict[str, Any], gpus: GpuNames, *, is_wide: bool, no_headers: bool) -> None:
     """Print a container and its differences; with `is_wide` also the known ones."""
-    click.echo(printable(f"{_title(one, is_wide)}: {count_text(one['counts'])}", _MAX_LINE))
+    click.echo(printable(f"{_title(one, gpus, is_wide)}: {count_text(one['counts'])}", _MAX_LINE))
     for note in one["notes"]:
         console.warn(note)
     shown = [i for i in one["items"] if i["verdict"] != "same" and (is_wide or not i["reason"])]
@@ -47,13 +48,15 @@ def total(compared: list[dict[str, Any]]) -> str:
     return f"{counted(len(compared), 'container')} with GPUs: {count_text(counts)}"
 
 
-def _title(one: dict[str, Any], is_wide: bool) -> str:
-    pod = "/".join(part for part in (one["namespace"], one["pod"], one["name"]) if part)
+def _title(one: dict[str, Any], gpus: GpuNames, is_wide: bool) -> str:
+    name = "/".join(part for part in (one["namespace"], one["pod"], one["name"]) if part)
+    image = one["image"] if is_wide or not one["image"] else short_image(one["image"])
+    called = ", ".join(filter(None, (name, image)))
     request = one["request"]
-    names = request["names"] if is_wide else [shortened(name) for name in request["names"]]
+    names = request["names"]
     identity = one["container"] if is_wide else short_id(one["container"])
-    requested = ", ".join(names[:_NAMES]) + (", ..." if names[_NAMES:] else "")
-    title = f"{identity}{f' ({pod})' if pod else ''}, GPUs added by {one['givenBy']}"
+    requested = ", ".join(names) if is_wide else gpus.listed(names)
+    title = f"{identity}{f' ({called})' if called else ''}, GPUs added by {one['givenBy']}"
     return title + (f", {requested} requested by {request['where']}" if names else "")
 
 

@@ -20,12 +20,14 @@ from gpuhook.live import container_worker
 from gpuhook.node import described_node
 from gpuhook.node.described_node import DescribedNode, Heard
 from gpuhook.target import running_container
+from gpuhook.usage import node_usage, usage_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.usage.usage_devices import UsageDevice
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _PROCESSES = min(4, os.cpu_count() or 1)
@@ -38,12 +40,13 @@ class NodeComparison:
     """Compares containers with the plan of one node.
 
     `by` is the path of the spec that the plan comes from, or says that the node was described in
-    memory; `driver` is the driver's version in the second case.
+    memory; `driver` is the driver's version in the second case. `devices` are the node's GPUs.
     """
 
     plan_node: PlanNode
     by: str
     driver: str | None = None
+    devices: tuple[UsageDevice, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the source of the plan as JSON has it."""
@@ -94,10 +97,11 @@ def node_comparison(
     context.log = Heard()
     path = own_spec(context.settings, context.node.kind) if is_here else ""
     if path:
-        return NodeComparison(PlanNode(context), path)
+        return NodeComparison(PlanNode(context), path, devices=node_usage.node_devices())
     node = load()
     plan = PlanContext(context.settings, DescribedNode(node, context.settings), context.log)
-    return NodeComparison(PlanNode(plan), described_node.NAME, node.driver.version)
+    devices = usage_devices.of_node(node)
+    return NodeComparison(PlanNode(plan), described_node.NAME, node.driver.version, devices)
 
 
 def is_comparable(found: Found) -> bool:

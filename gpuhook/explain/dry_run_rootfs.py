@@ -16,6 +16,7 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
 from gpuhook.vendors.nvidia.hot.rootfs.rootfs_jobs import RootfsWork
 
+EMPTY = "/proc/self"  # a directory of every host, in place of a root that does not exist
 _MAX_FILE = 16 << 20
 
 
@@ -125,12 +126,46 @@ class RehearsedRoot(Root):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
 
 
+class EmptyRoot(RehearsedRoot):
+    """An empty root file system that exists nowhere: of a container whose image is unknown."""
+
+    def __init__(self) -> None:
+        super().__init__(EMPTY)
+
+    def directory(self, path: str, *, create: bool = False) -> int:  # noqa: ARG002 # never made
+        """Return a descriptor of the root directory only; raises FileNotFoundError for others."""
+        if path != "/":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self._fd
+
+    def real(self, path: str) -> str:
+        """Return `path` without `.` and `..`."""
+        return os.path.normpath(f"/{path.lstrip('/')}")
+
+    def open_file(self, path: str) -> None:
+        """Return None."""
+
+    def lookup(self, path: str) -> None:
+        """Return None."""
+
+    def is_link(self, path: str) -> bool:  # noqa: ARG002 # it has no links
+        """Return False."""
+        return False
+
+    def _parent(self, path: str) -> tuple[int | None, str, str]:
+        parent, _, name = self._place(path).rpartition("/")
+        while parent:
+            self._directories.add(parent)
+            parent = parent.rpartition("/")[0]
+        return None, name, self._place(path)
+
+
 class RootfsDryRun(RootfsWork):
     """Work in root file systems as a dry run; `changes` are its links and files."""
 
-    def __init__(self, *, shown_as: str = "") -> None:
-        """With `shown_as`, hooks get this path of the root instead of the real one."""
-        self._shown_as = shown_as
+    def __init__(self, *, empty: str = "") -> None:
+        """With `empty`, the root is an empty one, and hooks get this path for it."""
+        self._empty = empty
         self._roots: list[RehearsedRoot] = []
 
     @property
@@ -140,8 +175,8 @@ class RootfsDryRun(RootfsWork):
 
     def opened(self, path: str) -> Root:
         """Return the root file system at the host path `path`; GH1304 for the host's root."""
-        root = RehearsedRoot(path)
-        root.path = self._shown_as or path
+        root = EmptyRoot() if self._empty else RehearsedRoot(path)
+        root.path = self._empty or path
         self._roots.append(root)
         return root
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from gpuhook.apply.live.live_injection import LiveRecord
 from gpuhook.apply.spec import config_json
+from gpuhook.containers import find
 from gpuhook.containers.hot import ledger_warnings
-from gpuhook.containers.warm import find, ledger_changes
+from gpuhook.containers.warm import ledger_changes
+from gpuhook.containers.warm.runtime_state import STOPPED
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.explain import image_env, manifest_questions, question
 from gpuhook.explain.question import Question
@@ -82,6 +84,8 @@ def container_question(text: str, state_roots: Sequence[str]) -> Question:
     """
     found = find.find(text, state_roots)
     spec = found.config()
+    if not spec and found.status == STOPPED:
+        raise fault("GH1738", id=found.name or found.id, status=found.status)
     if not spec:
         raise fault("GH1912", id=found.id)
     entry = ledger_changes.find_entry(found.state_root, found.id, found.pid) or {}

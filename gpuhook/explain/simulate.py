@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from gpuhook.apply.spec import change_record
@@ -21,7 +20,7 @@ from gpuhook.entry import oci_command, plan_context, runtime
 from gpuhook.entry.create import WRAPPER, Create, Edited
 from gpuhook.errors import GpuhookError, printable
 from gpuhook.explain import question as kinds
-from gpuhook.explain.dry_run_rootfs import RootfsDryRun
+from gpuhook.explain.dry_run_rootfs import EMPTY, RootfsDryRun
 from gpuhook.explain.trace import requirement_trace as requirement_facts
 from gpuhook.host.hot import fastjson, state
 from gpuhook.host.hot.engine_log import as_fault
@@ -106,23 +105,19 @@ def _edited(
     if not _may_request(question, target):
         return spec, Edited(), [], None
     root = spec.get("root")
-    with TemporaryDirectory(prefix="gpuhook-explain-") as place:
-        command, work = oci_command.Command(), RootfsDryRun()
-        command.bundle = question.bundle
-        if not question.has_root and question.kind != kinds.BUNDLE:  # an empty one instead
-            command.bundle, spec["root"] = place, {"path": _ROOT}
-            os.mkdir(os.path.join(place, _ROOT))
-            path = kinds.root_path(question.spec) or _ROOT
-            work = RootfsDryRun(shown_as=os.path.join(question.bundle or "/BUNDLE", path))
-        hook = "" if target.is_here else _HOOK
-        create = Create(
-            command, target.context, _launcher(), target.settings_error, work, hook=hook
-        )
-        edited, trouble = Edited(), None
-        try:
-            edited = create.edited(spec, _low_level(target))
-        except Exception as error:  # as gpuhook-runtime reports it
-            trouble = as_fault(error, "the host")
+    command, work = oci_command.Command(), RootfsDryRun()
+    command.bundle = question.bundle
+    if not question.has_root and question.kind != kinds.BUNDLE:  # an empty one instead
+        spec["root"] = {"path": EMPTY}
+        path = kinds.root_path(question.spec) or _ROOT
+        work = RootfsDryRun(empty=os.path.join(question.bundle or "/BUNDLE", path))
+    hook = "" if target.is_here else _HOOK
+    create = Create(command, target.context, _launcher(), target.settings_error, work, hook=hook)
+    edited, trouble = Edited(), None
+    try:
+        edited = create.edited(spec, _low_level(target))
+    except Exception as error:  # as gpuhook-runtime reports it
+        trouble = as_fault(error, "the host")
     if root is None:
         spec.pop("root", None)
     else:

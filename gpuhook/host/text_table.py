@@ -27,14 +27,6 @@ def table(headers: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def shortened(name: str) -> str:
-    """Return a device or replica with only the first group of its UUID: GPU-3d2b7a51::0."""
-    device, separator, number = name.partition("::")
-    if device.startswith(("GPU-", "MIG-")) and device.count("-") == 5:
-        device = "-".join(device.split("-")[:2])
-    return device + separator + number
-
-
 def counted(count: int, what: str, several: str = "") -> str:
     """Return a number with its noun: "1 mount", "22 mounts"."""
     return f"{count:,} {what if count == 1 else several or what + 's'}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuhook.apply.live.hotplug_steps import AccessStep
 from gpuhook.apply.spec import change_record
-from gpuhook.containers.warm import find
+from gpuhook.containers import find
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import worker_pool
 from gpuhook.host.error_text import fault_document, worded

@@ -22,7 +22,7 @@ from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from gpuhook.apply.live.cgroup.device_cgroup import DeviceRules
     from gpuhook.apply.live.hotplug_steps import Live
@@ -113,6 +113,16 @@ def usable_nodes(facts: dict[str, Any]) -> list[str]:
     return [node["path"] for node in nodes if node["allowed"] and _has_own_number(node)]
 
 
+def gpus(facts: dict[str, Any], by_node: Mapping[str, str]) -> list[str]:
+    """Return the UUIDs of the GPUs and MIG instances whose nodes a container has.
+
+    `by_node` has device node -> UUID. If it has none of the container's, the paths are returned.
+    """
+    paths = [node["path"] for node in facts["nodes"] if _has_own_number(node)]
+    known = [by_node[path] for path in paths if path in by_node]
+    return known or [path for path in paths if vocabulary.is_gpu_node(path)]
+
+
 def _has_own_number(node: dict[str, Any]) -> bool:
     """Return whether a node with the name of a GPU node has the numbers of that GPU."""
     number = node["path"].removeprefix("/dev/nvidia")
@@ -144,6 +154,8 @@ def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
         "pod": pod.get("pod"),
         "namespace": pod.get("namespace"),
         "container": pod.get("container"),
+        "name": found.name or pod.get("container"),
+        "image": found.image or None,
     }
 
 

@@ -11,7 +11,8 @@ import os
 import time
 from contextlib import ExitStack, contextmanager
 
-from gpuhook.containers.warm import find, ledger_changes
+from gpuhook.containers import find
+from gpuhook.containers.warm import ledger_changes
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import worker
 from gpuhook.host.error_text import worded

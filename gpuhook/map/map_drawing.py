@@ -13,7 +13,7 @@ from dataclasses import replace
 from gpuhook.host.text_table import counted
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, Bar, Cell, Picture, size
 from gpuhook.request import replicas
-from gpuhook.usage.display_names import short_id
+from gpuhook.usage.display_names import GpuNames, model, short_id
 from gpuhook.usage.kubelet_units import unit_order
 
 TYPE_CHECKING = False
@@ -36,18 +36,20 @@ def picture(
     warnings: Sequence[str] = (),
 ) -> Picture:
     """Return the picture of a node; `units` has all replicas of each device, held or free."""
-    gpus = list(document["gpus"]) or _devices_of_holders(document["containers"])
+    gpus = list(document["gpus"])
     whole = [gpu for gpu in gpus if ":" not in gpu["index"]]
+    whole = whole if gpus else _devices_of_holders(document["containers"])
     bars = tuple(_bar(gpu, gpus, document, units) for gpu in whole)
     return Picture(node, bars, _summary(bars), when, tuple(warnings))
 
 
 def _devices_of_holders(containers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the devices that only the containers name."""
-    names = dict.fromkeys(gpu for one in containers for gpu in one["gpus"])
+    held = list(dict.fromkeys(gpu for one in containers for gpu in one["gpus"]))
+    names = GpuNames((), held)
     nothing = dict.fromkeys(("of", "name", "profile", "total", "used", "unattributed", "percent"))
     facts = {**nothing, "split": False, "lost": None}
-    return [{**facts, "gpu": name, "index": str(n)} for n, name in enumerate(names)]
+    return [{**facts, "gpu": gpu, "index": names.listed([gpu])} for gpu in held]
 
 
 def _bar(
@@ -66,7 +68,7 @@ def _bar(
         cells = tuple(_cells(gpu, containers, units, 1.0))
     return Bar(
         gpu["index"],
-        gpu["name"] or "",
+        model(gpu),
         gpu["gpu"] or "",
         cells,
         gpu["total"],
@@ -172,13 +174,16 @@ def _cell(
         size=limit["bytes"] if limit else share,
         used=use["used"] if use else None,
         percent=use["percent"] if use else None,
+        image=container["image"] or "",
     )
 
 
 def _name(container: Mapping[str, Any]) -> str:
-    """Return the name of a container: its pod's, else a short id."""
+    """Return the name of a container: its pod's, its name in the engine, else a short id."""
     pod = [container["namespace"], container["pod"], container["container"]]
-    return "/".join(filter(None, pod)) if container["pod"] else short_id(str(container["id"]))
+    if container["pod"]:
+        return "/".join(filter(None, pod))
+    return container["name"] or short_id(str(container["id"]))
 
 
 def _notes(gpu: Mapping[str, Any], document: Mapping[str, Any]) -> Iterable[str]:

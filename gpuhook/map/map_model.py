@@ -26,8 +26,8 @@ class Cell:
     """A part of a GPU: one or more replicas, a MIG instance, or the whole GPU.
 
     `part` is its share of the GPU's width, up to 1. `label` is its name ("1g.5gb ::0"), `holder`
-    the name of its container, "" for none. `size` is its share of the memory, `used` the memory in
-    use, `percent` the utilization of the GPU.
+    the name of its container and `image` that of its image, "" for none. `size` is its share of the
+    memory, `used` the memory in use, `percent` the utilization of the GPU.
     """
 
     part: float
@@ -39,6 +39,7 @@ class Cell:
     size: int | None = None
     used: int | None = None
     percent: int | None = None
+    image: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,6 +80,8 @@ class Cell:
         facts = [self.label, self.holder or WORDS[self.state]]
         if self.container and self.container != self.holder:
             facts.append(f"container {self.container}")
+        if self.image:
+            facts.append(f"image {self.image}")
         if self.state == OVER:
             facts.append("above its share")
         facts.append(self.memory)
@@ -90,7 +93,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A GPU, and its cells from left to right. `notes` are sentences on memory without a cell."""
+    """A GPU, and its cells from left to right. `notes` are sentences on memory without a cell.
+
+    `index` is a name of the GPU if its index is unknown.
+    """
 
     index: str
     name: str
@@ -100,6 +106,11 @@ class Bar:
     used: int | None = None
     percent: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Its index, in words, or its name."""
+        return f"GPU {self.index}" if self.index.isdecimal() else self.index
 
     @property
     def usage(self) -> str:
@@ -115,7 +126,12 @@ class Bar:
     @property
     def sentence(self) -> str:
         """The GPU in words, without its cells."""
-        return ", ".join(word for word in (f"GPU {self.index}", self.name, self.usage) if word)
+        return ", ".join(word for word in (self.heading, self.usage) if word)
+
+    @property
+    def heading(self) -> str:
+        """The GPU as tables name it."""
+        return f"{self.title} ({self.name})" if self.name else self.title
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.map import map_svg
 from gpuhook.map.map_svg import shown
-from gpuhook.usage.display_names import short_id
+from gpuhook.usage.display_names import short_id, short_image
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ tr.over td, tr.over th { background: var(--overcell); }
   .table, .picture { overflow: visible; } }
 """
 _NOTHING = "-"
-_HEADERS = ("GPU", "Part", "Held by", "Container", "Memory", "Busy", "Given by")
+_HEADERS = ("GPU", "Part", "Held by", "Image", "Container", "Memory", "Busy", "Given by")
 
 
 def text(picture: Picture) -> str:
@@ -69,8 +69,9 @@ def _row(bar: Bar, cell: Cell) -> str:
     memory = f"{cell.memory}, above its share" if cell.state == "over" else cell.memory
     busy = f"{cell.percent}%" if cell.percent is not None else _NOTHING
     return (
-        f'<tr class="{cell.state}"><th scope="row">GPU {shown(bar.index)}</th>'
+        f'<tr class="{cell.state}"><th scope="row">{shown(bar.heading)}</th>'
         f"<td>{shown(cell.label) or 'whole'}</td><td>{shown(cell.holder)}</td>"
+        f'<td title="{shown(cell.image)}">{shown(short_image(cell.image))}</td>'
         f'<td class="id" title="{shown(cell.container)}">{shown(short_id(cell.container))}</td>'
         f'<td class="number">{shown(memory) or _NOTHING}</td>'
         f'<td class="number">{busy}</td><td>{shown(cell.route) or _NOTHING}</td></tr>'

@@ -13,6 +13,7 @@ import textwrap
 from gpuhook.errors import printable
 from gpuhook.map import map_model, svg_style
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, WORDS, Bar, Cell, Picture
+from gpuhook.usage.display_names import short_image
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _WIDTH = 1120
 _MARGIN = 32
 _PADDING = 18
-_BAR_TOP, _BAR_HEIGHT = 44, 78
+_BAR_TOP, _BAR_HEIGHT = 44, 93
 _GAP = 4  # between cells
 _LINE = 19  # from one line of text to the next
 _LEGEND_COLUMNS = 3
@@ -122,11 +123,14 @@ def _card(bar: Bar) -> tuple[str, int]:
 def _heading(bar: Bar) -> str:
     usage = _text("words end", _WIDTH - _PADDING, 28, bar.usage)
     room = _WIDTH - 2 * _PADDING - _text_width(bar.usage, 13) - _text_width(bar.uuid, 13) - 110
-    words = [("words", _cut(bar.name, room, 13)), ("uuid", bar.uuid)]
+    words = [
+        ("words", _cut(bar.name, room, 13)),
+        ("uuid", bar.uuid if bar.uuid != bar.index else ""),
+    ]
     spans = "".join(
         f'<tspan class="{style}" dx="12">{shown(word)}</tspan>' for style, word in words if word
     )
-    first = f'<tspan class="gpu">GPU {shown(bar.index)}</tspan>'
+    first = f'<tspan class="gpu">{shown(bar.title)}</tspan>'
     return f'<text x="{_PADDING}" y="28">{first}{spans}</text>{usage}'
 
 
@@ -163,7 +167,9 @@ def _words(cell: Cell, left: float, width: float) -> Iterator[str]:
     style = {OVER: "overname", LOST: "lostname", HELD: "name"}.get(cell.state, "small")
     under = " clear" if cell.state in {LOST, UNCUT} else ""  # readable on the hatching
     yield _text(style + under, left + 10, _BAR_TOP + 21, _shortened(name, room, 13.5))
-    for number, words in enumerate(_wrapped((label, cell.memory, cell.busy), room)):
+    image = [_cut(short_image(cell.image, _letters(room, 12)), room, 12)] if cell.image else []
+    facts = _wrapped((label, cell.memory, cell.busy), room)
+    for number, words in enumerate([*image, *facts]):
         yield _text("small" + under, left + 10, _BAR_TOP + 37 + 15 * number, words)
 
 
@@ -234,11 +240,15 @@ def _text_width(words: str, height: float) -> float:
     return len(printable(words, _MAX_TEXT)) * height * _EM
 
 
+def _letters(room: float, height: float) -> int:
+    return max(1, int(room / (height * _EM)))
+
+
 def _cut(words: str, room: float, height: float) -> str:
-    most = max(1, int(room / (height * _EM)))
+    most = _letters(room, height)
     words = printable(words, _MAX_TEXT)
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def _shortened(name: str, room: float, height: float) -> str:
-    return map_model.shortened(printable(name, _MAX_TEXT), max(1, int(room / (height * _EM))))
+    return map_model.shortened(printable(name, _MAX_TEXT), _letters(room, height))

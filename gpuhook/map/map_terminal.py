@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gpuhook.errors import printable
 from gpuhook.map import map_model
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, WORDS, Bar, Cell, Picture
+from gpuhook.usage.display_names import short_image
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class _Drawing:
         return found
 
     def _bar(self, bar: Bar) -> list[str]:
-        name = " ".join(filter(None, (f"GPU {bar.index}", bar.name, _short(bar.uuid))))
-        head = self._paint(self._between(name, bar.usage), _BOLD)
+        head = self._paint(self._between(bar.heading, bar.usage), _BOLD)
         widths = _widths([cell.part for cell in bar.cells], self._width - 1)
         is_readable = all(map(_is_readable, bar.cells, widths))
         body = self._box_with_words(bar, widths) if is_readable else self._box_with_letters(bar)
@@ -81,6 +81,8 @@ class _Drawing:
         """Return a box whose cells have all words."""
         cells = list(zip(bar.cells, widths, strict=True))
         rows = [[self._row(cell, width - 1, row) for cell, width in cells] for row in range(3)]
+        if any(cell.image for cell in bar.cells):
+            rows.insert(1, [self._image(cell, width - 1) for cell, width in cells])
         down = self._signs.down
         lines = [down + down.join(row) + down for row in rows]
         return [self._edge(widths, top=True), *lines, self._edge(widths, top=False)]
@@ -102,6 +104,9 @@ class _Drawing:
             texts = [" ".join(filter(None, facts)) for facts in choices]
             return self._fit(next((one for one in texts if len(one) <= width), texts[-1]), width)
         return self._paint(self._level(cell, width), _COLOURS[cell.state])
+
+    def _image(self, cell: Cell, width: int) -> str:
+        return self._fit(short_image(cell.image, width) if cell.image else "", width)
 
     def _level(self, cell: Cell, width: int) -> str:
         """Return the bar of the memory in use, blank if it is unknown."""
@@ -136,6 +141,9 @@ class _Drawing:
         rest = len("  ".join(fact for fact in facts if fact)) - len(name) + len("  a ")
         short = self._shortened(name, max(_READABLE, self._width - rest))
         words = "  ".join(fact for fact in (facts[0], cell.mark + short, *facts[2:]) if fact)
+        image = f"  {short_image(cell.image)}" if cell.image else ""
+        if len(f"  {letter} {words}{image}") <= self._width:
+            words += image
         shown = self._cut(f"  {letter} {words}", self._width)
         return self._paint(shown, "" if cell.state == HELD else _COLOURS[cell.state])
 
@@ -176,10 +184,6 @@ class _Drawing:
 def _is_readable(cell: Cell, width: int) -> bool:
     """Return whether a cell of this width can have words, shortened a little."""
     return width > (_READABLE if cell.holder or cell.state == LOST else max(4, len(cell.label)))
-
-
-def _short(uuid: str) -> str:
-    return "-".join(uuid.split("-")[:2]) if uuid.count("-") == 5 else uuid
 
 
 def _has_letter(cell: Cell) -> bool:

@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.memory_limits.driver_support import Support
     from gpuhook.memory_limits.guard_state import Watched
     from gpuhook.memory_limits.limit_state import LimitState
@@ -34,11 +35,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """A container, by its ledger entry, and its limits."""
+    """A container, by its ledger entry, and its limits; `found` is None if it is not visible."""
 
     container: str
     pod: dict[str, Any]
     limits: tuple[LimitState, ...]
+    found: Found | None = None
+
+    @property
+    def name(self) -> str | None:
+        """Return its name in its engine or pod, None if it is unknown."""
+        return (self.found.name if self.found else "") or self.pod.get("container")
+
+    @property
+    def image(self) -> str | None:
+        """Return its image, None if it is unknown."""
+        return (self.found.image if self.found else "") or None
 
     def findings(self) -> list[GpuhookError]:
         """Return what is wrong: GH1785, GH1786."""
@@ -51,7 +63,8 @@ class ContainerLimits:
             "container": self.container,
             "pod": self.pod.get("pod"),
             "namespace": self.pod.get("namespace"),
-            "name": self.pod.get("container"),
+            "name": self.name,
+            "image": self.image,
             "gpus": [document(limit) for limit in self.limits],
         }
 
@@ -100,11 +113,13 @@ class LimitReader:
         return guard_state.watched()
 
 
-def entry_limits(entry: dict[str, Any], reader: LimitReader) -> ContainerLimits:
-    """Return the limits in a ledger entry."""
+def entry_limits(
+    entry: dict[str, Any], reader: LimitReader, found: Found | None
+) -> ContainerLimits:
+    """Return the limits in a ledger entry; `found` is its container, None if it is not visible."""
     watched = guard_state.guarded_devices(entry["id"], reader.watched)
-    found = limit_state.limits_of(entry, None, watched, reader.driver)
-    return _view(entry["id"], entry, found, reader)
+    limits = limit_state.limits_of(entry, None, watched, reader.driver)
+    return _view(entry["id"], entry, limits, reader, found)
 
 
 def container_limits(target: Target, reader: LimitReader) -> ContainerLimits:
@@ -124,16 +139,20 @@ def container_limits(target: Target, reader: LimitReader) -> ContainerLimits:
         cgroups = []
     found = limit_state.limits_of(target.entry, target.spec, names, driver, cgroups)
     pod = ledger.pod_of(target.spec.get("annotations")) or target.entry
-    return _view(target.found.id, pod, found, reader)
+    return _view(target.found.id, pod, found, reader, target.found)
 
 
 def _view(
-    container: str, pod: dict[str, Any], found: Iterable[LimitState], reader: LimitReader
+    container: str,
+    pod: dict[str, Any],
+    states: Iterable[LimitState],
+    reader: LimitReader,
+    found: Found | None,
 ) -> ContainerLimits:
     """Return the limits with the state of the guard."""
     watched = guard_state.guarded_devices(container, reader.watched)
-    limits = tuple(replace(limit, watched=watched.get(limit.gpu)) for limit in found)
-    return ContainerLimits(container, pod, limits)
+    limits = tuple(replace(limit, watched=watched.get(limit.gpu)) for limit in states)
+    return ContainerLimits(container, pod, limits, found)
 
 
 def document(limit: LimitState) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
-_BEGINNING = len("GPU-12345678")  # the part of a UUID that `gpuhook ps` shows
+_BEGINNING = len("GPU-12345678")  # the shortest beginning of a UUID
 
 
 def visible_gpus(target: Target, library: str, noted: Collection[str] = ()) -> list[Gpu]:

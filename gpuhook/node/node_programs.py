@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from gpuhook.node.node_tree import Tree
 
 
-# Each prints its version for --version.
+# Each prints its version for --version. crun makes its state directory first: / exists.
 _PROGRAMS = (
     "containerd", "crio", "crun", "dockerd", "k3s", "kubelet", "nvidia-cdi-hook",
     "nvidia-container-cli", "nvidia-container-runtime", "nvidia-ctk", "podman", "runc", "youki",
 )  # fmt: skip
+_OPTIONS = {"crun": ("--root=/",)}
 _VERSION = re.compile(r"\bv?([0-9]+(?:\.[0-9]+)+(?:[-+~.][0-9A-Za-z.+~-]*[0-9A-Za-z])?)")
 _PROCESS = "containerd"
 _HEAD = 4096  # bytes of a script that show whose it is
@@ -45,7 +46,8 @@ def programs(tree: Tree) -> dict[str, dict[str, str]]:
     for name, path in found.items():
         try:
             _require_roots(tree, path)
-            started[name] = ProgramOutput([path, "--version"], tree.root)
+            options = _OPTIONS.get(name, ())
+            started[name] = ProgramOutput([path, *options, "--version"], tree.root)
         except OSError as error:
             started[name] = error
     return {name: _version(path, started[name]) for name, path in found.items()}

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gpuhook.containers import find
 from gpuhook.containers.hot import ledger, ledger_warnings
-from gpuhook.containers.warm import find, state_roots
+from gpuhook.containers.warm import state_roots
 from gpuhook.host.text_table import counted
 from gpuhook.request import replicas
 from gpuhook.usage import (
@@ -22,7 +23,8 @@ from gpuhook.usage import (
     ledger_holders,
 )
 from gpuhook.usage import usage_devices as known_devices
-from gpuhook.usage.gpu_readings import UsageLook
+from gpuhook.usage.display_names import GpuNames
+from gpuhook.usage.gpu_readings import DriverReading, UsageLook
 from gpuhook.vendors.nvidia.hot import node_json
 
 TYPE_CHECKING = False
@@ -91,7 +93,8 @@ def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
     containers = ledger_holders.holders_of(whole, by_node, is_judged=question.is_judged)
     _complete(containers, entries, running)
     _add_uses(containers, devices, users, kubelet)
-    without = [_without_gpu(entry) for entry in warned.values()]
+    by_id = {found.id: found for found in running}
+    without = [_without_gpu(entry, by_id.get(entry["id"])) for entry in warned.values()]
     has_processes = any(one.processes for one in devices)
     faults = (driver.trouble, members.trouble if has_processes else None, denied)
     return NodeUsage(
@@ -130,10 +133,10 @@ def _unread(kubelet: KubeletAnswer) -> list[str]:
     return [f"cannot read which container holds which replica: {kubelet.trouble}"]
 
 
-def _without_gpu(entry: dict[str, Any]) -> dict[str, Any]:
+def _without_gpu(entry: dict[str, Any], found: Found | None) -> dict[str, Any]:
     """Return a container that requested a GPU and started without one, which has only warnings."""
     names = {key: entry.get(key) for key in ("id", "pod", "namespace", "container", "since")}
-    return {**names, "warnings": ledger_warnings.read(entry)}
+    return {**names, **_names(entry, found), "warnings": ledger_warnings.read(entry)}
 
 
 def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
@@ -142,6 +145,20 @@ def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
         return []
     codes = ", ".join(sorted({warning["code"] for one in found for warning in one["warnings"]}))
     return [f"{counted(len(found), 'container')} started without a requested GPU ({codes})"]
+
+
+def node_devices(library: str = "") -> tuple[UsageDevice, ...]:
+    """Return the devices that generate-cdi recorded, else those of the driver at `library`."""
+    recorded = known_devices.of_node(known_devices.recorded_node())
+    if recorded or not library:
+        return recorded
+    with DriverReading(library) as driver:
+        return driver.look().devices
+
+
+def names_of(devices: Iterable[UsageDevice], others: Iterable[str] = ()) -> GpuNames:
+    """Return the names of devices in tables; `others` are further names that will be shown."""
+    return GpuNames(empty(devices)["gpus"], others)
 
 
 def empty(devices: Iterable[UsageDevice]) -> dict[str, Any]:
@@ -216,6 +233,13 @@ def _complete(
         one["recorded"] = one["id"] in recorded_ids
         one["engine"] = (found.engine if found else "") or None
         one["pid"] = found.pid if found else None
+        one |= _names(one, found)
+
+
+def _names(entry: Mapping[str, Any], found: Found | None) -> dict[str, str | None]:
+    """Return the name and the image of a container; of its pod, the ledger has the name, too."""
+    name = (found.name if found else "") or entry.get("container")
+    return {"name": name or None, "image": (found.image if found else "") or None}
 
 
 def _add_uses(

@@ -5,23 +5,23 @@ from __future__ import annotations
 
 import time
 
-from gpuhook.host.text_table import shortened, table
+from gpuhook.host.text_table import table
 from gpuhook.memory_limits import guard_state
 from gpuhook.request.memory_request import amount
-from gpuhook.usage.display_names import pod_container, short_id
+from gpuhook.usage.display_names import NOTHING, GpuNames, container_name, short_id, short_image
 from gpuhook.usage.gpu_processes import known_sum
 from gpuhook.vendors.nvidia.gpu import sharing_isolation as isolation_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-HEADERS = (
-    "CONTAINER", "POD", "NAMESPACE", "GPUS", "REPLICAS", "MEMORY", "SHARE", "BUSY", "LIMIT",
-    "ROUTE", "SINCE",
+HEADERS = ("CONTAINER", "NAME", "IMAGE", "GPUS", "MEMORY", "SHARE", "BUSY", "LIMIT")
+WIDE = (
+    "NAMESPACE", "UUIDS", "REPLICAS", "ROUTE", "SINCE", "ENGINE", "PROCESSES", "REQUEST",
+    "TIME-SLICE", "COMPUTE-MODE",
 )  # fmt: skip
-WIDE = ("ENGINE", "PROCESSES", "REQUEST", "TIME-SLICE", "COMPUTE-MODE")
 WARNINGS = "WARNINGS"
 HOST, UNKNOWN = "(host)", "(unknown)"
 _SIGNIFICANT = 256 << 20  # bytes; a driver rounds, and uses some memory itself
@@ -33,33 +33,38 @@ def columns(document: dict[str, Any], *, is_wide: bool) -> tuple[list[str], list
     A wide table also has the containers that started without a GPU. If a container has warnings,
     the last column has their codes.
     """
-    rows = [_container(one, is_wide=is_wide) for one in document["containers"]]
+    gpus = gpu_names(document)
+    rows = [_container(one, gpus, is_wide=is_wide) for one in document["containers"]]
     if is_wide:
-        rows += [_without_gpu(one) for one in document["without_gpu"]]
+        rows += [_named(one, is_wide=True) for one in document["without_gpu"]]
     for gpu in document["gpus"]:
-        rows += _others(gpu, document["processes"], is_wide=is_wide)
+        rows += _others(gpu, document["processes"], gpus)
     headers = [*HEADERS, *(WIDE if is_wide else ())]
     if any(WARNINGS in row for row in rows):
         headers.append(WARNINGS)
-    return headers, [[row.get(name) or "-" for name in headers] for row in rows]
+    return headers, [[row.get(name) or NOTHING for name in headers] for row in rows]
 
 
-def _container(one: dict[str, Any], *, is_wide: bool) -> dict[str, str]:
-    def shown(names: list[str]) -> str:
-        return ",".join(names if is_wide else [shortened(name) for name in names])
+def gpu_names(document: Mapping[str, Any]) -> GpuNames:
+    """Return the names of the devices in a document gpuhook/ps/v1."""
+    held = (gpu for one in document["containers"] for gpu in one["gpus"])
+    return GpuNames(document["gpus"], held)
 
+
+def _container(one: dict[str, Any], names: GpuNames, *, is_wide: bool) -> dict[str, str]:
     limits, turns = one["memory"], one["turns"].values()
     memory, share, busy = _usage(one["usage"], is_wide=is_wide)
+    gpus = list(dict.fromkeys([*one["gpus"], *(use["gpu"] for use in one["usage"])]))
     return {
-        **_named(one),
-        "CONTAINER": one["id"] if is_wide else short_id(one["id"]),
-        "GPUS": shown(list(dict.fromkeys([*one["gpus"], *(use["gpu"] for use in one["usage"])]))),
-        "REPLICAS": shown(one["replicas"]),
+        **_named(one, is_wide=is_wide),
+        "GPUS": names.listed(gpus),
         "MEMORY": memory,
         "SHARE": share,
         "BUSY": busy,
         "LIMIT": _each(_limit(limit) for limit in limits),
-        "ROUTE": f"{one['route'] or '-'}{' (device plugin)' * one['device_plugin']}",
+        "UUIDS": ",".join(gpus),
+        "REPLICAS": ",".join(one["replicas"]),
+        "ROUTE": f"{one['route'] or NOTHING}{' (device plugin)' * one['device_plugin']}",
         "ENGINE": one["engine"],
         "PROCESSES": _processes(process for use in one["usage"] for process in use["processes"]),
         "REQUEST": _each(amount(limit["request"]) for limit in limits if limit["request"]),
@@ -68,16 +73,13 @@ def _container(one: dict[str, Any], *, is_wide: bool) -> dict[str, str]:
     }
 
 
-def _without_gpu(one: dict[str, Any]) -> dict[str, str]:
-    """Return the row of a container that requested a GPU and started without one."""
-    return {**_named(one), "CONTAINER": one["id"]}
-
-
-def _named(one: dict[str, Any]) -> dict[str, str]:
+def _named(one: dict[str, Any], *, is_wide: bool) -> dict[str, str]:
     """Return the cells that all containers have, WARNINGS only with warnings."""
     codes = ",".join(dict.fromkeys(warning["code"] for warning in one["warnings"]))
     return {
-        "POD": pod_container(one),
+        "CONTAINER": one["id"] if is_wide else short_id(one["id"]),
+        "NAME": container_name(one, one["name"]),
+        "IMAGE": one["image"] if is_wide else short_image(one["image"]),
         "NAMESPACE": one["namespace"],
         "SINCE": guard_state.ago(time.time() - one["since"]),
         **({WARNINGS: codes} if codes else {}),
@@ -88,20 +90,22 @@ def _usage(uses: Sequence[dict[str, Any]], *, is_wide: bool) -> tuple[str, str, 
     """Return the cells MEMORY, SHARE and BUSY: of each device if `is_wide`, else of all."""
     if is_wide:
         memory = [_of(one["used"], one["total"]) for one in uses]
-        return ",".join(memory) or "-", ",".join(map(_share, uses)) or "-", _percents(uses)
+        shares = [_share(one, is_wide=True) for one in uses]
+        return ",".join(memory) or NOTHING, ",".join(shares) or NOTHING, _percents(uses)
     known = [one for one in uses if one["used"] is not None]
     if not known:
-        return "-", "-", _percents(uses)
+        return NOTHING, NOTHING, _percents(uses)
     used, total = (
         known_sum([one["used"] for one in known]),
         known_sum([one["total"] for one in known]),
     )
-    return _of(used, total), _share(max(known, key=_part)), _percents(uses)
+    share = _share(max(known, key=_part), is_wide=False)
+    return _of(used, total), share, _percents(uses)
 
 
 def _of(used: int | None, total: int | None) -> str:
     if used is None:
-        return "-"
+        return NOTHING
     return f"{amount(used)}/{amount(total)}" if total else amount(used)
 
 
@@ -112,10 +116,11 @@ def _part(use: dict[str, Any]) -> float:
     return float(use["used"] / share["bytes"])
 
 
-def _share(use: dict[str, Any]) -> str:
+def _share(use: dict[str, Any], *, is_wide: bool) -> str:
     if use["used"] is None or not use["share"]:
-        return "-"
-    return f"{round(100 * _part(use))}% of {amount(use['share']['bytes'])}"
+        return NOTHING
+    percent = f"{round(100 * _part(use))}%"
+    return f"{percent} of {amount(use['share']['bytes'])}" if is_wide else percent
 
 
 def _percents(uses: Sequence[dict[str, Any]]) -> str:
@@ -123,7 +128,7 @@ def _percents(uses: Sequence[dict[str, Any]]) -> str:
 
 
 def _others(
-    gpu: dict[str, Any], processes: list[dict[str, Any]], *, is_wide: bool
+    gpu: dict[str, Any], processes: list[dict[str, Any]], names: GpuNames
 ) -> Iterator[dict[str, str]]:
     """Yield the rows of the processes on a GPU that are in no container."""
     of_it = [one for one in processes if one["gpu"] == gpu["gpu"]]
@@ -131,9 +136,9 @@ def _others(
     strange = [one for one in of_it if not one["host"]]
     if hosts:
         used = known_sum([one["used"] for one in hosts])
-        yield _other(HOST, gpu, used, hosts, is_wide=is_wide)
+        yield _other(HOST, gpu, used, hosts, names)
     if strange or (gpu["unattributed"] or 0) >= _SIGNIFICANT:
-        yield _other(UNKNOWN, gpu, gpu["unattributed"], strange, is_wide=is_wide)
+        yield _other(UNKNOWN, gpu, gpu["unattributed"], strange, names)
 
 
 def _other(
@@ -141,22 +146,21 @@ def _other(
     gpu: dict[str, Any],
     used: int | None,
     uses: list[dict[str, Any]],
-    *,
-    is_wide: bool,
+    names: GpuNames,
 ) -> dict[str, str]:
-    uuid = gpu["gpu"] or gpu["index"]
     busy = [one["percent"] for one in uses if one["percent"] is not None]
     return {
         "CONTAINER": name,
-        "GPUS": uuid if is_wide else shortened(uuid),
+        "GPUS": names.listed([gpu["gpu"] or gpu["index"]]),
         "MEMORY": _of(used, gpu["total"]),
         "BUSY": f"{sum(busy)}%" if busy else "",
+        "UUIDS": gpu["gpu"] or "",
         "PROCESSES": _processes(uses),
     }
 
 
 def _processes(uses: Iterable[dict[str, Any]]) -> str:
-    return ",".join(dict.fromkeys(f"{one['pid']}:{one['name'] or '?'}" for one in uses)) or "-"
+    return ",".join(dict.fromkeys(f"{one['pid']}:{one['name'] or '?'}" for one in uses)) or NOTHING
 
 
 def _limit(limit: dict[str, Any]) -> str:
@@ -169,18 +173,20 @@ def _limit(limit: dict[str, Any]) -> str:
 
 def _each(words: Iterable[str]) -> str:
     """Return the different values of all GPUs."""
-    return ",".join(dict.fromkeys(words)) or "-"
+    return ",".join(dict.fromkeys(words)) or NOTHING
 
 
-def isolation(held: Iterable[dict[str, Any]], *, is_wide: bool) -> list[str]:
+def isolation(document: dict[str, Any], *, is_wide: bool) -> list[str]:
     """Return a paragraph for each container and GPU: its sharing, and the four answers."""
-    lines: list[str] = []
-    for one in held:
-        owner = "/".join(filter(None, (one["namespace"], one["pod"], one["container"])))
+    names, lines = gpu_names(document), []
+    for one in document["containers"]:
+        pod = (one["namespace"], one["pod"], one["container"])
+        owner = "/".join(filter(None, pod)) or one["name"]
         name = one["id"] if is_wide else short_id(one["id"])
         for sharing in one["sharing"]:
-            gpu = sharing["gpu"] if is_wide else shortened(sharing["gpu"])
-            lines.append(" ".join(filter(None, (name, owner, gpu))) + f": {_mode(sharing)}")
+            gpu = [names.listed([sharing["gpu"]]), *([sharing["gpu"]] if is_wide else [])]
+            lines.append(" ".join(filter(None, (name, owner, *dict.fromkeys(gpu)))))
+            lines[-1] += f": {_mode(sharing)}"
             answers = [(f"  {key}:", text) for key, text in sharing["isolation"].items()]
             over = (
                 guard_state.sentence(limit["guard"])

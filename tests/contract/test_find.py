@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.containers.find import everything, find
 from gpuhook.containers.warm import open_devices
-from gpuhook.containers.warm.find import everything, find
 from gpuhook.containers.warm.membership import members
 from gpuhook.containers.warm.process_handle import own_mounts
 from gpuhook.containers.warm.runtime_state import Found

@@ -34,6 +34,9 @@ def test_inspect_reports_a_container_of_the_wrapper(
     assert document["findings"] == []
     nodes = {node["path"]: node for node in document["nodes"]}
     assert set(nodes) == {*CONTROL, node8.device(3)}
+    model = str(node8.gpu(3).name).removeprefix("NVIDIA ")
+    assert document["gpus"] == [node8.gpu(3).uuid]
+    assert f" 3 ({model})\n" in text
     gpu = nodes[node8.device(3)]
     assert (gpu["major"], gpu["minor"]) == (MAJOR, node8.gpu(3).minor)
     assert all(node["allowed"] and not node["bound"] for node in nodes.values())
@@ -70,6 +73,7 @@ def test_inspect_finds_denied_nodes(node8: Installation, bundle_of: Bundles) -> 
         after = inspected(live)
     denied = [node["path"] for node in document["nodes"] if not node["allowed"]]
     assert denied == [node8.device(3)]
+    assert document["gpus"] == [node8.gpu(3).uuid]
     (finding,) = document["findings"]
     assert finding["code"] == "GH1744"
     assert node8.number(3) in finding["message"]

@@ -179,7 +179,7 @@ def replicas(page: Page, installation: Installation, place: Path) -> bool:
         page.output(installation.gpuhook("ps").stdout)
         held = [(one["gpus"], one["replicas"]) for one in installation.holders()]
     good = held == [([uuid], [f"{uuid}::0"]), ([uuid], [f"{uuid}::1"])]
-    page.say("\nBoth use one GPU, with a replica each. After they have stopped:")
+    page.say("\nBoth use one GPU, with a replica each (see -o wide). After they have stopped:")
     page.command("gpuhook ps")
     gone = installation.gpuhook("ps")
     page.output(gone.stdout + gone.stderr)

@@ -139,7 +139,7 @@ def shared(page: Page, stack: ExitStack, node: Node) -> bool:
         ("both use the same GPU", {*uuids(got)} == {node.uuid}),
         ("two more GPUs are free", node.kubelet.free(GPU) == 2),
         (
-            "gpuhook ps lists both pods, with a replica each",
+            "gpuhook ps lists both pods, and -o json a replica of each",
             holders == {name: ([node.uuid], list(one.ids)) for name, one in got.items()},
         ),
     ]

@@ -6,9 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from gpuhook.cli import main
+from gpuhook.containers import find
+from gpuhook.containers.warm.runtime_state import Found
 
 
 def refused(*words: str, **env: str) -> str:
@@ -17,6 +20,37 @@ def refused(*words: str, **env: str) -> str:
     assert done.exit_code == 2, done
     assert done.stdout == ""
     return " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "offered"),
+    [
+        ("tr", ["trainer"]),
+        ("ml/", ["ml/train-0/main"]),
+        ("4c", ["4c1f"]),
+        ("", ["trainer", "4c1f", "ml/train-0/main", "5d2e", "6e3d"]),
+    ],
+)
+@pytest.mark.parametrize("command", ["inspect", "explain", "repair"])
+def test_completion_offers_names_and_ids(
+    command: str, incomplete: str, offered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container in a pod is offered by its pod, one without a name by its id."""
+    named, in_pod, nameless = Found("4c1f"), Found("5d2e"), Found("6e3d")
+    named.name = "trainer"
+    in_pod.name, in_pod.pod = "main", {"namespace": "ml", "pod": "train-0", "container": "main"}
+    monkeypatch.setattr(find, "visible", lambda: ([named, in_pod, nameless], None))
+    completed = ShellComplete(main, {}, "gpuhook", "_GPUHOOK_COMPLETE")
+    assert [one.value for one in completed.get_completions([command], incomplete)] == offered
+
+
+def test_completion_shows_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(find, "visible", failing)
+    completed = ShellComplete(main, {}, "gpuhook", "_GPUHOOK_COMPLETE")
+    assert completed.get_completions(["inspect"], "a") == []
 
 
 @pytest.mark.parametrize("name", ["", " "])

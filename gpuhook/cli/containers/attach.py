@@ -46,8 +46,7 @@ def attach(
 ) -> None:
     """Add a GPU to a running CONTAINER: nodes, device rules, driver files, loader cache.
 
-    CONTAINER is an id or its beginning, the pid of a process in it, or its pod as
-    namespace/pod/container. The command does everything or nothing; a second call changes nothing.
+    The command does everything or nothing; a second call changes nothing.
 
     The memory limit is set before the container gets the GPU: --memory-limit, or the limit that
     was granted when the container was created (by a device plugin, or NVIDIA_GPU_MEMORY_LIMIT). If

@@ -43,8 +43,6 @@ def detach(
 
     A restart of the container adds the devices of its config.json again. The exit status is also 1
     if a process keeps a file of the GPU open; the container cannot open the device again.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     names = options.names_of(devices)
 

@@ -21,11 +21,13 @@ from gpuhook.memory_limits import limit_report
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request import parse
 from gpuhook.request.memory_request import amount
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.usage import node_usage, usage_devices
+from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
+    from gpuhook.usage.display_names import GpuNames
 
 _MAX_LINE = 4096
 
@@ -33,7 +35,7 @@ _MAX_LINE = 4096
 @click.command(cls=command_sections.SectionedCommand)
 @options.container
 @options.state_root
-@parameters.output("table", "json", "yaml")
+@parameters.output("table", "wide", "json", "yaml", help="wide adds the UUIDs of the GPUs.")
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 if there is a finding.")
 @node_options.library_options
 @click.pass_context
@@ -54,8 +56,6 @@ def inspect(
     each memory limit, the value in the ledger, the value in the driver, and the memory in use. And
     the granted parts that are missing, with the command that fixes them. The command changes
     nothing and runs nothing in the container.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     library = partial(node_options.library, **nvml)
 
@@ -71,15 +71,21 @@ def inspect(
 
     with console.progress("looking at the container"):
         facts, wrong = container_worker.work_on(container, state_roots, look)
-    if output != "table":
+    devices = node_usage.node_devices()
+    facts["gpus"] = inspection.gpus(facts, usage_devices.by_node(devices, node_json.uuids()))
+    if output in (console.JSON, console.YAML):
         console.document({**facts, "findings": list(map(fault_document, wrong))}, output)
     else:
-        _print(facts, wrong)
+        limited = (limit["gpu"] for limit in facts["memory"])
+        names = node_usage.names_of(devices, [*facts["gpus"], *limited])
+        _print(facts, wrong, names, is_wide=output == console.WIDE)
     ctx.exit(1 if exit_code and wrong else 0)
 
 
-def _print(facts: dict[str, Any], wrong: list[GpuhookError]) -> None:
-    for line in _lines(facts):
+def _print(
+    facts: dict[str, Any], wrong: list[GpuhookError], names: GpuNames, *, is_wide: bool
+) -> None:
+    for line in _lines(facts, names, is_wide=is_wide):
         click.echo(line)
     for code, hint in dict.fromkeys((one.code, one.hint) for one in wrong):
         click.echo()
@@ -105,10 +111,14 @@ def _missing(found: Target) -> list[GpuhookError]:
         return [error]
 
 
-def _lines(facts: dict[str, Any]) -> list[str]:
+def _lines(facts: dict[str, Any], names: GpuNames, *, is_wide: bool) -> list[str]:
     container, driver, cgroup = facts["container"], facts["driver"], facts["cgroup"]
     head = [
         ("Container", f"{container['id']}, {container['status']}, pid {container['pid']}"),
+        ("Name", container["name"] or "-"),
+        ("Image", container["image"] or "-"),
+        ("GPUs", names.listed(facts["gpus"])),
+        *([("", uuid) for uuid in facts["gpus"]] if is_wide else []),
         ("Created by", _joined(", ", container["engine"], container["runtime"])),
         ("Pod", _joined("/", container["namespace"], container["pod"], container["container"])),
         ("Bundle", container["bundle"] or "-"),
@@ -122,7 +132,9 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines += _section(("MOUNT", "DRIVER", "OPTIONS", "SOURCE"), _mounts(facts))
     lines += _section(("LIBRARY", "PATH", "LOADER FINDS IT"), _libraries(facts))
     if facts["memory"]:
-        lines += _section(("MEMORY OF", "LIMIT", "DRIVER", "USED", "BY"), _limits(facts))
+        uuid = ("UUID",) if is_wide else ()
+        headers = ("MEMORY OF", "LIMIT", "DRIVER", "USED", "BY", *uuid)
+        lines += _section(headers, _limits(facts, names, is_wide=is_wide))
     return lines + _section(("VARIABLE", "OF"), _variables(facts))
 
 
@@ -214,14 +226,15 @@ def _libraries(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _limits(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+def _limits(facts: dict[str, Any], names: GpuNames, *, is_wide: bool) -> list[tuple[str, ...]]:
     return [
         (
-            limit["gpu"],
+            names.listed([limit["gpu"]]),
             _limit(limit["ledger"], "-"),
             _limit(limit["driver"], "unknown"),
             "-" if limit["used"] is None else amount(limit["used"]),
             limit_tables.enforcer(limit),
+            *([limit["gpu"]] if is_wide else []),
         )
         for limit in facts["memory"]
     ]

@@ -88,8 +88,8 @@ gpu = click.option(
     metavar="NAME",
     multiple=True,
     show_envvar=True,
-    help="A GPU of the container: index, UUID (or its beginning, as `gpuhook ps` shows it) or "
-    "replica id; repeatable, or a comma list. Default: all GPUs of the container.",
+    help="A GPU of the container: index, UUID (or its beginning) or replica id; repeatable, "
+    "or a comma list. Default: all GPUs of the container.",
 )
 
 

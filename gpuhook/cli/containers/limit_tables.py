@@ -7,11 +7,11 @@ import click
 
 from gpuhook.errors import printable
 from gpuhook.host import console
-from gpuhook.host.text_table import shortened
 from gpuhook.memory_limits import guard_state, limit_report
 from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.request.memory_request import NO_LIMIT, amount
-from gpuhook.usage.display_names import pod_container, short_id
+from gpuhook.usage import node_usage
+from gpuhook.usage.display_names import NOTHING, container_name, short_id, short_image
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.limit_report import ContainerLimits, LimitReader
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
+    from gpuhook.usage.display_names import GpuNames
 
 SCHEMA = "gpuhook/limits/v1"
-HEADERS = ("CONTAINER", "POD", "GPU", "GRANTED", "LIMIT", "REQUEST", "DRIVER", "USED", "BY")
-WIDE = ("NAMESPACE", "CGROUP", "TROUBLE")
+HEADERS = (
+    "CONTAINER", "NAME", "IMAGE", "GPU", "GRANTED", "LIMIT", "REQUEST", "DRIVER", "USED", "BY",
+)  # fmt: skip
+WIDE = ("NAMESPACE", "UUID", "CGROUP", "TROUBLE")
 _MAX_LINE = 4096
 _BACKENDS = {
     memory_backend.DMEM: "by the kernel's dmem controller",
@@ -57,7 +60,10 @@ def show(
         return
     is_wide = output == "wide"
     headers = (*HEADERS, *WIDE) if is_wide else HEADERS
-    rows = [_row(view, limit, is_wide=is_wide) for view in shown for limit in view.limits]
+    pairs = [(view, limit) for view in shown for limit in view.limits]
+    gpus = [limit.gpu for _, limit in pairs]
+    names = node_usage.names_of(node_usage.node_devices(asked.library) if gpus else (), gpus)
+    rows = [_row(view, limit, names, is_wide=is_wide) for view, limit in pairs]
     console.rows(headers, rows, no_headers=no_headers)
     for line in _support_lines(asked.node):
         click.echo(printable(line, _MAX_LINE), err=True)
@@ -128,12 +134,15 @@ def _guarantee(granted: MemoryLimit | None) -> str:
     return f", {amount(granted.soft)}," if granted and granted.soft else ""
 
 
-def _row(view: ContainerLimits, limit: LimitState, *, is_wide: bool) -> tuple[str, ...]:
+def _row(
+    view: ContainerLimits, limit: LimitState, names: GpuNames, *, is_wide: bool
+) -> tuple[str, ...]:
     record, report = limit.record, limit_report.document(limit)
     cells = (
         view.container if is_wide else short_id(view.container),
-        pod_container(view.pod),
-        limit.gpu if is_wide else shortened(limit.gpu),
+        container_name(view.pod, view.name),
+        (view.image or NOTHING) if is_wide else short_image(view.image),
+        names.listed([limit.gpu]),
         _hard(limit.granted),
         _hard(record.limit if record else None),
         amount(record.limit.soft) if record and record.limit.soft else "-",
@@ -144,7 +153,13 @@ def _row(view: ContainerLimits, limit: LimitState, *, is_wide: bool) -> tuple[st
     if not is_wide:
         return cells
     namespace = str(view.pod.get("namespace") or "-")
-    return (*cells, namespace, ",".join(report["cgroups"]) or "-", report["trouble"] or "-")
+    return (
+        *cells,
+        namespace,
+        limit.gpu,
+        ",".join(report["cgroups"]) or "-",
+        report["trouble"] or "-",
+    )
 
 
 def _hard(limit: MemoryLimit | None) -> str:

@@ -12,6 +12,7 @@ import click
 from gpuhook.cli.containers import limit_options, limit_tables
 from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
+from gpuhook.containers import find
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
@@ -26,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuhook.memory_limits.limit_report import ContainerLimits
     from gpuhook.target.running_container import Report, Target
 
 
@@ -82,8 +84,6 @@ def set_(
     include older allocations. The command reads the limit back from the driver and records it in
     the ledger, so that `gpuhook repair` can restore it. It sets the limit on all of the GPUs or on
     none. A restart of the container restores the granted limit.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     limit_options.require_order(request, limit)
     names, wish = limit_options.names_of(gpus), limit_changes.Wish(limit, request)
@@ -133,8 +133,6 @@ def clear(
     without a granted limit has no limit then. If the kernel's dmem controller enforces limits, the
     command also frees the memory that is reserved above the granted guarantee: the reservation
     would outlive the container.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     names = limit_options.names_of(gpus)
 
@@ -168,7 +166,7 @@ def clear(
     "json",
     "yaml",
     "name",
-    help="table shortens UUIDs and container ids, wide does not.",
+    help="wide has UUIDs, whole container ids and images, and more columns.",
 )
 @parameters.no_headers
 @node_options.library_options
@@ -191,14 +189,12 @@ def show(
     Standard error lists the guard's actions, differences between the ledger and the driver with the
     command that fixes them, guarantees that were left out (limits.guarantee in the settings), and
     whether this node can enforce limits. The exit status is 1 if nothing could be read.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     library = partial(node_options.library, **nvml)
     with console.progress("asking the driver"), limit_report.LimitReader(library) as asked:
         if container is None:
             visibility.missing()  # raises a fault for a state directory that is not one
-            shown = [limit_report.entry_limits(entry, asked) for entry in _limited(asked)]
+            shown = _all(state_roots, asked)
         else:
             view, asked.library, asked.trouble = container_worker.work_on(
                 container, state_roots, partial(_view, library)
@@ -241,6 +237,14 @@ def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
     if not found:
         raise fault("GH1780", container=one.found.id)
     return found
+
+
+def _all(state_roots: tuple[str, ...], asked: limit_report.LimitReader) -> list[ContainerLimits]:
+    """Return the limits of all containers that have one."""
+    entries = _limited(asked)
+    visible = find.visible(state_roots)[0] if entries else []
+    by_id = {found.id: found for found in visible}
+    return [limit_report.entry_limits(one, asked, by_id.get(one["id"])) for one in entries]
 
 
 def _limited(asked: limit_report.LimitReader) -> list[dict[str, Any]]:

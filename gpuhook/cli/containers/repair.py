@@ -11,8 +11,8 @@ import click
 
 from gpuhook.cli.options import command_sections, node_options
 from gpuhook.cli.options import container_options as options
+from gpuhook.containers import find
 from gpuhook.containers.hot import ledger
-from gpuhook.containers.warm import find
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
 from gpuhook.inspect import inspection
@@ -56,8 +56,6 @@ def repair(
     was loaded again has none, and another program may have changed one (`gpuhook limits show`).
 
     --all also removes the ledger entries of containers that have ended.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     library = partial(node_options.library, **nvml)
     options.require_choice(container, everything=everything)

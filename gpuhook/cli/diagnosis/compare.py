@@ -13,10 +13,11 @@ from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
 from gpuhook.compare import compare_text, comparison, node_comparison
 from gpuhook.compare.items import compare_item
-from gpuhook.containers.warm import find
+from gpuhook.containers import find
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
 from gpuhook.target import running_container
+from gpuhook.usage import node_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,11 @@ Examples:
 @options.everything
 @options.state_root
 @parameters.output(
-    "table", "wide", "json", "yaml", help="wide adds the known differences, json has everything."
+    "table",
+    "wide",
+    "json",
+    "yaml",
+    help="wide adds the known differences, UUIDs and whole names, json has everything.",
 )
 @parameters.no_headers
 @node_options.node_options
@@ -64,8 +69,6 @@ def compare(
     Harmless differences of NVIDIA's modes are counted separately; -o wide lists them with the
     reason. The exit status is 1 if there is another difference, or a container could not be
     compared.
-
-    See `gpuhook attach --help` for the names of a CONTAINER.
     """
     options.require_choice(container, everything=everything)
     # An unknown name is reported first, with or without a driver.
@@ -121,8 +124,11 @@ def _print(
         }
         console.document(document, output)
     else:
+        requested = (name for one in compared for name in one["request"]["names"])
+        gpus = node_usage.names_of(node.devices, requested)
+        is_wide = output == console.WIDE
         for one in compared:
-            compare_text.container(one, is_wide=output == console.WIDE, no_headers=no_headers)
+            compare_text.container(one, gpus, is_wide=is_wide, no_headers=no_headers)
         if compared:
             click.echo(compare_text.total(compared))
     return 1 if failures or any(one["counts"]["differences"] for one in compared) else 0

@@ -57,7 +57,13 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
 
 
 @click.command(cls=command_sections.SectionedCommand)
-@click.argument("what", required=False, callback=parameters.not_empty)
+@container_options.named
+@click.argument(
+    "what",
+    required=False,
+    callback=parameters.not_empty,
+    shell_complete=container_options.running,
+)
 @click.option(
     "-e",
     "--env",
@@ -123,9 +129,9 @@ def explain(
 
     WHAT is one of: the directory of a bundle; a config.json; an image's configuration (docker image
     inspect, skopeo inspect --config); a Kubernetes manifest (a pod, a deployment, kubectl get -o
-    yaml); `-` for one of these on standard input; a running container, named as in `gpuhook attach
-    --help`; or an error code such as GH1102. Without WHAT, the options describe a container. For a
-    running container with GPUs from its engine's CDI or NVIDIA's stack, the answer names those.
+    yaml); `-` for one of these on standard input; a running CONTAINER; or an error code such as
+    GH1102. Without WHAT, the options describe a container. For a running container with GPUs from
+    its engine's CDI or NVIDIA's stack, the answer names those.
 
     The node is this machine: its CDI specs, or the spec that generate-cdi would write now.
     --inventory selects another node, and --driver-root the node at that root. The scheduling of a

@@ -79,9 +79,9 @@ def map_(
     """Draw the GPUs of this node: the memory of each, and the containers that use it.
 
     The bar of a GPU is divided into its MIG instances by their memory, and the GPU or each instance
-    into its replicas. A cell names the container that holds it and shows the memory in use; "!"
-    marks a container above its fair share (see `gpuhook ps --help`). --inventory draws the empty
-    picture of another node.
+    into its replicas. A cell has the name and the image of the container that holds it, and the
+    memory in use; "!" marks a container above its fair share (see `gpuhook ps --help`).
+    --inventory draws the empty picture of another node.
 
     The data comes from the ledger, the state of the runtimes, the driver and the kubelet, as far
     as they are available.

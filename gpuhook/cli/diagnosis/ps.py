@@ -30,7 +30,7 @@ _DOCUMENTS = (console.JSON, console.YAML)
     "  gpuhook ps\n"
     "  gpuhook ps -o wide --watch\n"
     "  gpuhook ps --isolation --recorded\n"
-    "  gpuhook ps -o json | jq '.containers[] | {id, pod, usage}'",
+    "  gpuhook ps -o json | jq '.containers[] | {id, name, usage}'",
 )
 @parameters.output(
     "table",
@@ -38,8 +38,8 @@ _DOCUMENTS = (console.JSON, console.YAML)
     "json",
     "yaml",
     "name",
-    help="table shortens UUIDs and container ids and sums up the GPUs of a container, wide does "
-    "not. name: the ids of the containers.",
+    help="table sums up the GPUs of a container; wide has each GPU, UUIDs, whole container ids and "
+    "images, and more columns. name: the ids of the containers.",
 )
 @parameters.no_headers
 @click.option(
@@ -70,8 +70,11 @@ def ps(
     """List the containers that use GPUs: their GPU memory, and how busy they are.
 
     The list has all containers with a GPU: those in gpuhook's ledger, and those of NVIDIA's stack
-    (route nvidia-legacy, nvidia-cdi or unknown). "(host)" is the memory of processes on the host,
-    "(unknown)" memory that no visible process accounts for.
+    (ROUTE of -o wide: nvidia-legacy, nvidia-cdi or unknown). "(host)" is the memory of processes on
+    the host, "(unknown)" memory that no visible process accounts for.
+
+    NAME is the container's name in its engine, or POD/CONTAINER. GPUS are indices with the model,
+    "0,1 (H100 80GB HBM3)", or with the profile of MIG instances, "0:1 (1g.10gb)".
 
     MEMORY is the memory that the container's processes use on its GPUs, as the driver reports it.
     SHARE is MEMORY as a part of the container's fair share: its limit, else its replicas' part of
@@ -124,7 +127,7 @@ def _print(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) 
 def _text(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -> str:
     is_wide = output == console.WIDE
     if isolation:
-        lines = ps_text.isolation(usage.document["containers"], is_wide=is_wide)
+        lines = ps_text.isolation(usage.document, is_wide=is_wide)
         return "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
     headers, rows = ps_text.columns(usage.document, is_wide=is_wide)
     return table(None if no_headers else headers, rows)

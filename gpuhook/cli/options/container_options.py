@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import click
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compile as compiler
 from gpuhook.cli.options import parameters
-from gpuhook.containers.warm import find
+from gpuhook.containers import find, state_search
 from gpuhook.entry import cold_command
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from gpuhook.cli.options.parameters import F
 
 _MAX_LINE = 4096
+_NAMES = """\
+CONTAINER is an id or its beginning; a name of Docker, podman or nerdctl; a service of Compose, as
+service or project/service; a pod, as namespace/pod or namespace/pod/container; or the pid of a
+process in the container. An id comes first; if several containers match, the error lists them.
+"""
 
 
 def _container(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -39,22 +45,39 @@ def _container(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return value
 
 
-def _running(
+def running(
     ctx: click.Context,  # noqa: ARG001 # click's signature
     param: click.Parameter,  # noqa: ARG001
     incomplete: str,
 ) -> list[str]:
-    """Return the ids of running containers with this prefix, for shell completion."""
+    """Return the names and the ids of running containers that begin so, for shell completion."""
     try:
-        living, _ = find.everything()
-        return [found.id for found in living if found.id.startswith(incomplete)]
+        living, _ = find.visible()
     except (GpuhookError, OSError):
         return []  # completion cannot show the reason
+    known = [word for found in living for word in (state_search.name_of(found), found.id)]
+    return [word for word in dict.fromkeys(known) if word.startswith(incomplete)]
 
 
-container = click.argument("container", callback=_container, shell_complete=_running)
-container_or_none = click.argument(
-    "container", required=False, callback=_container, shell_complete=_running
+def named(command: F) -> F:
+    """Add the names of a CONTAINER to the help of a command."""
+    command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n\n{_NAMES}"
+    return command
+
+
+def container(command: F) -> F:
+    """Add the argument CONTAINER."""
+    return named(_ARGUMENT(command))
+
+
+def container_or_none(command: F) -> F:
+    """Add the argument CONTAINER, which can be left out."""
+    return named(_OPTIONAL_ARGUMENT(command))
+
+
+_ARGUMENT = click.argument("container", callback=_container, shell_complete=running)
+_OPTIONAL_ARGUMENT = click.argument(
+    "container", required=False, callback=_container, shell_complete=running
 )
 state_root = click.option(
     "--state-root",
@@ -81,9 +104,9 @@ device = click.option(
     multiple=True,
     required=True,
     show_envvar=True,
-    help="A GPU: index or range of indices (0-3), UUID (or its beginning, as `gpuhook ps` shows "
-    "it), PCI bus id, replica id or CDI name, `all`, or `none` for the driver's files only; "
-    "repeatable, or a comma list.",
+    help="A GPU: index or range of indices (0-3), UUID (or its beginning), PCI bus id, "
+    "replica id or CDI name, `all`, or `none` for the driver's files only; repeatable, or a comma "
+    "list.",
 )
 
 

@@ -81,6 +81,11 @@ def is_id(text: str) -> bool:
     )
 
 
+def is_of_crio(annotations: object) -> bool:
+    """Return whether CRI-O wrote these annotations."""
+    return isinstance(annotations, dict) and _CRIO in annotations
+
+
 def pod_of(annotations: object) -> dict[str, str]:
     """Return {"pod", "namespace", "container"} as far as an engine's annotations contain them.
 
@@ -89,7 +94,7 @@ def pod_of(annotations: object) -> dict[str, str]:
     if not isinstance(annotations, dict):
         return {}
     names = {}
-    first = 1 if _CRIO in annotations else 0
+    first = 1 if is_of_crio(annotations) else 0
     for name, keys in (
         ("pod", _POD_KEYS),
         ("namespace", _NAMESPACE_KEYS),

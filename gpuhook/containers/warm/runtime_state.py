@@ -63,9 +63,10 @@ class Found:
 
     `pid` and `started` (clock ticks since boot) are of its init, 0 and None if it is stopped.
     `bundle`, `root_path` (its root file system on the host) and `state_root` are "" if they are
-    unknown, as are `runtime` (runc, crun) and `engine` (containerd, docker, podman, cri-o). `owner`
-    is the user who wrote its state, `cgroup` the name of its cgroup in the runtime's state: "" if
-    the state has none, None without a runtime's state.
+    unknown, as are `runtime` (runc, crun), `engine` (containerd, docker, podman, cri-o), `name` and
+    `image` by the engine; `pod` has what ledger.pod_of() returns. `owner` is the user who wrote its
+    state, `cgroup` the name of its cgroup in the runtime's state: "" if the state has none, None
+    without a runtime's state.
     """
 
     def __init__(self, identity: str, pid: int = 0, started: int | None = None) -> None:
@@ -80,11 +81,14 @@ class Found:
         self.state_root = ""
         self.runtime = ""
         self.engine = ""
+        self.name = ""
+        self.image = ""
+        self.pod: dict[str, str] = {}
 
     def process(self) -> Process:
         """Return its init; GH1738 if it is stopped, GH1732 if another process has the pid."""
         if not self.pid:
-            raise fault("GH1738", id=self.id, status=self.status)
+            raise fault("GH1738", id=self.name or self.id, status=self.status)
         return Process(self.pid, self.started)
 
     @property

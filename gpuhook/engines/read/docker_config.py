@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from gpuhook.containers.stores import docker_store
 from gpuhook.engines.read import toml_document
 from gpuhook.engines.read.engine_config import (
     CDI_DIRS,
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.config_files import ConfigFiles
     from gpuhook.engines.read.engine_config import Version
 
-PATH = "/etc/docker/daemon.json"
-SNAP_PATH = "/var/snap/docker/current/config/daemon.json"
+PATH, SNAP_PATH = docker_store.CONFIG, docker_store.SNAP_CONFIG
 OF_A_USER = ".config/docker/daemon.json"  # below the home directory, of a rootless dockerd
 # moby/moby#45192: device injection by CDI is no longer experimental.
 CDI_BY_DEFAULT = (28, 2)

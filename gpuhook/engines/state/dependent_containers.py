@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpuhook.containers.stores import docker_store, libpod, store_files
 from gpuhook.engines.read import (
     crio_config,
     docker_config,
@@ -18,8 +19,6 @@ from gpuhook.engines.read import (
     toml_document,
 )
 from gpuhook.engines.read.oci_hooks import OciHook
-from gpuhook.engines.state import libpod
-from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,11 +29,7 @@ if TYPE_CHECKING:
 
 _TASKS = "/run/containerd/io.containerd.runtime.v2.task"
 _OF_DOCKER = "moby"  # containerd's namespace of Docker's containers
-_DOCKER_ROOT = "/var/lib/docker"
-_SNAP_ROOT = "/var/snap/docker/common/var-lib-docker"
-_STORAGE = "/var/lib/containers/storage"
 _RUN = "/run/containers/storage"
-_OF_A_USER = ".local/share/containers/storage"  # below the home directory
 _CRIO = "io.kubernetes.cri-o."
 _NVIDIA_HOOK = "nvidia-container-runtime-hook"
 
@@ -92,22 +87,22 @@ def _is_hook(files: ConfigFiles, path: str) -> bool:
 
 def _docker(files: ConfigFiles, home: str | None) -> Iterator[Stored]:
     if home is None:
-        places = [(docker_config.PATH, _DOCKER_ROOT), (docker_config.SNAP_PATH, _SNAP_ROOT)]
+        places = [
+            (docker_config.PATH, docker_store.ROOT),
+            (docker_config.SNAP_PATH, docker_store.SNAP_ROOT),
+        ]
     else:
-        places = [(f"{home}/{docker_config.OF_A_USER}", f"{home}/.local/share/docker")]
+        places = [(f"{home}/{docker_config.OF_A_USER}", f"{home}/{docker_store.OF_A_USER}")]
     for path, usual in places:
         config = docker_config.read(files, path)
-        root = toml_document.text(_document(config.content).get("data-root")) or usual
+        root = toml_document.text(store_files.document(config.content).get("data-root")) or usual
         names = _own_runtimes(files, config.configuration)
         for one in files.names(f"{root}/containers"):
-            place = f"{root}/containers/{one}"
-            host = _document(files.read(f"{place}/hostconfig.json"))
-            need = _need_of_docker(files, host, names)
+            path = f"{root}/containers/{one}/hostconfig.json"
+            need = _need_of_docker(files, store_files.document(files.read(path)), names)
             if need:
-                about = _document(files.read(f"{place}/config.v2.json"))
-                name = toml_document.text(about.get("Name")).lstrip("/")
-                running = toml_document.table(about, "State").get("Running") is True
-                path = f"{place}/hostconfig.json"
+                about = docker_store.container(files, root, one)
+                name, running = (about.name, about.is_running) if about else ("", False)
                 yield Stored("docker", one, name, path, need.why, running, need.program)
 
 
@@ -128,12 +123,12 @@ def _need_of_docker(
 
 
 def _podman(files: ConfigFiles, home: str | None) -> Iterator[Stored]:
-    storage = f"{home}/{_OF_A_USER}" if home else _STORAGE
+    storage = f"{home}/{libpod.OF_A_USER}" if home else libpod.STORAGE
     names = _own_runtimes(files, podman_config.read(files, home).configuration)
     for one in libpod.containers(files, storage):
         place = f"{storage}/{one.driver}-containers/{one.id}/userdata"
         config = f"{place}/config.json"
-        need = _need(files, one.runtime, names, _document(files.read(config)))
+        need = _need(files, one.runtime, names, store_files.document(files.read(config)))
         if need:
             running = "pidfile" in files.names(f"{_RUN}/{one.driver}-containers/{one.id}/userdata")
             path = config if need.is_hook else one.database
@@ -144,7 +139,7 @@ def _containerd(files: ConfigFiles) -> Iterator[Stored]:
     for namespace in files.names(_TASKS):
         for one in files.names(f"{_TASKS}/{namespace}"):
             place = f"{_TASKS}/{namespace}/{one}"
-            config = _document(files.read(f"{place}/config.json"))
+            config = store_files.document(files.read(f"{place}/config.json"))
             program = (files.read(f"{place}/runtime") or b"").decode("utf-8", "replace").strip()
             need = _need(files, program, {}, config)
             if need and namespace != _OF_DOCKER:
@@ -156,11 +151,11 @@ def _containerd(files: ConfigFiles) -> Iterator[Stored]:
 
 def _crio(files: ConfigFiles) -> Iterator[Stored]:
     names = _own_runtimes(files, crio_config.read(files).configuration)
-    for driver in libpod.drivers(files, _STORAGE):
-        for one in files.names(f"{_STORAGE}/{driver}-containers"):
+    for driver in libpod.drivers(files, libpod.STORAGE):
+        for one in files.names(f"{libpod.STORAGE}/{driver}-containers"):
             inner = f"{driver}-containers/{one}/userdata"
-            path = f"{_STORAGE}/{inner}/config.json"
-            config = _document(files.read(path))
+            path = f"{libpod.STORAGE}/{inner}/config.json"
+            config = store_files.document(files.read(path))
             annotations = toml_document.table(config, "annotations")
             if any(key.startswith(_CRIO) for key in annotations):
                 handler = toml_document.text(annotations.get(f"{_CRIO}RuntimeHandler"))
@@ -182,10 +177,3 @@ def _need(
             if _is_hook(files, path):
                 return _Need(f"its hook is {path}", path, is_hook=True)
     return None
-
-
-def _document(content: bytes | None) -> dict[str, Any]:
-    try:
-        return documents.parse_json_object(content or b"{}")
-    except ValueError:
-        return {}

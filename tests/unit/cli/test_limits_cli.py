@@ -31,6 +31,7 @@ from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 from tests.unit.other_user import AS_ROOT, NOBODY, other_user
+from tests.unit.table_rows import printed_rows
 
 GIB = 1 << 30
 SCHEMA = json.loads(
@@ -122,12 +123,13 @@ def test_show_has_the_state_of_the_guard(place: Path) -> None:
     for action, by in ((KILL, "guard"), (REPORT, "nobody")):
         guard_marks.write([mark], action, (above, kept, unnoted))
         shown = limits("show", *missing)
-        rows = {line.split()[0]: line.split()[6:] for line in shown.stdout.splitlines()[1:]}
-        assert rows == {
-            "above": ["unknown", "5Gi", by, "(over)"],
-            "kept": ["unknown", "-", by],
-            "unnoted": ["unknown", "-", by],
-        }
+        rows = printed_rows(shown.stdout)
+        keys = ("CONTAINER", "DRIVER", "USED", "BY")
+        assert sorted(tuple(row[key] for key in keys) for row in rows) == [
+            ("above", "unknown", "5Gi", f"{by} (over)"),
+            ("kept", "unknown", "-", by),
+            ("unnoted", "unknown", "-", by),
+        ]
         assert "warning: above: GPU-1: uses 5Gi, above its limit of 4Gi since 0s" in shown.stderr
         document = json.loads(limits("show", "-o", "json", *missing).stdout)
         jsonschema.validate(document, SCHEMA)
@@ -169,15 +171,25 @@ def test_show_all(place: Path, node: SimulatedNode) -> None:
     assert wrong == {"bad": "GH1785", "never": "GH1786"}
     shown = limits("show", option)
     assert shown.exit_code == 0
-    rows = {line.split()[0]: line.split() for line in shown.stdout.splitlines()[1:]}
-    uuid = "-".join(gpu(node).split("-")[:2])
-    assert rows["good"] == ["good", "train-0", uuid, "4Gi", "4Gi", "1Gi", "4Gi", "0Mi", "driver"]
+    rows = {row.pop("CONTAINER"): list(row.values()) for row in printed_rows(shown.stdout)}
+    names = ["train-0", "-", "0 (Tesla T4)"]
+    assert rows["good"] == [*names, "4Gi", "4Gi", "1Gi", "4Gi", "0Mi", "driver"]
     assert rows["bad"][-3:] == ["none", "-", "nobody"]
     assert rows["never"][-3:] == ["unknown", "-", "nobody"]
     assert "hint: run `gpuhook repair bad`" in shown.stderr
     wide = limits("show", "-o", "wide", "--no-headers", option).stdout.splitlines()
     assert str(held) in wide[0]
     assert gpu(node) in wide[0]
+
+
+def test_gpus_with_alike_uuids_have_different_names(place: Path) -> None:
+    """Without a driver and a record of it, the names are UUIDs."""
+    alike = [f"GPU-0aaaaaaa-1111-0000-0000-00000000000{n}" for n in range(2)]
+    for name, uuid in zip(("one", "two"), alike, strict=True):
+        entered(place, name, record(uuid, None))
+    for words in ((), ("-o", "wide")):
+        shown = limits("show", f"--driver-root={place}", *words)
+        assert [row["GPU"] for row in printed_rows(shown.stdout)] == alike
 
 
 def test_show_without_a_driver(place: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuhook.cli import main
-from gpuhook.compare import expected_injection, original_request
+from gpuhook.compare import compare_text, expected_injection, original_request
 from gpuhook.compare.expected_injection import ExpectedInjection, foreign, own_spec
 from gpuhook.compare.items import (
     compare_item,
@@ -29,6 +29,8 @@ from gpuhook.host.hot.settings import Settings
 from gpuhook.kernel import mountinfo
 from gpuhook.node import driver_worker
 from gpuhook.node.described_node import Heard
+from gpuhook.usage import node_usage
+from gpuhook.usage.usage_devices import UsageDevice
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -405,3 +407,25 @@ def test_mounted_file_systems_are_not_read(tmp_path: Path) -> None:
     named = [one.name for one in there.items(ExpectedInjection(whole=wanted))]
     assert named == ["/driver/libcuda.so.1"]
     assert asked_of == ["/driver/libcuda.so.1"]
+
+
+def test_title_has_name_image_and_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    """GPUs by index and model; wide has the request and the image as they are."""
+    uuids = [f"GPU-0aaaaaaa-1111-0000-0000-00000000000{n}" for n in range(2)]
+    devices = [UsageDevice(uuid, uuid, str(n), "NVIDIA A10") for n, uuid in enumerate(uuids)]
+    image = "nvcr.io/nvidia/pytorch:24.05-py3"
+    one = {"container": "4" * 64, "namespace": None, "pod": None, "name": "trainer"}
+    counts = {"same": 7, "known": 0, "differences": 0}
+    compared: dict[str, Any] = {**one, "image": image, "givenBy": "nvidia-cdi", "counts": counts}
+    compared |= {"request": {"names": uuids, "where": "a variable"}, "notes": [], "items": []}
+    names = node_usage.names_of(devices, uuids)
+    for is_wide in (False, True):
+        compare_text.container(compared, names, is_wide=is_wide, no_headers=False)
+    compared |= {"namespace": "ml", "pod": "train-0", "name": "main", "image": None}
+    compare_text.container(compared, names, is_wide=False, no_headers=False)
+    narrow, wide, pod = capsys.readouterr().out.splitlines()
+    start = "444444444444 (trainer, nvidia/pytorch:24.05-py3), GPUs added by nvidia-cdi, 0,1 (A10)"
+    assert narrow == f"{start} requested by a variable: 7 alike, 0 differences"
+    assert wide.startswith(f"{'4' * 64} (trainer, {image}), GPUs added by nvidia-cdi, ")
+    assert all(uuid in wide for uuid in uuids)
+    assert pod.startswith("444444444444 (ml/train-0/main), GPUs added by")

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuhook.containers.find import everything, find
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import state_roots
-from gpuhook.containers.warm.find import everything, find
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import procfs
+from tests.unit.containers.state_node import Node
 
 POD = {
     "io.kubernetes.cri.container-type": "container",
@@ -29,94 +27,6 @@ SANDBOX = {
     "io.kubernetes.cri.sandbox-name": "train-0",
     "io.kubernetes.cri.sandbox-namespace": "ml",
 }
-
-
-class Node:
-    """A node whose containers are plain processes."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.roots = [str(place / "runc"), str(place / "crun")]
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def process(self) -> tuple[int, int]:
-        """Start a process, and return its pid and start time."""
-        process = subprocess.Popen(["sleep", "60"])
-        self.processes.append(process)
-        started = procfs.start_time(process.pid)
-        assert started is not None
-        return process.pid, started
-
-    def bundle(self, identity: str, annotations: dict[str, str] | None) -> str:
-        """Write a config.json and return its bundle."""
-        bundle = self.place / "bundles" / identity
-        bundle.mkdir(parents=True)
-        text = json.dumps({"ociVersion": "1.0.2", "annotations": annotations})
-        (bundle / "config.json").write_text(text)
-        return str(bundle)
-
-    def runc(
-        self, identity: str, annotations: dict[str, str] | None = None, **state: Any
-    ) -> tuple[int, int]:
-        """Make a container with the state of runc 1.1; `state` replaces keys of it."""
-        pid, started = self.process()
-        config = {
-            "rootfs": "/var/lib/c/" + identity,
-            "namespaces": [{"type": "NEWNS", "path": ""}],
-            "labels": ["org.example=1", "bundle=" + self.bundle(identity, annotations)],
-        }
-        document = {
-            "id": identity,
-            "init_process_pid": pid,
-            "init_process_start": started,
-            "created": "2026-01-02T09:23:21.334588198Z",
-            "config": config,
-            "rootless": False,
-            "cgroup_paths": {"devices": f"/sys/fs/cgroup/devices/{identity}"},
-            **state,
-        }
-        self.write("runc", identity, "state.json", json.dumps(document))
-        return pid, started
-
-    def crun(self, identity: str, **state: Any) -> tuple[int, int]:
-        """Make a container with the state of crun 1.8."""
-        pid, started = self.process()
-        document = {
-            "pid": pid,
-            "process-start-time": started,
-            "cgroup-path": f"/machine.slice/{identity}",
-            "scope": "",
-            "rootfs": "/var/lib/c/" + identity,
-            "systemd-cgroup": False,
-            "bundle": self.bundle(identity, None),
-            "created": "2026-01-02T09:23:21.979439Z",
-            "owner": "root",
-            "detached": True,
-            **state,
-        }
-        self.write("crun", identity, "status", json.dumps(document))
-        return pid, started
-
-    def write(self, runtime: str, identity: str, name: str, text: str) -> Path:
-        directory = self.place / runtime / identity
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_text(text)
-        return directory / name
-
-
-@pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    """Give a node with its own ledger and without the machine's containers."""
-    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr(state_roots, "PLACES", ())
-    made = Node(tmp_path)
-    for name in made.roots:
-        os.makedirs(name)
-    yield made
-    for process in made.processes:
-        process.kill()
-        process.wait()
 
 
 def refused(text: str, roots: list[str]) -> GpuhookError:
@@ -386,7 +296,8 @@ def test_engine_of_a_container(
     node: Node, annotations: dict[str, str] | None, bundle: str, engine: str
 ) -> None:
     """It is derived from the annotations, or from the path of the bundle."""
-    config = {"config": {"labels": [f"bundle={bundle}"]}} if bundle else {}
+    labels = {"labels": [f"bundle={bundle}"]}
+    config: dict[str, Any] = {"config": labels} if bundle else {}
     node.runc("abc", annotations, **config)
     assert find("abc", node.roots).engine == engine
 

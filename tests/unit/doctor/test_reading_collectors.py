@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.containers.warm import find
+from gpuhook.containers import find
 from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.doctor import reading_collectors
 from gpuhook.doctor.reading_collectors import ReadingPlace

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from gpuhook.cli import main
 from gpuhook.cli.options import container_options as options
-from gpuhook.containers.warm import find
+from gpuhook.containers import find
 from gpuhook.containers.warm.runtime_state import Found
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import procfs

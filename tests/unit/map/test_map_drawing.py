@@ -49,8 +49,15 @@ def holder(
         }
         for one in gpus
     ]
-    names = {"id": identity, "pod": None, "namespace": None, "container": None, "route": "cdi"}
-    return {**names, "gpus": list(gpus), "replicas": list(held), "usage": usage}
+    names = {"id": identity, "pod": None, "namespace": None, "container": None, "name": None}
+    return {
+        **names,
+        "image": None,
+        "route": "cdi",
+        "gpus": list(gpus),
+        "replicas": list(held),
+        "usage": usage,
+    }
 
 
 def picture(
@@ -144,6 +151,33 @@ def test_long_names_keep_their_end() -> None:
         assert text.count("1 of 2 GiB") == 7, text
         assert all(f"name-{n}" in text or f"-{n}/main" in text for n in range(7)), text
     assert all(f"e-{n}</text>" in map_svg.text(found) for n in range(7))
+
+
+def test_cells_have_the_name_and_the_image() -> None:
+    """An image that does not fit is cut; the page has the whole one."""
+    image = "docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04"
+    long = holder("c" * 64, REPLICAS[0]) | {"name": "trainer", "image": image}
+    other = holder("d" * 64, REPLICAS[1])
+    found = picture([gpu()], [long, other], {GPU: REPLICAS})
+    terminal = map_terminal.text(found, 140)
+    drawn = (terminal, map_svg.text(found), map_page.text(found))
+    for text in drawn:
+        assert all(word in text for word in ("trainer", "cuda:12.4.1-base-ubuntu22.04", 12 * "d"))
+        assert ("c" * 12 in text) is (text != terminal)
+    assert all(f"image {image}" in text for text in drawn[1:])
+    widths = {len(line) for line in terminal.splitlines() if line.startswith("│")}
+    assert widths == {140}
+    assert "cuda:12.4" in map_terminal.text(found, 60)
+    assert not any(":12.4" in line for line in map_terminal.text(picture([gpu()]), 60).splitlines())
+
+
+def test_gpus_of_unknown_index_have_different_names() -> None:
+    """Two UUIDs that begin alike, and an index by the request of the container."""
+    alike = [f"GPU-0aaaaaaa-1111-0000-0000-00000000000{n}" for n in range(2)]
+    found = picture([], [holder("one", gpus=(*alike, "3", "/dev/nvidia7"))])
+    assert [bar.title for bar in found.bars] == [*alike, "GPU 3", "/dev/nvidia7"]
+    text = map_terminal.text(found, 100)
+    assert all(bar.title in text for bar in found.bars)
 
 
 def test_unknown_memory_is_not_zero() -> None:
@@ -254,4 +288,4 @@ def test_each_holder_is_named_in_a_terminal(width: int) -> None:
     found = picture([gpu()], [holder(f"job-{n}", unit) for n, unit in enumerate(units)])
     text = map_terminal.text(found, width)
     assert all(re.search(rf"::{n}  job-{n}  1 of 4 GiB", text) for n in range(24))
-    assert "GPU-0aaaaaaa" in text or width < 60
+    assert "GPU 0 (Tesla T4)" in text

@@ -31,6 +31,7 @@ from gpuhook.usage import kubelet_units, ps_text, usage_devices, visibility
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from tests.unit.other_user import AS_ROOT, other_user
+from tests.unit.table_rows import printed_rows
 
 UUIDS = [f"GPU-{n}aaaaaaa-0000-0000-0000-00000000000{n}" for n in range(2)]
 
@@ -108,17 +109,24 @@ def test_two_containers_on_one_gpu(place: Path) -> None:
     assert [c["gpus"] for c in found] == [[UUIDS[0]], [UUIDS[0]]]
     header, first, second = ps().stdout.splitlines()
     assert header.split() == list(ps_text.HEADERS)
-    assert first.split()[:3] == ["one", "train-0", "ml"]
-    assert second.split()[:3] == ["two", "-", "-"]
-    assert first.endswith(" ago")
+    assert first.split()[:2] == ["one", "train-0"]
+    assert second.split()[:2] == ["two", "-"]
     bare = ps("--no-headers").stdout.splitlines()
     assert [line.split() for line in bare] == [first.split(), second.split()]
+    wide = printed_rows(ps("-o", "wide").stdout)
+    assert [row["NAMESPACE"] for row in wide] == ["ml", "-"]
+    assert [row["REPLICAS"] for row in wide] == [f"{UUIDS[0]}::{n}" for n in range(2)]
+    assert all(row["SINCE"].endswith(" ago") and row["UUIDS"] == UUIDS[0] for row in wide)
 
 
 def limited(gpu: int, hard: int, by: str = "driver") -> dict[str, Any]:
     """Return a record of a limit in the ledger."""
     told = {"device": UUIDS[gpu], "hard": hard, "soft": 1 << 30, "asked": False, "by": by}
     return {**told, "trouble": "" if by else "GH1250: too old", "cgroups": []}
+
+
+def shown_limits() -> dict[str, str]:
+    return {row["CONTAINER"]: row["LIMIT"] for row in printed_rows(ps().stdout)}
 
 
 def test_memory_limits_are_shown(place: Path) -> None:
@@ -129,14 +137,14 @@ def test_memory_limits_are_shown(place: Path) -> None:
     container(place, "mixed", **both, memory=[limited(0, 4 << 30), limited(1, 2 << 30, by="")])
     container(place, "lifted", **both, memory=[{**limited(0, NO_LIMIT), "soft": 0}])
     container(place, "free", **both)
-    rows = {line.split()[0]: " ".join(line.split()) for line in ps().stdout.splitlines()[1:]}
-    assert " - 3776Mi driver wrapper " in rows["same"]
-    assert " - 4Gi driver,2Gi nobody wrapper " in rows["mixed"]
-    assert " - none wrapper " in rows["lifted"]
-    assert " - - wrapper " in rows["free"]
-    wide = ps("-o", "wide").stdout.splitlines()
-    assert wide[0].split()[-3:] == ["REQUEST", "TIME-SLICE", "COMPUTE-MODE"]
-    assert wide[1].split()[-3:] == ["1Gi", "-", "-"]
+    assert shown_limits() == {
+        "same": "3776Mi driver",
+        "mixed": "4Gi driver,2Gi nobody",
+        "lifted": "none",
+        "free": "-",
+    }
+    wide = printed_rows(ps("-o", "wide").stdout)[0]
+    assert [wide[key] for key in ("REQUEST", "TIME-SLICE", "COMPUTE-MODE")] == ["1Gi", "-", "-"]
     found = {one["id"]: one["memory"] for one in listed()}
     assert found["mixed"][1] == {
         "gpu": UUIDS[1],
@@ -177,12 +185,13 @@ def test_limits_enforced_by_the_guard(place: Path) -> None:
     watched = tuple(map(share, ("kept", "above", "unnoted")))
     for action, by in ((KILL, "guard"), (REPORT, "nobody")):
         guard_marks.write([above], action, watched)
-        rows = {line.split()[0]: " ".join(line.split()) for line in ps().stdout.splitlines()[1:]}
-        assert f" 3776Mi {by} wrapper" in rows["kept"]
-        assert f" 3776Mi {by} (over: 5000Mi) wrapper" in rows["above"]
-        assert f" 3776Mi {by} wrapper" in rows["unnoted"]
-        assert " 3776Mi nobody wrapper" in rows["alone"]
-        assert " 3776Mi driver wrapper" in rows["held"]
+        assert shown_limits() == {
+            "kept": f"3776Mi {by}",
+            "above": f"3776Mi {by} (over: 5000Mi)",
+            "unnoted": f"3776Mi {by}",
+            "alone": "3776Mi nobody",
+            "held": "3776Mi driver",
+        }
         found = {one["id"]: one["memory"][0]["guard"] for one in listed()}
         assert (found["alone"], found["held"]) == (None, None)
         assert found["kept"] == {"limit": 3776 << 20, "action": action, "over": None}
@@ -274,7 +283,7 @@ def test_sharing_is_read_from_the_device_plugins_traces(place: Path) -> None:
         "mig": ("none", "hardware"),
     }
     shown = ps("--isolation", "-o", "wide").stdout
-    assert f"slice ml/a {UUIDS[0]}: shared, time-slicing" in shown
+    assert f"slice ml/a GPU-0aaaaaaa {UUIDS[0]}: shared, time-slicing" in shown
     assert "mig MIG-1: not shared" in shown
     assert ps("--isolation").exit_code == 0
 
@@ -323,8 +332,14 @@ def test_mig_instances_are_identified_by_their_nodes(place: Path) -> None:
     gpus = document["gpus"]
     expected = [one["uuid"] for one in gpus[1]["instances"][1:3]]
     assert [one["gpus"] for one in listed()] == [expected, [gpus[2]["uuid"]], ["0:2"]]
-    shown = ps().stdout.splitlines()[1].split()[3]
-    assert shown == ",".join(uuid[: len("MIG-12345678")] for uuid in expected)
+    rows = {row["CONTAINER"]: row["GPUS"] for row in printed_rows(ps().stdout)}
+    instances = [one["profile"] for one in gpus[1]["instances"]]
+    assert instances[1] == instances[2]
+    assert rows == {
+        "both": f"1:1,1:2 ({instances[1]})",
+        "whole": f"2 ({gpus[2]['name'].removeprefix('NVIDIA ')})",
+        "unknown": f"0:2 ({gpus[0]['instances'][2]['profile']})",
+    }
 
 
 def test_removed_container_is_not_listed(place: Path) -> None:

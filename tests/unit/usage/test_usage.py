@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -18,10 +17,11 @@ from click.testing import CliRunner, Result
 import gpuhook
 from gpuhook.cli import main
 from gpuhook.containers.warm import state_roots
-from gpuhook.usage import container_sharing, gpu_readings, kubelet_units, ps_text
+from gpuhook.usage import container_sharing, gpu_readings, kubelet_units
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.running import Running
+from tests.unit.table_rows import printed_rows
 
 MIB = 1 << 20
 UIDS = (
@@ -75,13 +75,13 @@ def document(node: SimulatedNode, *words: str) -> dict[str, Any]:
     return found
 
 
-def rows(shown: Result) -> dict[str, list[str]]:
-    """Return the cells of the table by the name of the container."""
-    headers = list(ps_text.HEADERS)
-    lines = shown.stdout.splitlines()
-    starts = [lines[0].index(header) for header in headers] + [1000]
-    cells = [[line[a:b].strip() for a, b in itertools.pairwise(starts)] for line in lines[1:]]
-    return {one[0]: one for one in cells}
+def rows(shown: Result) -> dict[str, dict[str, str]]:
+    """Return the cells of the table by the id of the container and by header."""
+    return {row["CONTAINER"]: row for row in printed_rows(shown.stdout)}
+
+
+def usage(row: dict[str, str]) -> list[str]:
+    return [row[header] for header in ("MEMORY", "SHARE", "BUSY")]
 
 
 def test_memory_and_processes_by_container(node: SimulatedNode, running: Running) -> None:
@@ -116,11 +116,15 @@ def test_memory_and_processes_by_container(node: SimulatedNode, running: Running
     assert found["gpus"][0]["unattributed"] == 1900 * MIB
     assert found["gpus"][0]["percent"] == 40
     table = rows(ps(node))
-    assert table["train"][5:8] == ["3000Mi/15Gi", "39% of 7680Mi", "35%"]
-    assert table["idle"][5:8] == ["0Mi/15Gi", "0% of 7680Mi", "0%"]
-    assert table["(host)"][5] == "100Mi/15Gi"
-    assert table["(unknown)"][5] == "1900Mi/15Gi"
-    assert f"{train}:sleep" in ps(node, "-o", "wide").stdout
+    assert usage(table["train"]) == ["3000Mi/15Gi", "39%", "35%"]
+    assert usage(table["idle"]) == ["0Mi/15Gi", "0%", "0%"]
+    assert table["(host)"]["MEMORY"] == "100Mi/15Gi"
+    assert table["(unknown)"]["MEMORY"] == "1900Mi/15Gi"
+    assert {row["GPUS"] for row in table.values()} == {"0 (Tesla T4)"}
+    wide = rows(ps(node, "-o", "wide"))
+    assert usage(wide["train"]) == ["3000Mi/15Gi", "39% of 7680Mi", "35%"]
+    assert wide["train"]["PROCESSES"] == f"{train}:sleep"
+    assert {row["UUIDS"] for row in wide.values()} == {gpu}
     assert sorted(ps(node, "-o", "name").stdout.split()) == ["idle", "train"]
     assert yaml.safe_load(ps(node, "-o", "yaml").stdout) == document(node)
 
@@ -172,8 +176,9 @@ def test_recorded_containers_have_their_limit_as_share(
     (one,) = document(node)["containers"]
     assert (one["recorded"], one["route"], one["pid"]) == (True, "wrapper", pid)
     assert one["usage"][0]["share"] == {"bytes": 2000 * MIB, "by": "limit"}
-    assert rows(ps(node))["one"][6] == "50% of 2000Mi"
-    assert rows(ps(node, "--recorded"))["one"][6] == "50% of 2000Mi"
+    for words in ((), ("--recorded",)):
+        assert rows(ps(node, *words))["one"]["SHARE"] == "50%"
+        assert rows(ps(node, "-o", "wide", *words))["one"]["SHARE"] == "50% of 2000Mi"
 
 
 def test_two_containers_of_a_pod(node: SimulatedNode, running: Running) -> None:
@@ -183,7 +188,7 @@ def test_two_containers_of_a_pod(node: SimulatedNode, running: Running) -> None:
     entry = {"pod": "train-0", "namespace": "ml", "container": "side", "route": "wrapper"}
     running.record("two", **entry, devices=[f"nvidia.com/gpu={uuid(node)}"])
     found = rows(ps(node))
-    assert [found[name][1] for name in ("one", "two")] == ["train-0/main", "train-0/side"]
+    assert [found[name]["NAME"] for name in ("one", "two")] == ["train-0/main", "train-0/side"]
 
 
 def test_gpu_used_without_a_request(node: SimulatedNode, running: Running) -> None:
@@ -194,7 +199,7 @@ def test_gpu_used_without_a_request(node: SimulatedNode, running: Running) -> No
     (one,) = document(node)["containers"]
     assert one["gpus"] == []
     assert [(use["gpu"], use["held"]) for use in one["usage"]] == [(uuid(node), False)]
-    assert uuid(node)[:12] in ps(node).stdout
+    assert rows(ps(node))["one"]["GPUS"] == "0 (Tesla T4)"
 
 
 def _plugin_config(kubelet_root: Path, source: str = "") -> dict[str, Any]:
@@ -222,9 +227,9 @@ def test_device_plugin_is_listed_without_a_share(
     assert by_id["plugin"]["usage"][0]["share"] is None
     assert not by_id["train"]["device_plugin"]
     assert by_id["train"]["usage"][0]["share"] == {"bytes": 15360 * MIB, "by": "holders"}
-    table = rows(ps(node, *words))
-    assert "(device plugin)" in " ".join(table["plugin"])
-    assert "(device plugin)" not in " ".join(table["train"])
+    table = rows(ps(node, "-o", "wide", *words))
+    assert table["plugin"]["ROUTE"].endswith(" (device plugin)")
+    assert "(device plugin)" not in table["train"]["ROUTE"]
 
 
 @pytest.mark.parametrize(
@@ -345,7 +350,7 @@ def test_pids_of_another_namespace_have_no_container(
     assert found["processes"][0]["reason"] == "permission denied"
     assert not found["processes"][0]["host"]
     assert "GH1953" in ps(node).stderr
-    assert rows(ps(node))["(unknown)"][4:6] == ["-", "0Mi/15Gi"]
+    assert rows(ps(node))["(unknown)"]["MEMORY"] == "0Mi/15Gi"
 
 
 def test_unknown_memory_of_a_process(node: SimulatedNode, running: Running) -> None:
@@ -355,7 +360,7 @@ def test_unknown_memory_of_a_process(node: SimulatedNode, running: Running) -> N
     found = document(node)
     assert found["containers"][0]["usage"][0]["used"] is None
     assert found["gpus"][0]["unattributed"] is None
-    assert rows(ps(node))["one"][5:7] == ["-", "-"]
+    assert usage(rows(ps(node))["one"])[:2] == ["-", "-"]
     assert "(unknown)" not in rows(ps(node))
 
 

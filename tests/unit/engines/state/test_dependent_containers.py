@@ -155,7 +155,7 @@ def database(place: Path, *containers: dict[str, Any]) -> bytes:
     path = place / "db.sql"
     with closing(sqlite3.connect(path)) as made, made:
         made.execute("CREATE TABLE ContainerConfig (ID TEXT, JSON TEXT)")
-        rows = [(one["id"], json.dumps(one)) for one in containers]
+        rows = [(one["id"], json.dumps(one).encode()) for one in containers]
         made.executemany("INSERT INTO ContainerConfig VALUES (?, ?)", rows)
     return path.read_bytes()
 
@@ -202,7 +202,7 @@ def test_views_and_computed_columns_of_a_database_are_not_read(made: str, tmp_pa
             table = made.split()[2]
             database.execute(f"INSERT INTO {table} (ID) VALUES ('a')")
     code = (
-        "import sys; from gpuhook.engines.state import libpod;"
+        "import sys; from gpuhook.containers.stores import libpod;"
         "print([*libpod._sqlite(sys.stdin.buffer.read())])"
     )
     bounded = 'ulimit -t 5; ulimit -v 1000000; exec "$0" -c "$1"'

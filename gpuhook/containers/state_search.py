@@ -1,87 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find a container by its id, the beginning of one, a pid, or its pod's names.
+"""The containers of this node, as the state directories of the runtimes show them.
 
-Looks into the state directories of the runtimes, wherever engines put them, and of the ledger's
-entries. A container whose state cannot be read is skipped, and the reason is kept for the error.
+These are wherever engines put them; the ledger's entries name further ones. A container whose state
+cannot be read is skipped, and the reason is kept for the error.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from functools import cached_property
 
+from gpuhook.containers import container_names, rootless_state
+from gpuhook.containers.container_names import ContainerNames
 from gpuhook.containers.hot import ledger
-from gpuhook.containers.warm import membership, rootless_state, runtime_state, state_roots
+from gpuhook.containers.warm import runtime_state, state_roots
 from gpuhook.containers.warm.runtime_state import (
-    STOPPED,
     UNREADABLE,
     Found,
     NoStateError,
     UnreadableError,
 )
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import suggestion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gpuhook.containers.stores.stored_container import StoredContainer
 
 _DENIED = os.strerror(errno.EACCES)
 _NEAR = 5
-
-# The engine of a container, by a part of the paths of its bundle or state.
-_ENGINES = (
-    ("/runtime-", "docker"),
-    ("/moby/", "docker"),
-    ("/containerd/runc/", "containerd"),
-    ("/io.containerd.", "containerd"),
-)
-_MANAGERS = {"libpod": "podman", "cri-o": "cri-o"}  # the annotation io.container.manager
+_POD_WORDS = 3
 
 
-def find(text: str, roots: Sequence[str] = ()) -> Found:
-    """Return the container that `text` names; also looks into the state roots `roots`.
-
-    In order: an id; a pid, of any process in a container; the beginning of an id; a pod, as
-    namespace/pod/container, namespace/pod, pod/container or pod. Raises GH1735 if there is none,
-    GH1736 if several match, GH1739 if its state cannot be read, GH1730 or GH1737 for a pid of no
-    process or of the host.
-    """
-    search = _Search(roots)
-    exact = search.named(lambda identity: identity == text)
-    if exact:
-        return _one(text, [f for f in exact if f.status != UNREADABLE] or exact, search)
-    begun = search.named(lambda identity: bool(text) and identity.startswith(text))
-    if text.isdecimal():
-        return _by_number(text, begun, search)
-    return _one(text, begun or search.of_pod(text), search)
-
-
-def everything(
-    roots: Sequence[str] = (),
-) -> tuple[list[Found], dict[str, GpuhookError]]:
-    """Return all containers with processes, sorted by id, and why others cannot be read.
-
-    The others are ours, and their state is broken: GH1739 by the directory of the state. Also looks
-    into `roots`. Raises GH1746 for a directory without permission: the caller needs all containers.
-    """
-    search = _Search(roots)
-    living = search.in_order()
-    denied = search.denied()
-    if denied is not None:
-        raise denied
-    return living, search.broken
-
-
-def visible(roots: Sequence[str] = ()) -> tuple[list[Found], GpuhookError | None]:
-    """Return the containers with processes that this user may see, sorted by id.
-
-    And GH1746 if there may be others. Also looks into `roots`.
-    """
-    search = _Search(roots)
-    return search.in_order(), search.denied()
-
-
-class _Search:
+class ContainerSearch:
     """The content of the state directories: (state root, id), and why some cannot be read."""
 
     def __init__(self, roots: Sequence[str]) -> None:
@@ -89,8 +43,10 @@ class _Search:
         self.looked: list[str] = []
         self.broken: dict[str, GpuhookError] = {}
         self.empty: dict[str, str] = {}
+        self._names = ContainerNames()
         self._entries = ledger.living()
         self._places: list[tuple[str, str]] = []
+        self._known: dict[tuple[str, str], Found] = {}
         seen: set[str] = set()
         recorded = (entry["root"] for entry in self._entries if entry["root"])
         theirs = []
@@ -121,13 +77,20 @@ class _Search:
         self.looked.append(root)
         self._places += [(root, name) for name in sorted(names) if ledger.is_id(name)]
 
-    def named(self, is_meant: Callable[[str], bool]) -> list[Found]:
+    def of_id(self, is_meant: Callable[[str], bool]) -> list[Found]:
         """Return the containers whose ids match; an unreadable one has that status."""
         read = [self._read(root, name) for root, name in self._places if is_meant(name)]
         names = {found.id for found in read}
-        return read + [f for f in self._unplaced() if is_meant(f.id) and f.id not in names]
+        return read + [f for f in self._unplaced if is_meant(f.id) and f.id not in names]
 
     def _read(self, root: str, identity: str) -> Found:
+        """Return a container; its status is UNREADABLE if its state cannot be read."""
+        key = root, identity
+        if key not in self._known:
+            self._known[key] = self._container(root, identity)
+        return self._known[key]
+
+    def _container(self, root: str, identity: str) -> Found:
         try:
             found = self._state(root, identity)
         except UnreadableError as error:
@@ -140,8 +103,9 @@ class _Search:
                     self.broken[where] = fault("GH1739", path=where, reason=error)
             found = Found(identity)
             found.state_root, found.status = root, UNREADABLE
+            found.owner = state_roots.user_of(root) or found.owner
             return found
-        found.engine = _engine(found)
+        self._names.identify(found)
         return found
 
     def _state(self, root: str, identity: str) -> Found:
@@ -153,13 +117,17 @@ class _Search:
             raise known
         return known
 
+    @cached_property
     def _unplaced(self) -> list[Found]:
-        """Return the containers that only the ledger knows."""
-        return [found for found in map(_of_ledger, self._entries) if found]
+        """The containers that only the ledger knows."""
+        found = [one for one in map(_of_ledger, self._entries) if one]
+        for one in found:
+            self._names.identify(one)
+        return found
 
     def living(self) -> list[Found]:
         """Return all containers that have processes."""
-        return _each_once([found for found in self.named(lambda _: True) if found.pid])
+        return each_once([found for found in self.of_id(lambda _: True) if found.pid])
 
     def in_order(self) -> list[Found]:
         """Return all containers that have processes, sorted by id."""
@@ -177,19 +145,54 @@ class _Search:
     def of_pod(self, text: str) -> list[Found]:
         """Return the containers whose annotations name this pod, without the pod's sandbox."""
         words = text.split("/")
-        return [
-            found for found in self.living() if _is_named(ledger.pod_of(_annotations(found)), words)
-        ]
+        return [found for found in self.living() if _is_named(found.pod, words)]
+
+    def of_name(self, text: str) -> list[Found]:
+        """Return the containers that an engine of root or this user calls `text`, also stopped."""
+        living = self.living()  # shows further stores
+        by_annotation = [found for found in living if found.name == text and not found.pod]
+        return [*by_annotation, *self._of_stores(self._names.stored(), text)]
+
+    def of_user(self, text: str) -> list[Found]:
+        """Return the containers that an engine of another user calls `text`, also stopped."""
+        return self._of_stores(self._names.of_users(), text)
+
+    def _of_stores(self, stored: Iterable[StoredContainer], text: str) -> list[Found]:
+        kept = list(stored)
+        named = [one for one in kept if one.is_named(text)]
+        named = named or [one for one in kept if one.is_of_service(text)]
+        return [found for one in named for found in self._states(one)]
+
+    def _states(self, stored: StoredContainer) -> list[Found]:
+        """Return a stored container as its runtimes know it, or stopped."""
+        known = self.of_id(lambda identity: identity == stored.id)
+        user = stored.user
+        known = [found for found in known if (found.owner == user if user else found.is_ours)]
+        return known or [container_names.stopped(stored)]
 
     def near(self, text: str) -> str:
-        """Return a phrase with a few containers whose ids begin as `text` does, or any."""
-        names = {found.id for found in self.living()}
+        """Return a phrase with a few names of containers: that like `text`, or any."""
+        names = {name_of(found) for found in self.living()}
         best = sorted(names, key=lambda name: (-_shared(name, text), name))
         if not best:
             if _DENIED in self.trouble.values():
                 return "run as root: containers of other users are not visible"
             return "no container runs here that this user can see"
+        alike = suggestion.nearest(text, best)
+        best = list(dict.fromkeys([*([alike] if alike else []), *best]))
         return "there are " + ", ".join([*best[:_NEAR], *(["..."] if best[_NEAR:] else [])])
+
+
+def name_of(found: Found) -> str:
+    """Return a name that find() accepts: namespace/pod/container, the engine's name, or the id."""
+    pod = [found.pod[key] for key in ("namespace", "pod", "container") if key in found.pod]
+    return "/".join(pod) if len(pod) == _POD_WORDS and found.name else found.name or found.id
+
+
+def each_once(candidates: list[Found]) -> list[Found]:
+    """Return the candidates without a user's entry for a container that root's state has, too."""
+    of_root = {(found.pid, found.started) for found in candidates if not found.owner and found.pid}
+    return [f for f in candidates if not f.owner or (f.pid, f.started) not in of_root]
 
 
 def _shared(one: str, other: str) -> int:
@@ -197,47 +200,6 @@ def _shared(one: str, other: str) -> int:
     return next(
         (n for n, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other))
     )
-
-
-def _one(text: str, candidates: list[Found], search: _Search) -> Found:
-    """Return the only candidate, or the only one that is not stopped; else raise."""
-    chosen = [found for found in candidates if found.status != STOPPED] or candidates
-    chosen = _each_once(chosen)
-    if len(chosen) > 1:
-        raise fault("GH1736", name=text, candidates=", ".join(map(_described, chosen)))
-    if chosen and chosen[0].status == UNREADABLE:
-        where = os.path.join(chosen[0].state_root, chosen[0].id)
-        reason = search.trouble.get(where) or search.empty[where]
-        raise fault("GH1739", path=where, reason=reason)
-    if chosen:
-        return chosen[0]
-    trouble = [f"{path} ({reason})" for path, reason in search.trouble.items()]
-    many = f"{len(trouble)} of them, such as " if len(trouble) > _NEAR else ""
-    skipped = f"; not read: {many}{', '.join(trouble[:_NEAR])}" if trouble else ""
-    places = ", ".join(search.looked) or "no state directory"
-    raise fault("GH1735", name=text, places=places, skipped=skipped, near=search.near(text))
-
-
-def _each_once(candidates: list[Found]) -> list[Found]:
-    """Return the candidates without a user's entry for a container that root's state has, too."""
-    of_root = {(found.pid, found.started) for found in candidates if not found.owner and found.pid}
-    return [f for f in candidates if not f.owner or (f.pid, f.started) not in of_root]
-
-
-def _described(found: Found) -> str:
-    return f"{found.id} ({found.status} in {found.state_root or 'the ledger'})"
-
-
-def _by_number(text: str, begun: list[Found], search: _Search) -> Found:
-    """Return the container of a number, which may be a pid and the beginning of an id at once."""
-    try:
-        found: Found | None = membership.of_pid(int(text), search.living())
-    except GpuhookError as error:
-        if not begun or error.code not in ("GH1730", "GH1737"):
-            raise
-        found = None
-    others = [other for other in begun if found is None or other.pid != found.pid]
-    return _one(text, [*others, found] if found else others, search)
 
 
 def _of_ledger(entry: dict[str, object]) -> Found | None:
@@ -252,15 +214,7 @@ def _of_ledger(entry: dict[str, object]) -> Found | None:
     except GpuhookError:
         return None
     found.bundle = bundle if isinstance(bundle, str) else ""
-    found.engine = _engine(found)
     return found
-
-
-def _annotations(found: Found) -> object:
-    try:
-        return found.config().get("annotations")
-    except (OSError, GpuhookError):
-        return None  # a bundle may be gone while its container runs
 
 
 def _is_named(pod: dict[str, str], words: list[str]) -> bool:
@@ -270,17 +224,3 @@ def _is_named(pod: dict[str, str], words: list[str]) -> bool:
     namespace, name, container = (pod.get(key) for key in ("namespace", "pod", "container"))
     forms = ([namespace, name, container], [namespace, name], [name, container], [name])
     return words in forms
-
-
-def _engine(found: Found) -> str:
-    """Return the engine that created a container, "" if nothing shows it."""
-    annotations = _annotations(found)
-    if isinstance(annotations, dict):
-        manager = annotations.get("io.container.manager")
-        if isinstance(manager, str) and manager in _MANAGERS:
-            return _MANAGERS[manager]
-    paths = f"{found.state_root}/ {found.bundle}/"
-    for part, engine in _ENGINES:
-        if part in paths:
-            return engine
-    return ""

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The containers of other users, as their runtimes' state in /run/user describes them.
 
-A user controls this state: files of any size, links, and file systems that never answer (FUSE with
-allow_other). So a child process reads it, with bounds in bytes and time. It follows no link, and
-does not enter what the kernel lists as FUSE or NFS.
+And the names in the stores of their engines. A user controls both: files of any size, links, and
+file systems that never answer (FUSE with allow_other). So a child process reads them, with bounds
+in bytes and time. It follows no link, and does not enter what the kernel lists as FUSE or NFS.
 """
 
 from __future__ import annotations
 
 import os
+import pwd
 import time
+from dataclasses import replace
 
 from gpuhook.containers.hot import ledger
+from gpuhook.containers.stores import docker_store, libpod
+from gpuhook.containers.stores.store_files import UserFiles
 from gpuhook.containers.warm import runtime_state, state_roots
 from gpuhook.containers.warm.runtime_state import StateBounds, UnreadableError
 from gpuhook.host.hot import files
@@ -20,7 +24,9 @@ from gpuhook.kernel import mountinfo
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
 
+    from gpuhook.containers.stores.stored_container import StoredContainer
     from gpuhook.containers.warm.runtime_state import Found
     from gpuhook.host.worker import Worker
     from gpuhook.kernel.mountinfo import Mount
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 _SECONDS = 2.0  # for all users
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SILENT_FOR = 60.0  # seconds until the state of a user that did not answer is read again
-_silent: dict[int, float] = {}  # these users, and the end of that time
+_silent: dict[tuple[str, int], float] = {}  # the end of that time, by method and user
 
 
 class Containers:
@@ -64,7 +70,8 @@ def look(roots: Iterable[str] = ()) -> Containers:
             patterns.append(path)
     if places:
         readable = dict(_without_remote(places, found))
-        _read_all(readable, found)
+        for one in _answers("read", readable, found):
+            found.add(one)
     return found
 
 
@@ -88,27 +95,47 @@ def _touches(mount: Mount, pattern: str) -> bool:
     return mount.is_over(fixed) or mount.target.startswith(fixed)
 
 
-def _read_all(places: dict[int, list[str]], found: Containers) -> None:
-    """Read one user's state after another's; one without an answer leaves time to the others."""
+def stored() -> list[StoredContainer]:
+    """Return the containers in the stores of other users' engines, as far as they can be read."""
+    found = Containers()
+    places = dict(_without_remote(dict(_homes()), found))
+    return [one for answer in _answers("stored", places, found) for one in answer]
+
+
+def _homes() -> Iterator[tuple[int, list[str]]]:
+    """Yield other users, with the places of the stores of their Docker and podman."""
+    for user in state_roots.other_users():
+        try:
+            home = pwd.getpwuid(user).pw_dir
+        except KeyError:
+            continue
+        yield user, [f"{home}/{place}" for place in (docker_store.OF_A_USER, libpod.OF_A_USER)]
+
+
+def _answers(method: str, places: dict[int, list[str]], found: Containers) -> Iterator[Any]:
+    """Yield the answers on one user after another; one without an answer leaves time to the others.
+
+    The users without an answer are in `found.trouble`, with the reason.
+    """
     from gpuhook.host.worker import NoAnswerError
 
     end = time.monotonic() + _SECONDS
     worker: Worker | None = None
-    for user, patterns in places.items():
+    for user, paths in places.items():
         now = time.monotonic()
-        if now < _silent.get(user, now):
+        if now < _silent.get((method, user), now):
             reason = "it did not answer a moment ago"
         elif now >= end:
             reason = f"the states of other users took the {_SECONDS:g} seconds"
         else:
             try:
                 worker = worker or _started()
-                worker.ask("read", patterns)
-                found.add(worker.answer((end - now) / 2))
+                worker.ask(method, user, paths)
+                yield worker.answer((end - now) / 2)
                 continue
             except NoAnswerError as error:
                 reason = error.reason
-                _silent[user] = now + _SILENT_FOR
+                _silent[method, user] = now + _SILENT_FOR
                 _end(worker)
                 worker = None
         found.trouble[state_roots.directory(user)] = reason
@@ -130,7 +157,17 @@ def _end(worker: Worker | None) -> None:
 class _Reader:
     """Reads the state of users, in the child."""
 
-    def read(self, patterns: Sequence[str]) -> Containers:
+    def stored(self, user: int, places: Sequence[str]) -> list[StoredContainer]:
+        """Return the containers of Docker and podman, by the places of their stores."""
+        docker, podman = places
+        try:
+            files = UserFiles(user, docker.removesuffix(f"/{docker_store.OF_A_USER}"))
+        except OSError:
+            return []
+        found = [*docker_store.containers(files, docker), *libpod.containers(files, podman)]
+        return [replace(one, user=user) for one in found]
+
+    def read(self, user: int, patterns: Sequence[str]) -> Containers:  # noqa: ARG002 # as stored()
         """Return the content of the state roots of a user."""
         found = Containers()
         bounds = StateBounds()

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+import sys
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gpuhook.engines.read import toml_document
+from gpuhook.containers.stores import stored_container
+from gpuhook.containers.stores.stored_container import StoredContainer
 from gpuhook.host import documents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpuhook.engines.read.config_files import ConfigFiles
+    from gpuhook.containers.stores.store_files import StoreFiles
 
+STORAGE = "/var/lib/containers/storage"
+OF_A_USER = ".local/share/containers/storage"  # below the home directory
 _ENDING = "-containers"  # overlay-containers, vfs-containers
 _BOLT = "libpod/bolt_state.db"
 _BEGIN = '{"spec":{'  # the JSON of a container in BoltDB
@@ -29,25 +33,33 @@ _SQLITE = "db.sql"
 _MOST_BYTES = 32 << 20  # of all rows; computed columns could be larger
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+@dataclass(frozen=True)
+class LibpodContainer(StoredContainer):
     """A container in the database; `runtime` is a name in the configuration, or a path."""
 
-    id: str
-    name: str
-    runtime: str
-    driver: str
-    database: str
+    runtime: str = ""
+    driver: str = ""
+    database: str = ""
 
 
-def drivers(files: ConfigFiles, storage: str) -> list[str]:
+def drivers(files: StoreFiles, storage: str) -> list[str]:
     """Return the storage drivers that have containers. Raises OSError."""
     names = files.names(storage)
     return [one.removesuffix(_ENDING) for one in names if one.endswith(_ENDING)]
 
 
-def containers(files: ConfigFiles, storage: str) -> Iterator[Container]:
-    """Yield the containers. Raises OSError.
+def storage_of(bundle: str, identity: str) -> str:
+    """Return the storage of a container by its bundle, "" for a bundle of another engine.
+
+    >>> storage_of("/data/storage/overlay-containers/4c1f/userdata", "4c1f")
+    '/data/storage'
+    """
+    place, ending = f"{_ENDING}/{identity}/userdata", bundle.rstrip("/")
+    return ending.removesuffix(place).rpartition("/")[0] if ending.endswith(place) else ""
+
+
+def containers(files: StoreFiles, storage: str) -> Iterator[LibpodContainer]:
+    """Yield the containers. Raises what `files` raises.
 
     Rows of removed containers, which have no directory, are left out.
     """
@@ -60,26 +72,36 @@ def containers(files: ConfigFiles, storage: str) -> Iterator[Container]:
     for file, read in ((_SQLITE, _sqlite), (_BOLT, _bolt)):
         path = f"{storage}/{file}"
         for row in read(files.read(path) or b""):
-            keys = ("id", "name", "runtime")
-            identity, name, runtime = (toml_document.text(row.get(key)) for key in keys)
+            identity = stored_container.name(row.get("id"))
             if identity in existing and identity not in seen:
                 seen.add(identity)
-                yield Container(identity, name, runtime, existing[identity], path)
+                yield _container(row, identity, existing[identity], path)
+
+
+def _container(row: dict[str, Any], identity: str, driver: str, path: str) -> LibpodContainer:
+    project, service = stored_container.labels(row.get("labels"))
+    runtime = row.get("runtime")
+    return LibpodContainer(
+        "podman",
+        identity,
+        stored_container.name(row.get("name")),
+        stored_container.image(row.get("rootfsImageName")),
+        project,
+        service,
+        runtime=runtime if isinstance(runtime, str) else "",
+        driver=driver,
+        database=path,
+    )
 
 
 def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:
     if not content:
         return
-    with TemporaryDirectory(prefix="gpuhook-") as place:
-        copy = f"{place}/{_SQLITE}"
-        with open(copy, "wb") as file:
-            file.write(content)
-        try:
-            # immutable: SQLite reads no journal, and creates no lock or other file.
-            with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as database:
-                rows = _rows(database)
-        except (sqlite3.Error, OverflowError):
-            return  # another version, or a write in progress
+    try:
+        with _database(content) as database:
+            rows = _rows(database)
+    except (sqlite3.Error, OverflowError):
+        return  # another version, or a write in progress
     for text in rows:
         try:
             row = documents.parse_json(text)
@@ -89,7 +111,24 @@ def _sqlite(content: bytes) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _rows(database: sqlite3.Connection) -> list[str]:
+@contextmanager
+def _database(content: bytes) -> Iterator[sqlite3.Connection]:
+    """Yield a database in memory; Python before 3.11 can only open a file, here a temporary one."""
+    if sys.version_info >= (3, 11):
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.deserialize(content)
+            yield database
+    else:
+        with TemporaryDirectory(prefix="gpuhook-") as place:
+            copy = f"{place}/{_SQLITE}"
+            with open(copy, "wb") as file:
+                file.write(content)
+            # immutable: SQLite reads no journal, and creates no lock or other file.
+            with closing(sqlite3.connect(f"file:{copy}?immutable=1", uri=True)) as database:
+                yield database
+
+
+def _rows(database: sqlite3.Connection) -> list[bytes | str]:
     """Return the texts of the table, never computed values.
 
     In a hostile database, a view or a generated column with the table's name could be endless.
@@ -99,10 +138,10 @@ def _rows(database: sqlite3.Connection) -> list[str]:
     found = database.execute("SELECT type FROM sqlite_master WHERE name = 'ContainerConfig'")
     if not plain or found.fetchall() != [("table",)]:
         return []
-    rows: list[str] = []
+    rows: list[bytes | str] = []
     left = _MOST_BYTES
     for (text,) in database.execute("SELECT JSON FROM ContainerConfig"):
-        if isinstance(text, str):
+        if isinstance(text, (bytes, str)):  # podman writes bytes into the column of texts
             left -= len(text)
             rows.append(text)
         if left < 0:

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers by the names that Docker, podman, Compose and ctr give them, on each release."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.engines.engine_node import EngineNode
+from tests.engines.test_docker import IMAGE, dockerd
+
+SLEEP = (IMAGE, "sleep", "1000")
+DOCKER = ("docker", "run", "--detach", "--network=none", "--name")
+# runc: crun of trixie refuses the hybrid cgroups of the machine.
+PODMAN = ("podman", "--runtime=/usr/sbin/runc", "run", "--detach", "--network=none", "--name")
+SOCKET = "--address=/run/docker/containerd/containerd.sock"
+COMPOSE = f"""
+services:
+  web:
+    image: {IMAGE}
+    network_mode: none
+    command: [sleep, "1000"]
+"""
+
+USER, UID = "tenant", 1500
+ARCHIVE = "/srv/names.tar"
+# The user may not set these limits, and systemd does not run.
+USER_CONFIG = """
+[containers]
+pids_limit = 0
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+AS_USER: tuple[str, ...] = ("runuser", "-u", USER, "--", "env", f"HOME=/home/{USER}")
+AS_USER += (f"XDG_RUNTIME_DIR=/run/user/{UID}", "PODMAN_IGNORE_CGROUPSV1_WARNING=1")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The ids of containers by their names, and the name that Compose has chosen."""
+
+    ids: dict[str, str]
+    compose: str
+
+
+@pytest.fixture(scope="module")
+def names(node: EngineNode) -> Iterator[Names]:
+    """Run containers of Docker, podman, Compose and ctr; both engines have one named `both`."""
+    root = node.image_root("debian", "names")
+    with dockerd(node):
+        for engine in ("docker", "podman"):
+            node.check("sh", "-c", f"tar -C {root} -c . | {engine} import - {IMAGE}")
+        ids = {
+            "trainer": node.check(*DOCKER, "trainer", *SLEEP).strip(),
+            "learner": node.check(*PODMAN, "learner", *SLEEP).strip(),
+        }
+        for words in (DOCKER, PODMAN):
+            node.check(*words, "both", *SLEEP)
+            node.check(*words, f"ended-{words[0]}", IMAGE, "true")
+        node.path("/srv/shop").mkdir()
+        node.path("/srv/shop/docker-compose.yml").write_text(COMPOSE, encoding="ascii")
+        node.check("sh", "-c", "cd /srv/shop && (docker compose up -d || docker-compose up -d)")
+        label = "--filter=label=com.docker.compose.service=web"
+        shown = node.check("docker", "ps", "--no-trunc", label, "--format={{.ID}} {{.Names}}")
+        service = shown.split()
+        ids["shop/web"] = ids["web"] = ids[service[1]] = service[0]
+        node.check("sh", "-c", f"docker save {IMAGE} | ctr {SOCKET} image import -")
+        image = node.check("ctr", SOCKET, "image", "list", "--quiet").strip()
+        node.check("ctr", SOCKET, "run", "--detach", image, "sleeper", "sleep", "1000")
+        yield Names({**ids, "sleeper": "sleeper"}, service[1])
+        node.run("sh", "-c", "docker rm --force $(docker ps -aq); podman rm --all --force --time=0")
+        node.run("ctr", SOCKET, "task", "kill", "--signal=KILL", "sleeper")
+
+
+def inspected(node: EngineNode, name: str) -> dict[str, Any]:
+    document = json.loads(node.check("gpuhook", "inspect", name, "-o", "json"))
+    container: dict[str, Any] = document["container"]
+    return container
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "image"),
+    [
+        ("trainer", "docker", IMAGE),
+        ("learner", "podman", f"localhost/{IMAGE}"),
+        ("shop/web", "docker", IMAGE),
+        ("web", "docker", IMAGE),
+        ("sleeper", "containerd", f"docker.io/library/{IMAGE}"),
+    ],
+)
+def test_names_of_engines(
+    node: EngineNode, names: Names, name: str, engine: str, image: str
+) -> None:
+    """A name, and the beginning of the id, identify the container; it has name and image."""
+    known = {"web": names.compose, "shop/web": names.compose, "sleeper": None}.get(name, name)
+    for text in (name, names.ids[name], names.ids[name][:12]):
+        found = inspected(node, text)
+        assert (found["id"], found["engine"]) == (names.ids[name], engine)
+        assert (found["name"], found["image"]) == (known, image)
+
+
+def test_compose_name(node: EngineNode, names: Names) -> None:
+    assert inspected(node, names.compose)["id"] == names.ids["web"]
+
+
+def test_ambiguous_name(node: EngineNode, names: Names) -> None:
+    """The error lists the containers of both engines, whose ids identify them."""
+    refused = node.run("gpuhook", "inspect", "both")
+    assert refused.rc != 0
+    assert "GH1736" in refused.stderr
+    for engine in ("docker", "podman"):
+        identity = node.check(engine, "ps", "--no-trunc", "--quiet", "--filter=name=^both$").strip()
+        assert f"{identity} ({engine} both, running" in refused.stderr
+        assert inspected(node, identity)["engine"] == engine
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+@pytest.mark.parametrize("command", ["inspect", "explain", "compare", "repair"])
+def test_stopped_container(
+    node: EngineNode,
+    names: Names,
+    engine: str,
+    command: str,
+) -> None:
+    refused = node.run("gpuhook", command, f"ended-{engine}")
+    assert refused.rc != 0
+    assert f"GH1738: container ended-{engine} is not running: it is stopped" in refused.stderr
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_attach_by_name(
+    node: EngineNode, names: Names, engine: str, covers: Callable[..., None]
+) -> None:
+    """`attach NAME` gives the container GPU 2; `ps`, `explain` and `compare` know it; `detach`."""
+    name = {"docker": "trainer", "podman": "learner"}[engine]
+    node.check("gpuhook", "attach", name, "--device", "2")
+    assert node.run(engine, "exec", name, "test", "-c", node.device(2)).rc == 0
+    (one,) = json.loads(node.check("gpuhook", "ps", "-o", "json"))["containers"]
+    assert (one["id"], one["name"], one["engine"]) == (names.ids[name], name, engine)
+    assert one["image"].endswith(IMAGE)
+    assert names.ids[name] in node.check("gpuhook", "explain", name)
+    node.check("gpuhook", "detach", name, "--device", "2")
+    assert json.loads(node.check("gpuhook", "ps", "-o", "json"))["containers"] == []
+    covers(engine.capitalize().replace("Podman", "podman"), node.version(engine, "--version"),
+           "attach by the name of the container")  # fmt: skip
+
+
+def test_unknown_name(node: EngineNode, names: Names) -> None:
+    refused = node.run("gpuhook", "inspect", "trianer")
+    assert refused.rc != 0
+    assert "GH1735" in refused.stderr
+    assert "there are trainer, " in refused.stderr
+
+
+def test_completion(node: EngineNode, names: Names) -> None:
+    words = ("COMP_WORDS=gpuhook inspect ", "COMP_CWORD=2", "_GPUHOOK_COMPLETE=bash_complete")
+    offered = node.check("env", *words, "gpuhook").split()
+    for name in ("trainer", "learner", "both", names.compose, "sleeper", names.ids["trainer"]):
+        assert f"plain,{name}" in offered
+
+
+@pytest.fixture(scope="module")
+def rootless(node: EngineNode) -> Iterator[str]:
+    """Run a container `job` of a user's podman, and one with the name of a container of root."""
+    root = node.image_root("debian", "user-names")
+    node.check("useradd", "--create-home", "--uid", str(UID), USER)
+    node.check("install", "-d", "-o", USER, "-m", "700", f"/run/user/{UID}")
+    node.check("install", "-d", f"/home/{USER}/.config/containers")
+    config = node.path(f"/home/{USER}/.config/containers/containers.conf")
+    config.write_text(USER_CONFIG, encoding="ascii")
+    node.check("chown", "-R", USER, f"/home/{USER}/.config")
+    node.check("chmod", "-R", "a+rX", root)
+    node.check("tar", "-C", root, "-cf", ARCHIVE, ".")
+    node.check(*AS_USER, "podman", "import", ARCHIVE, IMAGE)
+    ids = [node.check(*AS_USER, *PODMAN, name, *SLEEP).strip() for name in ("job", "trainer")]
+    yield ids[0]
+    node.run(*AS_USER, "podman", "rm", "--all", "--force", "--time=0")
+    node.run(*AS_USER, "podman", "system", "migrate")  # ends the user's first process
+
+
+def test_rootless_podman(node: EngineNode, names: Names, rootless: str) -> None:
+    """Root and the user find it by its name; a name of root's container is that of root."""
+    found = inspected(node, "job")
+    assert (found["id"], found["name"], found["engine"]) == (rootless, "job", "podman")
+    assert found["image"] == f"localhost/{IMAGE}"
+    assert inspected(node, "trainer")["id"] == names.ids["trainer"]
+    shown = node.check(*AS_USER, "podman", "unshare", "gpuhook", "inspect", "job", "-o", "json")
+    assert json.loads(shown)["container"]["name"] == "job"
+    refused = node.run("gpuhook", "attach", "job", "--device", "2")
+    assert "GH1756" in refused.stderr
