@@ -7,41 +7,34 @@ those of the node's device plugin, by the kubelet's protocol.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import grpc
 import pytest
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
-from tests.contract.cri import IMAGE, Container, Cri
+from tests.contract.cri import IMAGE, Cri
 from tests.contract.kubelet_side import allocation_of
-from tests.contract.views import View, questions, view
-from tests.engines.containerd import configured, containerd, is_before, settings, version
+from tests.contract.views import questions, view
+from tests.engines.containerd import (
+    SLEEP,
+    configured,
+    containerd,
+    gpus,
+    holders,
+    is_before,
+    low_level_runtime,
+    requests,
+    version,
+)
 from tests.engines.engine_node import EngineNode
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import GPU, TIME_SLICING
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 LOW_LEVEL = pytest.mark.parametrize("low_level", ["runc", "crun"])
-SLEEP = ["/bin/sleep", "600"]
 Covers = Callable[..., None]
-
-
-def gpus(seen: View) -> list[str]:
-    """Return the nodes of GPUs, without those of the driver; the container can open them all."""
-    assert all(entry.allowed for entry in seen.gpus().values()), seen.gpus()
-    return [path for path in seen.gpus() if path[11:].isdecimal()]
-
-
-def requests(value: str) -> Allocation:
-    """Return an allocation by NVIDIA_VISIBLE_DEVICES alone."""
-    return Allocation(envs={"NVIDIA_VISIBLE_DEVICES": value})
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +60,6 @@ def server(node: EngineNode) -> Iterator[Cri]:
         yield running
 
 
-@contextmanager
-def low_level_runtime(node: EngineNode, name: str) -> Iterator[str]:
-    """Make gpuhook-runtime run this program, and accept mounts; yield its name and version."""
-    text = f"runtime: {{lowLevelRuntimes: [{name}]}}\nrequest: {{acceptVolumeMounts: true}}\n"
-    with settings(node, text):
-        yield f"{name} {node.version(name, '--version')}"
-
-
 @LOW_LEVEL
 @pytest.mark.parametrize("strategy", STRATEGIES[:3])
 def test_handler_assigns_the_allocated_gpu(
@@ -91,17 +76,11 @@ def test_handler_assigns_the_allocated_gpu(
         seen = server.view(pod, allocations[strategy], *asked)
         server.container(pod, SLEEP, allocations[strategy], name="sleeper")
         (holder,) = holders(node, "trainer")
-    assert gpus(seen) == [node.device(2)]
+    assert gpus(seen) == {node.device(2)}
     assert "real" in seen.runs[0].found()["libcuda.so.1"]
     uuid = node.gpus.node.gpus[2].uuid
     assert (holder["gpus"], holder["replicas"]) == ([uuid], [f"{uuid}::1"])
     covers("containerd", version(node), f"RuntimeClass, {strategy}", program)
-
-
-def holders(node: EngineNode, pod: str) -> list[dict[str, Any]]:
-    """Return the containers of a pod that `gpuhook ps` lists."""
-    listed = json.loads(node.check("gpuhook", "ps", "-o", "json"))["containers"]
-    return [one for one in listed if (one["namespace"], one["pod"]) == ("default", pod)]
 
 
 @pytest.mark.parametrize("strategy", ["cdi-cri", "cdi-annotations"])
@@ -124,7 +103,7 @@ def test_containerd_applies_the_plugins_spec(
     if is_old and not by_wrapper:
         assert (seen.gpus(), listed) == ({}, [])
         return
-    assert gpus(seen) == [node.device(2)]
+    assert gpus(seen) == {node.device(2)}
     uuid = node.gpus.node.gpus[2].uuid
     assert [(one["gpus"], one["replicas"]) for one in listed] == [([uuid], [f"{uuid}::1"])]
     with_ = "RuntimeClass" if handler else ""
@@ -134,11 +113,11 @@ def test_containerd_applies_the_plugins_spec(
 def test_containers_of_a_pod_have_their_own_gpus(node: EngineNode, server: Cri) -> None:
     """An init container, two containers with a GPU each, and a sidecar without one."""
     with server.pod("several") as pod:
-        assert gpus(server.view(pod, requests("1"), name="init")) == [node.device(1)]
+        assert gpus(server.view(pod, requests("1"), name="init")) == {node.device(1)}
         first = server.container(pod, SLEEP, requests("2"), name="first")
         second = server.container(pod, SLEEP, requests("3,4"), name="second")
-        assert gpus(server.exec(first, "/probe").view) == [node.device(2)]
-        assert gpus(server.exec(second, "/probe").view) == [node.device(3), node.device(4)]
+        assert gpus(server.exec(first, "/probe").view) == {node.device(2)}
+        assert gpus(server.exec(second, "/probe").view) == {node.device(3), node.device(4)}
         assert server.view(pod, Allocation(), name="sidecar").gpus() == {}
         listed = {one["container"]: one["requested"] for one in holders(node, "several")}
     assert listed == {"first": ["2"], "second": ["3,4"]}
@@ -169,68 +148,22 @@ def test_exec_and_restart_of_a_container(node: EngineNode, server: Cri) -> None:
     """`kubectl exec` has the GPU, and so has the container that the kubelet starts next."""
     with server.pod("again") as pod:
         first = server.container(pod, SLEEP, requests("2"))
-        assert gpus(server.exec(first, "/probe").view) == [node.device(2)]
+        assert gpus(server.exec(first, "/probe").view) == {node.device(2)}
         server.stop(first)
         assert holders(node, "again") == []
         second = server.container(pod, SLEEP, requests("2"), attempt=1)
-        assert gpus(server.exec(second, "/probe").view) == [node.device(2)]
+        assert gpus(server.exec(second, "/probe").view) == {node.device(2)}
         assert [one["id"] for one in holders(node, "again")] == [second.id]
 
 
-@pytest.fixture(params=["runc", "crun"])
-def restarted(request: pytest.FixtureRequest, node: EngineNode) -> Iterator[tuple[Cri, Container]]:
-    """Yield a containerd that was restarted while a container with GPU 2 runs, and that one."""
-    with low_level_runtime(node, request.param), configured(node):
-        with containerd(node) as first:
-            pod = first.start_pod("lasting")
-            running = first.container(pod, SLEEP, requests("2"))
-        with containerd(node) as second:
-            try:
-                yield second, running
-            finally:
-                second.remove_pod(pod)
-
-
-def test_live_commands_after_a_restart_of_containerd(
-    node: EngineNode, restarted: tuple[Cri, Container]
-) -> None:
-    """Commands that name the pod work as before: attach, detach, inspect, repair, compare."""
-    server, running = restarted
-
-    def seen() -> list[str]:
-        return gpus(server.exec(running, "/probe").view)
-
-    name = "default/lasting/main"
-    assert [one["id"] for one in holders(node, "lasting")] == [running.id]
-    node.check("gpuhook", "attach", "default/lasting", "--device", "4")
-    assert seen() == [node.device(2), node.device(4)]
-    node.check("gpuhook", "detach", name, "--device", "4")
-    assert seen() == [node.device(2)]
-    node.check("gpuhook", "inspect", name, "--exit-code")
-    assert "nothing to do" in node.check("gpuhook", "repair", name)
-    assert "0 differences" in node.check("gpuhook", "compare", name)
-    deny(node, running, node.device(2))
-    assert node.run("gpuhook", "inspect", name, "--exit-code").rc == 1
-    node.check("gpuhook", "repair", name)
-    assert seen() == [node.device(2)]
-
-
-def deny(node: EngineNode, container: Container, device: str) -> None:
-    """Take a device from the container's cgroup (v1), as `systemctl daemon-reload` does."""
-    status = node.path(device).stat()
-    numbers = f"c {os.major(status.st_rdev)}:{os.minor(status.st_rdev)} rwm"
-    (cgroup,) = Path("/sys/fs/cgroup/devices/gpuhook-tests").glob(f"*{container.id}*")
-    (cgroup / "devices.deny").write_text(numbers, encoding="ascii")
-
-
-@pytest.mark.parametrize("low_level", ["runc", "crun"])
+@LOW_LEVEL
 def test_ctr_runs_gpuhook_runtime(
     node: EngineNode, server: Cri, low_level: str, covers: Covers
 ) -> None:
     with low_level_runtime(node, low_level) as program:
         words = ["--runc-binary", "/usr/bin/gpuhook-runtime", "--env", "NVIDIA_VISIBLE_DEVICES=2"]
         seen = view(ctr_run(node, *words))
-    assert gpus(seen) == [node.device(2)]
+    assert gpus(seen) == {node.device(2)}
     covers("containerd", version(node), "ctr run --runc-binary", program)
 
 
@@ -241,7 +174,7 @@ def test_ctr_applies_the_spec(node: EngineNode, server: Cri, covers: Covers) -> 
         with pytest.raises(AssertionError, match="error stating device path"):
             ctr_run(node, *option)
         return
-    assert gpus(view(ctr_run(node, *option))) == [node.device(2)]
+    assert gpus(view(ctr_run(node, *option))) == {node.device(2)}
     covers("containerd", version(node), "ctr run --device")
 
 
