@@ -120,7 +120,7 @@ def test_containers_of_a_pod_have_their_own_gpus(node: EngineNode, server: Cri) 
         assert gpus(server.exec(second, "/probe").view) == {node.device(3), node.device(4)}
         assert server.view(pod, Allocation(), name="sidecar").gpus() == {}
         listed = {one["container"]: one["requested"] for one in holders(node, "several")}
-    assert listed == {"first": ["2"], "second": ["3,4"]}
+    assert listed == {"first": ["2"], "second": ["3", "4"]}
 
 
 def test_container_without_a_request_is_unchanged(node: EngineNode, server: Cri) -> None:
