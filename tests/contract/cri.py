@@ -183,7 +183,7 @@ class Cri:
 
     def output(self, container: Container) -> str:
         """Return what the container has written to stdout and stderr so far."""
-        wrote = _result(0, container.log)
+        wrote = logged(0, container.log)
         return wrote.stdout + wrote.stderr
 
     def ended(self, container: Container) -> Result:
@@ -194,14 +194,14 @@ class Cri:
             return self.runtime.ContainerStatus(request, timeout=SECONDS).status
 
         eventually(lambda: status().state == _EXITED, f"the end of container {container.id}")
-        return _result(status().exit_code, container.log)
+        return logged(status().exit_code, container.log)
 
     def view(self, pod: Pod, given: Allocation, *asked: str, name: str = "main") -> View:
         """Return the probe's view in a container of the pod; see questions()."""
         return self.ended(self.container(pod, ["/probe", *asked], given, name=name)).view
 
 
-def _result(code: int, log: Path) -> Result:
+def logged(code: int, log: Path) -> Result:
     """Return the result of a log: each line is `<time> <stream> <F or P> <text>`; after a P the
     line continues.
     """
