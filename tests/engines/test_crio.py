@@ -26,6 +26,7 @@ from tests.engines.engine_node import EngineNode
 from tests.waiting import eventually
 
 LIBEXEC = "/usr/libexec/crio"
+STORAGE = "/var/lib/containers/storage/overlay-containers"
 DROP_IN = "/etc/crio/crio.conf.d/99-gpuhook.conf"
 # As /etc/crio/crio.conf.d/10-crio.conf of CRI-O's package.
 PACKAGED = """\
@@ -87,18 +88,27 @@ class Handler:
             command,
             env or [],
             annotations,
-            ociVersion="1.2.0",
             linux={"cgroupsPath": f"/{bundles.CGROUP}/crio-{id_}"},
         )
         made = Started(self, id_, log)
+        self._keep(id_, annotations)
+        sandbox = annotations["io.kubernetes.cri-o.SandboxID"]
+        handler = {"io.kubernetes.cri-o.RuntimeHandler": "nvidia"}
+        self._keep(sandbox, {**written.crio_sandbox(pod or {}), **handler})
         try:
             self._create(made, bundle)
             made.call("start", id_)
             yield made
         finally:
             self.node.run(self.runtime, f"--root={self.root}", "delete", "--force", id_)
-            for path in (bundle, root, log):
+            for path in (bundle, root, log, STORAGE):
                 self.node.check("rm", "-rf", path)
+
+    def _keep(self, id_: str, annotations: Mapping[str, str]) -> None:
+        """Write the copy of config.json that CRI-O keeps in its storage."""
+        place = self.node.path(f"{STORAGE}/{id_}/userdata")
+        place.mkdir(parents=True)
+        (place / "config.json").write_text(json.dumps({"annotations": annotations}))
 
     def _create(self, made: Started, bundle: str) -> None:
         """Run conmon as CRI-O does; it reports the container's process, or an error."""
