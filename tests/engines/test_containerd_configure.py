@@ -139,7 +139,7 @@ def test_live_commands_after_a_restart_of_containerd(
     """Commands that name the pod work as before: attach, detach, inspect, repair, compare."""
     server, running = restarted
 
-    def seen() -> list[str]:
+    def seen() -> set[str]:
         return gpus(server.exec(running, "/probe").view)
 
     name = "default/lasting/main"
