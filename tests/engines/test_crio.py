@@ -60,7 +60,6 @@ class Handler:
     runtime: str
     root: str
     monitor: str
-    low_level: str
 
     @contextmanager
     def container(
@@ -172,7 +171,6 @@ def handler(request: pytest.FixtureRequest, node: EngineNode) -> Iterator[Handle
             found["runtime_path"],
             found["runtime_root"],
             found["monitor_path"],
-            f"{low_level} {node.version(low_level, '--version')}",
         )
     node.check("gpuhook", "configure", "undo", "crio")
     assert roots.listing(node.path("/etc/crio")) == before
