@@ -60,11 +60,12 @@ class Container:
 
 @dataclass(frozen=True)
 class Cri:
-    """A containerd with CRI; its state is in `place`."""
+    """A containerd with CRI; its state is in `place`, below the daemon's root directory `root`."""
 
     place: Path
     messages: Any
     runtime: Any
+    root: Path = Path("/")
 
     @contextmanager
     def pod(
@@ -78,6 +79,20 @@ class Cri:
 
         `annotations` are the pod's own, which its user writes.
         """
+        pod = self.start_pod(name, handler, namespace, annotations)
+        try:
+            yield pod
+        finally:
+            self.remove_pod(pod)
+
+    def start_pod(
+        self,
+        name: str,
+        handler: str = "nvidia",
+        namespace: str = "default",
+        annotations: Mapping[str, str] | None = None,
+    ) -> Pod:
+        """Start a pod; see pod()."""
         uid = uuid4().hex
         config = self.messages.PodSandboxConfig(
             metadata={"name": name, "uid": uid, "namespace": namespace},
@@ -89,15 +104,15 @@ class Cri:
             annotations=annotations or {},
             linux={"cgroup_parent": "/gpuhook-tests", "security_context": _HOST_NETWORK},
         )
-        Path(config.log_directory).mkdir(parents=True, exist_ok=True)
+        self._here(config.log_directory).mkdir(parents=True, exist_ok=True)
         request = self.messages.RunPodSandboxRequest(config=config, runtime_handler=handler)
-        pod = Pod(self.runtime.RunPodSandbox(request, timeout=SECONDS).pod_sandbox_id, config)
-        try:
-            yield pod
-        finally:
-            sandbox = self.messages.PodSandboxRequest(pod_sandbox_id=pod.id)
-            self.runtime.StopPodSandbox(sandbox, timeout=SECONDS)
-            self.runtime.RemovePodSandbox(sandbox, timeout=SECONDS)
+        return Pod(self.runtime.RunPodSandbox(request, timeout=SECONDS).pod_sandbox_id, config)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Stop a pod, and remove it with its containers."""
+        sandbox = self.messages.PodSandboxRequest(pod_sandbox_id=pod.id)
+        self.runtime.StopPodSandbox(sandbox, timeout=SECONDS)
+        self.runtime.RemovePodSandbox(sandbox, timeout=SECONDS)
 
     def container(
         self,
@@ -106,14 +121,15 @@ class Cri:
         given: Allocation,
         env: Mapping[str, str] | None = None,
         name: str = "main",
+        attempt: int = 0,
     ) -> Container:
         """Create and start a container with `given`, an allocation as the kubelet passes it.
 
-        Variables of the pod override those of the allocation.
+        Variables of the pod override those of the allocation. `attempt` counts the restarts.
         """
         envs = {**given.envs, **(env or {})}
         config = self.messages.ContainerConfig(
-            metadata={"name": name},
+            metadata={"name": name, "attempt": attempt},
             image={"image": IMAGE},
             command=command,
             envs=[{"key": key, "value": value} for key, value in envs.items()],
@@ -138,7 +154,7 @@ class Cri:
                 "io.kubernetes.container.name": name,
             },
             annotations=given.annotations,
-            log_path=f"{name}.log",
+            log_path=f"{name}-{attempt}.log",
             linux={"security_context": _HOST_NETWORK},
             CDI_devices=[{"name": device} for device in given.cdi_devices],
         )
@@ -147,11 +163,27 @@ class Cri:
         )
         made = self.runtime.CreateContainer(request, timeout=SECONDS)
         self.runtime.StartContainer(made, timeout=SECONDS)
-        return Container(made.container_id, Path(pod.config.log_directory, f"{name}.log"))
+        log = self._here(pod.config.log_directory) / config.log_path
+        return Container(made.container_id, log)
+
+    def _here(self, path: str) -> Path:
+        """Return the path here of a path of the daemon."""
+        return self.root / path.lstrip("/")
+
+    def exec(self, container: Container, *command: str) -> Result:
+        """Run a command in a running container, and return its result."""
+        request = self.messages.ExecSyncRequest(container_id=container.id, cmd=command)
+        done = self.runtime.ExecSync(request, timeout=SECONDS)
+        return Result(done.exit_code, done.stdout.decode(), done.stderr.decode())
+
+    def stop(self, container: Container) -> None:
+        """Stop a container, and keep it."""
+        request = self.messages.StopContainerRequest(container_id=container.id, timeout=0)
+        self.runtime.StopContainer(request, timeout=SECONDS)
 
     def output(self, container: Container) -> str:
         """Return what the container has written to stdout and stderr so far."""
-        wrote = _result(0, container.log)
+        wrote = logged(0, container.log)
         return wrote.stdout + wrote.stderr
 
     def ended(self, container: Container) -> Result:
@@ -162,14 +194,14 @@ class Cri:
             return self.runtime.ContainerStatus(request, timeout=SECONDS).status
 
         eventually(lambda: status().state == _EXITED, f"the end of container {container.id}")
-        return _result(status().exit_code, container.log)
+        return logged(status().exit_code, container.log)
 
     def view(self, pod: Pod, given: Allocation, *asked: str, name: str = "main") -> View:
         """Return the probe's view in a container of the pod; see questions()."""
         return self.ended(self.container(pod, ["/probe", *asked], given, name=name)).view
 
 
-def _result(code: int, log: Path) -> Result:
+def logged(code: int, log: Path) -> Result:
     """Return the result of a log: each line is `<time> <stream> <F or P> <text>`; after a P the
     line continues.
     """
@@ -204,25 +236,34 @@ def cri(
     if configure:
         configure(config)
     socket = place / "sock"
-    messages, services = _interface()
     command = ["containerd", "--config", str(config)]
     version = ["ctr", "--address", str(socket), "version"]
 
     def answers() -> bool:
         return subprocess.run(version, capture_output=True, check=False).returncode == 0
 
-    with (
-        run_daemon(command, place / "log", answers),
-        grpc.insecure_channel(f"unix://{socket}") as channel,
-    ):
+    with run_daemon(command, place / "log", answers), connected(socket, place) as made:
         _import(place, socket)
-        yield Cri(place, messages, services.RuntimeServiceStub(channel))
+        yield made
+
+
+@contextmanager
+def connected(socket: Path, place: Path, root: Path = Path("/")) -> Iterator[Cri]:
+    """Yield the CRI of a containerd that answers on `socket`; see Cri."""
+    messages, services = _interface()
+    with grpc.insecure_channel(f"unix://{socket}") as channel:
+        yield Cri(place, messages, services.RuntimeServiceStub(channel), root)
+
+
+def image(place: Path) -> Path:
+    """Write the archive of the image below `place`, and return its path."""
+    root = roots.copy("musl", place / "root")
+    return images.archive(place, root, IMAGE, ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"])
 
 
 def _import(place: Path, socket: Path) -> None:
     """Import the image into containerd's namespace of the kubelet."""
-    root = roots.copy("musl", place / "image/root")
-    archive = images.archive(place / "image", root, IMAGE, ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"])
+    archive = image(place / "image")
     command = ["ctr", "--address", str(socket), "--namespace", "k8s.io"]
     subprocess.run([*command, "images", "import", str(archive)], check=True, capture_output=True)
 

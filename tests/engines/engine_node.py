@@ -36,6 +36,7 @@ mount --bind "$gpus/proc/devices" "$root/proc/devices"
 mount -t tmpfs tmpfs "$root/proc/driver"
 cp -a "$gpus/proc/driver/nvidia" "$root/proc/driver/"
 mount --rbind /sys "$root/sys"
+umount "$root/sys/fs/cgroup/unified" 2>/dev/null || : # crun refuses the hybrid layout
 mount --bind "$gpus/sys/bus/pci/devices" "$root/sys/bus/pci/devices"
 mount -t tmpfs -o mode=755 dev "$root/dev"
 mkdir "$root/dev/pts" "$root/dev/shm" "$root/dev/mqueue"

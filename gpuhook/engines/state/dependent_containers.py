@@ -150,20 +150,35 @@ def _containerd(files: ConfigFiles) -> Iterator[Stored]:
 
 
 def _crio(files: ConfigFiles) -> Iterator[Stored]:
-    names = _own_runtimes(files, crio_config.read(files).configuration)
+    configuration = crio_config.read(files).configuration
+    names = _own_runtimes(files, configuration)
     for driver in libpod.drivers(files, libpod.STORAGE):
-        for one in files.names(f"{libpod.STORAGE}/{driver}-containers"):
-            inner = f"{driver}-containers/{one}/userdata"
-            path = f"{libpod.STORAGE}/{inner}/config.json"
-            config = store_files.document(files.read(path))
+        ids = files.names(f"{libpod.STORAGE}/{driver}-containers")
+        kept = {one: store_files.document(files.read(_kept_config(driver, one))) for one in ids}
+        for one, config in kept.items():
             annotations = toml_document.table(config, "annotations")
             if any(key.startswith(_CRIO) for key in annotations):
-                handler = toml_document.text(annotations.get(f"{_CRIO}RuntimeHandler"))
+                handler = _crio_handler(kept, annotations) or configuration.default
                 need = _need(files, handler, names, config)
                 if need:
                     name = toml_document.text(annotations.get(f"{_CRIO}Name"))
-                    running = "pidfile" in files.names(f"{_RUN}/{inner}")
+                    running = "pidfile" in files.names(f"{_RUN}/{driver}-containers/{one}/userdata")
+                    path = _kept_config(driver, one)
                     yield Stored("crio", one, name, path, need.why, running, need.program)
+
+
+def _kept_config(driver: str, container: str) -> str:
+    return f"{libpod.STORAGE}/{driver}-containers/{container}/userdata/config.json"
+
+
+def _crio_handler(kept: Mapping[str, Mapping[str, Any]], annotations: Mapping[str, Any]) -> str:
+    """Return the handler of a container's pod, "" for the default.
+
+    Of the containers of a pod, only the sandbox has an annotation with the handler.
+    """
+    sandbox = kept.get(toml_document.text(annotations.get(f"{_CRIO}SandboxID")), {})
+    handlers = toml_document.table(sandbox, "annotations")
+    return toml_document.text(handlers.get(f"{_CRIO}RuntimeHandler"))
 
 
 def _need(

@@ -25,8 +25,8 @@ def _running(node: ExaminedNode) -> Iterator[Finding]:
         yield absent("Kubernetes does not run on this node", *kubelet_files.ROOTS)
     elif not kubelet.processes:
         yield absent("the files of a node do not show whether the kubelet runs")
-    elif not kubelet.unit and not _is_node(node, kubelet.directory):
-        yield absent(f"{kubelet.directory} exists, and no unit starts a kubelet")
+    elif not kubelet.unit and (reason := facts.no_kubelet(node)):
+        yield reason
     else:
         state = f"{kubelet.unit} is {kubelet.unit_state}" if kubelet.unit_state else "no process"
         yield Finding(
@@ -39,13 +39,6 @@ def _running(node: ExaminedNode) -> Iterator[Finding]:
             command=f"{kubelet.restart} && journalctl -u {kubelet.unit or 'kubelet'} -n 50",
             looked_at=(kubelet.directory or kubelet.unit,),
         )
-
-
-def _is_node(node: ExaminedNode, directory: str) -> bool:
-    return any(
-        node.tree.status(path) is not None
-        for path in (f"{directory}/config.yaml", f"{directory}/device-plugins/kubelet.sock")
-    )
 
 
 @check(DIRECTORY, "Device plugins find the kubelet's socket", needs=(RUNNING,))

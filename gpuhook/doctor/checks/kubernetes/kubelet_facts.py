@@ -152,9 +152,21 @@ def no_gpus(node: ExaminedNode) -> Finding | None:
 
 
 def no_kubelet(node: ExaminedNode) -> Finding | None:
-    """Return that the node is not in a cluster, None if it is."""
-    is_here = kubelet(node).directory
-    return None if is_here else absent("Kubernetes does not run on this node")
+    """Return that the node is not in a cluster, None if it is or if that is unknown."""
+    found = kubelet(node)
+    if not found.directory:
+        return absent("Kubernetes does not run on this node")
+    is_known = found.processes and not found.running and not found.unit
+    if is_known and not _is_node(node, found.directory):
+        return absent(f"{found.directory} exists, and no unit starts a kubelet")
+    return None
+
+
+def _is_node(node: ExaminedNode, directory: str) -> bool:
+    return any(
+        node.tree.status(path) is not None
+        for path in (f"{directory}/config.yaml", f"{directory}/device-plugins/kubelet.sock")
+    )
 
 
 def _unit(node: ExaminedNode) -> tuple[str, str]:

@@ -132,22 +132,37 @@ def test_containerd_tasks() -> None:
     ]
 
 
-def test_crio_containers() -> None:
-    handler = f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{RUNTIME}"\n'
-    mark = {"io.kubernetes.cri-o.RuntimeHandler": "nvidia", "io.kubernetes.cri-o.Name": "cuda"}
-    other = {"io.kubernetes.cri-o.RuntimeHandler": ""}
+def crio_config(name: str, sandbox: str, handler: str | None = None) -> dict[str, Any]:
+    """Return a config.json of CRI-O: only that of a sandbox has the handler."""
+    keys = {"Name": name, "SandboxID": sandbox}
+    keys |= {} if handler is None else {"RuntimeHandler": handler}
+    return {"annotations": {f"io.kubernetes.cri-o.{key}": value for key, value in keys.items()}}
+
+
+@pytest.mark.parametrize("default", ["crun", "nvidia"])
+def test_crio_containers(default: str) -> None:
+    """A container has the handler of its pod's sandbox; without one, the default runtime."""
+    text = f'[crio.runtime]\ndefault_runtime = "{default}"\n'
+    text += f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{RUNTIME}"\n'
     place = "overlay-containers/{}/userdata"
-    files = {
-        "/etc/crio/crio.conf.d/99-gpuhook.conf": handler,
-        f"{STORAGE}/{place.format('a')}/config.json": {"annotations": mark},
-        f"{RUN}/{place.format('a')}/pidfile": "1",
-        f"{STORAGE}/{place.format('b')}/config.json": {"annotations": other},
-        f"{STORAGE}/{place.format('c')}/config.json": {"annotations": other, **HOOKED},
+    kept = {
+        "a": crio_config("gpu pod", "a", "nvidia"),
+        "b": crio_config("cuda", "a"),
+        "c": crio_config("other pod", "c", ""),
+        "d": crio_config("other", "c"),
+        "e": {**crio_config("hooked", "c"), **HOOKED},
     }
-    assert dependents(files) == [
-        ("crio", "c", "", f"its hook is {HOOK}", False),
-        ("crio", "a", "cuda", "its runtime is nvidia", True),
-    ]
+    files: dict[str, Any] = {"/etc/crio/crio.conf.d/99-gpuhook.conf": text}
+    files |= {f"{STORAGE}/{place.format(one)}/config.json": made for one, made in kept.items()}
+    files[f"{RUN}/{place.format('b')}/pidfile"] = "1"
+    why = "its runtime is nvidia"
+    own = [("crio", "b", "cuda", why, True), ("crio", "a", "gpu pod", why, False)]
+    if default == "nvidia":
+        others = [("d", "other"), ("c", "other pod"), ("e", "hooked")]
+        own += [("crio", one, name, why, False) for one, name in others]
+    else:
+        own.append(("crio", "e", "hooked", f"its hook is {HOOK}", False))
+    assert dependents(files) == sorted(own, key=lambda one: (one[2], one[1]))
 
 
 def database(place: Path, *containers: dict[str, Any]) -> bytes:
