@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import string
 import subprocess
@@ -48,6 +49,13 @@ SHARED = {
 }
 
 
+def version() -> str:
+    """Return the version of this checkout."""
+    with open(os.path.join(PACKAGE, "__init__.py"), encoding="utf-8") as file:
+        (found,) = re.findall(r'^__version__ = "(.*)"$', file.read(), re.MULTILINE)
+    return str(found)
+
+
 def compat(*, has_cli: bool) -> dict[str, str]:
     """Return the launchers with names of NVIDIA's toolkit."""
     names = sorted(os.listdir(os.path.join(HERE, COMPAT)))
@@ -72,7 +80,7 @@ def install(
         os.rename(target, target + ".old")
     os.rename(target + ".new", target)
     shutil.rmtree(target + ".old", ignore_errors=True)
-    values = {"PYTHON": python, "LIB": library, "CLI": cli_python}
+    values = {"PYTHON": python, "LIB": library, "CLI": cli_python, "VERSION": version()}
     values |= {"BIN": os.path.join(prefix, "bin"), "SHARE": os.path.join(prefix, "share/gpuhook")}
     for name, template in SHARED.items():
         _write_filled(template, destdir + os.path.join(values["SHARE"], name), values)

@@ -329,6 +329,9 @@ run that command to see its full output
 GH1404 HostError
 {python} with {library} failed ({reason}), and {config} names GPUs (or there is no runc or crun)
 reinstall gpuhook-runtime
+GH1405 HostError
+{path} --version failed with status {status}
+reinstall the low-level runtime, or set another in runtime.lowLevelRuntimes of /etc/gpuhook/config.yaml
 GH1410 HostError
 {path}: {reason}; container {container} is missing from `gpuhook ps`
 make the state directory writable
