@@ -601,7 +601,7 @@ the configuration has both the file {file} and the directory {directory}
 set only one of CONFIG_FILE (--config-file) and CONFIG_FILE_SRCDIR (--config-dir)
 GH1805 HostError
 the device plugin needs the package {package}, which is not installed
-install the package gpuhook-device-plugin, or with pip: pip install 'gpuhook[plugin]'
+install the package gpuhook-device-plugin; from a checkout: make install DEVICE_PLUGIN=1; with pip: pip install 'gpuhook[plugin]'
 GH1806 HostError
 cannot set the process name {name}: {reason}
 choose a name of at most {most} bytes, or omit --process-name
