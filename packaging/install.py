@@ -195,6 +195,23 @@ def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
     os.rename(temporary, path)
 
 
+def _cli_python(options: argparse.Namespace, destdir: str) -> str:
+    """Return the interpreter of the command, "" to leave it out; exit if one is not usable."""
+    given = str(options.cli_python)
+    if destdir:
+        if not given:
+            print("no gpuhook command: --destdir needs --cli-python for it", file=sys.stderr)
+        return given
+    _require_usable(options.python, {})
+    if not given:
+        directory = os.path.join(options.prefix, "lib/gpuhook-cli")
+        return cli_environment(directory, options.python, with_plugin=options.device_plugin)
+    _require_usable(given, CLI_MODULES)
+    if options.device_plugin:
+        _require_usable(given, PLUGIN_MODULES, "gpuhook device-plugin")
+    return given
+
+
 def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -232,21 +249,7 @@ def main() -> None:
     for name in more:
         option = "nvidia-compat" if options.nvidia_compat else "nvidia-hook"
         _require_ours(destdir + os.path.join(options.prefix, "bin", name), option)
-    cli_python = options.cli_python
-    if not destdir:
-        _require_usable(options.python, {})
-    if cli_python and not destdir:
-        _require_usable(cli_python, CLI_MODULES)
-        if options.device_plugin:
-            _require_usable(cli_python, PLUGIN_MODULES, "gpuhook device-plugin")
-    if not cli_python and destdir:
-        print("no gpuhook command: --destdir needs --cli-python for it", file=sys.stderr)
-    elif not cli_python:
-        cli_python = cli_environment(
-            os.path.join(options.prefix, "lib/gpuhook-cli"),
-            options.python,
-            with_plugin=options.device_plugin,
-        )
+    cli_python = _cli_python(options, destdir)
     for path in install(options.prefix, destdir, options.python, cli_python, more):
         print(path)
 

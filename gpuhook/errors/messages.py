@@ -380,6 +380,9 @@ load the driver (modprobe nvidia, nvidia-smi), or set the directory of its nodes
 GH1520 RequestError
 {options} cannot be combined: {reason}
 omit one of them
+GH1521 HostError
+{option} needs gpuhook-hook, which is neither beside this program nor in {dirs}
+install gpuhook-runtime, name the hook with --hook-path, or omit {option}
 GH1526 HostError
 another gpuhook refresh has held {path} for more than {seconds} seconds
 find out why it does not end (`fuser {path}`), stop it, and run the command again

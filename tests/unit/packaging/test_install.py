@@ -442,11 +442,9 @@ def test_device_plugin_needs_its_dependencies(tmp_path: Path) -> None:
     """An interpreter without them is refused with --device-plugin, and is good without it."""
     words = ["--prefix", str(tmp_path / "prefix"), "--cli-python", str(without_grpc(tmp_path))]
     done = install(*words, "--device-plugin")
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"{tmp_path}/python lacks the dependencies of gpuhook device-plugin: grpcio, protobuf,"
-        " prometheus-client\n",
-    )
+    assert (done.returncode, done.stdout) == (1, "")
+    lacking = "the dependencies of gpuhook device-plugin: grpcio, protobuf, prometheus-client"
+    assert done.stderr == f"{tmp_path}/python lacks {lacking}\n"
     assert not (tmp_path / "prefix").exists()
     assert install(*words).returncode == 0
     done = install(*words[:3], sys.executable, "--device-plugin")

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines that read the version of their runtime find runc's in what gpuhook-runtime prints."""
+
+from __future__ import annotations
+
+import json
+
+from tests.engines.engine_node import EngineNode
+from tests.engines.test_docker import dockerd
+
+RUNTIME = "/usr/bin/gpuhook-runtime"
+COMPONENTS = "{{range .Server.Components}}{{.Name}} {{.Version}} {{.Details.GitCommit}}\n{{end}}"
+
+
+def docker_versions(node: EngineNode) -> tuple[str, str]:
+    """Return what dockerd has of its default runtime: the commit, and the line of the version."""
+    with dockerd(node):
+        commit = node.check("docker", "info", "--format", "{{.RuncCommit.ID}}").strip()
+        lines = node.check("docker", "version", "--format", COMPONENTS).splitlines()
+    (line,) = [line for line in lines if line.startswith("runc ")]
+    return commit, line
+
+
+def test_docker_shows_the_version_of_runc(node: EngineNode) -> None:
+    """`docker info` and `docker version` print the same for gpuhook-runtime as for runc."""
+    plain = docker_versions(node)
+    assert node.version("runc", "--version") in plain[1]
+    node.check("gpuhook", "configure", "docker", "--set-as-default")
+    try:
+        assert docker_versions(node) == plain
+    finally:
+        node.check("gpuhook", "configure", "undo", "docker")
+
+
+def test_podman_shows_both_versions(node: EngineNode) -> None:
+    """`podman info` has all that the runtime prints."""
+    info = node.check("podman", "--runtime", RUNTIME, "info", "--format", "json")
+    runtime = json.loads(info)["host"]["ociRuntime"]
+    assert runtime["path"] == RUNTIME
+    printed = node.check(RUNTIME, "--version")
+    assert runtime["version"] == printed.strip()
+    version = node.check("gpuhook", "--version").split()[-1]
+    assert printed.endswith(f"\ngpuhook: {version}\n")
+    low = node.check("cat", "/run/gpuhook/low-level-runtime").strip()
+    assert printed.startswith(node.check(low, "--version"))
