@@ -49,9 +49,10 @@ test-all: packages $(READY) ## Run every test that needs no GPU: all combination
 test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to test
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" --part $(PART) $(PYTEST)
 
-test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support/tested.json
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup --timeout 1800 -m engines --support \
-		$(or $(PYTEST),tests/engines)
+test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support.md if all pass
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup --timeout 1800 -m engines \
+		$(or $(PYTEST),--support tests/engines)
+	@PYTHONPATH=packaging $(BIN)/python -m generate
 
 check: $(READY) ## Check style, types, import rules, words, generated files and shell scripts
 	@.ci/packages shellcheck

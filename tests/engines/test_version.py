@@ -12,22 +12,22 @@ RUNTIME = "/usr/bin/gpuhook-runtime"
 COMPONENTS = "{{range .Server.Components}}{{.Name}} {{.Version}} {{.Details.GitCommit}}\n{{end}}"
 
 
-def docker_versions(node: EngineNode) -> tuple[str, str]:
-    """Return what dockerd has of its default runtime: the commit, and the line of the version."""
+def docker_versions(node: EngineNode, runtime: str) -> tuple[str, str]:
+    """Return what dockerd has of its default runtime: the commit, and version with commit."""
     with dockerd(node):
         commit = node.check("docker", "info", "--format", "{{.RuncCommit.ID}}").strip()
         lines = node.check("docker", "version", "--format", COMPONENTS).splitlines()
-    (line,) = [line for line in lines if line.startswith("runc ")]
-    return commit, line
+    (found,) = [line.partition(" ")[2] for line in lines if line.startswith(f"{runtime} ")]
+    return commit, found
 
 
 def test_docker_shows_the_version_of_runc(node: EngineNode) -> None:
     """`docker info` and `docker version` print the same for gpuhook-runtime as for runc."""
-    plain = docker_versions(node)
-    assert node.version("runc", "--version") in plain[1]
+    plain = docker_versions(node, "runc")
+    assert plain[1].startswith(node.version("runc", "--version"))
     node.check("gpuhook", "configure", "docker", "--set-as-default")
     try:
-        assert docker_versions(node) == plain
+        assert docker_versions(node, "nvidia") == plain
     finally:
         node.check("gpuhook", "configure", "undo", "docker")
 
