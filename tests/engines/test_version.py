@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.engines.engine_node import EngineNode
 from tests.engines.test_docker import dockerd
 
@@ -43,3 +45,16 @@ def test_podman_shows_both_versions(node: EngineNode) -> None:
     assert printed.endswith(f"\ngpuhook: {version}\n")
     low = node.check("cat", "/run/gpuhook/low-level-runtime").strip()
     assert printed.startswith(node.check(low, "--version"))
+
+
+def test_containerd_2_finds_the_features_of_runc(node: EngineNode) -> None:
+    """containerd 2 does not parse a version: it runs `features`, whose annotations have it."""
+    if node.run("ctr", "plugins", "inspect-runtime", "--help").rc != 0:
+        pytest.skip("this containerd does not inspect runtimes")
+    with node.daemon(["containerd"], lambda: node.run("ctr", "version").rc == 0):
+        plain, wrapped = (
+            json.loads(node.check("ctr", "plugins", "inspect-runtime", "--runc-binary", program))
+            for program in ("runc", RUNTIME)
+        )
+    assert plain["Features"]["annotations"]["org.opencontainers.runc.version"]
+    assert wrapped["Features"] == plain["Features"]
