@@ -12,6 +12,8 @@ DESTDIR ?=
 PYTHON ?= /usr/bin/python3
 # Runs the gpuhook command: Python 3.10 or newer with the package's dependencies.
 CLI_PYTHON ?=
+# 1: also what `gpuhook device-plugin` needs: gRPC, protobuf, a Prometheus client.
+DEVICE_PLUGIN ?=
 # 1: the prestart hook also under the name by which Docker's --gpus calls NVIDIA's.
 NVIDIA_HOOK ?=
 # 1: every name that configurations, CDI specs and scripts made for NVIDIA's toolkit call.
@@ -47,9 +49,10 @@ test-all: packages $(READY) ## Run every test that needs no GPU: all combination
 test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to test
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" --part $(PART) $(PYTEST)
 
-test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support/tested.json
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup --timeout 1800 -m engines --support \
-		$(or $(PYTEST),tests/engines)
+test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support.md if all pass
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup --timeout 1800 -m engines \
+		$(or $(PYTEST),--support tests/engines)
+	@PYTHONPATH=packaging $(BIN)/python -m generate
 
 check: $(READY) ## Check style, types, import rules, words, generated files and shell scripts
 	@.ci/packages shellcheck
@@ -76,6 +79,7 @@ manifests: $(READY) ## Make the plain manifests for Kubernetes of the Helm chart
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)
 	@$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
 		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)") \
+		$(if $(filter 1,$(DEVICE_PLUGIN)),--device-plugin) \
 		$(if $(filter 1,$(NVIDIA_HOOK)),--nvidia-hook) \
 		$(if $(filter 1,$(NVIDIA_COMPAT)),--nvidia-compat)
 

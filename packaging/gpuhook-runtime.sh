@@ -1,23 +1,26 @@
 #!/bin/sh
 # gpuhook-runtime: other commands than create and run go straight to the low-level runtime.
-low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. config='' edit='' before='' log=''
+low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. config='' edit='' before='' log='' name='' version=''
+# --version: programs parse the first line, or the last with `version` (Docker): gpuhook's is last, without that word.
+start() { [ "$version" ] || exec "$@"; "$@"; status=$?; [ $status = 0 ] || echo "gpuhook-runtime: error GH1405: $1 --version failed with status $status: reinstall the low-level runtime, or set another in runtime.lowLevelRuntimes of /etc/gpuhook/config.yaml" >&2; exit $status; }
 [ -n "$low" ] || read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime"
 # shellcheck disable=SC3013 # dash, busybox and bash have -ef
 [ "$low" -ef "$0" ] && low=
 for word do
   case $word in create|run) edit=1 ;; --bundle=*|-bundle=*|-b=*) bundle=${word#*=} ;; -b/*) bundle=${word#-b} ;; --config=*) config=${word#*=} ;; esac
   case $before in --bundle|-bundle|-b) bundle=$word ;; --config|-f) config=$word ;; esac
-  before=$word
+  case $name$word in --version|-[vV]) version=1; trap 'echo "gpuhook: @VERSION@"' 0 ;; esac
+  case $before,$word in *,-*|--*) ;; *) name=$word ;; esac; before=$word
 done
-[ -z "$edit" ] && [ -x "$low" ] && exec "$low" "$@"
+[ -z "$edit" ] && [ -x "$low" ] && start "$low" "$@"
 found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({**dict.fromkeys(range(32), 32), 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.entry.runtime"); from gpuhook.entry.runtime import main; main()' "$0" "$@")
 status=$?
-case $status in 0) exec "$found" "$@" ;; 1) ;; 3) exit 1 ;; *) found= ;; esac
+case $status in 0) start "$found" "$@" ;; 1) ;; 3) exit 1 ;; *) found= ;; esac
 # Python failed. If an upgrade has removed @LIB@, another launcher has replaced this one.
 PATH=$PATH:/usr/bin:/bin grep -qsF '"@LIB@"' "$0"; [ $? = 1 ] && exec "$0" "$@"
 # A container that names no GPU must start all the same; 1 and 2: no match, no file.
 PATH=$PATH:/usr/bin:/bin grep -qsE 'NVIDIA_VISIBLE_DEVICES=([^v"]|v[^o])|DOCKER_RESOURCE_[^=]*GPU|nvidia-container-devices/|cdi\.k8s\.io/|gpuhook-hook|gpuhook/memory/|io\.gpuhook\.' "${config:-$bundle/config.json}"
-case $? in 1|2) [ -x "$low" ] || low=$(command -v runc || command -v crun); [ -n "$low" ] && exec "$low" "$@" ;; esac
+case $? in 1|2) [ -x "$low" ] || low=$(command -v runc || command -v crun); [ -n "$low" ] && start "$low" "$@" ;; esac
 found=${found:-status $status}
 error() { echo "gpuhook-runtime: error GH1404: @PYTHON@ with @LIB@ failed ($found), and $bundle/config.json names GPUs (or there is no runc or crun): reinstall gpuhook-runtime"; }
 error >&2

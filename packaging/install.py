@@ -2,11 +2,13 @@
 """Install gpuhook below a prefix: the package, its byte code, launchers, manual, completions.
 
     python3 packaging/install.py --prefix /usr/local [--destdir DIR] [--python /usr/bin/python3]
-                                 [--cli-python PATH] [--nvidia-hook] [--nvidia-compat]
+                                 [--cli-python PATH] [--device-plugin] [--nvidia-hook]
+                                 [--nvidia-compat]
 
 `--python` runs the wrapper and the hook, and needs only the standard library (3.9 or newer).
 `--cli-python` runs `gpuhook`, and needs the package's dependencies. Without it, they are installed
 into a virtual environment in PREFIX/lib/gpuhook-cli; with --destdir, `gpuhook` is left out.
+`--device-plugin` also requires, or installs, the dependencies of `gpuhook device-plugin`.
 `--nvidia-hook` installs the prestart hook also under the name that Docker calls. `--nvidia-compat`
 installs all names that configurations, CDI specs and scripts for NVIDIA's toolkit call.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import string
 import subprocess
@@ -32,6 +35,13 @@ LAUNCHERS = {
 }
 CLI_LAUNCHER = {"gpuhook": "gpuhook.sh"}
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
+# What the command needs: the package by the module that it contains.
+CLI_MODULES = {"click": "click", "jsonschema": "jsonschema", "yaml": "pyyaml"}
+PLUGIN_MODULES = {
+    "grpc": "grpcio",
+    "google.protobuf": "protobuf",
+    "prometheus_client": "prometheus-client",
+}
 COMPAT = "compat"  # the directory of NVIDIA's names
 COMPAT_CLI = ("nvidia-ctk",)  # names that need the gpuhook command
 # Configuration files for engines and systemd, which an administrator copies to their places.
@@ -46,6 +56,13 @@ SHARED = {
     "systemd/gpuhook-refresh.timer": "systemd/gpuhook-refresh.timer",
     "udev/71-gpuhook.rules": "udev/71-gpuhook.rules",
 }
+
+
+def version() -> str:
+    """Return the version of this checkout."""
+    with open(os.path.join(PACKAGE, "__init__.py"), encoding="utf-8") as file:
+        (found,) = re.findall(r'^__version__ = "(.*)"$', file.read(), re.MULTILINE)
+    return str(found)
 
 
 def compat(*, has_cli: bool) -> dict[str, str]:
@@ -72,7 +89,7 @@ def install(
         os.rename(target, target + ".old")
     os.rename(target + ".new", target)
     shutil.rmtree(target + ".old", ignore_errors=True)
-    values = {"PYTHON": python, "LIB": library, "CLI": cli_python}
+    values = {"PYTHON": python, "LIB": library, "CLI": cli_python, "VERSION": version()}
     values |= {"BIN": os.path.join(prefix, "bin"), "SHARE": os.path.join(prefix, "share/gpuhook")}
     for name, template in SHARED.items():
         _write_filled(template, destdir + os.path.join(values["SHARE"], name), values)
@@ -114,8 +131,11 @@ def build_library(target: str, library: str, python: str) -> None:
     subprocess.run([python, "-IS", *compiled], check=True)
 
 
-def cli_environment(directory: str, python: str) -> str:
-    """Create a virtual environment with the dependencies; returns its interpreter."""
+def cli_environment(directory: str, python: str, *, with_plugin: bool) -> str:
+    """Create a virtual environment with the dependencies; returns its interpreter.
+
+    `with_plugin` adds those of the device plugin.
+    """
     interpreter = os.path.join(directory, "bin/python")
     version = "import sys; sys.exit(sys.version_info < (3, 10))"
     if subprocess.run([python, "-c", version], check=False).returncode != 0:
@@ -125,7 +145,8 @@ def cli_environment(directory: str, python: str) -> str:
     try:
         subprocess.run([python, "-m", "venv", directory], check=True)
         pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, os.path.dirname(PACKAGE)], check=True)
+        source = os.path.dirname(PACKAGE) + ("[plugin]" if with_plugin else "")
+        subprocess.run([*pip, source], check=True)
     except subprocess.CalledProcessError:
         sys.exit(
             f"{directory} cannot be created: install python3-venv, or name an interpreter with the"
@@ -134,14 +155,15 @@ def cli_environment(directory: str, python: str) -> str:
     return interpreter
 
 
-def _require_usable(python: str, modules: str) -> None:
-    """Exit if an interpreter does not run, or lacks a dependency of the command."""
+def _require_usable(python: str, modules: dict[str, str], of: str = "gpuhook") -> None:
+    """Exit if an interpreter does not run, or lacks one of the modules, which `of` needs."""
     try:
-        done = subprocess.run([python, "-c", f"import {modules}"], check=False)
+        words = [python, "-c", f"import {', '.join(['os', *modules])}"]
+        done = subprocess.run(words, check=False)
     except OSError as error:
         sys.exit(f"{python} cannot be run: {error.strerror}")
     if done.returncode != 0:
-        sys.exit(f"{python} lacks the dependencies of gpuhook: click, jsonschema, pyyaml")
+        sys.exit(f"{python} lacks the dependencies of {of}: {', '.join(modules.values())}")
 
 
 def _require_ours(path: str, option: str) -> None:
@@ -173,6 +195,23 @@ def _write_filled(template: str, path: str, values: dict[str, str]) -> None:
     os.rename(temporary, path)
 
 
+def _cli_python(options: argparse.Namespace, destdir: str) -> str:
+    """Return the interpreter of the command, "" to leave it out; exit if one is not usable."""
+    given = str(options.cli_python)
+    if destdir:
+        if not given:
+            print("no gpuhook command: --destdir needs --cli-python for it", file=sys.stderr)
+        return given
+    _require_usable(options.python, {})
+    if not given:
+        directory = os.path.join(options.prefix, "lib/gpuhook-cli")
+        return cli_environment(directory, options.python, with_plugin=options.device_plugin)
+    _require_usable(given, CLI_MODULES)
+    if options.device_plugin:
+        _require_usable(given, PLUGIN_MODULES, "gpuhook device-plugin")
+    return given
+
+
 def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -184,6 +223,11 @@ def main() -> None:
         "--python", default="/usr/bin/python3", help="the interpreter of the wrapper and the hook"
     )
     parser.add_argument("--cli-python", default="", help="the interpreter of the gpuhook command")
+    parser.add_argument(
+        "--device-plugin",
+        action="store_true",
+        help="install or require the dependencies of the device plugin, too",
+    )
     parser.add_argument(
         "--nvidia-hook",
         action="store_true",
@@ -205,17 +249,7 @@ def main() -> None:
     for name in more:
         option = "nvidia-compat" if options.nvidia_compat else "nvidia-hook"
         _require_ours(destdir + os.path.join(options.prefix, "bin", name), option)
-    cli_python = options.cli_python
-    if not destdir:
-        _require_usable(options.python, "os")
-    if cli_python and not destdir:
-        _require_usable(cli_python, "click, jsonschema, yaml")
-    if not cli_python and destdir:
-        print("no gpuhook command: --destdir needs --cli-python for it", file=sys.stderr)
-    elif not cli_python:
-        cli_python = cli_environment(
-            os.path.join(options.prefix, "lib/gpuhook-cli"), options.python
-        )
+    cli_python = _cli_python(options, destdir)
     for path in install(options.prefix, destdir, options.python, cli_python, more):
         print(path)
 

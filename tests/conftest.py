@@ -93,3 +93,13 @@ def short_path() -> Iterator[Path]:
 def plugins_path(short_path: Path) -> Path:
     """Give the place for a kubelet's directory of sockets."""
     return short_path / "device-plugins"
+
+
+@pytest.fixture
+def installed_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the gpuhook-hook of an installation whose `gpuhook` runs the commands of a test."""
+    path = tmp_path / "bin/gpuhook-hook"
+    path.parent.mkdir()
+    path.touch(0o755)
+    monkeypatch.setattr("sys.argv", [str(path.with_name("gpuhook"))])
+    return str(path)

@@ -329,6 +329,9 @@ run that command to see its full output
 GH1404 HostError
 {python} with {library} failed ({reason}), and {config} names GPUs (or there is no runc or crun)
 reinstall gpuhook-runtime
+GH1405 HostError
+{path} --version failed with status {status}
+reinstall the low-level runtime, or set another in runtime.lowLevelRuntimes of /etc/gpuhook/config.yaml
 GH1410 HostError
 {path}: {reason}; container {container} is missing from `gpuhook ps`
 make the state directory writable
@@ -377,6 +380,9 @@ load the driver (modprobe nvidia, nvidia-smi), or set the directory of its nodes
 GH1520 RequestError
 {options} cannot be combined: {reason}
 omit one of them
+GH1521 HostError
+{option} needs gpuhook-hook, which is neither beside this program nor in {dirs}
+install gpuhook-runtime, name the hook with --hook-path, or omit {option}
 GH1526 HostError
 another gpuhook refresh has held {path} for more than {seconds} seconds
 find out why it does not end (`fuser {path}`), stop it, and run the command again
@@ -598,7 +604,7 @@ the configuration has both the file {file} and the directory {directory}
 set only one of CONFIG_FILE (--config-file) and CONFIG_FILE_SRCDIR (--config-dir)
 GH1805 HostError
 the device plugin needs the package {package}, which is not installed
-install the package gpuhook-device-plugin, or with pip: pip install 'gpuhook[plugin]'
+install the package gpuhook-device-plugin; from a checkout: make install DEVICE_PLUGIN=1; with pip: pip install 'gpuhook[plugin]'
 GH1806 HostError
 cannot set the process name {name}: {reason}
 choose a name of at most {most} bytes, or omit --process-name

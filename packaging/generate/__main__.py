@@ -21,6 +21,7 @@ from generate import (  # noqa: E402 # of this checkout
     inventory_schema,
     plugin_config,
     settings,
+    support,
 )
 
 # Each returns the texts of files, by their paths in the checkout.
@@ -30,6 +31,7 @@ GENERATORS = (
     plugin_config.files,
     doctor_checks.files,
     inventory_schema.files,
+    support.files,
 )
 
 

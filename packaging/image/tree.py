@@ -128,7 +128,7 @@ def _copy_tools(tools: Path) -> None:
 def _copy_gpuhook(target: Path) -> None:
     """Copy the package with its byte code, and the launchers with their @WORDS@."""
     sys.path[:0] = [str(HERE.parent)]
-    from install import build_library
+    from install import build_library, version
 
     build_library(str(target / "lib/gpuhook"), "lib/gpuhook", sys.executable)
     launchers = target / "launchers"
@@ -147,17 +147,18 @@ def _copy_gpuhook(target: Path) -> None:
         # Saves time at each create, and avoids the host's loader cache.
         text = text.replace('"@PYTHON@" -IS', f"{OWN_PYTHON} -IS") if name == RUNTIME else text
         text = text.replace("PATH=$PATH:/usr/bin:/bin", "PATH=$PATH:/usr/bin:/bin:@TREE@/tools")
+        text = text.replace("@VERSION@", version())
         (launchers / name).parent.mkdir(exist_ok=True)
         (launchers / name).write_text(text.replace("@PYTHON@", "@TREE@/libexec/python3"), "utf-8")
 
 
 def _describe(target: Path) -> None:
     """Write tree.json: the kind of the tree, and a digest of its content."""
-    text = (CHECKOUT / "gpuhook/__init__.py").read_text(encoding="utf-8")
-    (version,) = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
+    from install import version
+
     document = {
         "schema": SCHEMA,
-        "version": version,
+        "version": version(),
         "python": platform.python_version(),
         "architecture": platform.machine(),
         "digest": digest(target),

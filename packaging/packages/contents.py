@@ -124,7 +124,7 @@ def _values(release: Release) -> dict[str, str]:
         "SHARE": "/usr/share/gpuhook",
         "LIB": f"/{release.library}",
         "LIBRARY": release.library,
-        "VERSION": release.version,
+        "VERSION": install.version(),
     }
 
 

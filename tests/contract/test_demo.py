@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -39,6 +40,11 @@ def test_printed_commands_work(
     assert "notebook" in outputs["gpuhook ps"]
 
 
+def programs(output: str) -> set[str]:
+    """Return the programs of the commands that an act shows: it runs no cluster's kubectl."""
+    return set(re.findall(r"^  \$ (\S+)", output, re.MULTILINE))
+
+
 @pytest.mark.thorough
 def test_act1_each_integration_provides_the_same_gpu(node8: Installation, short_path: Path) -> None:
     """Four integrations, then two replicas of one GPU, which no container holds afterwards."""
@@ -47,9 +53,12 @@ def test_act1_each_integration_provides_the_same_gpu(node8: Installation, short_
     assert "could not be checked" not in mine.gpuhook("ps").stderr
 
 
-def test_act2_kubernetes_node(node8: Installation, short_path: Path) -> None:
+def test_act2_kubernetes_node(
+    node8: Installation, short_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The seeds' scenario: ConfigMap, labels, two pods on one GPU, and a fault."""
     assert act2.play(Page(), node8, short_path / "act2")
+    assert programs(capsys.readouterr().out) == {"gpuhook"}
 
 
 def test_act3_running_container(node8: Installation, tmp_path: Path) -> None:
@@ -59,9 +68,12 @@ def test_act3_running_container(node8: Installation, tmp_path: Path) -> None:
     assert act3.play(Page(), node8, tmp_path / "act3")
 
 
-def test_act4_memory_limit(node8: Installation, short_path: Path) -> None:
+def test_act4_memory_limit(
+    node8: Installation, short_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A container over its limit fails alone, or is ended alone if the driver is too old."""
     assert act4.play(Page(), node8, short_path / "act4")
+    assert programs(capsys.readouterr().out) == {"gpuhook"}
 
 
 def test_act5_diagnosis(node8: Installation, tmp_path: Path) -> None:

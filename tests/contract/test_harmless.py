@@ -250,7 +250,7 @@ ARGUMENTS = [
     ["--root", "/r", "--log=/dev/null", "--systemd-cgroup", "delete", "--force", "create"],
     ["exec", "--process", "/p", "x", "run", "", " ", "*", "$HOME", "`id`", "a\nb", "-b", "\\"],
     ["kill", b"\xff\xfe", b"\xc3\xa9".decode()],
-    ["--version"],
+    ["--help"],
     [],
     ["features"],
 ]

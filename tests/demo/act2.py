@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ PODS = ("gpu-test-1", "gpu-test-2")
 NAME = "cuda-vector-add"  # of their container
 READY = "ready\n"
 PROGRAM = ["/bin/sh", "-c", "nvidia-smi && echo ready; exec sleep 600"]
+MEMORY = 3840  # MiB of a replica: a T4 has 15360, for four
 LABELS = ("gpu.product", "gpu.replicas", "gpu.replica-memory", "gpu.sharing-strategy")
 Rows = list[tuple[str, bool]]
 
@@ -57,7 +59,7 @@ def play(page: Page, installation: Installation, place: Path) -> bool:
     )
     with ExitStack() as stack:
         node = set_up(stack, installation, place)
-        page.command("kubectl --namespace gpu-operator get configmap device-plugin-config -o yaml")
+        page.say("  The ConfigMap device-plugin-config:")
         page.output(config_map.OPERATORS.read_text(encoding="utf-8").partition("kind:")[0])
         running = stack.enter_context(started(node, place))
         if not page.expectations([*allocatable(page, node), *labelled(page, node)]):
@@ -98,7 +100,7 @@ def allocatable(page: Page, node: Node) -> Rows:
     """Show the allocatable devices after the plugin has registered."""
     page.command("gpuhook device-plugin --config-dir .../available-configs &")
     came = soon(lambda: node.kubelet.wait_for_devices(GPU, 4))
-    page.command("kubectl get node -o jsonpath='{.status.allocatable}'")
+    page.say("  The node's allocatable resources:")
     page.output(f'"{GPU}": "{node.kubelet.allocatable(GPU)}"')
     ids = list(node.kubelet.devices(GPU))
     page.say(f"  Their ids begin with {ids[0] if ids else 'nothing'}.")
@@ -113,13 +115,15 @@ def labelled(page: Page, node: Node) -> Rows:
     said = node.installation.gpuhook(*words)
     shown = [line for line in said.stdout.splitlines() if any(f"{n}=" in line for n in LABELS)]
     page.output("\n".join([*shown, "..."]) + said.stderr)
-    wanted = {"nvidia.com/gpu.replicas=4", "nvidia.com/gpu.product=Tesla-T4-SHARED"}
-    return [("the labels have 4 replicas and a -SHARED product", wanted <= {*shown})]
+    wanted = {"replicas=4", f"replica-memory={MEMORY}", "product=Tesla-T4-SHARED"}
+    good = {f"nvidia.com/gpu.{one}" for one in wanted} <= {*shown}
+    return [("the labels have 4 replicas and a -SHARED product", good)]
 
 
 def shared(page: Page, stack: ExitStack, node: Node) -> bool:
     """Start both pods, and show what they see and which replicas they have."""
-    page.command("kubectl apply -f gpu-test.yaml     # gpu-test-1, gpu-test-2: one GPU each")
+    page.say("  Two pods, gpu-test-1 and gpu-test-2, request one GPU each.")
+    checkpoint(node)
     got: dict[str, Allocated] = {}
     seen: list[bool] = []
     for name in PODS:
@@ -127,16 +131,22 @@ def shared(page: Page, stack: ExitStack, node: Node) -> bool:
         got[name] = allocated
         container = placed(stack, node, name, allocated)
         said = log_of(node.engine, container)
-        page.command(f"kubectl logs {name}")
+        page.say(f"  The log of {name}:")
         page.output(said.removesuffix(READY))
         works = f"{node.installation.device(0)} " in said and "denied" not in said
         seen.append(said.endswith(READY) and works)
-    page.command("gpuhook ps")
-    page.output(node.installation.gpuhook("ps").stdout)
+    page.command("gpuhook ps --kubelet-root .../kubelet")
+    root = str(node.kubelet.directory.parent)
+    listed = node.installation.gpuhook("ps", "--kubelet-root", root).stdout
+    page.output(listed)
     holders = {one["pod"]: (one["gpus"], one["replicas"]) for one in node.installation.holders()}
     rows = [
         ("both start, and can open the GPU's device node", all(seen)),
         ("both use the same GPU", {*uuids(got)} == {node.uuid}),
+        (
+            "their share of the memory is a replica's, as in the label",
+            listed.count(f" of {MEMORY}Mi") == len(PODS),
+        ),
         ("two more GPUs are free", node.kubelet.free(GPU) == 2),
         (
             "gpuhook ps lists both pods, and -o json a replica of each",
@@ -144,6 +154,14 @@ def shared(page: Page, stack: ExitStack, node: Node) -> bool:
         ),
     ]
     return page.expectations(rows)
+
+
+def checkpoint(node: Node) -> None:
+    """Write the kubelet's checkpoint: the registered devices, from which ps has a pod's share."""
+    registered = {GPU: list(node.kubelet.devices(GPU))}
+    document = {"Data": {"PodDeviceEntries": None, "RegisteredDevices": registered}, "Checksum": 0}
+    path = node.kubelet.directory / "kubelet_internal_checkpoint"
+    path.write_text(json.dumps(document), encoding="utf-8")
 
 
 def log_of(engine: Cri, container: Container) -> str:
@@ -174,13 +192,13 @@ def failed(page: Page, node: Node, running: PluginProcess) -> bool:
     stub_events.say(node.installation.node, node.uuid, "recovery 2")
     stub_events.inject_xid(node.installation.node, node.uuid, 79)
     all_of_them = soon(lambda: node.kubelet.wait_for_devices(GPU, 0, 4))
-    page.command("kubectl logs daemonset/nvidia-device-plugin")
+    page.say("  The plugin's log:")
     soon(lambda: running.wait_for_log(reason="GpuUnhealthy"))
     line = next((one for one in running.log() if one.get("reason") == "GpuUnhealthy"), {})
     page.output(str(line.get("event", "nothing")).replace("; ", ";\n  "))
-    page.command("kubectl get node -o jsonpath='{.status.allocatable}'")
+    page.say("  The node's allocatable resources:")
     page.output(f'"{GPU}": "{node.kubelet.allocatable(GPU)}"')
-    page.command("kubectl apply -f one-more.yaml")
+    page.say("  One more pod requests a GPU. The kubelet's answer:")
     refused = refusal(node.kubelet)
     page.output(refused or "it got a GPU")
     rows = [

@@ -170,7 +170,7 @@ def isolation(page: Page, running: PluginProcess) -> str:
     """Show the plugin's log about the resource; returns what it says about memory."""
     soon(lambda: running.wait_for_log(event="sharing"))
     line = next((one for one in running.log() if one.get("event") == "sharing"), {})
-    page.command("kubectl logs daemonset/gpuhook-device-plugin")
+    page.say("  The plugin's log:")
     answers = ("memory", "compute", "stability", "crash")
     page.output("\n".join(f"{name}: {line.get(name, 'nothing')}" for name in answers))
     return str(line.get("memory", ""))
@@ -181,7 +181,7 @@ def bounded(page: Page, node: Node) -> bool:
     with ExitStack() as stack:
         running = stack.enter_context(offering(node))
         by_driver = "enforced by the driver" in isolation(page, running)
-        page.command("kubectl apply -f pods.yaml     # keeper and greedy: one replica each")
+        page.say("  Two pods, keeper and greedy, start with one replica each.")
         keeper = stack.enter_context(
             placed(node, "keeper", "alloc", "1000", "pause", "alloc", str(KEPT - 1000), "hold")
         )
@@ -193,15 +193,13 @@ def bounded(page: Page, node: Node) -> bool:
             f"  greedy requests {MUCH} MiB. The GPU has them free, but the driver refuses."
             "\n  Then it allocates MiB by MiB until the driver refuses: its share."
         )
-        page.command("kubectl logs greedy")
+        page.say("  The log of greedy:")
         page.output(greedy.container.output)
         keeper.container.call("kill", "USR1")
         kept = says(keeper, "holding") and keeper.container.output.split() == [
             "ok", "ok", "holding",
         ]  # fmt: skip
-        page.command(
-            f"kubectl logs keeper            # has 1000 MiB, and requests {KEPT - 1000} more"
-        )
+        page.say(f"  keeper has 1000 MiB, and requests {KEPT - 1000} more. Its log:")
         page.output(keeper.container.output)
         command(page, keeper, "ps")
         shown = command(page, keeper, "limits", "show")
@@ -223,19 +221,18 @@ def watched(page: Page, node: Node) -> bool:
         says(keeper, "holding")
         greedy = stack.enter_context(placed(node, "greedy", "alloc", "9000", "hold"))
         above = says(greedy, "holding")
-        page.command("kubectl logs greedy            # requests 9000 MiB, and gets them")
+        page.say("  greedy requests 9000 MiB, and gets them. Its log:")
         page.output(greedy.container.output)
         command(page, keeper, "ps")
         page.say("  A second later, the plugin sends SIGTERM to greedy's process only:")
         ended = soon(lambda: node.memory.until(lambda held: list(held.values()) == [KEPT << 20]))
         soon(lambda: eventually(lambda: state(greedy) == "stopped"))
         status = {name: state(live) for name, live in (("keeper", keeper), ("greedy", greedy))}
-        page.command("kubectl logs daemonset/gpuhook-device-plugin")
+        page.say("  The plugin's log:")
         soon(lambda: eventually(lambda: len(of_the_guard(running)) >= 2))
         page.output("\n".join(of_the_guard(running)))
         for name, found in status.items():
-            page.command(f"runc state {name} | jq -r .status")
-            page.output(found)
+            page.say(f"  The runtime's status of {name}: {found}")
         counted = soon(
             lambda: eventually(lambda: "gpuhook_guard_actions_total{" in running.metrics())
         )

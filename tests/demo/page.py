@@ -27,7 +27,7 @@ class Page:
         self._print(text, 0.4)
 
     def command(self, text: str) -> None:
-        """Print a command as the reader would type it."""
+        """Print a command that the demo runs, or that the reader can run."""
         self._print(self._in("1", f"  $ {text}"), 0.3)
 
     def output(self, text: str) -> None:

@@ -34,7 +34,7 @@ WITHOUT_HOOK = {("specs.hooks", "/etc/cdi/nvidia.yaml runs the hook /usr/bin/gpu
 def make_system(root: Path, kind: str) -> None:
     """Make a system below `root`, with the spec that generate-cdi writes on it."""
     made = MAKERS[kind](root)
-    words = ["generate-cdi", *made.options]
+    words = ["generate-cdi", *made.options, "--hook-path", "/usr/bin/gpuhook-hook"]
     done = CliRunner().invoke(main, words, env={"GPUHOOK_CONFIG": "/none"})
     assert done.exit_code == 0, done.stderr
     text = done.stdout.replace(f"- {root}\n", "- /\n").replace(str(root), "")

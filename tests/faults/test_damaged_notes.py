@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made
 
 
 @pytest.fixture
-def spec_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+def spec_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed_hook: str) -> Here:
     """Return a node whose spec was generated with limiting options."""
     generated = Here(tmp_path)
     generated.generate("--device-id", "1", "--no-all-device", "--device-name-strategy", "index")

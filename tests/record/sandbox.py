@@ -30,6 +30,9 @@ exec 3<"$installation"
 for place in $EMPTY; do
   [ ! -d "$place" ] || mount -t tmpfs -o mode=755 record "$place"
 done
+mkdir /mnt/programs
+install -m 755 /dev/null /mnt/programs/gpuhook-hook  # the hook of the CDI specs
+mount -t overlay -o lowerdir=/mnt/programs:/usr/bin programs /usr/bin
 mount -o remount,bind,ro /
 mkdir /mnt/prefix /mnt/bin /mnt/tmp /mnt/home /mnt/host
 mount --bind /proc/self/fd/3 /mnt/prefix

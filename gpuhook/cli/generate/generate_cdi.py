@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from gpuhook.cdi import spec_file, validate
 from gpuhook.cdi.hot import names
@@ -35,6 +36,11 @@ from gpuhook.vendors.nvidia.spec.generate_options import (
     Described,
 )
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
+
+_WITHOUT_HOOK = (
+    "this host has no gpuhook-hook, so the spec is one of --hooks none: engines do not notice when "
+    "it is stale; install gpuhook-runtime and generate the spec again, or use --hook-path"
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,9 +200,15 @@ def _choices(
     if not names.is_kind(f"x/{device_class}"):
         raise fault("GH1510", option="class", value=device_class)
     hook_path = options["hook_path"] or (_installed_hook() if is_here else DEFAULT_HOOK_PATH)
+    switched, notes = toolkit_switches.choices(options, mode, is_here=is_here)
+    hooks = options["hooks"]
+    if not hook_path:
+        if hooks != "none" and mode in mode_table.OF_DRIVER_FILES:
+            _require_no_hook_option()
+            hooks, notes = "none", [*notes, _WITHOUT_HOOK]
+        hook_path = DEFAULT_HOOK_PATH
     if not hook_path.startswith("/"):
         raise fault("GH1515", what="--hook-path", path=hook_path)
-    switched, notes = toolkit_switches.choices(options, mode, is_here=is_here)
     ids = tuple(
         word for word in options["device_id"] if word not in ("none", device_selection.EVERY)
     )
@@ -206,7 +218,7 @@ def _choices(
         strategies=options["device_name_strategy"],
         device_ids=() if device_selection.EVERY in options["device_id"] else ids,
         with_all=not options["no_all_device"] and "none" not in options["device_id"],
-        hooks=options["hooks"],
+        hooks=hooks,
         hook_path=hook_path,
         capabilities=options["capabilities"] or (_allowed() if is_here else None),
         host_root=os.path.abspath(options["host_root"]),
@@ -226,10 +238,22 @@ def _allowed() -> frozenset[str] | None:
 
 
 def _installed_hook() -> str:
-    """Return the path of this installation's gpuhook-hook, else one of the usual paths."""
+    """Return the path of this installation's gpuhook-hook, else a usual one, "" without any.
+
+    A wheel contains no gpuhook-hook.
+    """
     beside = os.path.dirname(os.path.abspath(sys.argv[0])) if "/" in sys.argv[0] else ""
     for directory in (beside, *state.PROGRAM_DIRS):
         path = os.path.join(directory, hook_args.HOOK_NAME)
         if directory and os.access(path, os.X_OK):
             return path
-    return DEFAULT_HOOK_PATH
+    return ""
+
+
+def _require_no_hook_option() -> None:
+    """Raise GH1521 if an option or a setting asks for hooks: this host has no gpuhook-hook."""
+    ctx = click.get_current_context()
+    for option in ("hooks", "disable_hook", "enable_hook", "ldconfig_path"):
+        if ctx.get_parameter_source(option) is not ParameterSource.DEFAULT:
+            name = f"--{option.replace('_', '-')}"
+            raise fault("GH1521", option=name, dirs=":".join(state.PROGRAM_DIRS))

@@ -160,7 +160,8 @@ _OPTIONS = (
         "--hook-path",
         metavar="PATH",
         help="The path of gpuhook-hook on the host. Default: the gpuhook-hook of this "
-        f"installation, with --inventory {DEFAULT_HOOK_PATH}.",
+        "installation; if there is none, the spec has no hooks. With --inventory: "
+        f"{DEFAULT_HOOK_PATH}.",
     ),
     _option(
         "--driver-capabilities",

@@ -39,7 +39,7 @@ def words(found: Compiled, job: Jobs) -> list[str]:
         given += ["--device-name-strategy", strategy]
     if len(names) == len(found.names()):
         given.append("--no-all-device")
-    if job.hook_path not in ("", DEFAULT_HOOK_PATH):
+    if job.hook_path != DEFAULT_HOOK_PATH and os.access(job.hook_path, os.X_OK):
         given += ["--hook-path", job.hook_path]
     disabled, enabled = hook_names.chosen_hooks(job)
     for option, hooks in (("--disable-hook", disabled), ("--enable-hook", enabled)):

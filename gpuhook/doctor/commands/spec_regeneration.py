@@ -8,6 +8,7 @@ those of the spec, so that no container gets more than before.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from functools import partial
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from gpuhook.doctor.facts.spec_facts import SpecFile
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.nvidia.inventory.inventory import Node as Inventory
+    from gpuhook.vendors.nvidia.spec.spec_records import Generated
 
 
 def spec_fix(node: ExaminedNode, one: SpecFile) -> Fix | None:
@@ -40,7 +42,7 @@ def spec_fix(node: ExaminedNode, one: SpecFile) -> Fix | None:
     generate-cdi records the options of a spec. Without that record, a spec with a part of the GPUs
     or of the driver's files may be intended.
     """
-    if node.tree.root == "/" and one.path in {made.path for made in spec_records.all_of_node()}:
+    if _record(node, one) is not None:
         return Fix(f"write {one.path} again, with the options that it was made with", _refresh)
     inventory, jobs = facts.inventory_of(node), one.jobs()
     if one.author != specs.GPUHOOK or inventory is None or not jobs or node.tree.root != "/":
@@ -52,6 +54,25 @@ def spec_fix(node: ExaminedNode, one: SpecFile) -> Fix | None:
         return None
     root = driver_user_space.driver_user_space(node).root
     return Fix(f"write {one.path} again for this node", partial(write, one.path, choices, root))
+
+
+def command_with_installed_hook(node: ExaminedNode, one: SpecFile, hook: str) -> str:
+    """Return the command that writes a spec again without its option --hook-path.
+
+    It is "" if that option of the spec was not `hook`: gpuhook then chooses the hook.
+    """
+    made = _record(node, one)
+    if made is None or hook not in made.words:
+        return ""
+    at = made.words.index(hook)
+    words = made.words[: at - 1] + made.words[at + 1 :]
+    return shlex.join(["gpuhook", "generate-cdi", *words])
+
+
+def _record(node: ExaminedNode, one: SpecFile) -> Generated | None:
+    """Return the record of a spec, None without one, and for a tree of another node."""
+    records = spec_records.all_of_node() if node.tree.root == "/" else []
+    return next((made for made in records if made.path == one.path), None)
 
 
 def _refresh() -> None:

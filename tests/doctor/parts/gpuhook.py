@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PACKAGING = Path(gpuhook.__file__).parents[1] / "packaging"
 BIN, LIBRARY, PYTHON = "/usr/bin", "/usr/lib/gpuhook", "/usr/bin/python3"
 VALUES = {"PYTHON": PYTHON, "LIB": LIBRARY, "CLI": PYTHON, "BIN": BIN}
+VALUES |= {"VERSION": gpuhook.__version__}
 LAUNCHERS = {
     "gpuhook": "gpuhook.sh",
     "gpuhook-hook": "gpuhook-hook.py",

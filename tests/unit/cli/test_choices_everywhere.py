@@ -63,6 +63,7 @@ def _generated(root: Path, *options: str) -> tuple[set[str], str]:
     return {mount["containerPath"] for mount in spec["containerEdits"]["mounts"]}, done.stderr
 
 
+@pytest.mark.usefixtures("installed_hook")
 @pytest.mark.parametrize(("make", "node"), [(wsl_node.make, "dxg"), (tegra_node.make, "nvmap")])
 def test_choices_apply_on_every_platform(
     make: Callable[[Path], object], node: str, tmp_path: Path
@@ -85,6 +86,7 @@ def test_choices_apply_on_every_platform(
         assert ("hooks:" in done.stdout) == has_hooks
 
 
+@pytest.mark.usefixtures("installed_hook")
 def test_management_adds_explicit_libraries(tmp_path: Path) -> None:
     """The flag has the same effect as in other modes; graphics libraries are left out."""
     made = make_node(tmp_path, "t4")

@@ -65,6 +65,42 @@ def mounted(document: dict[str, Any]) -> list[str]:
     ]
 
 
+def spec(*words: str) -> dict[str, Any]:
+    """Return the edits of the spec of all containers."""
+    done = call("generate-cdi", *words, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    edits: dict[str, Any] = json.loads(done.stdout)["containerEdits"]
+    return edits
+
+
+def test_spec_names_the_installed_hook(tmp_path: Path, installed_hook: str) -> None:
+    node = make_node(tmp_path / "node", "t4")
+    assert [hook["path"] for hook in spec(*node.options)["hooks"]] == [installed_hook]
+
+
+def test_spec_has_no_hook_that_does_not_exist(tmp_path: Path) -> None:
+    """A wheel has no gpuhook-hook: the spec is one of --hooks none, and a note says so."""
+    node = make_node(tmp_path / "node", "t4")
+    made = spec(*node.options)
+    assert "hooks" not in made
+    assert made == spec(*node.options, "--hooks", "none")
+    note = "note: this host has no gpuhook-hook, so the spec is one of --hooks none: "
+    assert note in call("generate-cdi", *node.options).stderr
+    assert note not in call("generate-cdi", *node.options, "--hooks", "none").stderr
+    named = spec(*node.options, "--hook-path", "/opt/gpuhook/bin/gpuhook-hook")
+    assert [hook["path"] for hook in named["hooks"]] == ["/opt/gpuhook/bin/gpuhook-hook"]
+
+
+@pytest.mark.parametrize(
+    "option", ["--hooks=gpuhook", "--enable-hook=chmod", "--disable-hook=chmod"]
+)
+def test_options_of_a_missing_hook_are_refused(option: str, tmp_path: Path) -> None:
+    done = call("generate-cdi", *make_node(tmp_path / "node", "t4").options, option)
+    assert done.exit_code == 1
+    assert f"Error GH1521: {option.partition('=')[0]} needs gpuhook-hook" in done.stderr
+
+
+@pytest.mark.usefixtures("installed_hook")
 def test_spec_has_only_allowed_capabilities(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +184,7 @@ def test_unwritable_state_directory_is_ignored(
 
 
 @needs_root
+@pytest.mark.usefixtures("installed_hook")
 def test_instances_with_missing_nodes_are_left_out_or_fixed(tmp_path: Path, state: Path) -> None:
     """The warning has the command that makes the nodes; with the option they are made."""
     made = make_node(tmp_path / "node", "a100-mig")

@@ -85,7 +85,7 @@ class Here:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Here:
+def here(tmp_path: Path, installed_hook: str) -> Here:
     return Here(tmp_path)
 
 

@@ -77,7 +77,9 @@ class Place:
         """
         text = (CHECKOUT / "packaging/gpuhook-runtime.sh").read_text()
         launcher = self.path / "launcher"
-        launcher.write_text(text.replace("@PYTHON@", python).replace("@LIB@", library))
+        for word, value in {"PYTHON": python, "LIB": library, "VERSION": "1.2.3"}.items():
+            text = text.replace(f"@{word}@", value)
+        launcher.write_text(text)
         low = {
             "GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"
         }  # another runtime than the recorded one
@@ -416,6 +418,45 @@ class TestLauncher:
         assert (done.returncode, done.stderr) == (7, "")
         assert done.stdout == " ".join([str(len(words)), *words]) + "\n"
 
+    @pytest.mark.parametrize(
+        "words", [["--version"], ["-v"], ["--root", "/r", "--log=x", "--log-format", "json", "-V"]]
+    )
+    def test_version(self, words: list[str], shell: list[str], place: Place) -> None:
+        """The runtime's lines, then gpuhook's, without a start of Python."""
+        low = place.program("low", 'echo "runc version 1.1.5"; echo "args: $*"')
+        done = place.launch(shell, *words, python="/nowhere", GPUHOOK_LOW_LEVEL_RUNTIME=low)
+        printed = f"runc version 1.1.5\nargs: {' '.join(words)}\ngpuhook: 1.2.3\n"
+        assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
+
+    @pytest.mark.parametrize(
+        "words", [["exec", "id", "app", "--version"], ["--debug", "exec", "id", "app", "-v"]]
+    )
+    def test_version_of_a_program_in_the_container(
+        self, words: list[str], shell: list[str], place: Place
+    ) -> None:
+        """The option of another command is not the runtime's."""
+        done = place.launch(shell, *words, python="/nowhere")
+        assert (done.returncode, done.stdout) == (0, " ".join(["runc", *words]) + "\n")
+
+    def test_version_with_a_broken_runtime(self, shell: list[str], place: Place) -> None:
+        """The error names it, the status is its own, and gpuhook's version is printed."""
+        low = place.program("low", "echo 'no library' >&2; exit 127")
+        done = place.launch(shell, "--version", GPUHOOK_LOW_LEVEL_RUNTIME=low)
+        assert (done.returncode, done.stdout) == (127, "gpuhook: 1.2.3\n")
+        first, second = done.stderr.splitlines()
+        assert first == "no library"
+        assert second.startswith(
+            f"gpuhook-runtime: error GH1405: {low} --version failed with status 127: "
+        )
+
+    def test_version_without_a_runtime(self, shell: list[str], place: Place) -> None:
+        """Python reports the missing runtime."""
+        python = place.program("python", "echo 'error GH1401' >&2; exit 3")
+        low = f"{place.path}/none"
+        done = place.launch(shell, "--version", python=python, GPUHOOK_LOW_LEVEL_RUNTIME=low)
+        assert (done.returncode, done.stdout) == (1, "gpuhook: 1.2.3\n")
+        assert done.stderr == "error GH1401\n"
+
     def test_printed_runtime_is_run(self, shell: list[str], place: Place) -> None:
         """Also from a path with spaces; a refusal is status 1."""
         low = place.program("a low one", 'echo low "$@"')
@@ -459,6 +500,6 @@ def test_upgrade_during_a_start(place: Place) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"new {' '.join(words)}\n", "")
 
 
-def test_launcher_has_at_most_28_lines() -> None:
+def test_launcher_has_at_most_31_lines() -> None:
     text = (CHECKOUT / "packaging/gpuhook-runtime.sh").read_text()
-    assert len(text.splitlines()) <= 28
+    assert len(text.splitlines()) <= 31

@@ -87,7 +87,7 @@ def test_messages_of_launchers_are_those_of_the_table() -> None:
     """A shell script prints the text of the catalogue."""
     assert set(LAUNCHERS) <= set(TEXTS)
     facts = {"python": "@PYTHON@", "library": "@LIB@", "config": "$bundle/config.json"}
-    facts["reason"] = "$found"
+    facts |= {"reason": "$found", "path": "$1", "status": "$status"}
     for code, said in LAUNCHERS.items():
         message, hint = TEXTS[code]
         assert f"{message.format_map(facts)}: {hint}" == said

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from install import CLI_MODULES, PLUGIN_MODULES
 
 INSTALL = Path(__file__).parents[3] / "packaging/install.py"
 SYSTEM = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
@@ -424,6 +426,60 @@ def test_interpreter_without_required_modules_is_refused(python: str, tmp_path: 
     assert done.returncode == 1
     assert python in done.stderr.splitlines()[-1]
     assert not (tmp_path / "prefix").exists()
+
+
+def without_grpc(place: Path) -> Path:
+    """Return an interpreter that has the dependencies of the command, and not gRPC."""
+    python = place / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase $2 in *grpc*) exit 1 ;; esac\nexec "{sys.executable}" "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
+def test_device_plugin_needs_its_dependencies(tmp_path: Path) -> None:
+    """An interpreter without them is refused with --device-plugin, and is good without it."""
+    words = ["--prefix", str(tmp_path / "prefix"), "--cli-python", str(without_grpc(tmp_path))]
+    done = install(*words, "--device-plugin")
+    assert (done.returncode, done.stdout) == (1, "")
+    lacking = "the dependencies of gpuhook device-plugin: grpcio, protobuf, prometheus-client"
+    assert done.stderr == f"{tmp_path}/python lacks {lacking}\n"
+    assert not (tmp_path / "prefix").exists()
+    assert install(*words).returncode == 0
+    done = install(*words[:3], sys.executable, "--device-plugin")
+    assert done.returncode == 0, done.stderr
+
+
+# Makes an environment whose interpreter writes how pip is called.
+VENV = """#!/bin/sh
+[ "$1 $2" = "-m venv" ] || exec "{python}" "$@"
+mkdir -p "$3/bin"
+printf '#!/bin/sh\\necho "$@" >>"{calls}"\\n' >"$3/bin/python"
+chmod +x "$3/bin/python"
+"""
+
+
+@pytest.mark.parametrize(("value", "extra"), [("", ""), ("1", "[plugin]")])
+def test_device_plugin_of_make_install(value: str, extra: str, tmp_path: Path) -> None:
+    """DEVICE_PLUGIN=1 puts the plugin's dependencies into the command's environment."""
+    python, calls = tmp_path / "python", tmp_path / "calls"
+    python.write_text(VENV.format(python=sys.executable, calls=calls))
+    python.chmod(0o755)
+    checkout = INSTALL.parents[1]
+    words = [f"PREFIX={tmp_path}/prefix", f"PYTHON={python}", f"DEVICE_PLUGIN={value}"]
+    subprocess.run(["make", "-C", checkout, "install", *words], check=True, capture_output=True)
+    pip = next(line for line in calls.read_text().splitlines() if line.startswith("-m pip"))
+    assert pip.endswith(f" {checkout}{extra}")
+
+
+def test_dependencies_are_those_of_the_project() -> None:
+    """The installer names the packages that pyproject.toml has."""
+    project = (INSTALL.parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    extra = re.search(r"^plugin = (\[.*\])$", project, re.MULTILINE)
+    assert extra is not None
+    assert re.findall(r'"([a-z-]+)>=', extra[1]) == list(PLUGIN_MODULES.values())
+    assert all(f'  "{name}>=' in project for name in CLI_MODULES.values())
 
 
 def test_manual_and_completions_are_installed(prefix: Path) -> None:

@@ -149,7 +149,8 @@ def _hook(node: ExaminedNode, one: SpecFile, path: str) -> Iterable[Finding]:
     if status is None:
         message = f"{one.path} runs the hook {path}, which does not exist"
         reason = "no such file or directory"
-        command = specs.rewrite_command(node, one)
+        command = spec_regeneration.command_with_installed_hook(node, one, path)
+        command = command or specs.rewrite_command(node, one)
         if path.startswith(OPERATOR_TOOLKIT):
             command = specs.OPERATORS_TOOLKIT
         elif name != hook_args.HOOK_NAME:
