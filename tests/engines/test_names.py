@@ -26,20 +26,6 @@ services:
     command: [sleep, "1000"]
 """
 
-USER, UID = "tenant", 1500
-ARCHIVE = "/srv/names.tar"
-# The user may not set these limits, and systemd does not run.
-USER_CONFIG = """
-[containers]
-pids_limit = 0
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
-[engine]
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-"""
-AS_USER: tuple[str, ...] = ("runuser", "-u", USER, "--", "env", f"HOME=/home/{USER}")
-AS_USER += (f"XDG_RUNTIME_DIR=/run/user/{UID}", "PODMAN_IGNORE_CGROUPSV1_WARNING=1")
-
 
 @dataclass(frozen=True)
 class Names:
@@ -163,34 +149,3 @@ def test_completion(node: EngineNode, names: Names) -> None:
     offered = node.check("env", *words, "gpuhook").split()
     for name in ("trainer", "learner", "both", names.compose, "sleeper", names.ids["trainer"]):
         assert f"plain,{name}" in offered
-
-
-@pytest.fixture(scope="module")
-def rootless(node: EngineNode) -> Iterator[str]:
-    """Run a container `job` of a user's podman, and one with the name of a container of root."""
-    root = node.image_root("debian", "user-names")
-    node.check("useradd", "--create-home", "--uid", str(UID), USER)
-    node.check("install", "-d", "-o", USER, "-m", "700", f"/run/user/{UID}")
-    node.check("install", "-d", f"/home/{USER}/.config/containers")
-    config = node.path(f"/home/{USER}/.config/containers/containers.conf")
-    config.write_text(USER_CONFIG, encoding="ascii")
-    node.check("chown", "-R", USER, f"/home/{USER}/.config")
-    node.check("chmod", "-R", "a+rX", root)
-    node.check("tar", "-C", root, "-cf", ARCHIVE, ".")
-    node.check(*AS_USER, "podman", "import", ARCHIVE, IMAGE)
-    ids = [node.check(*AS_USER, *PODMAN, name, *SLEEP).strip() for name in ("job", "trainer")]
-    yield ids[0]
-    node.run(*AS_USER, "podman", "rm", "--all", "--force", "--time=0")
-    node.run(*AS_USER, "podman", "system", "migrate")  # ends the user's first process
-
-
-def test_rootless_podman(node: EngineNode, names: Names, rootless: str) -> None:
-    """Root and the user find it by its name; a name of root's container is that of root."""
-    found = inspected(node, "job")
-    assert (found["id"], found["name"], found["engine"]) == (rootless, "job", "podman")
-    assert found["image"] == f"localhost/{IMAGE}"
-    assert inspected(node, "trainer")["id"] == names.ids["trainer"]
-    shown = node.check(*AS_USER, "podman", "unshare", "gpuhook", "inspect", "job", "-o", "json")
-    assert json.loads(shown)["container"]["name"] == "job"
-    refused = node.run("gpuhook", "attach", "job", "--device", "2")
-    assert "GH1756" in refused.stderr
