@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import pytest
 
 from tests.contract.build_cache import cache
-from tests.engines import support_results
+from tests.engines import docker_engine, support_results
 from tests.engines.engine_node import EngineNode, engine_node
 from tests.engines.releases import RELEASES
 from tests.engines.support_results import PROPERTY, Row
@@ -51,6 +51,13 @@ def node(request: pytest.FixtureRequest) -> Iterator[EngineNode]:
     with engine_node(RELEASES[request.param], place) as made:
         yield made
     shutil.rmtree(place)
+
+
+@pytest.fixture(scope="session")
+def docker_image(node: EngineNode) -> str:
+    """Import the image of the containers of Docker, and return its name."""
+    docker_engine.import_image(node)
+    return docker_engine.IMAGE
 
 
 @pytest.fixture
