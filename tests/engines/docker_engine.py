@@ -45,6 +45,11 @@ class Docker:
         assert done.rc == 0, done
         return view(done.stdout)
 
+    def starts_no_privileged(self) -> bool:
+        """Return whether Docker cannot start a privileged container here, also without gpuhook."""
+        done = self.node.run("docker", "run", "--rm", "--network=none", "--privileged", IMAGE, "ls")
+        return done.rc != 0 and "apply caps" in done.stderr
+
     @contextmanager
     def container(self, *options: str) -> Iterator[str]:
         """Yield the id of a running container."""

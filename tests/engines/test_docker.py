@@ -79,7 +79,12 @@ def test_user(docker: Docker) -> None:
 
 
 def test_privileged(docker: Docker) -> None:
-    """A privileged container has all nodes of the host, by Docker; gpuhook adds the driver."""
+    """A privileged container has all nodes of the host, by Docker; gpuhook adds the driver.
+
+    Docker 20.10 requests all capabilities, and starts no such container on a machine without one.
+    """
+    if docker.starts_no_privileged():
+        return
     seen = docker.view("--privileged", *WRAPPER, "NVIDIA_VISIBLE_DEVICES=4")
     assert_gpus(docker, seen, *ALL, control=ALL_CONTROL)
 
