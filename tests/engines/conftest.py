@@ -26,14 +26,18 @@ _failed: list[str] = []
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this directory, and give each release to one worker.
 
-    The marker `engines` leaves them out of `make test` and `make test-all`.
+    The marker `engines` leaves them out of `make test` and `make test-all`. The marker `releases`
+    leaves out the nodes of other releases.
     """
-    for item in items:
+    for item in list(items):
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.engines)
             call = getattr(item, "callspec", None)
             release = call.params.get("node") if call else None
-            if release:
+            chosen = item.get_closest_marker("releases")
+            if chosen and release not in chosen.args:
+                items.remove(item)
+            elif release:
                 item.add_marker(pytest.mark.xdist_group(release))
 
 

@@ -53,13 +53,17 @@ class Docker:
     @contextmanager
     def container(self, *options: str) -> Iterator[str]:
         """Yield the id of a running container."""
-        done = self._run("--detach", *options, IMAGE, *WAIT)
-        assert done.rc == 0, done
-        name = done.stdout.strip()
+        name = self.start(*options)
         try:
             yield name
         finally:
             self.node.check("docker", "rm", "--force", name)
+
+    def start(self, *options: str) -> str:
+        """Start a container that runs until it is stopped, and return its id."""
+        done = self._run("--detach", *options, IMAGE, *WAIT)
+        assert done.rc == 0, done
+        return done.stdout.strip()
 
     def executed(self, name: str, *options: str) -> View:
         """Return what a process of `docker exec` has of the GPUs."""
@@ -80,7 +84,9 @@ class Docker:
 
     def uuid(self, index: int) -> str:
         """Return the UUID of the GPU of this index."""
-        return self.node.gpus.node.gpus[index].uuid
+        uuid = self.node.gpus.node.gpus[index].uuid
+        assert uuid
+        return uuid
 
     @property
     def version(self) -> str:

@@ -32,9 +32,7 @@ VALUES: dict[str, tuple[int, ...]] = {
 
 
 @pytest.fixture(scope="module", params=LOW_LEVEL)
-def docker(
-    node: EngineNode, docker_image: str, request: pytest.FixtureRequest
-) -> Iterator[Docker]:
+def docker(node: EngineNode, docker_image: str, request: pytest.FixtureRequest) -> Iterator[Docker]:
     """Start dockerd as `gpuhook configure docker` configures it."""
     del docker_image
     with low_level_runtime(node, [request.param]), configured(node), dockerd(node):

@@ -66,9 +66,7 @@ def compat_package(node: EngineNode) -> Iterator[None]:
     params=[(route_hook, "runc"), (route_hook, "crun"), (compat_package, "runc")],
     ids=["hook-runc", "hook-crun", "compat-runc"],
 )
-def docker(
-    node: EngineNode, docker_image: str, request: pytest.FixtureRequest
-) -> Iterator[Docker]:
+def docker(node: EngineNode, docker_image: str, request: pytest.FixtureRequest) -> Iterator[Docker]:
     """Start a dockerd that finds nvidia-container-runtime-hook."""
     del docker_image
     prepare, low_level = request.param
@@ -157,16 +155,20 @@ def test_runtime_and_gpus(node: EngineNode, docker_image: str, low_level: str) -
             assert docker.listed()[name]["route"] == "wrapper"
 
 
+@pytest.mark.releases("bookworm")
+def test_docker_without_cdi(node: EngineNode) -> None:
+    refused = node.run("gpuhook", "configure", "docker", "--route", "cdi")
+    assert refused.rc == 1
+    assert "GH2045" in refused.stderr
+
+
+@pytest.mark.releases("trixie", "forky")
 @pytest.mark.parametrize("low_level", LOW_LEVEL)
 def test_cdi(
     node: EngineNode, docker_image: str, low_level: str, covers: Callable[..., None]
 ) -> None:
     """`--device nvidia.com/gpu=...` gives all of the spec: dockerd cannot filter capabilities."""
     del docker_image
-    if node.release.suite == "bookworm":
-        refused = node.run("gpuhook", "configure", "docker", "--route", "cdi")
-        assert "GH2045" in refused.stderr  # Docker 20.10 has no CDI
-        return
     with (
         low_level_runtime(node, [low_level]),
         configured(node, "--route", "cdi", text=RUNTIMES),
