@@ -36,8 +36,13 @@ class Docker:
     options: tuple[str, ...] = ()
 
     def run(self, *options: str) -> Result:
-        """Run a container that looks at its GPUs, the other GPUs, and the driver's libraries."""
-        return self._run("--rm", *options, IMAGE, "/probe", *self._questions)
+        """Run a container that looks at its GPUs, the other GPUs, and the driver's libraries.
+
+        Docker can lose the output of a short container on a busy machine: then it runs again.
+        """
+        words = ("--rm", *options, IMAGE, "/probe", *self._questions)
+        done = self._run(*words)
+        return self._run(*words) if done.rc == 0 and not done.stdout else done
 
     def view(self, *options: str) -> View:
         """Return what a container has of its GPUs."""

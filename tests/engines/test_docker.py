@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.installation import ALL_CONTROL, CONTROL
 from tests.engines.docker_engine import (
+    IMAGE,
     LOW_LEVEL,
     WRAPPER,
     Docker,
@@ -114,3 +115,9 @@ def test_low_level_runtime(docker: Docker) -> None:
     with docker.container(*WRAPPER, "NVIDIA_VISIBLE_DEVICES=0") as name:
         found = docker.document("inspect", name)["container"]
     assert (found["engine"], found["runtime"]) == ("docker", docker.low_level)
+
+
+def test_image(docker: Docker) -> None:
+    """`docker image inspect` describes an image to `gpuhook explain -`."""
+    command = f"docker image inspect {IMAGE} | gpuhook explain --env NVIDIA_VISIBLE_DEVICES=2 -"
+    assert "it gets GPU 2" in docker.node.check("sh", "-c", command)

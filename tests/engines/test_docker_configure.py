@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
 
+from tests.contract.build_cache import CHECKOUT
+from tests.contract.installation import ALL_CONTROL
 from tests.engines.docker_engine import (
     DAEMON_JSON,
     HOOK,
@@ -25,7 +28,15 @@ from tests.waiting import eventually
 
 # With a tab, an escape that JSON libraries change, and no line break at the end.
 ODD = '{ "debug":false,\n\t"labels": ["\\u0061=b"],  "runtimes":{} }'
-CASES = [(None, ()), ("", ()), (ODD, ()), (ODD, ("--set-as-default",)), ("\ufeff{}\n", ())]
+NEWER = pytest.mark.releases("trixie", "forky")  # Docker 20.10 has no CDI, and refuses the texts
+CASES = [
+    (None, ()),
+    (ODD, ()),
+    (ODD, ("--set-as-default",)),
+    pytest.param("", (), marks=NEWER),
+    pytest.param("\ufeff{}\n", (), marks=NEWER),
+]
+RUNTIMES = '{"runtimes": {"crun": {"path": "/usr/bin/crun"}}}\n'
 
 
 @pytest.mark.parametrize("low_level", LOW_LEVEL)
@@ -122,6 +133,21 @@ def test_restart_without_systemd(node: EngineNode, docker_image: str) -> None:
             node.check("gpuhook", "configure", "undo", "docker")
 
 
+def test_readme(node: EngineNode, docker_image: str) -> None:
+    """The commands of README.md register, use and remove the runtime."""
+    page = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^### Docker\n\n```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    configure, run, undo = block.splitlines()
+    (image,) = [word for word in run.split() if word.startswith("nvidia/cuda:")]
+    before = node.path(DAEMON_JSON).exists()
+    node.check("sh", "-c", configure)
+    with dockerd(node):
+        node.check("docker", "tag", docker_image, image)
+        node.check("sh", "-c", run.replace("docker run", "docker run --network=none"))
+    node.check("sh", "-c", undo)
+    assert node.path(DAEMON_JSON).exists() == before
+
+
 def _info(node: EngineNode, form: str) -> str:
     return node.check("docker", "info", "--format", form)
 
@@ -168,3 +194,49 @@ def test_user_without_root(node: EngineNode) -> None:
         assert not node.path(DAEMON_JSON).exists()
     finally:
         node.check("userdel", "--remove", "someone")
+
+
+@pytest.mark.parametrize("low_level", LOW_LEVEL)
+def test_runtime_and_gpus(node: EngineNode, docker_image: str, low_level: str) -> None:
+    """With both, the wrapper removes the hook: nothing is added twice."""
+    del docker_image
+    text = '{"runtimes": {"nvidia": {"path": "/usr/bin/gpuhook-runtime"}}}\n'
+    with (
+        low_level_runtime(node, [low_level]),
+        configured(node, "--route", "hook", text=text),
+        dockerd(node),
+    ):
+        docker = Docker(node, low_level)
+        with docker.container(*WRAPPER[:2], "--gpus", "device=4") as name:
+            assert_gpus(docker, docker.executed(name), 4)
+            assert docker.listed()[name]["route"] == "wrapper"
+
+
+@pytest.mark.releases("bookworm")
+def test_docker_without_cdi(node: EngineNode) -> None:
+    refused = node.run("gpuhook", "configure", "docker", "--route", "cdi")
+    assert refused.rc == 1
+    assert "GH2045" in refused.stderr
+
+
+@NEWER
+@pytest.mark.parametrize("low_level", LOW_LEVEL)
+def test_cdi(
+    node: EngineNode, docker_image: str, low_level: str, covers: Callable[..., None]
+) -> None:
+    """`--device nvidia.com/gpu=...` gives all of the spec: dockerd cannot filter capabilities."""
+    del docker_image
+    with (
+        low_level_runtime(node, [low_level]),
+        configured(node, "--route", "cdi", text=RUNTIMES),
+        dockerd(node),
+    ):
+        docker = Docker(node, low_level, ("--runtime", low_level))
+        for value, indexes in (("2", (2,)), (docker.uuid(6), (6,)), ("all", tuple(range(8)))):
+            seen = docker.view("--device", f"nvidia.com/gpu={value}")
+            assert_gpus(docker, seen, *indexes, control=ALL_CONTROL)
+        words = ("--device", "nvidia.com/gpu=1", "--device", "nvidia.com/gpu=3")
+        with docker.container(*words) as name:
+            docker.node.check("docker", "restart", name)
+            assert_gpus(docker, docker.executed(name), 1, 3, control=ALL_CONTROL)
+        covers("Docker", docker.version, "--device nvidia.com/gpu", docker.low_level_version)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docker's own options: `--gpus` by the prestart hook, and `--device` by CDI."""
+"""Docker's `--gpus`, by the prestart hook."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from tests.contract import package_builds
 from tests.contract.installation import ALL_CONTROL, CONTROL, LIBRARIES
 from tests.engines.docker_engine import (
     HOOK,
-    LOW_LEVEL,
-    WRAPPER,
     Docker,
     assert_gpus,
     configured,
@@ -137,49 +135,3 @@ def test_restart(docker: Docker) -> None:
         assert_gpus(docker, docker.executed(name), 4)
         found = docker.listed()[name]
     assert (found["route"], found["gpus"]) == ("prestart", [docker.uuid(4)])
-
-
-@pytest.mark.parametrize("low_level", LOW_LEVEL)
-def test_runtime_and_gpus(node: EngineNode, docker_image: str, low_level: str) -> None:
-    """With both, the wrapper removes the hook: nothing is added twice."""
-    del docker_image
-    text = '{"runtimes": {"nvidia": {"path": "/usr/bin/gpuhook-runtime"}}}\n'
-    with (
-        low_level_runtime(node, [low_level]),
-        configured(node, "--route", "hook", text=text),
-        dockerd(node),
-    ):
-        docker = Docker(node, low_level)
-        with docker.container(*WRAPPER[:2], "--gpus", "device=4") as name:
-            assert_gpus(docker, docker.executed(name), 4)
-            assert docker.listed()[name]["route"] == "wrapper"
-
-
-@pytest.mark.releases("bookworm")
-def test_docker_without_cdi(node: EngineNode) -> None:
-    refused = node.run("gpuhook", "configure", "docker", "--route", "cdi")
-    assert refused.rc == 1
-    assert "GH2045" in refused.stderr
-
-
-@pytest.mark.releases("trixie", "forky")
-@pytest.mark.parametrize("low_level", LOW_LEVEL)
-def test_cdi(
-    node: EngineNode, docker_image: str, low_level: str, covers: Callable[..., None]
-) -> None:
-    """`--device nvidia.com/gpu=...` gives all of the spec: dockerd cannot filter capabilities."""
-    del docker_image
-    with (
-        low_level_runtime(node, [low_level]),
-        configured(node, "--route", "cdi", text=RUNTIMES),
-        dockerd(node),
-    ):
-        docker = Docker(node, low_level, ("--runtime", low_level))
-        for value, indexes in (("2", (2,)), (docker.uuid(6), (6,)), ("all", ALL)):
-            seen = docker.view("--device", f"nvidia.com/gpu={value}")
-            assert_gpus(docker, seen, *indexes, control=ALL_CONTROL)
-        words = ("--device", "nvidia.com/gpu=1", "--device", "nvidia.com/gpu=3")
-        with docker.container(*words) as name:
-            docker.node.check("docker", "restart", name)
-            assert_gpus(docker, docker.executed(name), 1, 3, control=ALL_CONTROL)
-        covers("Docker", docker.version, "--device nvidia.com/gpu", docker.low_level_version)
