@@ -845,6 +845,9 @@ check that change, and configure the engine again
 GH2013 HostError
 only root may read {path}, the record of how gpuhook configured {engine}
 run as root; `gpuhook configure show` prints {engine}'s current configuration for any user
+GH2014 RequestError
+only root may configure the system's Docker, and this user runs no rootless dockerd
+run the command with sudo, or pass --user to configure the rootless Docker of this user
 GH2020 RefusedError
 {where} disables the plugin cri: this containerd serves Docker, not a kubelet
 for Docker: gpuhook configure docker. For a kubelet: --enable-cri removes cri from disabled_plugins

@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import pytest
 
 from tests.contract.build_cache import cache
-from tests.engines import support_results
+from tests.engines import docker_engine, support_results
 from tests.engines.engine_node import EngineNode, engine_node
 from tests.engines.releases import RELEASES
 from tests.engines.support_results import PROPERTY, Row
@@ -26,14 +26,18 @@ _failed: list[str] = []
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this directory, and give each release to one worker.
 
-    The marker `engines` leaves them out of `make test` and `make test-all`.
+    The marker `engines` leaves them out of `make test` and `make test-all`. The marker `releases`
+    leaves out the nodes of other releases.
     """
-    for item in items:
+    for item in list(items):
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.engines)
             call = getattr(item, "callspec", None)
             release = call.params.get("node") if call else None
-            if release:
+            chosen = item.get_closest_marker("releases")
+            if chosen and release not in chosen.args:
+                items.remove(item)
+            elif release:
                 item.add_marker(pytest.mark.xdist_group(release))
 
 
@@ -51,6 +55,13 @@ def node(request: pytest.FixtureRequest) -> Iterator[EngineNode]:
     with engine_node(RELEASES[request.param], place) as made:
         yield made
     shutil.rmtree(place)
+
+
+@pytest.fixture(scope="session")
+def docker_image(node: EngineNode) -> str:
+    """Import the image of the containers of Docker, and return its name."""
+    docker_engine.import_image(node)
+    return docker_engine.IMAGE
 
 
 @pytest.fixture

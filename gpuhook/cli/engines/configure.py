@@ -39,7 +39,11 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
 
     host = Host(host_root)
     where = configure_options.where(
-        engine, host_root, options.pop("config"), options.pop("drop_in")
+        engine,
+        host_root,
+        options.pop("config"),
+        options.pop("drop_in"),
+        is_of_user=options.pop("is_of_user", False),
     )
     how = options.pop("restart")
     options_of_engine, warnings = configure_options.engine_options(engine, host, **options)
@@ -56,12 +60,19 @@ configure.add_command(configure_users.users)
 
 @configure.command(cls=configure_options.ConfigureCommand)
 @click.argument("engine", metavar="ENGINE", type=click.Choice(engine_plan.ENGINES))
+@configure_options.of_user
 @configure_options.restart
 @configure_options.dry_run
 @configure_options.host_root
 @parameters.output("text", "json", "yaml")
 def undo(
-    engine: str, restart: engine_restart.How, is_dry: bool, host_root: str, output: str
+    engine: str,
+    *,
+    is_of_user: bool,
+    restart: engine_restart.How,
+    is_dry: bool,
+    host_root: str,
+    output: str,
 ) -> None:
     """Restore the files of ENGINE from before gpuhook configured it.
 
@@ -75,7 +86,7 @@ def undo(
     from gpuhook.engines.configure import configure_engine
     from gpuhook.engines.configure.host_files import Host
 
-    where = configure_options.where(engine, host_root)
+    where = configure_options.where(engine, host_root, is_of_user=is_of_user)
     result = configure_engine.undo(Host(host_root), where, how=restart, is_dry=is_dry)
     _print(result, "undo", output, is_dry=is_dry)
 
@@ -103,7 +114,7 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
     host = Host(host_root)
     names = (engine,) if engine else engine_plan.ENGINES
     found = [
-        engine_status.engine_status(host, configure_options.where(name, host_root))
+        engine_status.engine_status(host, configure_options.where_shown(name, host_root))
         for name in names
     ]
     present = [one for one in found if engine or one.is_there]

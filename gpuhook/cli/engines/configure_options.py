@@ -53,6 +53,13 @@ host_root = parameters.host_root(
 dry_run = click.option(
     "--dry-run", "is_dry", is_flag=True, help="Print the changes as a diff, and write nothing."
 )
+of_user = click.option(
+    "--user",
+    "is_of_user",
+    is_flag=True,
+    show_envvar=True,
+    help="Use the rootless Docker of this user: the default if the user runs its dockerd.",
+)
 restart = click.option(
     "--restart",
     type=click.Choice(engine_restart.HOWS),
@@ -180,6 +187,8 @@ def engine_command(name: str, function: Callable[..., None]) -> click.Command:
     options = list(_OPTIONS)
     if name == "containerd":
         options.insert(4, _ENABLE_CRI)  # below the options of the runtime
+    if name == "docker":
+        options.insert(-4, of_user)
     text, *examples = _TEXTS[name]
     lines = "".join(f"\n  gpuhook configure {words}" for words in examples)
     command = click.command(
@@ -188,15 +197,51 @@ def engine_command(name: str, function: Callable[..., None]) -> click.Command:
     return command(parameters.with_options(function, options))
 
 
-def where(engine: str, root: str, config: str = "", drop_in: str = "") -> Where:
-    """Return the place of an engine's files; for a user, that of the rootless engine."""
+def where(
+    engine: str, root: str, config: str = "", drop_in: str = "", *, is_of_user: bool = False
+) -> Where:
+    """Return the place of an engine's files; for a user, that of the rootless engine.
+
+    Raises GH2014 if a user without root names none of root's or the user's Docker.
+    """
     from gpuhook.engines.configure.configure_engine import Where
 
     for option, path in (("--config", config), ("--drop-in", drop_in)):
         if path and not path.startswith("/"):
             raise click.BadParameter("it is not an absolute path", param_hint=f"'{option}'")
-    is_own = engine in _WITH_HOMES and root == "/" and state.is_rootless()
-    return Where(engine, config, drop_in, os.path.expanduser("~") if is_own else None)
+    if is_of_user and (engine != "docker" or root != "/" or not state.is_rootless()):
+        reason = "it applies only to docker, for a user without root, without --host-root"
+        raise click.BadParameter(reason, param_hint="'--user'")
+    home = _home(engine, root, is_named=bool(is_of_user or config))
+    if home is None and engine == "docker" and root == "/" and state.is_rootless():
+        raise fault("GH2014")
+    return Where(engine, config, drop_in, home)
+
+
+def where_shown(engine: str, root: str) -> Where:
+    """Return the place of the files of the engine that runs the user's containers."""
+    from gpuhook.engines.configure.configure_engine import Where
+
+    return Where(engine, home=_home(engine, root))
+
+
+def _home(engine: str, root: str, *, is_named: bool = False) -> str | None:
+    """Return the home directory of a user whose engine is rootless, None for root's engine.
+
+    Podman of a user is rootless. Docker is if the user names it, runs a rootless dockerd, or has
+    configured one.
+    """
+    if engine not in _WITH_HOMES or root != "/" or not state.is_rootless():
+        return None
+    home = os.path.expanduser("~")
+    if engine == "podman" or is_named:
+        return home
+    from gpuhook.engines.configure import configure_record
+    from gpuhook.engines.state import host_processes
+
+    record = f"{configure_record.directory(engine, home)}/{configure_record.NAME}"
+    is_own = os.path.exists(record) or host_processes.is_run_by_user("dockerd")
+    return home if is_own else None
 
 
 def engine_options(

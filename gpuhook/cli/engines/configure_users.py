@@ -40,7 +40,7 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.state import dependent_containers
 
-    home = configure_options.where("podman", host_root).home
+    home = configure_options.where_shown("podman", host_root).home
     found = [
         one
         for one in dependent_containers.dependent_containers(Host(host_root), home)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from gpuhook.engines.configure.configure_record import ConfigureRecord, Original, digest
 from gpuhook.engines.configure.engine_plan import ConfigChange
 from gpuhook.engines.configure.transaction import unwritable
+from gpuhook.engines.read import docker_config
 from gpuhook.engines.read.config_files import ReplacedFiles
 from gpuhook.errors import GpuhookError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         EngineNode,
         EngineOptions,
         EnginePlan,
+        Service,
     )
     from gpuhook.engines.configure.host_files import Host
 
@@ -35,7 +37,7 @@ class Changeset:
     """The steps of one run, in the order of the fields.
 
     `meanwhile` is the record while files are written, `record` the final one, None if nothing is
-    left to undo. `backups` are the contents that the records name.
+    left to undo. `backups` are the contents that the records name. `service` must read the writes.
     """
 
     meanwhile: ConfigureRecord
@@ -45,6 +47,7 @@ class Changeset:
     removed: tuple[str, ...]
     record: ConfigureRecord | None
     old: ConfigureRecord | None
+    service: Service
     notes: tuple[str, ...] = ()
 
 
@@ -112,6 +115,7 @@ def to_configure(
         service=plan.service,
         is_taken_up=old is not None and old.is_taken_up and not writes,
     )
+    service = _service(plan.service, old, writes)
     return Changeset(
         meanwhile=replace(
             record, files=tuple(one.meanwhile for one in steps), directories=directories
@@ -122,7 +126,8 @@ def to_configure(
         removed=_inner_first(one for one in directories if one not in needed),
         record=record if record.files else None,
         old=old,
-        notes=(*plan.notes, *(plan.on_restart if writes else ()), *_restart_notes(plan, writes)),
+        service=service,
+        notes=(*plan.notes, *(plan.on_restart if writes else ()), *_restart_notes(service, writes)),
     )
 
 
@@ -161,6 +166,7 @@ def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine
             writes.append(ConfigChange(path, one.now, one.base, kept=kept))
         elif one.now is not None and not one.is_edited and host.kept(path) != original.kept:
             writes.append(ConfigChange(path, one.now, one.base, kept=original.kept))
+    service = _service(old.service, old, writes)
     return Changeset(
         meanwhile=replace(old, files=tuple(meanwhile), is_taken_up=False),
         backups=(),
@@ -169,15 +175,28 @@ def to_undo(host: Host, store: RecordStore, old: ConfigureRecord, engine: Engine
         removed=_inner_first(old.directories),
         record=None,
         old=old,
-        notes=(*notes, *_restart_notes(old, writes)),
+        service=service,
+        notes=(*notes, *_restart_notes(service, writes)),
     )
 
 
-def _restart_notes(
-    configured: EnginePlan | ConfigureRecord, writes: Sequence[ConfigChange]
-) -> tuple[str, ...]:
+def _service(
+    service: Service, old: ConfigureRecord | None, writes: Sequence[ConfigChange]
+) -> Service:
+    """Return the service, without `reloads` if SIGHUP is not enough for these writes.
+
+    It is not if the old configuration, which they remove or change, needed a restart. dockerd is
+    the only engine that reloads.
+    """
+    is_enough = old is None or old.service.reloads
+    is_enough = is_enough and all(
+        docker_config.is_reloaded(one.before, one.after) for one in writes
+    )
+    return replace(service, reloads=service.reloads and is_enough)
+
+
+def _restart_notes(service: Service, writes: Sequence[ConfigChange]) -> tuple[str, ...]:
     """Return a note if the writes need a restart that stops containers."""
-    service = configured.service
     if not writes or service.reloads or not service.ends_containers:
         return ()
     return (RESTART_NOTE.format(program=service.processes[0]),)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         Engine,
         EngineOptions,
         EnginePlan,
-        Service,
     )
     from gpuhook.engines.configure.engine_restart import How, Way
     from gpuhook.engines.configure.host_files import Host
@@ -96,12 +95,11 @@ def configure(
         return EngineResult(where.engine, changes.writes, changes.notes)
     with job.store.locked():
         plan, node, changes = _planned(job, options, version)
-        way = _restart_way(job, plan.service, changes)
+        way = _restart_way(job, changes)
         if not changes.writes and changes.record == changes.old and not (way and way.text):
             return EngineResult(where.engine, (), changes.notes)
         return _applied(
             job,
-            plan.service,
             changes,
             way,
             lambda: engine_verification.verify(programs, plan, node),
@@ -122,13 +120,12 @@ def undo(host: Host, where: Where, *, how: How = "none", is_dry: bool = False) -
         stored = _stored(job)
         if is_dry:
             return EngineResult(where.engine, changes.writes, changes.notes, stored=stored)
-        way = _restart_way(job, old.service, changes)
-        return replace(_applied(job, old.service, changes, way), stored=stored)
+        way = _restart_way(job, changes)
+        return replace(_applied(job, changes, way), stored=stored)
 
 
 def _applied(
     job: _Job,
-    service: Service,
     changes: Changeset,
     way: Way | None,
     verify: Callable[[], Verified] = Verified,
@@ -139,13 +136,14 @@ def _applied(
         verified = verify()
     _restart(job, way, done)
     record = changes.record
+    service = changes.service
     if record and (way is not None or not service.units + service.processes):
         record = replace(record, is_taken_up=True)
     left = done.finish(record)
     notes = (
         *((verified.reason,) if verified.reason else ()),
         *changes.notes,
-        *_restart_notes(job, service, changes, way),
+        *_restart_notes(job, changes, way),
         *(f"{path} remains: it is not empty" for path in left),
     )
     restarted = way.text if way else ""
@@ -212,14 +210,12 @@ def _base_spec(job: _Job, options: EngineOptions) -> bytes | None:
     return ran.output.encode() if ran and ran.status == 0 else None
 
 
-def _restart_way(job: _Job, service: Service, changes: Changeset) -> Way | None:
+def _restart_way(job: _Job, changes: Changeset) -> Way | None:
     """Return how the engine is restarted, None for no restart. Raises GH2007, before any write."""
     if not changes.writes and (changes.old is None or changes.old.is_taken_up):
         return None
-    if changes.old is not None and not changes.old.service.reloads:
-        service = replace(service, reloads=False)  # the old configuration is removed or changed
     is_of_user = job.where.home is not None
-    engine = job.where.engine
+    engine, service = job.where.engine, changes.service
     return engine_restart.chosen(job.programs, engine, service, job.how, is_of_user=is_of_user)
 
 
@@ -247,11 +243,9 @@ def _restart(job: _Job, way: Way | None, done: Applied) -> None:
         raise
 
 
-def _restart_notes(
-    job: _Job, service: Service, changes: Changeset, way: Way | None
-) -> Iterator[str]:
+def _restart_notes(job: _Job, changes: Changeset, way: Way | None) -> Iterator[str]:
     """Yield a note if the engine was not restarted."""
-    engine = job.where.engine
+    engine, service = job.where.engine, changes.service
     if way is not None and not way.text:
         yield NOT_RUNNING.format(engine=engine)
     elif way is None and changes.writes and (service.units or service.processes):

@@ -72,6 +72,20 @@ def read(files: ConfigFiles, path: str = PATH) -> Docker:
     return _docker(path, (path,), document, content, tuple(_troubles(path, content, document)))
 
 
+def is_reloaded(before: bytes | None, after: bytes | None) -> bool:
+    """Return whether SIGHUP is enough for a change of daemon.json.
+
+    Source: moby/daemon/reload.go: dockerd keeps the old value of a key that the file no longer has.
+    """
+    try:
+        was, now = (
+            documents.parse_json(one) if one and one.strip() else {} for one in (before, after)
+        )
+    except ValueError:
+        return False
+    return isinstance(was, dict) and isinstance(now, dict) and was.keys() <= now.keys()
+
+
 def _no_number(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
 

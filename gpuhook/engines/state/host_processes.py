@@ -66,3 +66,13 @@ def running(root: str) -> Iterator[HostProcess]:
             program = os.readlink(f"/proc/{pid}/exe").removesuffix(_DELETED)
             if os.path.samestat(os.stat(f"/proc/{pid}/root"), host):
                 yield HostProcess(pid, posixpath.basename(program))
+
+
+def is_run_by_user(program: str) -> bool:
+    """Return whether this user runs a program of this name."""
+    user = os.geteuid()
+    for one in running("/"):
+        with suppress(OSError):
+            if one.program == program and os.stat(f"/proc/{one.pid}").st_uid == user:
+                return True
+    return False

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from click.testing import CliRunner, Result
 import gpuhook
 from gpuhook.cli import main
 from gpuhook.engines.configure import configure_engine, engine_plan
+from gpuhook.engines.state import host_processes
+from gpuhook.host.hot import state
 from tests.unit import configured_docker
 from tests.unit.configured_docker import MAIN
 
@@ -221,3 +225,77 @@ def test_restart_needs_no_value(root: Path) -> None:
     assert "is not running" in result.stderr
     result = _run(root, "undo", "--restart", "docker")
     assert result.exit_code == 0, result.output
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the home directory of a user without root."""
+    monkeypatch.setattr(state, "is_rootless", lambda: True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    return tmp_path
+
+
+def _of_user(*words: str) -> Result:
+    if words[0] == "docker":
+        words = (*words, "--runtime-path", "/bin/true")
+    return CliRunner().invoke(main, ("configure", *words), prog_name="gpuhook")
+
+
+@pytest.mark.parametrize(
+    "words", [("docker",), ("docker", "--dry-run"), ("docker", "--restart"), ("undo", "docker")]
+)
+def test_user_without_root_names_the_rootless_docker(home: Path, words: tuple[str, ...]) -> None:
+    """Else the user's file would change, and the system's Docker would not."""
+    result = _of_user(*words)
+    assert result.exit_code == 1
+    assert "GH2014" in result.stderr
+    assert "sudo" in result.stderr
+    assert "--user" in result.stderr
+    assert list(home.iterdir()) == []
+    assert _of_user("show", "docker").exit_code == 0
+
+
+def test_rootless_docker_by_name(home: Path) -> None:
+    """Once it is configured, the same user needs no --user to change or undo that."""
+    file = home / ".config/docker/daemon.json"
+    assert _of_user("docker", "--user").exit_code == 0
+    assert file.exists()
+    assert "already configured" in _of_user("docker").stderr
+    assert str(file) in _of_user("show", "docker").stdout
+    assert _of_user("undo", "docker").exit_code == 0
+    assert not file.exists()
+
+
+def test_rootless_docker_that_runs(home: Path) -> None:
+    program = home / "dockerd"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen([program, "infinity"]) as process:
+        try:
+            assert host_processes.is_run_by_user("dockerd")
+            result = _of_user("docker")
+        finally:
+            process.kill()
+    assert result.exit_code == 0, result.stderr
+    assert (home / ".config/docker/daemon.json").exists()
+    assert not host_processes.is_run_by_user("dockerd")
+
+
+def test_file_that_a_user_names(home: Path) -> None:
+    file = home / "daemon.json"
+    assert _of_user("docker", "--config", str(file)).exit_code == 0
+    assert file.exists()
+
+
+@pytest.mark.parametrize("words", [("undo", "podman"), ("undo", "docker", "--host-root", "/proc")])
+def test_user_is_an_option_of_rootless_docker(home: Path, words: tuple[str, ...]) -> None:
+    del home
+    result = _of_user(*words, "--user")
+    assert result.exit_code == 2
+    assert "--user" in result.stderr
+
+
+def test_root_has_no_rootless_docker(root: Path) -> None:
+    result = _run(root, "docker", "--user")
+    assert result.exit_code == 2
+    assert "--user" in result.stderr

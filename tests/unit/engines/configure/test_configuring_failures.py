@@ -8,12 +8,18 @@ import json
 import multiprocessing
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuhook.engines.configure import configure_engine, configure_record, engine_verification
+from gpuhook.engines.configure import (
+    configure_engine,
+    configure_record,
+    engine_plan,
+    engine_verification,
+)
 from gpuhook.engines.configure.configure_record import RecordStore
 from gpuhook.engines.configure.engine_plan import (
     ConfigChange,
@@ -298,6 +304,16 @@ def test_program_that_cannot_start_gives_a_note(root: Path) -> None:
 def test_verification_by_the_engine_is_reported(root: Path) -> None:
     program(root, "dockerd", "exit 0")
     assert configure(root).verified == f"dockerd --validate --config-file {MAIN}"
+
+
+def test_missing_daemon_json_is_not_verified(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dockerd --validate` rejects the absence of the file; dockerd starts without it."""
+    monkeypatch.setattr(configure_engine, "module_of", engine_plan.engine)
+    program(root, "dockerd", '[ "$1" = --validate ] && [ ! -e "$3" ] && exit 1; exit 0')
+    (root / MAIN[1:]).unlink()
+    result = configure(root, replace(WANTED, route="hook"))
+    assert [one.path for one in result.writes] == ["/usr/local/bin/nvidia-container-runtime-hook"]
+    assert result.verified == ""
 
 
 def test_broken_record_is_a_fault(root: Path) -> None:

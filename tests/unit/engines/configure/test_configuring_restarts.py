@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.engines.configure import configure_engine, engine_restart
+from gpuhook.engines.configure import configure_engine, engine_plan, engine_restart
 from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions, EnginePlan, Service
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.configure.host_programs import HostPrograms
@@ -82,9 +82,50 @@ def test_undoing_a_change_that_needed_a_restart_needs_one(
 
     monkeypatch.setattr(configured_docker, "plan", reloading)
     configure(root, OTHER, how="auto")
-    configure(root, WANTED, how="auto")
+    configure(root, replace(OTHER, program="/opt/other"), how="auto")
     restart, reload = "restart docker.service", "reload-or-restart docker.service"
     assert _calls(root) == [restart, restart, reload]
+
+
+@pytest.mark.parametrize(
+    ("original", "is_enough"),
+    [
+        (None, False),
+        ("{}", False),
+        ('{"runtimes": {}}', False),
+        ('{"default-runtime": "runc"}', False),
+        ('\ufeff{"runtimes": {}, "default-runtime": "runc"}', True),
+    ],
+)
+def test_undo_that_removes_a_key_needs_a_restart(
+    root: Path, monkeypatch: pytest.MonkeyPatch, original: str | None, *, is_enough: bool
+) -> None:
+    """At SIGHUP, dockerd keeps the old value of a key that daemon.json no longer has."""
+    monkeypatch.setattr(configure_engine, "module_of", engine_plan.engine)
+    _systemd(root)
+    file = root / configured_docker.MAIN[1:]
+    file.unlink()
+    if original is not None:
+        file.write_text(original, encoding="utf-8")
+    wanted = replace(WANTED, is_default=True)
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: (28, 5))
+    assert configure(root, wanted, how="auto").restarted == "reloaded docker.service"
+    undone = undo(root, how="auto")
+    assert undone.restarted == f"{'reloaded' if is_enough else 'restarted'} docker.service"
+    assert ("a restart of dockerd stops its containers" in undone.notes) == (not is_enough)
+    assert (file.read_text(encoding="utf-8") if file.exists() else None) == original
+
+
+def test_a_runtime_that_becomes_the_default_needs_no_restart(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configure_engine, "module_of", engine_plan.engine)
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: (28, 5))
+    _systemd(root)
+    configure(root, how="auto")
+    chosen = replace(WANTED, is_default=True)
+    assert configure(root, chosen, how="auto").restarted == "reloaded docker.service"
+    assert configure(root, how="auto").restarted == "restarted docker.service"
 
 
 def test_failed_restart_restores_the_files_and_the_engine(root: Path) -> None:
