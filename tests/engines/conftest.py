@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.build_cache import cache
 from tests.engines import support_results
+from tests.engines.booted_node import BOOTED, BootedNode, booted_node
 from tests.engines.engine_node import EngineNode, engine_node
 from tests.engines.releases import RELEASES
 from tests.engines.support_results import PROPERTY, Row
@@ -32,9 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.engines)
             call = getattr(item, "callspec", None)
-            release = call.params.get("node") if call else None
-            if release:
-                item.add_marker(pytest.mark.xdist_group(release))
+            for name in set(call.params) & {"node", "booted"} if call else ():
+                item.add_marker(pytest.mark.xdist_group(f"{name} {call.params[name]}"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +49,17 @@ def node(request: pytest.FixtureRequest) -> Iterator[EngineNode]:
         pytest.skip("engines need root")
     place = Path(mkdtemp(prefix="engines-", dir=cache()))
     with engine_node(RELEASES[request.param], place) as made:
+        yield made
+    shutil.rmtree(place)
+
+
+@pytest.fixture(scope="session", params=sorted(BOOTED))
+def booted(request: pytest.FixtureRequest) -> Iterator[BootedNode]:
+    """Yield a node of each Debian release that systemd has booted."""
+    if os.geteuid() != 0:
+        pytest.skip("systemd-nspawn needs root")
+    place = Path(mkdtemp(prefix="booted-", dir=cache()))
+    with booted_node(request.param, place) as made:
         yield made
     shutil.rmtree(place)
 
