@@ -164,7 +164,7 @@ def _nspawn(root: Path, gpus: SimulatedNode) -> list[str]:
     command = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot"]
     command += ["--private-network", "--capability=all", "--console=pipe"]
     command += [f"--directory={root}", f"--bind={gpus.host_root}:{GPUS}"]
-    return command + [f"--tmpfs={path}" for path in STORAGE if path != "/tmp"]  # noqa: S108
+    return command + [f"--tmpfs={path}" for path in STORAGE if path != "/tmp"]
 
 
 def _write_module(gpus: SimulatedNode) -> None:

@@ -33,8 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.engines)
             call = getattr(item, "callspec", None)
-            for name in set(call.params) & {"node", "booted"} if call else ():
-                item.add_marker(pytest.mark.xdist_group(f"{name} {call.params[name]}"))
+            params = call.params if call else {}
+            for name in {"node", "booted"}.intersection(params):
+                item.add_marker(pytest.mark.xdist_group(f"{name}-{params[name]}"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
