@@ -23,6 +23,7 @@ from uuid import uuid4
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.contract import package_builds
+from tests.contract.compiled import memlock
 from tests.contract.debian_host import DebianHost, Release, debian
 from tests.contract.runtimes import CGROUPS, SECONDS, Result, run_command
 from tests.engines.engine_node import STORAGE, EngineNode, first_process
@@ -59,6 +60,14 @@ mkdir -p /sys/module
 mount --bind sys/module /sys/module
 mount -o remount,ro /sys
 """
+# A service with ProtectControlGroups gets a new /proc from systemd 252. A real driver is in each.
+IN_SERVICES = f"""[Service]
+BindReadOnlyPaths=/run/devices:/proc/devices {GPUS}/proc/driver:/proc/driver
+"""
+# crun 1.8 raises RLIMIT_MEMLOCK, which the machine may forbid: "setrlimit (RLIM_MEMLOCK)".
+CRUN = f"""#!/bin/sh
+LD_PRELOAD={GPUS}/memlock.so exec /usr/bin/crun.real "$@"
+"""
 BOOT = f"""
 set -e
 root=$1 gpus=$2 profile=$3 packages=$4 cgroup=$5 log=$6
@@ -69,12 +78,18 @@ mount -t overlay overlay -o "$1" "$root"
 cp -a "$gpus/usr/." "$root/usr/"
 ln -sf "{GPUS}$profile" "$root$profile"
 cp "$gpus/simulated-driver.service" "$root/etc/systemd/system/"
+mkdir "$root/etc/systemd/system/gpuhook-.service.d"
+cp "$gpus/in-services.conf" "$root/etc/systemd/system/gpuhook-.service.d/"
+if [ -e "$gpus/memlock.so" ]; then
+    mv "$root/usr/bin/crun" "$root/usr/bin/crun.real"
+    install -m 755 "$gpus/crun" "$root/usr/bin/crun"
+fi
 modules=$root/lib/modules/$(uname -r)
 mkdir -p "$modules" "$root/etc/systemd/system/sysinit.target.wants"
 ln -s ../simulated-driver.service "$root/etc/systemd/system/sysinit.target.wants/"
 echo kernel/drivers/video/nvidia.ko >"$modules/modules.builtin"
 : >"$modules/modules.order"
-chroot "$root" depmod
+chroot "$root" depmod 2>/dev/null
 chroot "$root" ldconfig
 mount --bind "$packages" "$root/mnt"
 chroot "$root" sh -c 'for deb in /mnt/*.deb; do case $deb in
@@ -134,6 +149,8 @@ def booted_node(suite: str, place: Path, profile: str = "a100-mig") -> Iterator[
     """Yield a booted node of the release below `place`, shut down in the end."""
     gpus = make_node(place / "gpus", replace(dump_file.load(profile), masks_params=False))
     _write_module(gpus)
+    if suite == "bookworm":
+        shutil.copy(memlock(), gpus.host_root)
     for name in ("root", "upper", "work"):
         (place / name).mkdir()
     cgroup = _cgroup_v2() / f"gpuhook-booted-{uuid4().hex[:12]}"
@@ -172,6 +189,7 @@ def _write_module(gpus: SimulatedNode) -> None:
     root = Path(gpus.host_root)
     majors = "".join(f"{major:3} {name}\n" for name, major in gpus.node.majors.items())
     texts = {"majors": majors, "load": LOAD, "simulated-driver.service": DRIVER}
+    texts |= {"in-services.conf": IN_SERVICES, "crun": CRUN}
     texts |= {f"sys/module/{name}/initstate": "live\n" for name in MODULES}
     for device in (root / "sys/bus/pci/devices").iterdir():
         texts |= {f"{device.relative_to(root)}/vendor": "0x10de\n"}

@@ -43,7 +43,8 @@ with open(f"/proc/{{sys.argv[1]}}/cgroup", "rb") as file:
 DevicePrograms(place, None).change([Rule.of_line(line) for line in sys.argv[2:]], [])
 """
 FILES = """
-find / -xdev -name '*gpuhook*' ! -path '/srv/*' ! -path '/var/lib/dpkg/*'
+find / -xdev -name '*gpuhook*' ! -path '/srv/*' ! -path '/var/lib/dpkg/*' \\
+    ! -path '/etc/systemd/system/gpuhook-.service.d'
 find /run -name '*gpuhook*'
 """
 
@@ -138,7 +139,8 @@ def running(node: BootedNode, engine: str, *words: str) -> Iterator[Running]:
     try:
         yield Running(node, engine, identity)
     finally:
-        node.check(engine, "rm", "--force", identity)
+        at_once = ["--time=0"] if engine == "podman" else []
+        node.check(engine, "rm", "--force", *at_once, identity)
 
 
 def spec_names(node: BootedNode) -> set[str]:
@@ -214,6 +216,38 @@ def test_changed_file(booted: BootedNode, file: str) -> None:
     eventually(lambda: runs(booted) != before, f"a refresh after a change of {file}")
     eventually(lambda: booted.show(REFRESH, "ActiveState") == "inactive", "the end of the refresh")
     assert booted.show(REFRESH, "Result") == "success"
+
+
+def test_directory_of_specs(booted: BootedNode) -> None:
+    """The service updates a spec in another directory with a drop-in, and fails without one."""
+    spec = "/srv/cdi/nvidia.yaml"
+    booted.check("mkdir", "/srv/cdi")
+    booted.check("gpuhook", "generate-cdi", "--output", spec)
+    booted.check("sed", "-i", "s/boot=/boot=x/", spec)
+    assert booted.run("systemctl", "start", REFRESH).rc == 1
+    place = f"/run/systemd/system/{REFRESH}.d"
+    booted.check("mkdir", place)
+    booted.check("sh", "-c", f"printf '[Service]\nReadWritePaths=/srv/cdi\n' >{place}/srv.conf")
+    booted.check("systemctl", "daemon-reload")
+    booted.check("systemctl", "start", REFRESH)
+    assert "boot=x" not in booted.check("cat", spec)
+    booted.check("sh", "-c", f"rm -r {place} /srv/cdi /run/gpuhook/generated")
+    booted.check("systemctl", "daemon-reload")
+    booted.check("gpuhook", "generate-cdi", "--output", SPEC)
+
+
+def test_commands_of_the_page(booted: BootedNode) -> None:
+    """The other commands of docs/services.md run."""
+    booted.check("systemctl", "disable", "--now", REFRESH, PATH)
+    assert [booted.show(unit, "ActiveState") for unit in (REFRESH, PATH)] == ["inactive"] * 2
+    booted.check("systemctl", "enable", "--now", REFRESH, PATH)
+    assert booted.show(PATH, "ActiveState") == "active"
+    booted.check("systemctl", "start", "gpuhook-refresh")
+    assert "it matches this host" in booted.check("journalctl", "-u", "gpuhook-refresh")
+    booted.check("rm", "/dev/nvidiactl")
+    booted.check("systemctl", "restart", "gpuhook-devices")
+    booted.check("stat", "/dev/nvidiactl")
+    assert "unchanged" in booted.check("gpuhook", "refresh", "--dry-run")
 
 
 def test_timer(booted: BootedNode) -> None:
@@ -378,7 +412,10 @@ def test_upgrade(booted: BootedNode, image: str, covers: Callable[..., None]) ->
 
 
 def test_purge(booted: BootedNode, covers: Callable[..., None]) -> None:
-    """Removed packages leave no unit, a purge leaves no file; an installation starts the units."""
+    """Removed packages leave no unit, a purge leaves no file.
+
+    An installation starts the units, unless they are masked.
+    """
     names = ("gpuhook-device-plugin", "gpuhook", "gpuhook-runtime")
     booted.check("dpkg", "--remove", *names)
     assert "0 unit files" in booted.run("systemctl", "list-unit-files", "gpuhook*").stdout
@@ -386,6 +423,13 @@ def test_purge(booted: BootedNode, covers: Callable[..., None]) -> None:
     booted.check("dpkg", "--purge", *names)
     assert booted.check("sh", "-c", FILES) == ""
     assert booted.run("test", "-e", SPEC).rc == 1
+    booted.check("systemctl", "mask", REFRESH, PATH)
+    done = booted.install()
+    assert done.rc == 0, done
+    assert {booted.show(unit, "ActiveState") for unit in (REFRESH, PATH)} == {"inactive"}
+    assert booted.run("test", "-e", SPEC).rc == 1
+    booted.check("systemctl", "unmask", REFRESH, PATH)
+    booted.check("dpkg", "--purge", *names)
     done = booted.install()
     assert done.rc == 0, done
     eventually(lambda: booted.run("test", "-e", SPEC).rc == 0, "the spec of the service")
