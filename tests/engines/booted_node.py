@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
+from gpuhook.kernel.cgroup import is_populated
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.contract import package_builds
@@ -173,8 +174,10 @@ def booted_node(suite: str, place: Path, profile: str = "a100-mig") -> Iterator[
             eventually(lambda: node.state() in ("running", "degraded"), "the end of the boot")
             yield node
         finally:
-            _shut_down(process)
-            _remove(cgroup)
+            try:
+                _shut_down(process)
+            finally:
+                _remove(cgroup)
 
 
 def _nspawn(root: Path, gpus: SimulatedNode) -> list[str]:
@@ -227,9 +230,12 @@ def _shut_down(process: subprocess.Popen[bytes]) -> None:
         process.wait(SECONDS)
     finally:
         process.kill()
+        process.wait()
 
 
 def _remove(cgroup: Path) -> None:
-    """Remove the cgroups of the node, the innermost first."""
+    """End what is left in the cgroups of the node, and remove them, the innermost first."""
+    (cgroup / "cgroup.kill").write_text("1")
+    eventually(lambda: not is_populated(str(cgroup)), "the end of the node's processes")
     for directory, _, _ in os.walk(cgroup, topdown=False):
         os.rmdir(directory)

@@ -258,6 +258,25 @@ def test_timer(booted: BootedNode) -> None:
     booted.check("systemctl", "disable", "--now", TIMER)
 
 
+def test_links_of_devices(booted: BootedNode) -> None:
+    """runc 1.1.3 to 1.1.6 give systemd no rule for a device without a link: doctor fixes that."""
+    result = check_result(booted, "devices.links")
+    number = tuple(map(int, booted.version("runc", "--version").split(".")))
+    if not (1, 1, 3) <= number < (1, 1, 7):
+        assert result["status"] == "not-applicable"
+        return
+    assert result["status"] == "warning"
+    booted.check("sh", "-c", result["command"])
+    assert check_result(booted, "devices.links")["status"] == "ok"
+
+
+def check_result(node: BootedNode, name: str) -> dict[str, str]:
+    """Return the only result of a check of doctor."""
+    command = ("gpuhook", "doctor", f"--checks={name}", "--output=json")
+    (result,) = json.loads(node.run(*command).stdout)["results"]
+    return dict(result)
+
+
 @pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_daemon_reload(
     booted: BootedNode, image: str, integration: str, covers: Callable[..., None]
@@ -289,8 +308,7 @@ def test_lost_gpu(booted: BootedNode, image: str, covers: Callable[..., None]) -
         seen = booted.run("gpuhook", "inspect", "--exit-code", one.id)
         assert seen.rc == 1, seen
         assert "GH1744" in seen.stdout + seen.stderr
-        command = ("gpuhook", "doctor", "--checks=containers.access", "--output=json")
-        (result,) = json.loads(booted.run(*command).stdout)["results"]
+        result = check_result(booted, "containers.access")
         assert (result["status"], result["subject"]) == ("failed", one.id)
         booted.check("sh", "-c", result["command"])
         assert one.has_gpu()
