@@ -218,24 +218,6 @@ def test_changed_file(booted: BootedNode, file: str) -> None:
     assert booted.show(REFRESH, "Result") == "success"
 
 
-def test_directory_of_specs(booted: BootedNode) -> None:
-    """The service updates a spec in another directory with a drop-in, and fails without one."""
-    spec = "/srv/cdi/nvidia.yaml"
-    booted.check("mkdir", "/srv/cdi")
-    booted.check("gpuhook", "generate-cdi", "--output", spec)
-    booted.check("sed", "-i", "s/boot=/boot=x/", spec)
-    assert booted.run("systemctl", "start", REFRESH).rc == 1
-    place = f"/run/systemd/system/{REFRESH}.d"
-    booted.check("mkdir", place)
-    booted.check("sh", "-c", f"printf '[Service]\nReadWritePaths=/srv/cdi\n' >{place}/srv.conf")
-    booted.check("systemctl", "daemon-reload")
-    booted.check("systemctl", "start", REFRESH)
-    assert "boot=x" not in booted.check("cat", spec)
-    booted.check("sh", "-c", f"rm -r {place} /srv/cdi /run/gpuhook/generated")
-    booted.check("systemctl", "daemon-reload")
-    booted.check("gpuhook", "generate-cdi", "--output", SPEC)
-
-
 def test_commands_of_the_page(booted: BootedNode) -> None:
     """The other commands of docs/services.md run."""
     booted.check("systemctl", "disable", "--now", REFRESH, PATH)
