@@ -64,7 +64,6 @@ mount -o remount,ro /sys
 # A service with ProtectControlGroups gets a new /proc from systemd 252. A real driver is in each.
 IN_SERVICES = f"""[Service]
 BindReadOnlyPaths=/run/devices:/proc/devices {GPUS}/proc/driver:/proc/driver
-BindReadOnlyPaths=/proc/sys/kernel/random/boot_id
 """
 # crun 1.8 raises RLIMIT_MEMLOCK, which the machine may forbid: "setrlimit (RLIM_MEMLOCK)".
 CRUN = f"""#!/bin/sh
