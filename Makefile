@@ -50,6 +50,7 @@ test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to tes
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" --part $(PART) $(PYTEST)
 
 test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support.md if all pass
+	@.ci/packages systemd-container
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup --timeout 1800 -m engines \
 		$(or $(PYTEST),--support tests/engines)
 	@PYTHONPATH=packaging $(BIN)/python -m generate

@@ -616,7 +616,7 @@ GH1820 RequestError
 call it as in the kubelet's device plugin API v1beta1
 GH1821 HostError
 cannot serve {resource} on {path}: {reason}
-mount the kubelet's own plugin directory, writable
+check that the kubelet runs on this node; in a pod, mount its plugin directory, writable
 GH1822 HostError
 path {directory} is too long: a socket in it would have more than {limit} bytes
 mount the kubelet's plugin directory at a shorter path in the plugin's container

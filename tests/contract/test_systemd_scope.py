@@ -40,6 +40,7 @@ echo "$@" >>{place}/calls
 [ -e {place}/broken ] && exit 1
 case "$2 $4" in
 "show ControlGroup") echo "ControlGroup=$(cat {place}/at)" ;;
+"show DevicePolicy") echo "DevicePolicy=$(cat {place}/policy)" ;;
 "show DeviceAllow") sed s/^/DeviceAllow=/ {place}/entries ;;
 "set-property --")
     shift 5
@@ -150,6 +151,15 @@ def test_change_is_added_to_the_unit(unit: Unit) -> None:
     calls = (unit.place / "calls").read_text()
     called = f"--no-pager set-property --runtime -- {unit.name} DeviceAllow=/dev/nvidia7 rw\n"
     assert called in calls
+
+
+@pytest.mark.parametrize(("policy", "entries"), [("auto", []), ("closed", ["/dev/nvidia7 rw"])])
+def test_unit_without_restrictions_gets_none(unit: Unit, policy: str, entries: list[str]) -> None:
+    """A first entry would deny the other devices of the container."""
+    (unit.place / "entries").write_text("")
+    (unit.place / "policy").write_text(policy)
+    assert unit.evaluate(CHANGE, VERDICT) == [True, True]
+    assert unit.entries == entries
 
 
 def test_restore_resets_the_unit(unit: Unit) -> None:

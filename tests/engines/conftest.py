@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.build_cache import cache
 from tests.engines import docker_engine, support_results
+from tests.engines.booted_node import BOOTED, BootedNode, booted_node
 from tests.engines.engine_node import EngineNode, engine_node
 from tests.engines.releases import RELEASES
 from tests.engines.support_results import PROPERTY, Row
@@ -33,12 +34,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.engines)
             call = getattr(item, "callspec", None)
-            release = call.params.get("node") if call else None
+            params = call.params if call else {}
             chosen = item.get_closest_marker("releases")
-            if chosen and release not in chosen.args:
+            if chosen and params.get("node") not in chosen.args:
                 items.remove(item)
-            elif release:
-                item.add_marker(pytest.mark.xdist_group(release))
+            for name in {"node", "booted"}.intersection(params):
+                item.add_marker(pytest.mark.xdist_group(f"{name}-{params[name]}"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,6 +63,17 @@ def docker_image(node: EngineNode) -> str:
     """Import the image of the containers of Docker, and return its name."""
     docker_engine.import_image(node)
     return docker_engine.IMAGE
+
+
+@pytest.fixture(scope="session", params=sorted(BOOTED))
+def booted(request: pytest.FixtureRequest) -> Iterator[BootedNode]:
+    """Yield a node of each Debian release that systemd has booted."""
+    if os.geteuid() != 0:
+        pytest.skip("systemd-nspawn needs root")
+    place = Path(mkdtemp(prefix="booted-", dir=cache()))
+    with booted_node(request.param, place) as made:
+        yield made
+    shutil.rmtree(place)
 
 
 @pytest.fixture

@@ -140,14 +140,14 @@ def engine_node(release: Release, place: Path, profile: str = "h100x8") -> Itera
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            host = DebianHost(place / "root", _first(process.pid))
+            host = DebianHost(place / "root", first_process(process.pid))
             yield _with_packages(EngineNode(host, release, gpus))
         finally:
             process.kill()
 
 
-def _first(pid: int) -> int:
-    """Return the first process of the PID namespace, the only child of `unshare`."""
+def first_process(pid: int) -> int:
+    """Return the first process of a PID namespace, the only child of the process that made it."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     (child,) = map(int, children)
     return child
