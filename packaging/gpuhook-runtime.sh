@@ -1,10 +1,7 @@
 #!/bin/sh
-# gpuhook-runtime: other commands than create and run go straight to the low-level runtime.
+# gpuhook-runtime: root's other commands than create and run go straight to the low-level runtime.
 low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. config='' edit='' before='' log=''
-# Python finds the record of a user without root.
-case ${GPUHOOK_STATE_DIR:+root}${XDG_RUNTIME_DIR-} in ''|root*|/run/user/0)
-  [ -n "$low" ] || read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime" ;;
-esac
+[ -n "$low" ] || case ${GPUHOOK_STATE_DIR:+root}${XDG_RUNTIME_DIR-} in ''|root*|/run/user/0) read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime" ;; esac
 # shellcheck disable=SC3013 # dash, busybox and bash have -ef
 [ "$low" -ef "$0" ] && low=
 for word do

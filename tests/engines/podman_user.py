@@ -32,7 +32,7 @@ events_logger = "file"
 """
 # podman of cgroup v1 prints a warning with each command.
 QUIET = ("env", "PODMAN_IGNORE_CGROUPSV1_WARNING=1")
-ROOTLESS = ("runuser", "-u", USER, "--", "env", f"HOME=/home/{USER}")
+ROOTLESS: tuple[str, ...] = ("runuser", "-u", USER, "--", "env", f"HOME=/home/{USER}")
 ROOTLESS += (f"XDG_RUNTIME_DIR=/run/user/{UID}", f"XDG_CONFIG_HOME=/home/{USER}/.config")
 
 

@@ -33,11 +33,10 @@ def injector_of(
     edits there: only the hook itself, if a runtime added it, and mounts that config.json lacks.
     """
     held = set(mounts)
-    if change_record.KEY in spec:
-        return OURS
-    if hook_args.hooks_in(spec) or _is_hookless(spec, held):
+    is_recorded = change_record.KEY in spec
+    if not is_recorded and (hook_args.hooks_in(spec) or _is_hookless(spec, held)):
         return ENGINE
-    if entry.get("nodes") or entry.get("live"):
+    if is_recorded or entry.get("nodes") or entry.get("live"):
         return OURS
     is_given = bool(held) or any(vocabulary.is_gpu_node(path) for path in nodes)
     # A runtime in legacy mode adds its hook to all containers, and for graphics other hooks too.

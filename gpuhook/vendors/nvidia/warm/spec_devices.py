@@ -59,9 +59,7 @@ def _is_number(value: object, bits: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << bits
 
 
-def _node(
-    device: dict[str, Any], rules: list[Rule], recorded: Collection[str]
-) -> list[DeviceNode]:
+def _node(device: dict[str, Any], rules: list[Rule], recorded: Collection[str]) -> list[DeviceNode]:
     """Return the node of an OCI device, with the access that the rules allow; [] if they do not.
 
     After the driver is loaded again, the device may have another major; the same minor identifies
