@@ -168,7 +168,7 @@ def engine_node(release: Release, place: Path, profile: str = "h100x8") -> Itera
 
 @contextmanager
 def on_cgroup(node: EngineNode, version: str) -> Iterator[EngineNode]:
-    """Yield the node with the cgroup hierarchy v1 or v2 alone, in a mount namespace of its own.
+    """Yield the node with the cgroup hierarchy v1 or v2 alone, in its own mount namespace.
 
     crun refuses the hybrid layout. On v2 it raises a limit that some machines do not let it raise.
     """

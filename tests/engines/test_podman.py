@@ -174,7 +174,7 @@ def test_compare(podman: PodmanUser) -> None:
 
 
 def test_changes_need_the_user_namespace(podman: PodmanUser) -> None:
-    """Without `podman unshare` a user is told to use it, and root to be that user."""
+    """Without `podman unshare` a user is given GH1749, and root GH1756."""
     if not podman.is_rootless:
         pytest.skip("root's containers are in the host's user namespace")
     with podman.sleeping(DEVICE) as name:
