@@ -89,6 +89,11 @@ class PodmanUser:
         return f"{self.runtime} {version}" + (", rootless" if self.is_rootless else "")
 
     @property
+    def has_cgroup_v2(self) -> bool:
+        """Return whether the containers' device rules are programs of cgroup v2."""
+        return self.node.path("/sys/fs/cgroup/cgroup.controllers").exists()
+
+    @property
     def version(self) -> tuple[int, ...]:
         """Return podman's version."""
         return tuple(map(int, self.node.version("podman", "--version").split(".")))

@@ -19,7 +19,7 @@ from tests.engines.podman_user import document, gpus, low_level
 
 BUNDLE, ROOT = "/srv/bundle", "/srv/low-level"
 NAME = "low-level-test"
-RUNTIME = ("gpuhook-runtime", "--systemd-cgroup=false")
+RUNTIME = ("gpuhook-runtime",)
 Covers = Callable[..., None]
 
 
@@ -62,7 +62,9 @@ def test_life_of_a_container(runtime: tuple[EngineNode, str]) -> None:
     """create, start, state, exec, kill and delete; gpuhook reads the runtime's state file."""
     node, name = runtime
     with created(node):
-        assert json.loads(node.check(*RUNTIME, "state", NAME))["status"] == "created"
+        options = ["--log=/tmp/log", "--log-format=json", "--systemd-cgroup"]
+        state = json.loads(node.check(*RUNTIME, *options, "state", NAME))
+        assert state["status"] == "created"
         node.check(*RUNTIME, "start", NAME)
         state = json.loads(node.check(*RUNTIME, "state", NAME))
         seen = view(node.check(*RUNTIME, "exec", NAME, "/probe", *questions()))
