@@ -1,9 +1,9 @@
 #!/bin/sh
-# gpuhook-runtime: other commands than create and run go straight to the low-level runtime.
+# gpuhook-runtime: root's other commands than create and run go straight to the low-level runtime.
 low=${GPUHOOK_LOW_LEVEL_RUNTIME-} bundle=. config='' edit='' before='' log='' name='' version=''
 # --version: programs parse the first line, or the last with `version` (Docker): gpuhook's is last, without that word.
 start() { [ "$version" ] || exec "$@"; "$@"; status=$?; [ $status = 0 ] || echo "gpuhook-runtime: error GH1405: $1 --version failed with status $status: reinstall the low-level runtime, or set another in runtime.lowLevelRuntimes of /etc/gpuhook/config.yaml" >&2; exit $status; }
-[ -n "$low" ] || read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime"
+[ -n "$low" ] || case ${GPUHOOK_STATE_DIR:+root}${XDG_RUNTIME_DIR-} in ''|root*|/run/user/0) read -r low 2>/dev/null <"${GPUHOOK_STATE_DIR:-/run/gpuhook}/low-level-runtime" ;; esac
 # shellcheck disable=SC3013 # dash, busybox and bash have -ef
 [ "$low" -ef "$0" ] && low=
 for word do

@@ -55,8 +55,10 @@ class NodeComparison:
     def container(self, found: Found) -> dict[str, Any]:
         """Return the comparison of a container, {} if it has no GPU; raises its faults.
 
-        Raises GH1760 if the container's file systems do not answer in time.
+        Raises GH1756 for another user's container, whose config.json is not read, and GH1760 if the
+        container's file systems do not answer in time.
         """
+        running_container.require_ours(found)
         compared = next(iter(self.containers([found])), {})
         if "code" in compared:
             raise rebuild(compared["code"], compared["message"], compared["hint"])

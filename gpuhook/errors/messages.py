@@ -455,6 +455,9 @@ the container starts because of limits.onFailure; see `gpuhook ps`
 GH1648 HostError
 GPU {device}: the driver does not enforce the limit that the container has set: {trouble}
 the granted limit applies, as `gpuhook limits show` prints it; set another NVIDIA_GPU_MEMORY_LIMIT, or unset it
+GH1649 HostError
+{path}: the hook of a CDI spec may not read it in the container's user namespace
+request the GPU by NVIDIA_VISIBLE_DEVICES with the runtime gpuhook-runtime, or generate specs without hooks
 GH1701 HostError
 cannot read {program} back from the kernel, and no other source has its rules
 set kernel.kptr_restrict or net.core.bpf_jit_harden to 1 temporarily, or restart the container with the device
@@ -521,6 +524,9 @@ restart the container, and let a child process, not the first process, call chro
 GH1748 RefusedError
 process {pid} has created a user namespace that is not in its container's config.json
 restart the container, and let a child process, not the first process, create the namespace
+GH1749 RefusedError
+container {id} cannot be changed outside the user namespace of its engine: {where}: not permitted
+put `podman unshare` before the command
 GH1750 FileError
 {path} in the container is already {what}
 remove it from the image or the volume; nothing was changed
@@ -541,7 +547,7 @@ GH1755 FileError
 make root the owner, and remove write permission for others
 GH1756 RefusedError
 container {id} belongs to user {user}
-run gpuhook as that user, in the user namespace of the container's engine
+run gpuhook as that user; to change a container, with `podman unshare` before the command
 GH1757 HostError
 another gpuhook has been changing containers of this node for 30 seconds
 wait for it, or find it with `fuser {path}`

@@ -7,6 +7,7 @@ that is changed, so a hung child does not block other commands.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from contextlib import ExitStack, contextmanager
@@ -120,8 +121,23 @@ class _Child:
         self._to_change = to_change
 
     def do(self, found: Found) -> Any:
-        with _as_faults(), running_container.hold(found, to_change=self._to_change) as one:
+        with (
+            _as_faults(),
+            self._as_rootless(found),
+            running_container.hold(found, to_change=self._to_change) as one,
+        ):
             return self._work(one)
+
+    @contextmanager
+    def _as_rootless(self, found: Found) -> Iterator[None]:
+        """Raise GH1749 if a change needs the capabilities that a user has in a user namespace."""
+        try:
+            yield
+        except PermissionError as error:
+            if not self._to_change or error.errno != errno.EPERM or os.geteuid() == 0:
+                raise
+            where = error.filename or "the system"
+            raise fault("GH1749", id=found.id, where=where) from error
 
 
 @contextmanager

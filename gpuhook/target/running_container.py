@@ -60,7 +60,7 @@ class Target:
         self.recorded: dict[str, Any] = entry or {}
         self.entry = self.recorded if ledger.is_holder(self.recorded) else {}
         record = LiveRecord(self.entry.get("live"))
-        self.by_config = spec_devices.by_config(spec)
+        self.by_config = spec_devices.by_config(spec, self.entry.get("nodes") or ())
         self.given = spec_devices.renewed(record.edits)
         self.jobs = [hook_args.parse(args) for args in record.jobs]
         self.made = record.made

@@ -154,7 +154,8 @@ def _given_by(spec: Mapping[str, Any], bound_later: set[str]) -> str:
     programs = {os.path.basename(path).removesuffix(".real") for path in paths}
     if _OUR_HOOK in programs:
         return OURS
-    if programs.intersection(vocabulary.FOREIGN_HOOKS) or bound_later:
+    # Root does not read the config.json of another user's container.
+    if programs.intersection(vocabulary.FOREIGN_HOOKS) or (spec and bound_later):
         return LEGACY
     return CDI if programs.intersection(CDI_HOOKS) else UNKNOWN
 

@@ -8,8 +8,10 @@ has its own mount and PID namespaces, and the network and the cgroups of the mac
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,14 +19,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuhook.vendors.nvidia.inventory import dump_file
-from tests.contract import package_builds, roots
+from tests.contract import compiled, package_builds, roots
 from tests.contract.debian_host import DebianHost, Release, debian
 from tests.contract.runtimes import SECONDS, Result
 from tests.simulated.node import SimulatedNode, make_node
 from tests.waiting import eventually
 
 # Directories in memory: overlay storage cannot be on an overlay.
-STORAGE = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/tmp")
+STORAGE = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/home", "/tmp")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse", "ptmx")
 MOUNTS = """
 set -e
@@ -38,12 +40,17 @@ cp -a "$gpus/proc/driver/nvidia" "$root/proc/driver/"
 mount --rbind /sys "$root/sys"
 umount "$root/sys/fs/cgroup/unified" 2>/dev/null || : # crun refuses the hybrid layout
 mount --bind "$gpus/sys/bus/pci/devices" "$root/sys/bus/pci/devices"
+# A user namespace may mount proc and sysfs if it sees one without mounts on it.
+mkdir "$root/media/proc" "$root/media/sys"
+mount -t proc proc "$root/media/proc"
+mount -t sysfs sysfs "$root/media/sys"
 mount -t tmpfs -o mode=755 dev "$root/dev"
 mkdir "$root/dev/pts" "$root/dev/shm" "$root/dev/mqueue"
 mount -t devpts -o newinstance,ptmxmode=0666,mode=0620,gid=5 devpts "$root/dev/pts"
 mount -t tmpfs shm "$root/dev/shm"
 shift 5
 for device do cp -a "/dev/$device" "$root/dev/" 2>/dev/null || :; done
+chmod 666 "$root/dev/fuse"
 ln -sf pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 cp -a "$gpus/dev/." "$root/dev/"
@@ -59,6 +66,20 @@ pivot_root . mnt
 umount --lazy /mnt
 ldconfig
 mount --make-rshared /
+echo ready
+exec sleep infinity
+"""
+
+
+# A mount namespace with another cgroup hierarchy, at $1; $2 is preloaded (see programs/memlock.c).
+CGROUP_MOUNTS = {
+    "v1": "! mountpoint --quiet $1/unified || umount $1/unified",
+    "v2": "umount --recursive $1 && mount -t cgroup2 cgroup2 $1",
+}
+PRELOAD = """
+echo "$2" >/run/memlock
+[ -e /etc/ld.so.preload ] || : >/etc/ld.so.preload
+mount --bind /run/memlock /etc/ld.so.preload
 echo ready
 exec sleep infinity
 """
@@ -146,8 +167,29 @@ def engine_node(release: Release, place: Path, profile: str = "h100x8") -> Itera
             process.kill()
 
 
+@contextmanager
+def on_cgroup(node: EngineNode, version: str) -> Iterator[EngineNode]:
+    """Yield the node with the cgroup hierarchy v1 or v2 alone, in its own mount namespace.
+
+    crun refuses the hybrid layout. On v2 it raises a limit that some machines do not let it raise.
+    """
+    preloaded = "/usr/lib/memlock.so"
+    shutil.copyfile(compiled.memlock(), node.path(preloaded))
+    script = f"set -e; {CGROUP_MOUNTS[version]}; {PRELOAD}"
+    words = ["unshare", "--mount", "sh", "-c", script, "sh", "/sys/fs/cgroup", preloaded]
+    command = node.debian.command(*words)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        inner = first_process(process.pid)
+        try:
+            yield replace(node, debian=replace(node.debian, process=inner))
+        finally:
+            os.kill(inner, signal.SIGKILL)
+
+
 def first_process(pid: int) -> int:
-    """Return the first process of a PID namespace, the only child of the process that made it."""
+    """Return the only child of `unshare` or `nsenter`, as the first of a PID namespace."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     (child,) = map(int, children)
     return child

@@ -6,7 +6,9 @@ from __future__ import annotations
 import os
 
 from gpuhook.apply.spec import change_record
+from gpuhook.request import parse
 from gpuhook.usage import injection_route
+from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import injection_traces
@@ -17,12 +19,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 OURS, LEGACY, CDI, UNKNOWN, NOBODY = "gpuhook", "nvidia-legacy", "nvidia-cdi", "unknown", "nobody"
+ENGINE = "gpuhook-cdi"  # the engine, from a CDI spec of gpuhook
 
 
 def injector_of(
     spec: dict[str, Any], entry: dict[str, Any], nodes: Iterable[str], mounts: Iterable[str]
 ) -> str:
-    """Return the program that added the GPUs of a container: OURS, LEGACY, CDI, UNKNOWN or NOBODY.
+    """Return the program that added the GPUs of a container: a constant of this module.
 
     `spec` is its config.json, `entry` its entry in the ledger; `nodes` are the driver's device
     nodes in it, `mounts` the paths of mounted driver files. NVIDIA's CDI modes, also through an
@@ -30,9 +33,10 @@ def injector_of(
     edits there: only the hook itself, if a runtime added it, and mounts that config.json lacks.
     """
     held = set(mounts)
-    if change_record.KEY in spec or hook_args.hooks_in(spec):
-        return OURS
-    if entry.get("nodes") or entry.get("live"):
+    is_recorded = change_record.KEY in spec
+    if not is_recorded and (hook_args.hooks_in(spec) or _is_hookless(spec, held)):
+        return ENGINE
+    if is_recorded or entry.get("nodes") or entry.get("live"):
         return OURS
     is_given = bool(held) or any(vocabulary.is_gpu_node(path) for path in nodes)
     # A runtime in legacy mode adds its hook to all containers, and for graphics other hooks too.
@@ -57,6 +61,11 @@ def destinations(spec: dict[str, Any]) -> set[str]:
         for place in places
         if isinstance(place, str) and injection_traces.is_driver_mount(place)
     }
+
+
+def _is_hookless(spec: dict[str, Any], held: set[str]) -> bool:
+    """Return whether a container has the files of a CDI spec without hooks."""
+    return bool(held) and hookless_mounts.ENV in parse.variables(spec)
 
 
 def _is_cdi_hook(hook: dict[str, Any]) -> bool:

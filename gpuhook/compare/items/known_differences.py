@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The harmless differences between the modes of NVIDIA's runtime and gpuhook.
+"""The harmless differences between the modes of NVIDIA's runtime, or an engine, and gpuhook.
 
 Each function returns the reason of a difference, or "" without a known one. Sources: the behaviour
 of NVIDIA Container Toolkit 1.20.0 (`cdi generate`, the jit-cdi mode) and of libnvidia-container
@@ -15,6 +15,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.compare.expected_injection import ExpectedInjection
 
+# The programs that cannot leave out parts, as the start of a sentence.
+_WHOLE = {
+    injector.CDI: "NVIDIA's CDI modes add",
+    injector.ENGINE: "an engine that applies a CDI spec adds",
+}
 _GRAPHICS = frozenset(("graphics", "display"))
 _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia"
@@ -60,9 +65,9 @@ def extra_part(
         return "display nodes: the container did not request graphics or display"
     if by == injector.LEGACY:
         return _extra_of_legacy(path)
-    if by == injector.CDI and is_whole:
+    if by in _WHOLE and is_whole:
         requested = ",".join(sorted(expected.capabilities))
-        return f"NVIDIA's CDI modes add the parts of all capabilities; requested: {requested}"
+        return f"{_WHOLE[by]} the parts of all capabilities; requested: {requested}"
     return ""
 
 
@@ -160,8 +165,8 @@ def variable(name: str, there: list[str], by: str) -> str:
         return ""
     if by == injector.LEGACY:
         return "the legacy mode does not change the request"
-    if by == injector.CDI and there and there[-1] == "void":
-        return "NVIDIA's CDI modes append their value after the request"
+    if by in _WHOLE and there and there[-1] == "void":
+        return "a CDI spec's value is appended after the request"
     return ""
 
 
@@ -176,7 +181,7 @@ def profile(by: str, there: str) -> str:
     """Return why only one side has the application profile for EGL."""
     if there:
         return "only EGL reads it, and gpuhook would not add EGL"
-    if by == injector.OURS:
+    if by in (injector.OURS, injector.ENGINE):
         return ""
     return "older toolkits do not write it: EGL then lists GPUs that the container does not have"
 

@@ -106,6 +106,7 @@ class _Container:
     """What the processes of a container share."""
 
     def __init__(self, init: Process) -> None:
+        self._is_shared: bool | None = None  # its cgroup, not known yet
         self._mounts = init.namespace("mnt")
         self._host_mounts = host_namespaces("mnt")
         self._pids = init.namespace("pid")
@@ -128,11 +129,31 @@ class _Container:
                 return True
             if process.namespace("mnt") in self._host_mounts:
                 return False
-            return _is_below(process, self._cgroups)
+            return self._is_in_own_cgroup(process)
         except GpuhookError as error:
-            return error.code == "GH1733" and _is_below(process, self._cgroups)
+            return error.code == "GH1733" and self._is_in_own_cgroup(process)
         except OSError:
             return False  # it is ending
+
+    def _is_in_own_cgroup(self, process: Process) -> bool:
+        """Return whether a process is in the container's cgroup, and that is not also the host's.
+
+        A rootless engine may leave a container in the cgroup of its user's session.
+        """
+        if not _is_below(process, self._cgroups):
+            return False
+        if self._is_shared is None:
+            self._is_shared = any(map(self._is_of_host, procfs.pids()))
+        return not self._is_shared
+
+    def _is_of_host(self, pid: int) -> bool:
+        """Return whether a process sees the host's mounts and is in the container's cgroup."""
+        try:
+            with Process(pid) as process:
+                is_host = process.namespace("mnt") in self._host_mounts
+                return is_host and _cgroups(process) == self._cgroups
+        except (GpuhookError, OSError):
+            return False  # it has ended meanwhile, or is hidden from this user
 
 
 def _is_inside(process: Process, pids: tuple[int, int]) -> bool:

@@ -165,8 +165,21 @@ def is_path_ours(path: str) -> bool:
 
 
 def _user_of(root: str) -> int:
-    """Return the user in whose runtime directory a state root is, 0 for none."""
-    return state_roots.user_of(root) or state_roots.user_of(os.path.realpath(root))
+    """Return the user in whose runtime directory a state root is, 0 for none.
+
+    In a user namespace it is the id there: the user that it maps to root is 0.
+    """
+    user = state_roots.user_of(root) or state_roots.user_of(os.path.realpath(root))
+    return _mapped(user) if user and state.is_rootless() else user
+
+
+def _mapped(user: int) -> int:
+    """Return a user of the parent namespace as this user namespace has it: itself if unmapped."""
+    for line in files.read("/proc/self/uid_map", 1 << 16).split(b"\n"):
+        inside, outside, count = map(int, line.split() or (0, 0, 0))
+        if outside <= user < outside + count:
+            return inside + user - outside
+    return user
 
 
 def _read(

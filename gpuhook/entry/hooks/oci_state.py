@@ -49,6 +49,8 @@ class HookState:
     def spec(self) -> dict[str, Any]:
         """Return the bundle's config.json; GH1642 without one, GH1301 for a bad one.
 
+        GH1649 if the root of the container's user namespace may not read it.
+
         It is read on first use: for createRuntime hooks of a container with a user namespace, crun
         1.8 may report the bundle "/".
         """
@@ -142,4 +144,6 @@ def _config(bundle: str) -> dict[str, Any]:
         raw = files.read(path)
     except FileNotFoundError as error:
         raise fault("GH1642", reason=f"its bundle has no {path}") from error
+    except PermissionError as error:
+        raise fault("GH1649", path=path) from error
     return config_json.parsed(path, raw)

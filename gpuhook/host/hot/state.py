@@ -23,7 +23,7 @@ def directory() -> str:
     chosen = os.environ.get(DIRECTORY_ENV)
     if chosen:
         return chosen
-    return os.path.join(_user_run(), "gpuhook") if is_rootless() else DIRECTORY
+    return os.path.join(user_directory(), "gpuhook") if is_rootless() else DIRECTORY
 
 
 def program_dirs(launcher: str) -> tuple[str, ...]:
@@ -85,8 +85,9 @@ def host_root() -> str:
 def runtime_root(low_level: str) -> str:
     """Return the state root that a low-level runtime uses without --root."""
     name = os.path.basename(low_level)
-    return os.path.join(_user_run(), name) if is_rootless() else f"/run/{name}"
+    return os.path.join(user_directory(), name) if is_rootless() else f"/run/{name}"
 
 
-def _user_run() -> str:
+def user_directory() -> str:
+    """Return the directory of a user's sockets and state (XDG Base Directory Specification)."""
     return os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"

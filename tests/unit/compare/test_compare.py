@@ -47,6 +47,9 @@ GRAPHICS = ExpectedInjection(capabilities=vocabulary.parse_capabilities("graphic
 LIBCUDA = "/usr/lib64/libcuda.so.580.95.05"
 
 
+APPLY = {"createContainer": [{"path": "/usr/bin/gpuhook-hook", "args": ["gpuhook-hook", "apply"]}]}
+
+
 def config(*env: str, **oci: Any) -> dict[str, Any]:
     return {"process": {"env": list(env)}, **oci}
 
@@ -78,6 +81,10 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
         (config(), ["/dev/nvidiactl"], [], injector.NOBODY),
         ({}, [], [LIBCUDA], injector.UNKNOWN),
         (config(**{"io.gpuhook.record": {}}), [], [LIBCUDA], injector.OURS),
+        (config(hooks=APPLY), [], [LIBCUDA], injector.ENGINE),
+        (config(hooks=APPLY, **{"io.gpuhook.record": {}}), [], [LIBCUDA], injector.OURS),
+        (config(hookless_mounts.ENV), [], [LIBCUDA], injector.ENGINE),
+        (config(hookless_mounts.ENV), [], [], injector.NOBODY),
         (config(annotations={"io.gpuhook.record": "{}"}), [], [LIBCUDA], injector.LEGACY),
         (config(hooks={"createContainer": 7, "prestart": [3]}), [], [], injector.NOBODY),
     ],

@@ -10,6 +10,7 @@ from gpuhook.engines.configure.drop_in import drop_ins, hooks_d
 from gpuhook.engines.configure.drop_in.drop_ins import DropIn
 from gpuhook.engines.configure.engine_plan import EnginePlan, ExpectedConfig, Service
 from gpuhook.engines.read import podman_config
+from gpuhook.host.hot import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def _hook_plan(
         existing = [one for one in read.hook_dirs if one != own and node.files.names(one)]
         directories = (*existing, own)
         changes = drop_in.changes({"engine": {"hooks_dir": list(directories)}})
-    changes += hooks_d.changes(node.files, directories, options)
+    user = state.user_directory() if node.home else ""
+    changes += hooks_d.changes(node.files, directories, options, user)
     path = hooks_d.hook_path(node.files, directories, options)
     expected = ExpectedConfig({}, has_cdi=_has_cdi(node), hooks=(path,))
     return EnginePlan("podman", tuple(changes), expected, _SERVICE, tuple(_hook_notes(directories)))

@@ -24,10 +24,11 @@ NAME = "99-gpuhook.json"
 
 
 def changes(
-    files: ConfigFiles, directories: Sequence[str], options: EngineOptions
+    files: ConfigFiles, directories: Sequence[str], options: EngineOptions, user: str = ""
 ) -> list[ConfigChange]:
     """Return the changes that add the hook to the last directory; none if a directory has it.
 
+    `user` is the XDG_RUNTIME_DIR of a user's engine, where the hook keeps its state.
     With another program's GPU hook, a container would get its GPUs twice. `takes_over` removes that
     file; without it, such a file raises GH2048. Raises OSError.
     """
@@ -42,7 +43,7 @@ def changes(
         elif not options.takes_over:
             raise fault("GH2048", where=one.file)
         removed.append(ConfigChange(one.file, files.read(one.file), None))
-    before, after = files.read(path), content(options.hook)
+    before, after = files.read(path), content(options.hook, user)
     return [*removed, *([ConfigChange(path, before, after)] if before != after else [])]
 
 
@@ -54,11 +55,13 @@ def hook_path(files: ConfigFiles, directories: Sequence[str], options: EngineOpt
     return f"{directories[-1]}/{NAME}"
 
 
-def content(hook: str) -> bytes:
+def content(hook: str, user: str = "") -> bytes:
     """Return the hook file. It applies to every container; the hook checks for a GPU request."""
+    entry = hook_entry(hook)
+    entry["env"] += [f"XDG_RUNTIME_DIR={user}"] if user else []
     document = {
         "version": "1.0.0",
-        "hook": hook_entry(hook),
+        "hook": entry,
         "when": {"always": True},
         "stages": ["prestart"],
     }

@@ -18,16 +18,21 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Mount
 
 
-def by_config(spec: dict[str, Any]) -> ContainerEdits:
-    """Return the device nodes and driver mounts of a config.json, {} if it has none."""
+def by_config(spec: dict[str, Any], recorded: Collection[str] = ()) -> ContainerEdits:
+    """Return the device nodes and driver mounts of a config.json, {} if it has none.
+
+    `recorded` are the nodes that the ledger had when the container was created: an engine may write
+    the file again without their rules, as `podman update` does.
+    """
     edits: ContainerEdits = {}
     rules = [Rule.of_oci(rule) for rule in oci_spec.device_rules(spec) if isinstance(rule, dict)]
-    nodes = [node for device in _devices(spec) for node in _node(device, rules)]
+    nodes = [node for device in _devices(spec) for node in _node(device, rules, recorded)]
     if nodes:
         edits["deviceNodes"] = nodes
         mounts = _mounts(spec)
@@ -54,7 +59,7 @@ def _is_number(value: object, bits: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << bits
 
 
-def _node(device: dict[str, Any], rules: list[Rule]) -> list[DeviceNode]:
+def _node(device: dict[str, Any], rules: list[Rule], recorded: Collection[str]) -> list[DeviceNode]:
     """Return the node of an OCI device, with the access that the rules allow; [] if they do not.
 
     After the driver is loaded again, the device may have another major; the same minor identifies
@@ -66,6 +71,8 @@ def _node(device: dict[str, Any], rules: list[Rule]) -> list[DeviceNode]:
         for letter in "rwm"
         if device_filter.evaluate(rules, kind, letter, major, minor, default=False)
     )
+    if not access and device["path"] in recorded:
+        access = "rw"
     if not access.strip("m"):
         return []
     node: DeviceNode = {
