@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.engines.docker_engine import IMAGE, dockerd
 from tests.engines.engine_node import EngineNode
-from tests.engines.test_docker import IMAGE, dockerd
 
 SLEEP = (IMAGE, "sleep", "1000")
 DOCKER = ("docker", "run", "--detach", "--network=none", "--name")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.engines.docker_engine import IMAGE, dockerd
 from tests.engines.engine_node import EngineNode
-from tests.engines.test_docker import IMAGE, dockerd
 from tests.engines.test_names import DOCKER, PODMAN
 
 PLACES = ("/dev/shm", "/etc", "/home", "/opt", "/root", "/run", "/srv", "/tmp", "/usr", "/var")

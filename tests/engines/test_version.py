@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from tests.engines.docker_engine import dockerd
 from tests.engines.engine_node import EngineNode
-from tests.engines.test_docker import dockerd
 
 RUNTIME = "/usr/bin/gpuhook-runtime"
 COMPONENTS = "{{range .Server.Components}}{{.Name}} {{.Version}} {{.Details.GitCommit}}\n{{end}}"
