@@ -51,7 +51,7 @@ test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to tes
 
 test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support.md if all pass
 	@.ci/packages systemd-container
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup --timeout 1800 -m engines \
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup --timeout 1800 -m "engines and not thorough" \
 		$(or $(PYTEST),--support tests/engines)
 	@PYTHONPATH=packaging $(BIN)/python -m generate
 

@@ -11,23 +11,21 @@ The device nodes are missing at boot: gpuhook-devices creates them.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
-from gpuhook.kernel.cgroup import is_populated
 from gpuhook.vendors.nvidia.inventory import dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import Node
 from tests.contract import package_builds
 from tests.contract.compiled import memlock
 from tests.contract.debian_host import DebianHost, Release, debian
-from tests.contract.runtimes import CGROUPS, SECONDS, Result, run_command
-from tests.engines.engine_node import STORAGE, EngineNode, first_process
+from tests.contract.runtimes import CGROUPS, Result, run_command
+from tests.engines.engine_node import STORAGE, EngineNode
+from tests.engines.node_process import first_process, has_ended, node_process
 from tests.engines.releases import RELEASES
 from tests.simulated import changes
 from tests.simulated.node import SimulatedNode, make_node
@@ -147,7 +145,7 @@ class BootedNode(EngineNode):
 
 @contextmanager
 def booted_node(suite: str, place: Path, profile: str = "a100-mig") -> Iterator[BootedNode]:
-    """Yield a booted node of the release below `place`, shut down in the end."""
+    """Yield a booted node of the release below `place`, which is removed in the end."""
     gpus = make_node(place / "gpus", replace(dump_file.load(profile), masks_params=False))
     _write_module(gpus)
     if suite == "bookworm":
@@ -165,19 +163,12 @@ def booted_node(suite: str, place: Path, profile: str = "a100-mig") -> Iterator[
     env |= {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1", "SYSTEMD_SECCOMP": "0"}
     env |= {"DEBIAN_FRONTEND": "noninteractive"}
     command = ["unshare", "--mount", "sh", "-c", BOOT, "sh", *words]
-    with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL) as process:
-        try:
-            eventually(lambda: process.poll() is not None or _has_booted(process.pid), "systemd")
-            assert process.poll() is None, log.read_text(encoding="utf-8")
-            host = BootedDebian(root, first_process(process.pid))
-            node = BootedNode(host, BOOTED[suite], gpus)
-            eventually(lambda: node.state() in ("running", "degraded"), "the end of the boot")
-            yield node
-        finally:
-            try:
-                _shut_down(process)
-            finally:
-                _remove(cgroup)
+    with node_process(command, env, place, cgroup) as (pid, _):
+        eventually(lambda: has_ended(pid) or _has_booted(pid), "systemd")
+        assert not has_ended(pid), log.read_text(encoding="utf-8")
+        node = BootedNode(BootedDebian(root, first_process(pid)), BOOTED[suite], gpus)
+        eventually(lambda: node.state() in ("running", "degraded"), "the end of the boot")
+        yield node
 
 
 def _nspawn(root: Path, gpus: SimulatedNode) -> list[str]:
@@ -221,21 +212,3 @@ def _has_booted(pid: int) -> bool:
         done = run_command(host.inside("systemctl", "is-system-running"), host.variables)
         return done.stdout.strip() in ("initializing", "starting", "running", "degraded")
     return False
-
-
-def _shut_down(process: subprocess.Popen[bytes]) -> None:
-    """Let systemd stop its units; systemd-nspawn ends after it."""
-    process.terminate()
-    try:
-        process.wait(SECONDS)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _remove(cgroup: Path) -> None:
-    """End what is left in the cgroups of the node, and remove them, the innermost first."""
-    (cgroup / "cgroup.kill").write_text("1")
-    eventually(lambda: not is_populated(str(cgroup)), "the end of the node's processes")
-    for directory, _, _ in os.walk(cgroup, topdown=False):
-        os.rmdir(directory)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
-import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
 
+from tests import depth
 from tests.contract.build_cache import cache
 from tests.engines import docker_engine, support_results
 from tests.engines.booted_node import BOOTED, BootedNode, booted_node
@@ -28,8 +29,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this directory, and give each release to one worker.
 
     The marker `engines` leaves them out of `make test` and `make test-all`. The marker `releases`
-    leaves out the nodes of other releases.
+    leaves out the nodes of other releases. Combinations that `make test-engines` needs not run are
+    `thorough`: of each release, a module has each value of each parameter, and a test that reports
+    rows has each of its values.
     """
+    nodes: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in list(items):
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.engines)
@@ -38,8 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             chosen = item.get_closest_marker("releases")
             if chosen and params.get("node") not in chosen.args:
                 items.remove(item)
+                continue
+            if "covers" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.every_case)
             for name in {"node", "booted"}.intersection(params):
-                item.add_marker(pytest.mark.xdist_group(f"{name}-{params[name]}"))
+                group = f"{name}-{params[name]}"
+                item.add_marker(pytest.mark.xdist_group(group))
+                nodes[group].append(item)
+    for tests in nodes.values():
+        depth.representative(tests, len(tests))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +66,6 @@ def node(request: pytest.FixtureRequest) -> Iterator[EngineNode]:
     place = Path(mkdtemp(prefix="engines-", dir=cache()))
     with engine_node(RELEASES[request.param], place) as made:
         yield made
-    shutil.rmtree(place)
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +83,6 @@ def booted(request: pytest.FixtureRequest) -> Iterator[BootedNode]:
     place = Path(mkdtemp(prefix="booted-", dir=cache()))
     with booted_node(request.param, place) as made:
         yield made
-    shutil.rmtree(place)
 
 
 @pytest.fixture
@@ -95,9 +104,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _rows.extend(support_results.row(str(value)) for value in rows)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write docs/support/tested.json after a run of the whole matrix without a failure."""
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Write docs/support/tested.json after a whole run of the matrix that nothing has stopped."""
     config = session.config
     is_whole = config.getoption("--support") and not hasattr(config, "workerinput")
-    if is_whole and _rows and not _failed:
+    if is_whole and _rows and not _failed and exitstatus == pytest.ExitCode.OK:
         support_results.write(_rows)

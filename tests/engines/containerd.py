@@ -160,25 +160,6 @@ def containerd(node: EngineNode) -> Iterator[Cri]:
         yield made
 
 
-@contextmanager
-def low_level_runtime(node: EngineNode, name: str) -> Iterator[str]:
-    """Make gpuhook-runtime run this program, and accept mounts; yield its name and version."""
-    text = f"runtime: {{lowLevelRuntimes: [{name}]}}\nrequest: {{acceptVolumeMounts: true}}\n"
-    with settings(node, text):
-        yield f"{name} {node.version(name, '--version')}"
-
-
-@contextmanager
-def settings(node: EngineNode, text: str) -> Iterator[None]:
-    """Write /etc/gpuhook/config.yaml, and remove it in the end."""
-    file = node.path("/etc/gpuhook/config.yaml")
-    file.write_text(text, encoding="utf-8")
-    try:
-        yield
-    finally:
-        file.unlink()
-
-
 def gpus(seen: View) -> set[str]:
     """Return the nodes of GPUs, without those of the driver; the container can open them all."""
     assert all(entry.allowed for entry in seen.gpus().values()), seen.gpus()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +23,6 @@ LOW_LEVEL = ("runc", "crun")
 FLAGS = ("--iptables=false", "--ip6tables=false", "--bridge=none")
 # The first process of a container: it ends at SIGTERM.
 WAIT = ("sh", "-c", "trap exit TERM; while :; do sleep 60 & wait; done")
-_SETTINGS = "/etc/gpuhook/config.yaml"
-_UNIFIED = "/sys/fs/cgroup/unified"
 
 
 @dataclass(frozen=True)
@@ -158,31 +156,6 @@ def configured(node: EngineNode, *words: str, text: str | None = None) -> Iterat
             yield
         finally:
             node.check("gpuhook", "configure", "undo", "docker")
-
-
-@contextmanager
-def low_level_runtime(node: EngineNode, names: Sequence[str]) -> Iterator[None]:
-    """Have gpuhook-runtime run the first of these runtimes.
-
-    crun refuses the hybrid layout of cgroup v1: its part of v2 is not mounted meanwhile.
-    """
-    settings = node.path(_SETTINGS)
-    settings.parent.mkdir(exist_ok=True)
-    before = settings.read_bytes() if settings.exists() else None
-    text = f"runtime:\n  lowLevelRuntimes: [{', '.join(names)}]\n"
-    settings.write_text(text, encoding="utf-8")
-    is_hybrid = names[0] == "crun" and node.run("mountpoint", "-q", _UNIFIED).rc == 0
-    if is_hybrid:
-        node.check("umount", _UNIFIED)
-    try:
-        yield
-    finally:
-        if is_hybrid:
-            node.check("mount", "-t", "cgroup2", "cgroup2", _UNIFIED)
-        if before is None:
-            settings.unlink()
-        else:
-            settings.write_bytes(before)
 
 
 def import_image(node: EngineNode) -> None:

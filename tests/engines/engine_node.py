@@ -22,6 +22,7 @@ from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import compiled, package_builds, roots
 from tests.contract.debian_host import DebianHost, Release, debian
 from tests.contract.runtimes import SECONDS, Result
+from tests.engines.node_process import first_process, node_process
 from tests.simulated.node import SimulatedNode, make_node
 from tests.waiting import eventually
 
@@ -71,12 +72,11 @@ exec sleep infinity
 """
 
 
-# A mount namespace with another cgroup hierarchy, at $1; $2 is preloaded (see programs/memlock.c).
-CGROUP_MOUNTS = {
-    "v1": "! mountpoint --quiet $1/unified || umount $1/unified",
-    "v2": "umount --recursive $1 && mount -t cgroup2 cgroup2 $1",
-}
-PRELOAD = """
+# A mount namespace with cgroup v2 at $1; $2 is preloaded (see programs/memlock.c).
+CGROUP_V2 = """
+set -e
+umount --recursive $1
+mount -t cgroup2 cgroup2 $1
 echo "$2" >/run/memlock
 [ -e /etc/ld.so.preload ] || : >/etc/ld.so.preload
 mount --bind /run/memlock /etc/ld.so.preload
@@ -145,7 +145,10 @@ class EngineNode:
 
 @contextmanager
 def engine_node(release: Release, place: Path, profile: str = "h100x8") -> Iterator[EngineNode]:
-    """Yield a node of the release below `place`, with gpuhook's packages and a CDI spec."""
+    """Yield a node of the release, with gpuhook's packages and a CDI spec.
+
+    It is in the directory `place`, which is removed in the end.
+    """
     # A container's /proc is the kernel's, without the driver: gpuhook has no file to mask there.
     gpus = make_node(place / "gpus", replace(dump_file.load(profile), masks_params=False))
     names = ("root", "upper", "work")
@@ -155,28 +158,25 @@ def engine_node(release: Release, place: Path, profile: str = "h100x8") -> Itera
     words += [str(place / "upper"), str(place / "work"), *DEVICES]
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", MOUNTS, "sh"]
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "STORAGE": " ".join(STORAGE)}
-    with subprocess.Popen(
-        [*command, *words], env=env, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            host = DebianHost(place / "root", first_process(process.pid))
-            yield _with_packages(EngineNode(host, release, gpus))
-        finally:
-            process.kill()
+    with node_process([*command, *words], env, place) as (pid, process):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        host = DebianHost(place / "root", first_process(pid))
+        yield _with_packages(EngineNode(host, release, gpus))
 
 
 @contextmanager
 def on_cgroup(node: EngineNode, version: str) -> Iterator[EngineNode]:
-    """Yield the node with the cgroup hierarchy v1 or v2 alone, in its own mount namespace.
+    """Yield the node with cgroup v1 as it has it, or with cgroup v2 in its own mount namespace.
 
-    crun refuses the hybrid layout. On v2 it raises a limit that some machines do not let it raise.
+    crun raises a limit on v2 that some machines do not let it raise.
     """
+    if version == "v1":
+        yield node
+        return
     preloaded = "/usr/lib/memlock.so"
     shutil.copyfile(compiled.memlock(), node.path(preloaded))
-    script = f"set -e; {CGROUP_MOUNTS[version]}; {PRELOAD}"
-    words = ["unshare", "--mount", "sh", "-c", script, "sh", "/sys/fs/cgroup", preloaded]
+    words = ["unshare", "--mount", "sh", "-c", CGROUP_V2, "sh", "/sys/fs/cgroup", preloaded]
     command = node.debian.command(*words)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -188,11 +188,27 @@ def on_cgroup(node: EngineNode, version: str) -> Iterator[EngineNode]:
             os.kill(inner, signal.SIGKILL)
 
 
-def first_process(pid: int) -> int:
-    """Return the only child of `unshare` or `nsenter`, as the first of a PID namespace."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    (child,) = map(int, children)
-    return child
+@contextmanager
+def settings(node: EngineNode, text: str) -> Iterator[None]:
+    """Give the node a /etc/gpuhook/config.yaml of this text meanwhile."""
+    file = node.path("/etc/gpuhook/config.yaml")
+    before = file.read_bytes() if file.exists() else None
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    try:
+        yield
+    finally:
+        if before is None:
+            file.unlink()
+        else:
+            file.write_bytes(before)
+
+
+@contextmanager
+def low_level_runtime(node: EngineNode, name: str, more: str = "") -> Iterator[str]:
+    """Have gpuhook-runtime call this program, with further settings; yield name and version."""
+    with settings(node, f"runtime: {{lowLevelRuntimes: [{name}]}}\n{more}"):
+        yield f"{name} {node.version(name, '--version')}"
 
 
 def _with_packages(node: EngineNode) -> EngineNode:

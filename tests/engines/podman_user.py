@@ -21,7 +21,6 @@ IMAGE = "localhost/probe:1"
 ARCHIVE = "/srv/podman-image.tar"
 USER, UID = "alice", 1000
 WRAPPER = "/usr/bin/gpuhook-runtime"
-SETTINGS = "/etc/gpuhook/config.yaml"
 CONFIG = """
 [containers]
 pids_limit = 0
@@ -121,22 +120,6 @@ def prepare(node: EngineNode) -> None:
             file.write("containers:1000000:1000000\n")
     for is_rootless in (False, True):
         PodmanUser(node, is_rootless, "runc").podman("import", ARCHIVE, IMAGE)
-
-
-@contextmanager
-def low_level(node: EngineNode, runtime: str) -> Iterator[None]:
-    """Let gpuhook-runtime call this low-level runtime."""
-    file = node.path(SETTINGS)
-    before = file.read_bytes() if file.exists() else None
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps({"runtime": {"lowLevelRuntimes": [runtime]}}), encoding="utf-8")
-    try:
-        yield
-    finally:
-        if before is None:
-            file.unlink()
-        else:
-            file.write_bytes(before)
 
 
 def document(done: Result) -> dict[str, Any]:

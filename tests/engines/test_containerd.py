@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import product
 from uuid import uuid4
 
 import grpc
@@ -25,16 +26,15 @@ from tests.engines.containerd import (
     gpus,
     holders,
     is_before,
-    low_level_runtime,
     requests,
     version,
 )
-from tests.engines.engine_node import EngineNode
+from tests.engines.engine_node import EngineNode, low_level_runtime
 from tests.kubelet.kubelet import Kubelet
 from tests.kubelet.process import GPU, TIME_SLICING
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
-LOW_LEVEL = pytest.mark.parametrize("low_level", ["runc", "crun"])
+MOUNTS = "request: {acceptVolumeMounts: true}\n"
 Covers = Callable[..., None]
 
 
@@ -61,18 +61,17 @@ def server(node: EngineNode) -> Iterator[Cri]:
         yield running
 
 
-@LOW_LEVEL
-@pytest.mark.parametrize("strategy", STRATEGIES[:3])
+@pytest.mark.parametrize("how", product(STRATEGIES[:3], ("runc", "crun")), ids="-".join)
 def test_handler_assigns_the_allocated_gpu(
     node: EngineNode,
     server: Cri,
     allocations: dict[str, Allocation],
-    strategy: str,
-    low_level: str,
+    how: tuple[str, str],
     covers: Covers,
 ) -> None:
     """A pod of the handler has the replica that the plugin allocated, with its driver."""
-    with low_level_runtime(node, low_level) as program, server.pod("trainer") as pod:
+    strategy, low_level = how
+    with low_level_runtime(node, low_level, MOUNTS) as program, server.pod("trainer") as pod:
         asked = questions(runs=[["/dlprobe", "libcuda.so.1"]])
         seen = server.view(pod, allocations[strategy], *asked)
         server.container(pod, SLEEP, allocations[strategy], name="sleeper")
@@ -84,17 +83,16 @@ def test_handler_assigns_the_allocated_gpu(
     covers("containerd", version(node), f"RuntimeClass, {strategy}", program)
 
 
-@pytest.mark.parametrize("strategy", ["cdi-cri", "cdi-annotations"])
-@pytest.mark.parametrize("handler", ["nvidia", ""])
+@pytest.mark.parametrize("how", product(STRATEGIES[2:], ("nvidia", "")), ids="-".join)
 def test_containerd_applies_the_plugins_spec(
     node: EngineNode,
     server: Cri,
     allocations: dict[str, Allocation],
-    strategy: str,
-    handler: str,
+    how: tuple[str, str],
     covers: Covers,
 ) -> None:
     """From 1.7 on, a CDI name in the CRI's field or in an annotation needs no handler."""
+    strategy, handler = how
     is_old = is_before(node, 1, 7)
     by_wrapper = (strategy, handler) == ("cdi-annotations", "nvidia")
     with server.pod("named", handler) as pod:
@@ -156,7 +154,7 @@ def test_exec_and_restart_of_a_container(node: EngineNode, server: Cri) -> None:
         assert [one["id"] for one in holders(node, "again")] == [second.id]
 
 
-@LOW_LEVEL
+@pytest.mark.parametrize("low_level", ["runc", "crun"])
 def test_ctr_runs_gpuhook_runtime(
     node: EngineNode, server: Cri, low_level: str, covers: Covers
 ) -> None:

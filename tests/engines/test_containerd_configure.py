@@ -22,7 +22,6 @@ from tests.engines.containerd import (
     gpus,
     holders,
     is_before,
-    low_level_runtime,
     of_crun,
     of_docker,
     of_nvidia,
@@ -31,7 +30,7 @@ from tests.engines.containerd import (
     requests,
     version,
 )
-from tests.engines.engine_node import EngineNode
+from tests.engines.engine_node import EngineNode, low_level_runtime
 
 Covers = Callable[..., None]
 

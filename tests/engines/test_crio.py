@@ -21,8 +21,8 @@ from tests import cri_annotations as written
 from tests.contract import bundles, roots
 from tests.contract.cri import logged
 from tests.contract.views import View, view
-from tests.engines.containerd import SLEEP, gpus, settings
-from tests.engines.engine_node import EngineNode
+from tests.engines.containerd import SLEEP, gpus
+from tests.engines.engine_node import EngineNode, low_level_runtime
 from tests.waiting import eventually
 
 LIBEXEC = "/usr/libexec/crio"
@@ -165,7 +165,7 @@ def handler(request: pytest.FixtureRequest, node: EngineNode) -> Iterator[Handle
     node.check("gpuhook", "configure", "crio")
     document = tomllib.loads(node.path(DROP_IN).read_text(encoding="utf-8"))
     found = document["crio"]["runtime"]["runtimes"]["nvidia"]
-    with settings(node, f"runtime: {{lowLevelRuntimes: [{LIBEXEC}/{low_level}]}}\n"):
+    with low_level_runtime(node, f"{LIBEXEC}/{low_level}"):
         yield Handler(
             node,
             found["runtime_path"],

@@ -16,9 +16,8 @@ from tests.engines.docker_engine import (
     assert_gpus,
     configured,
     dockerd,
-    low_level_runtime,
 )
-from tests.engines.engine_node import EngineNode
+from tests.engines.engine_node import EngineNode, low_level_runtime
 from tests.waiting import eventually
 
 ALL = tuple(range(8))
@@ -36,7 +35,7 @@ VALUES: dict[str, tuple[int, ...]] = {
 def docker(node: EngineNode, docker_image: str, request: pytest.FixtureRequest) -> Iterator[Docker]:
     """Start dockerd as `gpuhook configure docker` configures it."""
     del docker_image
-    with low_level_runtime(node, [request.param]), configured(node), dockerd(node):
+    with low_level_runtime(node, request.param), configured(node), dockerd(node):
         yield Docker(node, request.param)
 
 
@@ -110,6 +109,7 @@ def test_restart_policy(docker: Docker, policy: str) -> None:
         assert_gpus(docker, docker.executed(name), 3)
 
 
+@pytest.mark.every_case
 def test_low_level_runtime(docker: Docker) -> None:
     """The runtime of gpuhook's settings runs the container, and gpuhook reads its state."""
     with docker.container(*WRAPPER, "NVIDIA_VISIBLE_DEVICES=0") as name:

@@ -21,9 +21,8 @@ from tests.engines.docker_engine import (
     configured,
     daemon_json,
     dockerd,
-    low_level_runtime,
 )
-from tests.engines.engine_node import EngineNode
+from tests.engines.engine_node import EngineNode, low_level_runtime
 from tests.waiting import eventually
 
 # With a tab, an escape that JSON libraries change, and no line break at the end.
@@ -48,7 +47,7 @@ def test_containers_survive_dockerd(
     docker = Docker(node, low_level)
     words = (*WRAPPER, "NVIDIA_VISIBLE_DEVICES=2")
     with (
-        low_level_runtime(node, [low_level]),
+        low_level_runtime(node, low_level),
         configured(node, text='{"live-restore": true}\n'),
     ):
         with dockerd(node):
@@ -202,7 +201,7 @@ def test_runtime_and_gpus(node: EngineNode, docker_image: str, low_level: str) -
     del docker_image
     text = '{"runtimes": {"nvidia": {"path": "/usr/bin/gpuhook-runtime"}}}\n'
     with (
-        low_level_runtime(node, [low_level]),
+        low_level_runtime(node, low_level),
         configured(node, "--route", "hook", text=text),
         dockerd(node),
     ):
@@ -227,7 +226,7 @@ def test_cdi(
     """`--device nvidia.com/gpu=...` gives all of the spec: dockerd cannot filter capabilities."""
     del docker_image
     with (
-        low_level_runtime(node, [low_level]),
+        low_level_runtime(node, low_level),
         configured(node, "--route", "cdi", text=RUNTIMES),
         dockerd(node),
     ):

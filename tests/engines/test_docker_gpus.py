@@ -18,9 +18,8 @@ from tests.engines.docker_engine import (
     configured,
     daemon_json,
     dockerd,
-    low_level_runtime,
 )
-from tests.engines.engine_node import EngineNode
+from tests.engines.engine_node import EngineNode, low_level_runtime
 
 COMPAT = "gpuhook-nvidia-compat"
 RUNTIMES = '{"runtimes": {"crun": {"path": "/usr/bin/crun"}}}\n'
@@ -68,7 +67,7 @@ def docker(node: EngineNode, docker_image: str, request: pytest.FixtureRequest) 
     """Start a dockerd that finds nvidia-container-runtime-hook."""
     del docker_image
     prepare, low_level = request.param
-    with low_level_runtime(node, [low_level]), prepare(node), dockerd(node):
+    with low_level_runtime(node, low_level), prepare(node), dockerd(node):
         yield Docker(node, low_level, ("--runtime", low_level))
 
 

@@ -17,9 +17,8 @@ from tests.engines.docker_engine import (
     assert_gpus,
     configured,
     dockerd,
-    low_level_runtime,
 )
-from tests.engines.engine_node import EngineNode
+from tests.engines.engine_node import EngineNode, low_level_runtime
 
 KEEPS = {
     "live-restore": True,
@@ -39,7 +38,7 @@ def docker(node: EngineNode, docker_image: str, request: pytest.FixtureRequest) 
     has_cdi = node.release.suite != "bookworm"
     text = json.dumps({**KEEPS, **(CDI if has_cdi else {})})
     with (
-        low_level_runtime(node, [request.param]),
+        low_level_runtime(node, request.param),
         configured(node, "--route", "hook", text=text),
         dockerd(node),
     ):

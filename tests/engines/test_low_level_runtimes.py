@@ -14,8 +14,8 @@ from tests.contract.bundles import bundle
 from tests.contract.installation import CONTROL, asks
 from tests.contract.live import WAIT
 from tests.contract.views import questions, view
-from tests.engines.engine_node import EngineNode, on_cgroup
-from tests.engines.podman_user import document, gpus, low_level
+from tests.engines.engine_node import EngineNode, low_level_runtime, on_cgroup
+from tests.engines.podman_user import document, gpus
 
 BUNDLE, ROOT = "/srv/bundle", "/srv/low-level"
 NAME = "low-level-test"
@@ -28,7 +28,7 @@ def runtime(node: EngineNode, request: pytest.FixtureRequest) -> Iterator[tuple[
     """Yield the node with a cgroup version, and the runtime that gpuhook-runtime calls there."""
     name, cgroup = request.param.split("-")
     node.image_root("debian", "low-level")
-    with on_cgroup(node, cgroup) as made, low_level(made, name):
+    with on_cgroup(node, cgroup) as made, low_level_runtime(made, name):
         yield made, name
 
 

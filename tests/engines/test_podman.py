@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.installation import ALL_CONTROL
 from tests.contract.views import view
-from tests.engines.engine_node import EngineNode, on_cgroup
+from tests.engines.engine_node import EngineNode, low_level_runtime, on_cgroup
 from tests.engines.podman_user import (
     IMAGE,
     UID,
@@ -19,15 +19,27 @@ from tests.engines.podman_user import (
     PodmanUser,
     document,
     gpus,
-    low_level,
     prepare,
 )
 
 Covers = Callable[..., None]
 DEVICE = "--device=nvidia.com/gpu=2"
 REQUEST = "--env=NVIDIA_VISIBLE_DEVICES=2"
-PAIRS = ["runc-v1", "runc-v2", "crun-v1", "crun-v2"]
-VARIANTS = [f"{user}-{pair}" for user in ("root", "rootless") for pair in PAIRS]
+ACCOUNTS = [f"{user}-{runtime}" for user in ("root", "rootless") for runtime in ("runc", "crun")]
+ROOT = pytest.mark.parametrize("account", ACCOUNTS[:2], indirect=True)
+ROOTLESS = pytest.mark.parametrize("account", ACCOUNTS[2:], indirect=True)
+
+
+@pytest.fixture(scope="module", params=ACCOUNTS)
+def account(request: pytest.FixtureRequest) -> str:
+    """Return a user and a low-level runtime."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module", params=["v1", "v2"])
+def cgroup(request: pytest.FixtureRequest) -> str:
+    """Return a version of cgroups."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +49,11 @@ def prepared(node: EngineNode) -> EngineNode:
     return node
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
-def podman(prepared: EngineNode, request: pytest.FixtureRequest) -> Iterator[PodmanUser]:
+@pytest.fixture(scope="module")
+def podman(prepared: EngineNode, account: str, cgroup: str) -> Iterator[PodmanUser]:
     """Yield the podman of root or of a user, with a low-level runtime on a cgroup version."""
-    user, runtime, cgroup = request.param.split("-")
-    with on_cgroup(prepared, cgroup) as node, low_level(node, runtime):
+    user, _, runtime = account.partition("-")
+    with on_cgroup(prepared, cgroup) as node, low_level_runtime(node, runtime):
         made = PodmanUser(node, user == "rootless", runtime)
         yield made
         if made.is_rootless:  # its first process keeps the mount namespace
@@ -82,22 +94,24 @@ def test_wrapper(podman: PodmanUser, covers: Covers) -> None:
     reported(podman, covers, "--runtime gpuhook-runtime")
 
 
-@pytest.mark.parametrize("route", ["hook", "wrapper"])
-def test_configured(podman: PodmanUser, route: str, covers: Covers) -> None:
+def test_configured(podman: PodmanUser, covers: Covers) -> None:
     """`configure podman` of root or of a user gives GPU 2, and undo restores each byte."""
     home = f"/home/{USER}/.config/containers" if podman.is_rootless else "/etc/containers"
     podman.run("mkdir", "-p", home)
     listing = ["sh", "-c", f"cd {home}; find . -type f -exec sha256sum {{}} + | sort"]
     before = podman.check(*listing)
-    podman.check("gpuhook", "configure", "podman", "--route", route)
-    options = [REQUEST]
-    try:
-        seen = podman.start(*options, runtime="nvidia" if route == "wrapper" else "").view
-    finally:
-        podman.check("gpuhook", "configure", "undo", "podman")
-    assert gpus(seen) == {podman.node.device(2)}
-    assert podman.check(*listing) == before
-    reported(podman, covers, "hooks.d" if route == "hook" else "--runtime nvidia")
+    for route, runtime, integration in (
+        ("hook", "", "hooks.d"),
+        ("wrapper", "nvidia", "--runtime nvidia"),
+    ):
+        podman.check("gpuhook", "configure", "podman", "--route", route)
+        try:
+            seen = podman.start(REQUEST, runtime=runtime).view
+        finally:
+            podman.check("gpuhook", "configure", "undo", "podman")
+        assert gpus(seen) == {podman.node.device(2)}
+        assert podman.check(*listing) == before
+        reported(podman, covers, integration)
 
 
 def test_container_keeps_its_gpu(podman: PodmanUser) -> None:
@@ -173,10 +187,9 @@ def test_compare(podman: PodmanUser) -> None:
     assert one["counts"]["known"]
 
 
+@ROOTLESS
 def test_changes_need_the_user_namespace(podman: PodmanUser) -> None:
     """Without `podman unshare` a user is given GH1749, and root GH1756."""
-    if not podman.is_rootless:
-        pytest.skip("root's containers are in the host's user namespace")
     with podman.sleeping(DEVICE) as name:
         done = podman.run("gpuhook", "attach", name, "--device", "5")
         assert (done.rc, "GH1749" in done.stderr) == (1, True), done
@@ -190,10 +203,13 @@ def test_changes_need_the_user_namespace(podman: PodmanUser) -> None:
         assert gpus(podman.look(name)) == {podman.node.device(2)}
 
 
+@ROOT
+@pytest.mark.releases("trixie", "forky")
 def test_repair_after_update(podman: PodmanUser) -> None:
-    """`podman update` writes config.json without the rules of the CDI device: repair has them."""
-    if podman.is_rootless or podman.version < (5,):
-        pytest.skip("no device rules, or no such update")
+    """`podman update` of podman 5 writes config.json without the rules of the CDI device.
+
+    `repair` has them. A rootless container has no device rules.
+    """
     with podman.sleeping(DEVICE) as name:
         podman.run("podman", "--runtime", podman.runtime, "update", "--cpu-shares=64", name)
         assert podman.gpuhook("repair", name).rc == 0

@@ -47,10 +47,9 @@ def test_podman_shows_both_versions(node: EngineNode) -> None:
     assert printed.startswith(node.check(low, "--version"))
 
 
+@pytest.mark.releases("forky")
 def test_containerd_2_finds_the_features_of_runc(node: EngineNode) -> None:
     """containerd 2 does not parse a version: it runs `features`, whose annotations have it."""
-    if node.run("ctr", "plugins", "inspect-runtime", "--help").rc != 0:
-        pytest.skip("this containerd does not inspect runtimes")
     with node.daemon(["containerd"], lambda: node.run("ctr", "version").rc == 0):
         plain, wrapped = (
             json.loads(node.check("ctr", "plugins", "inspect-runtime", "--runc-binary", program))
