@@ -27,9 +27,9 @@ _HEAD = """\
 ## Engines
 
 `make test-engines` runs these engines of Debian 12, 13 and its next release, each with gpuhook's
-packages and eight simulated GPUs, and looks at a container from inside. A cell has the low-level
-runtimes or further programs that a test has run. "Not tested" is an integration that no test has
-run with that version: the version may not have it.
+packages and eight simulated GPUs, and looks at a container from inside. A cell has what a test
+has run it with: low-level runtimes, further programs, cgroup versions. "Not tested" is an
+integration that no test has run with that version: the version may not have it.
 
 """
 _CLUSTERS = "## Seen on a real cluster\n"

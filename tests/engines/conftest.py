@@ -110,3 +110,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     is_whole = config.getoption("--support") and not hasattr(config, "workerinput")
     if is_whole and _rows and not _failed and exitstatus == pytest.ExitCode.OK:
         support_results.write(_rows)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the versions that the tests have seen."""
+    for line in support_results.versions(_rows):
+        terminalreporter.write_line(line)

@@ -8,6 +8,7 @@ the file. It has versions and integrations only: the same engines give the same 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,8 +23,8 @@ PROPERTY = "covers"
 class Row:
     """An engine or runtime of a version, and the integration with it that a test has seen work.
 
-    `engine` is its name as documentation has it (Docker, containerd, podman), `with_` further
-    programs with their versions (crun 1.21).
+    `engine` is its name as documentation has it (Docker, containerd, podman), `with_` a
+    further program with its version (crun 1.21), or the cgroup version.
     """
 
     engine: str
@@ -46,3 +47,15 @@ def write(rows: Iterable[Row], file: Path = FILE) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     documents = [asdict(one) for one in sorted(set(rows))]
     file.write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")
+
+
+def versions(rows: Iterable[Row]) -> list[str]:
+    """Return a line for each engine with its versions, the oldest first."""
+    found: dict[str, set[str]] = {}
+    for one in sorted(rows):
+        found.setdefault(one.engine, set()).add(one.version)
+    return [f"{name}: {', '.join(sorted(seen, key=_order))}" for name, seen in found.items()]
+
+
+def _order(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]

@@ -82,7 +82,7 @@ def test_examples(
         assert found["route"] == route
         assert set(found["gpus"]) == {docker.uuid(index) for index in indexes}
     version = docker.node.version("docker-compose", "version")
-    covers("Compose", version, service, f"Docker {docker.version}")
+    covers("Compose", version, f"service `{service}` of docker.md", f"Docker {docker.version}")
 
 
 @pytest.mark.releases("trixie")

@@ -61,7 +61,7 @@ def server(node: EngineNode) -> Iterator[Cri]:
         yield running
 
 
-@pytest.mark.parametrize("how", product(STRATEGIES[:3], ("runc", "crun")), ids="-".join)
+@pytest.mark.parametrize("how", [*product(STRATEGIES[:3], ("runc", "crun"))], ids="-".join)
 def test_handler_assigns_the_allocated_gpu(
     node: EngineNode,
     server: Cri,
@@ -83,7 +83,7 @@ def test_handler_assigns_the_allocated_gpu(
     covers("containerd", version(node), f"RuntimeClass, {strategy}", program)
 
 
-@pytest.mark.parametrize("how", product(STRATEGIES[2:], ("nvidia", "")), ids="-".join)
+@pytest.mark.parametrize("how", [*product(STRATEGIES[2:], ("nvidia", ""))], ids="-".join)
 def test_containerd_applies_the_plugins_spec(
     node: EngineNode,
     server: Cri,
@@ -105,8 +105,8 @@ def test_containerd_applies_the_plugins_spec(
     assert gpus(seen) == {node.device(2)}
     uuid = node.gpus.node.gpus[2].uuid
     assert [(one["gpus"], one["replicas"]) for one in listed] == [([uuid], [f"{uuid}::1"])]
-    with_ = "RuntimeClass" if handler else ""
-    covers("containerd", version(node), strategy, with_)
+    integration = f"{strategy} with RuntimeClass" if handler else strategy
+    covers("containerd", version(node), integration)
 
 
 def test_containers_of_a_pod_have_their_own_gpus(node: EngineNode, server: Cri) -> None:

@@ -43,7 +43,7 @@ def test_handler_in_each_form_of_the_configuration(
     with configured(node, form=FORMS[form]), containerd(node) as server:
         assert assigned(server, "nvidia") == {node.device(2)}
         assert assigned(server, "") == set()
-    covers("containerd", version(node), "configure", form)
+    covers("containerd", version(node), f"configuration file: {form}")
 
 
 @pytest.mark.parametrize("form", [packaged, of_crun])
@@ -56,7 +56,8 @@ def test_route_hook(node: EngineNode, form: Form, covers: Covers) -> None:
             assert [one["route"] for one in holders(node, "hooked")] == ["prestart"]
         assert assigned(server, "") == set()
     program = "crun" if form is of_crun else "runc"
-    covers("containerd", version(node), "configure --route hook", program)
+    with_ = f"{program} {node.version(program, '--version')}"
+    covers("containerd", version(node), "configure --route hook", with_)
 
 
 @pytest.mark.parametrize("form", [packaged, of_crun])
@@ -73,7 +74,8 @@ def test_route_cdi(node: EngineNode, form: Form, covers: Covers) -> None:
         assert assigned(server, "nvidia", noted) == {node.device(3)}
         assert assigned(server, "nvidia") == set()
     program = "crun" if form is of_crun else "runc"
-    covers("containerd", version(node), "configure --route cdi", program)
+    with_ = f"{program} {node.version(program, '--version')}"
+    covers("containerd", version(node), "configure --route cdi", with_)
 
 
 def test_default_runtime_of_another_name(node: EngineNode) -> None:

@@ -24,12 +24,14 @@ Covers = Callable[..., None]
 
 
 @pytest.fixture(scope="module", params=["runc-v1", "runc-v2", "crun-v1", "crun-v2"])
-def runtime(node: EngineNode, request: pytest.FixtureRequest) -> Iterator[tuple[EngineNode, str]]:
-    """Yield the node with a cgroup version, and the runtime that gpuhook-runtime calls there."""
+def runtime(
+    node: EngineNode, request: pytest.FixtureRequest
+) -> Iterator[tuple[EngineNode, str, str]]:
+    """Yield the node, the runtime that gpuhook-runtime calls there, and the cgroup version."""
     name, cgroup = request.param.split("-")
     node.image_root("debian", "low-level")
     with on_cgroup(node, cgroup) as made, low_level_runtime(made, name):
-        yield made, name
+        yield made, name, f"cgroup {cgroup}"
 
 
 @contextmanager
@@ -45,9 +47,9 @@ def created(node: EngineNode) -> Iterator[None]:
         node.run(*RUNTIME, "delete", "--force", NAME)
 
 
-def test_run(runtime: tuple[EngineNode, str], covers: Covers) -> None:
+def test_run(runtime: tuple[EngineNode, str, str], covers: Covers) -> None:
     """`run` gives GPU 2, and its device rules deny a node of GPU 5 that the container makes."""
-    node, name = runtime
+    node, name, cgroup = runtime
     other = f"195:{node.gpus.node.gpus[5].minor}"
     args = ["/probe", *questions(tries=[other])]
     bundle(node.path(BUNDLE), Path(ROOT), args, asks("2"))
@@ -55,12 +57,12 @@ def test_run(runtime: tuple[EngineNode, str], covers: Covers) -> None:
     assert set(seen.gpus()) == {node.device(2), *CONTROL}
     assert gpus(seen) == {node.device(2)}
     assert seen.tries[other] == "EPERM"
-    covers(name, node.version(name, "--version"), "gpuhook-runtime")
+    covers(name, node.version(name, "--version"), "gpuhook-runtime", cgroup)
 
 
-def test_life_of_a_container(runtime: tuple[EngineNode, str]) -> None:
+def test_life_of_a_container(runtime: tuple[EngineNode, str, str]) -> None:
     """create, start, state, exec, kill and delete; gpuhook reads the runtime's state file."""
-    node, name = runtime
+    node, name, _ = runtime
     with created(node):
         options = ["--log=/tmp/log", "--log-format=json", "--systemd-cgroup"]
         state = json.loads(node.check(*RUNTIME, *options, "state", NAME))
@@ -79,9 +81,9 @@ def test_life_of_a_container(runtime: tuple[EngineNode, str]) -> None:
     assert document(node.run("gpuhook", "ps", "-o", "json"))["containers"] == []
 
 
-def test_live_commands(runtime: tuple[EngineNode, str], covers: Covers) -> None:
+def test_live_commands(runtime: tuple[EngineNode, str, str], covers: Covers) -> None:
     """attach, detach, and repair of a device node that is gone."""
-    node, name = runtime
+    node, name, cgroup = runtime
     look = [*RUNTIME, "exec", NAME, "/probe", *questions()]
     with created(node):
         node.check(*RUNTIME, "start", NAME)
@@ -92,4 +94,4 @@ def test_live_commands(runtime: tuple[EngineNode, str], covers: Covers) -> None:
         node.check(*RUNTIME, "exec", NAME, "rm", node.device(2))
         node.check("gpuhook", "repair", NAME)
         assert gpus(view(node.check(*look))) == {node.device(2)}
-    covers(name, node.version(name, "--version"), "attach, detach, repair")
+    covers(name, node.version(name, "--version"), "attach, detach, repair", cgroup)

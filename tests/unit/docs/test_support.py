@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from generate import support
 
-from tests.engines.support_results import Row, row, write
+from tests.engines.support_results import Row, row, versions, write
 
 SEEN: dict[str, list[dict[str, Any]]] = {
     "engines": [
@@ -89,3 +89,11 @@ def test_results_of_a_run_are_a_source(tmp_path: Path) -> None:
     write([row(one.text()), row(two.text()), one], path)
     assert json.loads(path.read_text()) == rows_of(two, one)
     assert "| CDI | crun |" in support.tables(json.loads(path.read_text()), SEEN)
+
+
+def test_versions_of_a_run_are_printed_in_order() -> None:
+    rows = [Row("podman", one, "wrapper", with_) for one in ("4.3.1", "10.0") for with_ in "ab"]
+    assert versions([*rows, Row("systemd", "257", "boot")]) == [
+        "podman: 4.3.1, 10.0",
+        "systemd: 257",
+    ]
