@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests import depth
 from tests.contract.build_cache import cache
@@ -26,7 +28,7 @@ _failed: list[str] = []
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this directory, and give each release to one worker.
+    """Mark the tests of this directory.
 
     The marker `engines` leaves them out of `make test` and `make test-all`. The marker `releases`
     leaves out the nodes of other releases. Combinations that `make test-engines` needs not run are
@@ -46,11 +48,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if "covers" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.every_case)
             for name in {"node", "booted"}.intersection(params):
-                group = f"{name}-{params[name]}"
-                item.add_marker(pytest.mark.xdist_group(group))
-                nodes[group].append(item)
+                nodes[f"{name}-{params[name]}"].append(item)
     for tests in nodes.values():
         depth.representative(tests, len(tests))
+
+
+class NodeScheduling(LoadScopeScheduling):
+    """Gives all tests of a node to one worker; the marker xdist_group has no effect in pytest 9."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return the node of a test: its release, and whether systemd has booted it."""
+        path, _, case = nodeid.partition("[")
+        release = case.partition("-")[0].rstrip("]")
+        return f"{release} {'booted' in path}" if release in RELEASES else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> NodeScheduling | None:
+    """Replace the scheduler of `--dist loadgroup`."""
+    return NodeScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -104,7 +104,7 @@ def _deny(docker: Docker, name: str) -> None:
 
 
 def test_reports(docker: Docker, container: tuple[str, str]) -> None:
-    """ps, inspect, explain, limits and compare report the GPU, by the integration."""
+    """ps, map, inspect, explain, limits and compare report the GPU, by the integration."""
     name, integration = container
     uuid = docker.uuid(2)
     listed = docker.listed()[name]
@@ -116,7 +116,7 @@ def test_reports(docker: Docker, container: tuple[str, str]) -> None:
     assert (explained["result"], [one["gpu"] for one in explained["gpus"]]) == ("gets", [uuid])
     (limited,) = docker.document("limits", "show", name)["containers"]
     assert [one["gpu"] for one in limited["gpus"]] == [uuid]
-    assert name[:12] in docker.node.check("gpuhook", "map")
+    assert listed["name"] in docker.node.check("gpuhook", "map", "--width=200")
     if integration != "cdi":  # an engine that applies a CDI spec adds all of its files
         (compared,) = docker.document("compare", name)["containers"]
         assert (compared["container"], compared["givenBy"]) == (name, "gpuhook")
