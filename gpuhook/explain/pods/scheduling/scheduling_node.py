@@ -116,7 +116,7 @@ def _host_name(host_root: str | None) -> str | None:
     given = os.environ.get("NODE_NAME")
     if given or "KUBERNETES_SERVICE_HOST" in os.environ:
         return given or None
-    return _kubelet_name() or os.uname().nodename.lower()
+    return (_kubelet_name() or os.uname().nodename).lower()  # as the kubelet registers it
 
 
 def _kubelet_name() -> str:
