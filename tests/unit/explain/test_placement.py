@@ -310,6 +310,9 @@ def test_name_in_the_command_line_of_the_kubelet(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(daemons, "processes", lambda _, found=processes: found)
         assert placed(pod(nodeName="gpu-7"), host_root="/").verdict == "matches"
         assert placed(pod(nodeName=os.uname().nodename), host_root="/").verdict == "differs"
+    titled = [{"name": "k3s", "argv": ["/usr/local/bin/k3s agent"]}]  # k3s --node-name gpu-7 agent
+    monkeypatch.setattr(daemons, "processes", lambda _: titled)
+    assert placed(pod(nodeName="gpu-7"), host_root="/").verdict == "not-judged"
 
 
 def test_pods_with_one_generated_name_are_judged_apart() -> None:
