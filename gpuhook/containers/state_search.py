@@ -130,8 +130,8 @@ class ContainerSearch:
         return each_once([found for found in self.of_id(lambda _: True) if found.pid])
 
     def in_order(self) -> list[Found]:
-        """Return all containers that have processes, sorted by id."""
-        return sorted(self.living(), key=lambda found: (found.id, found.state_root))
+        """Return all containers that have processes, sorted by id; of one id, ours is the last."""
+        return sorted(self.living(), key=lambda one: (one.id, one.is_ours, one.state_root))
 
     def denied(self) -> GpuhookError | None:
         """Return GH1746 if there are directories that this user may not read."""

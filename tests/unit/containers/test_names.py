@@ -17,7 +17,7 @@ from gpuhook.containers import rootless_state
 from gpuhook.containers.find import everything, find, visible
 from gpuhook.containers.stores import docker_store, libpod
 from gpuhook.containers.stores.store_files import OwnFiles, UserFiles
-from gpuhook.containers.warm import state_roots
+from gpuhook.containers.warm import runtime_state, state_roots
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
 from tests.unit.containers.state_node import Node
@@ -110,8 +110,8 @@ def test_name_in_two_engines_is_ambiguous(engines: Node) -> None:
     """The error lists engine, name, id and state of each."""
     error = refused("both", engines)
     assert error.code == "GH1736"
-    assert f"{'1a' * 32} (docker both, running in " in error.message
-    assert f"{'2b' * 32} (podman both, running in " in error.message
+    assert f"{'1a' * 32} (docker both, running)" in error.message
+    assert f"{'2b' * 32} (podman both, running)" in error.message
 
 
 @pytest.mark.parametrize(
@@ -307,6 +307,47 @@ def test_name_and_id_of_another_user_replace_none_of_root(engines: Node, user: P
     assert find(PODMAN[:12], engines.roots).id == PODMAN
     engines.write(f"user/{NOBODY}/runc", PODMAN, "state.json", '{"init_process_pid": 0}')
     assert find(PODMAN, engines.roots).owner == 0
+
+
+def run_as_user(node: Node, identity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a container of the other user, who chooses its id."""
+    monkeypatch.setattr(runtime_state, "_owner_of_user_namespace", lambda _: NOBODY)
+    node.runc(identity, root=f"user/{NOBODY}/runc")
+    place = node.place / f"user/{NOBODY}/runc" / identity
+    for path in (place, *place.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+
+
+@AS_ROOT
+def test_pid_of_root_is_no_id_of_another_user(
+    engines: Node, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert user.is_dir()
+    pid, _ = engines.runc("numbered")
+    for identity in (f"{pid}", f"{pid}0"):
+        run_as_user(engines, identity, monkeypatch)
+    assert find(f"{pid}0", engines.roots).owner == NOBODY
+    assert find(str(pid), engines.roots).id == "numbered"
+
+
+@AS_ROOT
+def test_id_of_another_user_is_listed_before_that_of_root(
+    engines: Node, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a table by id has the container of root."""
+    assert user.is_dir()
+    run_as_user(engines, PODMAN, monkeypatch)
+    living, _ = visible(engines.roots)
+    assert [found.owner for found in living if found.id == PODMAN] == [NOBODY, 0]
+
+
+def test_many_candidates_are_counted(node: Node) -> None:
+    ids = [f"{number:x}".rjust(64, "a") for number in range(16)]
+    for identity in ids:
+        node.write("runc", identity, "state.json", '{"init_process_pid": 0}')
+    words = refused("aa", node).message.partition(": ")[2].split(", ")
+    assert [word.partition(" ")[0] for word in words[:-1]] == ids[: len(words) - 1]
+    assert words[-1] == f"{len(ids) - len(words) + 1} more"
 
 
 @AS_ROOT
