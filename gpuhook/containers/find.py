@@ -63,7 +63,8 @@ def everything(
 def visible(roots: Sequence[str] = ()) -> tuple[list[Found], GpuhookError | None]:
     """Return the containers with processes that this user may see, sorted by id.
 
-    Of one id, ours is the last: another user chooses ids. And GH1746 if there may be others. Also looks into `roots`.
+    Of one id, ours is the last: another user chooses ids. And GH1746 if there may be others. Also
+    looks into `roots`.
     """
     search = ContainerSearch(roots)
     return search.in_order(), search.denied()

@@ -128,6 +128,20 @@ def test_stopped_container_is_not_unknown(engines: Node, text: str, name: str) -
     assert f"container {name} is not running: it is stopped" in caught.value.message
 
 
+def test_store_behind_a_link(engines: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines name the place, and their defaults are a link to it: a container is found once."""
+    for name in ("docker", "storage"):
+        (engines.place / f"{name}-link").symlink_to(engines.place / name)
+    config = engines.place / "bundles" / DOCKER / "config.json"
+    source = f"{engines.place}/docker/containers/{DOCKER}/hostname"
+    config.write_text(json.dumps({"mounts": [{"source": source}]}))
+    monkeypatch.setattr(docker_store, "ROOT", str(engines.place / "docker-link"))
+    monkeypatch.setattr(libpod, "STORAGE", str(engines.place / "storage-link"))
+    for name in ("ended", "over"):
+        found = find(name, engines.roots)
+        assert (found.name, found.status) == (name, "stopped")
+
+
 def test_running_container_is_preferred(engines: Node) -> None:
     """The name of a stopped container of another engine does not make a name ambiguous."""
     store_docker(engines.place / "docker", OTHER, "learner")
