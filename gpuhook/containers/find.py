@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NEAR = 5
+_PID_DIGITS = 10  # more than a pid has: at most 4194304
 _MOST_LETTERS = 380  # of candidates: errors.fault cuts a text of 400
 
 
@@ -39,7 +40,7 @@ def find(text: str, roots: Sequence[str] = ()) -> Found:
     named = [*begun, *search.of_name(text), *search.of_pod(text)]
     ours = [found for found in named if found.is_ours]
     chosen = ours or exact or named or search.of_user(text)
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= _PID_DIGITS:
         chosen = _with_process(text, chosen, search)
     return _one(text, chosen, search)
 
