@@ -42,6 +42,7 @@ class ContainerNames:
     """The names in the stores of engines. A store is read when it is needed, and once."""
 
     def __init__(self) -> None:
+        self.trouble: dict[str, str] = {}  # the reason, by a path in stores of other users
         self._files = OwnFiles()
         self._libpod: dict[str, dict[str, StoredContainer]] = {}
         self._containerd: dict[str, dict[tuple[str, str], StoredContainer]] = {}
@@ -115,7 +116,9 @@ class ContainerNames:
     @cached_property
     def _of_users(self) -> dict[int, dict[str, StoredContainer]]:
         found: dict[int, dict[str, StoredContainer]] = {}
-        for one in rootless_state.stored():
+        containers, trouble = rootless_state.stored()
+        self.trouble.update(trouble)
+        for one in containers:
             found.setdefault(one.user, {})[one.id] = one
         return found
 

@@ -155,7 +155,9 @@ class ContainerSearch:
 
     def of_user(self, text: str) -> list[Found]:
         """Return the containers that an engine of another user calls `text`, also stopped."""
-        return self._of_stores(self._names.of_users(), text)
+        found = self._of_stores(self._names.of_users(), text)
+        self.trouble.update(self._names.trouble)
+        return found
 
     def _of_stores(self, stored: Iterable[StoredContainer], text: str) -> list[Found]:
         kept = list(stored)

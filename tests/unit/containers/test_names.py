@@ -20,6 +20,7 @@ from gpuhook.containers.stores.store_files import OwnFiles, UserFiles
 from gpuhook.containers.warm import runtime_state, state_roots
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
+from gpuhook.kernel import mountinfo
 from tests.unit.containers.state_node import Node
 from tests.unit.other_user import AS_ROOT, NOBODY
 
@@ -392,7 +393,16 @@ def test_hostile_store_of_another_user(
 def test_sum_of_a_users_files(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UserFiles, "SUM", 10)
     assert user.is_dir()
-    assert [one.name for one in rootless_state.stored()] == []
+    assert [one.name for one in rootless_state.stored()[0]] == []
+
+
+@AS_ROOT
+def test_home_that_is_not_read(engines: Node, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error for an unknown name has the file systems that gpuhook does not enter."""
+    mount = f"30 20 0:40 / {user} rw - nfs4 server:/home rw\n".encode()
+    mounts = [*mountinfo.parse(mount)]
+    monkeypatch.setattr(mountinfo, "parse", lambda _: mounts)
+    assert f"not read: {user} (nfs4, which may never answer)" in refused("ours", engines).message
 
 
 @AS_ROOT
@@ -400,7 +410,7 @@ def test_user_without_a_home(user: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """A user of /run/user may have no entry in passwd."""
     assert user.is_dir()
     monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
-    assert rootless_state.stored() == []
+    assert rootless_state.stored() == ([], {})
 
 
 def test_store_of_this_user(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
