@@ -20,7 +20,6 @@ from tests.engines.podman_user import (
     document,
     gpus,
     low_level,
-    prepare,
 )
 
 Covers = Callable[..., None]
@@ -30,19 +29,15 @@ PAIRS = ["runc-v1", "runc-v2", "crun-v1", "crun-v2"]
 VARIANTS = [f"{user}-{pair}" for user in ("root", "rootless") for pair in PAIRS]
 
 
-@pytest.fixture(scope="module")
-def prepared(node: EngineNode) -> EngineNode:
-    """Return the node with a user and an image."""
-    prepare(node)
-    return node
-
-
 @pytest.fixture(scope="module", params=VARIANTS)
-def podman(prepared: EngineNode, request: pytest.FixtureRequest) -> Iterator[PodmanUser]:
+def podman(
+    node: EngineNode, podman_image: str, request: pytest.FixtureRequest
+) -> Iterator[PodmanUser]:
     """Yield the podman of root or of a user, with a low-level runtime on a cgroup version."""
+    del podman_image
     user, runtime, cgroup = request.param.split("-")
-    with on_cgroup(prepared, cgroup) as node, low_level(node, runtime):
-        made = PodmanUser(node, user == "rootless", runtime)
+    with on_cgroup(node, cgroup) as inner, low_level(inner, runtime):
+        made = PodmanUser(inner, user == "rootless", runtime)
         yield made
         if made.is_rootless:  # its first process keeps the mount namespace
             made.podman("system", "migrate")
