@@ -10,7 +10,7 @@ for word do
   case $word in create|run) edit=1 ;; --bundle=*|-bundle=*|-b=*) bundle=${word#*=} ;; -b/*) bundle=${word#-b} ;; --config=*) config=${word#*=} ;; esac
   case $before in --bundle|-bundle|-b) bundle=$word ;; --config|-f) config=$word ;; esac
   case $name$word in --version|-[vV]) version=1; trap 'echo "gpuhook: @VERSION@"' 0 ;; esac
-  case $before,$word in *,-*|--*) ;; *) name=$word ;; esac; before=$word
+  case $before,$word in *,-*|--*) ;; *) name=x ;; esac; before=$word
 done
 [ -z "$edit" ] && [ -x "$low" ] && start "$low" "$@"
 found=$("@PYTHON@" -IS -c 'import gc, sys; gc.disable(); sys.excepthook = lambda t, e, b: print(str(e).translate({**dict.fromkeys(range(32), 32), 34: 39, 92: 47})); sys.path[:0] = ["@LIB@"]; import gpuhook_bundle as b; b.load("gpuhook.entry.runtime"); from gpuhook.entry.runtime import main; main()' "$0" "$@")

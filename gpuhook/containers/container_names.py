@@ -22,7 +22,7 @@ from gpuhook.host.hot import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from gpuhook.containers.stores.stored_container import StoredContainer
@@ -42,6 +42,7 @@ class ContainerNames:
     """The names in the stores of engines. A store is read when it is needed, and once."""
 
     def __init__(self) -> None:
+        self.trouble: dict[str, str] = {}  # the reason, by a path in stores of other users
         self._files = OwnFiles()
         self._libpod: dict[str, dict[str, StoredContainer]] = {}
         self._containerd: dict[str, dict[tuple[str, str], StoredContainer]] = {}
@@ -65,9 +66,9 @@ class ContainerNames:
         """
         for root in tuple(self._data_roots):
             yield from docker_store.containers(self._files, root)
-        for storage in dict.fromkeys((*_places(libpod.STORAGE, libpod.OF_A_USER), *self._libpod)):
+        for storage in _real((*_places(libpod.STORAGE, libpod.OF_A_USER), *self._libpod)):
             yield from self._of_libpod(storage).values()
-        for root in dict.fromkeys((containerd_store.ROOT, *self._containerd)):
+        for root in _real((containerd_store.ROOT, *self._containerd)):
             yield from self._of_containerd(root).values()
 
     def of_users(self) -> Iterator[StoredContainer]:
@@ -89,13 +90,13 @@ class ContainerNames:
     @cached_property
     def _data_roots(self) -> dict[str, None]:
         roots = docker_store.data_roots(self._files)
-        return dict.fromkeys((*roots, *_places("", docker_store.OF_A_USER)))
+        return _real((*roots, *_places("", docker_store.OF_A_USER)))
 
     def _of_docker(self, identity: str, root: str) -> StoredContainer | None:
         if root:
             found = docker_store.container(self._files, root, identity)
             if found is not None:
-                self._data_roots[root] = None
+                self._data_roots.update(_real([root]))
                 return found
         others = (docker_store.container(self._files, one, identity) for one in self._data_roots)
         return next(filter(None, others), None)
@@ -115,7 +116,9 @@ class ContainerNames:
     @cached_property
     def _of_users(self) -> dict[int, dict[str, StoredContainer]]:
         found: dict[int, dict[str, StoredContainer]] = {}
-        for one in rootless_state.stored():
+        containers, trouble = rootless_state.stored()
+        self.trouble.update(trouble)
+        for one in containers:
             found.setdefault(one.user, {})[one.id] = one
         return found
 
@@ -132,6 +135,11 @@ def _places(of_root: str, of_a_user: str) -> tuple[str, ...]:
     """Return the places of the stores of root and of this user, if the user is another one."""
     own = os.path.expanduser(f"~/{of_a_user}") if state.is_rootless() else ""
     return tuple(filter(None, (of_root, own)))
+
+
+def _real(roots: Iterable[str]) -> dict[str, None]:
+    """Return each store once: /var/lib/docker may be a link to the place that Docker names."""
+    return dict.fromkeys(map(os.path.realpath, roots))
 
 
 def _config(found: Found) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from itertools import accumulate
 
 from gpuhook.containers import state_search
 from gpuhook.containers.state_search import ContainerSearch
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NEAR = 5
+_PID_DIGITS = 10  # more than a pid has: at most 4194304
+_MOST_LETTERS = 380  # of candidates: errors.fault cuts a text of 400
 
 
 def find(text: str, roots: Sequence[str] = ()) -> Found:
@@ -37,7 +40,7 @@ def find(text: str, roots: Sequence[str] = ()) -> Found:
     named = [*begun, *search.of_name(text), *search.of_pod(text)]
     ours = [found for found in named if found.is_ours]
     chosen = ours or exact or named or search.of_user(text)
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= _PID_DIGITS:
         chosen = _with_process(text, chosen, search)
     return _one(text, chosen, search)
 
@@ -61,7 +64,8 @@ def everything(
 def visible(roots: Sequence[str] = ()) -> tuple[list[Found], GpuhookError | None]:
     """Return the containers with processes that this user may see, sorted by id.
 
-    And GH1746 if there may be others. Also looks into `roots`.
+    Of one id, ours is the last: another user chooses ids. And GH1746 if there may be others. Also
+    looks into `roots`.
     """
     search = ContainerSearch(roots)
     return search.in_order(), search.denied()
@@ -72,7 +76,7 @@ def _one(text: str, candidates: list[Found], search: ContainerSearch) -> Found:
     chosen = [found for found in candidates if found.status != STOPPED] or candidates
     chosen = state_search.each_once(list(dict.fromkeys(chosen)))
     if len(chosen) > 1:
-        raise fault("GH1736", name=text, candidates=", ".join(map(_described, chosen)))
+        raise fault("GH1736", name=text, candidates=_listed(chosen))
     if chosen and chosen[0].status == UNREADABLE:
         where = os.path.join(chosen[0].state_root, chosen[0].id)
         reason = search.trouble.get(where) or search.empty[where]
@@ -86,18 +90,31 @@ def _one(text: str, candidates: list[Found], search: ContainerSearch) -> Found:
     raise fault("GH1735", name=text, places=places, skipped=skipped, near=search.near(text))
 
 
+def _listed(candidates: list[Found]) -> str:
+    """Return the first candidates, whole, and the number of the others."""
+    words = list(map(_described, candidates))
+    ends = accumulate(len(word) + len(", ") for word in words)
+    shown = max(1, sum(end <= _MOST_LETTERS for end in ends))
+    others = [f"{len(words) - shown} more"] if words[shown:] else []
+    return ", ".join([*words[:shown], *others])
+
+
 def _described(found: Found) -> str:
     names = " ".join(filter(None, (found.engine, found.name)))
-    where = f" in {found.state_root}" if found.state_root else ""
+    where = f" in {found.state_root}" if found.state_root and not found.name else ""
     return f"{found.id} ({names}{', ' if names else ''}{found.status}{where})"
 
 
 def _with_process(text: str, named: list[Found], search: ContainerSearch) -> list[Found]:
-    """Return `named` and the container of the process with this pid; its faults without any."""
+    """Return `named` and the container of the process with this pid; its faults without any.
+
+    Other users choose ids that are numbers: theirs are left out if this container is ours.
+    """
     try:
         found = membership.of_pid(int(text), search.living())
     except GpuhookError as error:
         if not named or error.code not in ("GH1730", "GH1737"):
             raise
         return named
-    return [*(other for other in named if other.pid != found.pid), found]
+    others = [one for one in named if one.is_ours or not found.is_ours]
+    return [*(other for other in others if other.pid != found.pid), found]

@@ -95,11 +95,12 @@ def _touches(mount: Mount, pattern: str) -> bool:
     return mount.is_over(fixed) or mount.target.startswith(fixed)
 
 
-def stored() -> list[StoredContainer]:
-    """Return the containers in the stores of other users' engines, as far as they can be read."""
+def stored() -> tuple[list[StoredContainer], dict[str, str]]:
+    """Return the containers in the stores of other users' engines, and why others are not read."""
     found = Containers()
     places = dict(_without_remote(dict(_homes()), found))
-    return [one for answer in _answers("stored", places, found) for one in answer]
+    containers = [one for answer in _answers("stored", places, found) for one in answer]
+    return containers, found.trouble
 
 
 def _homes() -> Iterator[tuple[int, list[str]]]:

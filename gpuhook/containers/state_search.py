@@ -130,8 +130,8 @@ class ContainerSearch:
         return each_once([found for found in self.of_id(lambda _: True) if found.pid])
 
     def in_order(self) -> list[Found]:
-        """Return all containers that have processes, sorted by id."""
-        return sorted(self.living(), key=lambda found: (found.id, found.state_root))
+        """Return all containers that have processes, sorted by id; of one id, ours is the last."""
+        return sorted(self.living(), key=lambda one: (one.id, one.is_ours, one.state_root))
 
     def denied(self) -> GpuhookError | None:
         """Return GH1746 if there are directories that this user may not read."""
@@ -155,7 +155,9 @@ class ContainerSearch:
 
     def of_user(self, text: str) -> list[Found]:
         """Return the containers that an engine of another user calls `text`, also stopped."""
-        return self._of_stores(self._names.of_users(), text)
+        found = self._of_stores(self._names.of_users(), text)
+        self.trouble.update(self._names.trouble)
+        return found
 
     def _of_stores(self, stored: Iterable[StoredContainer], text: str) -> list[Found]:
         kept = list(stored)

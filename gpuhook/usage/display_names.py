@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from itertools import groupby
 
+from gpuhook.request import replicas
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -117,8 +119,9 @@ class GpuNames:
 
 
 def _device(name: str) -> str:
-    """Return the device of a CDI name, or `name`."""
-    return name.rpartition("=")[2]
+    """Return the device of a CDI name or a replica id, or `name`."""
+    device = name.rpartition("=")[2]
+    return replicas.device_of(device) or device
 
 
 def _group(words: str, indices: Sequence[str]) -> str:

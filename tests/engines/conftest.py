@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests import depth
 from tests.contract.build_cache import cache
-from tests.engines import docker_engine, support_results
+from tests.engines import docker_engine, podman_user, support_results
 from tests.engines.booted_node import BOOTED, BootedNode, booted_node
 from tests.engines.engine_node import EngineNode, engine_node
 from tests.engines.releases import RELEASES
@@ -89,6 +89,13 @@ def docker_image(node: EngineNode) -> str:
     """Import the image of the containers of Docker, and return its name."""
     docker_engine.import_image(node)
     return docker_engine.IMAGE
+
+
+@pytest.fixture(scope="session")
+def podman_image(node: EngineNode) -> str:
+    """Import the image of the containers of podman, of root and of a user; return its name."""
+    podman_user.prepare(node)
+    return podman_user.IMAGE
 
 
 @pytest.fixture(scope="session", params=sorted(BOOTED))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers by the names that Docker, podman, Compose and ctr give them, on each release."""
+"""Containers by the names that Docker, podman of root and of a user, Compose and ctr give them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from tests.engines.docker_engine import IMAGE, dockerd
 from tests.engines.engine_node import EngineNode
+from tests.engines.podman_user import UID, PodmanUser, document
 
 SLEEP = (IMAGE, "sleep", "1000")
 DOCKER = ("docker", "run", "--detach", "--network=none", "--name")
@@ -36,12 +37,10 @@ class Names:
 
 
 @pytest.fixture(scope="module")
-def names(node: EngineNode) -> Iterator[Names]:
+def names(node: EngineNode, docker_image: str, podman_image: str) -> Iterator[Names]:
     """Run containers of Docker, podman, Compose and ctr; both engines have one named `both`."""
-    root = node.image_root("debian", "names")
+    del docker_image, podman_image
     with dockerd(node):
-        for engine in ("docker", "podman"):
-            node.check("sh", "-c", f"tar -C {root} -c . | {engine} import - {IMAGE}")
         ids = {
             "trainer": node.check(*DOCKER, "trainer", *SLEEP).strip(),
             "learner": node.check(*PODMAN, "learner", *SLEEP).strip(),
@@ -149,3 +148,37 @@ def test_completion(node: EngineNode, names: Names) -> None:
     offered = node.check("env", *words, "gpuhook").split()
     for name in ("trainer", "learner", "both", names.compose, "sleeper", names.ids["trainer"]):
         assert f"plain,{name}" in offered
+
+
+@pytest.fixture(scope="module")
+def rootless(node: EngineNode, names: Names) -> Iterator[tuple[PodmanUser, str]]:
+    """Run a user's containers `job`, whose id follows, and `trainer`, as one of root is named."""
+    del names
+    user = PodmanUser(node, is_rootless=True, runtime="runc")
+    with user.sleeping("--name=job") as job, user.sleeping("--name=trainer"):
+        yield user, job
+    user.podman("system", "migrate")  # ends the user's first process
+
+
+def test_name_of_a_user(
+    node: EngineNode,
+    names: Names,
+    rootless: tuple[PodmanUser, str],
+    covers: Callable[..., None],
+) -> None:
+    """Root and the user find it by its name, and only the user changes it."""
+    user, job = rootless
+    found = inspected(node, "job")
+    assert (found["id"], found["name"], found["engine"]) == (job, "job", "podman")
+    assert found["image"] == f"localhost/{IMAGE}"
+    assert inspected(node, "trainer")["id"] == names.ids["trainer"]
+    refused = node.run("gpuhook", "attach", "job", "--device", "2")
+    assert f"GH1756: container {job} belongs to user {UID}" in refused.stderr
+    for name, device in ("job", "2"), ("trainer", "3"):
+        assert user.gpuhook("attach", name, "--device", device).rc == 0
+        seen = document(user.gpuhook("inspect", name, "-o", "json"))["container"]
+        assert (seen["name"], seen["engine"]) == (name, "podman")
+        done = user.gpuhook("detach", name, "--device", device, "--force")
+        assert f"unmount {node.device(int(device))}" in done.stdout, done
+    covers("podman", node.version("podman", "--version"),
+           "attach by the name of the container", user.name)  # fmt: skip

@@ -19,7 +19,6 @@ from tests.engines.podman_user import (
     PodmanUser,
     document,
     gpus,
-    prepare,
 )
 
 Covers = Callable[..., None]
@@ -43,18 +42,12 @@ def cgroup(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def prepared(node: EngineNode) -> EngineNode:
-    """Return the node with a user and an image."""
-    prepare(node)
-    return node
-
-
-@pytest.fixture(scope="module")
-def podman(prepared: EngineNode, account: str, cgroup: str) -> Iterator[PodmanUser]:
+def podman(node: EngineNode, podman_image: str, account: str, cgroup: str) -> Iterator[PodmanUser]:
     """Yield the podman of root or of a user, with a low-level runtime on a cgroup version."""
+    del podman_image
     user, _, runtime = account.partition("-")
-    with on_cgroup(prepared, cgroup) as node, low_level_runtime(node, runtime):
-        made = PodmanUser(node, user == "rootless", runtime)
+    with on_cgroup(node, cgroup) as inner, low_level_runtime(inner, runtime):
+        made = PodmanUser(inner, user == "rootless", runtime)
         yield made
         if made.is_rootless:  # its first process keeps the mount namespace
             made.podman("system", "migrate")

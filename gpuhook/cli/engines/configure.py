@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.engines import configure_options, configure_text, configure_users
+from gpuhook.cli.engines import configure_options, configure_text, configure_users, engine_place
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import engine_plan, engine_restart
 from gpuhook.host import console
@@ -38,7 +38,7 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
     from gpuhook.engines.configure.host_files import Host
 
     host = Host(host_root)
-    where = configure_options.where(
+    where = engine_place.where(
         engine,
         host_root,
         options.pop("config"),
@@ -86,7 +86,7 @@ def undo(
     from gpuhook.engines.configure import configure_engine
     from gpuhook.engines.configure.host_files import Host
 
-    where = configure_options.where(engine, host_root, is_of_user=is_of_user)
+    where = engine_place.where(engine, host_root, is_of_user=is_of_user)
     result = configure_engine.undo(Host(host_root), where, how=restart, is_dry=is_dry)
     _print(result, "undo", output, is_dry=is_dry)
 
@@ -114,7 +114,7 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
     host = Host(host_root)
     names = (engine,) if engine else engine_plan.ENGINES
     found = [
-        engine_status.engine_status(host, configure_options.where_shown(name, host_root))
+        engine_status.engine_status(host, engine_place.where_shown(name, host_root))
         for name in names
     ]
     present = [one for one in found if engine or one.is_there]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.engines import configure_options
+from gpuhook.cli.engines import configure_options, engine_place
 from gpuhook.cli.options import parameters
 from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.host import console
@@ -40,7 +40,7 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.state import dependent_containers
 
-    home = configure_options.where_shown("podman", host_root).home
+    home = engine_place.where_shown("podman", host_root).home
     found = [
         one
         for one in dependent_containers.dependent_containers(Host(host_root), home)

@@ -34,7 +34,7 @@ def injector_of(
     """
     held = set(mounts)
     is_recorded = change_record.KEY in spec
-    if not is_recorded and (hook_args.hooks_in(spec) or _is_hookless(spec, held)):
+    if not is_recorded and (hook_args.hooks_in(spec) or (held and _is_hookless(spec))):
         return ENGINE
     if is_recorded or entry.get("nodes") or entry.get("live"):
         return OURS
@@ -54,18 +54,23 @@ def injector_of(
 
 def destinations(spec: dict[str, Any]) -> set[str]:
     """Return the destinations of the driver's mounts in config.json."""
+    return set(filter(injection_traces.is_driver_mount, _destinations(spec)))
+
+
+def _destinations(spec: dict[str, Any]) -> list[str]:
     mounts = spec.get("mounts")
     places = [m.get("destination") for m in mounts or () if isinstance(m, dict)]
-    return {
-        place
-        for place in places
-        if isinstance(place, str) and injection_traces.is_driver_mount(place)
-    }
+    return [place for place in places if isinstance(place, str)]
 
 
-def _is_hookless(spec: dict[str, Any], held: set[str]) -> bool:
-    """Return whether a container has the files of a CDI spec without hooks."""
-    return bool(held) and hookless_mounts.ENV in parse.variables(spec)
+def _is_hookless(spec: dict[str, Any]) -> bool:
+    """Return whether config.json has the variable and the mounts of a CDI spec without hooks.
+
+    CUDA images have the variable, too.
+    """
+    directory = hookless_mounts.DIRECTORY + "/"
+    has_mounts = any(place.startswith(directory) for place in _destinations(spec))
+    return has_mounts and hookless_mounts.ENV in parse.variables(spec)
 
 
 def _is_cdi_hook(hook: dict[str, Any]) -> bool:

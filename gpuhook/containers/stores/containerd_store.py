@@ -8,6 +8,7 @@ Source: containerd, core/metadata/buckets.go (v1/NAMESPACE/containers/ID), core/
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from gpuhook.containers.stores import bolt, stored_container
 from gpuhook.containers.stores.bolt import BrokenBoltError, Bucket
@@ -23,6 +24,7 @@ ROOT = "/var/lib/containerd"
 _DATABASE = "io.containerd.metadata.v1.bolt/meta.db"
 _NAME = b"nerdctl/name"
 _OTHERS = (b"moby", b"k8s.io")  # namespaces of Docker and of CRI, which have names elsewhere
+_READS = 3  # containerd may write the database meanwhile
 _BELOW_ROOT = 3  # io.containerd.runtime.v2.task/NAMESPACE/ID
 
 
@@ -38,14 +40,18 @@ def root_of(bundle: str) -> str:
 
 def containers(files: StoreFiles, root: str) -> Iterator[tuple[str, StoredContainer]]:
     """Yield the containers of ctr and nerdctl with their namespaces."""
-    content = files.read(f"{root}/{_DATABASE}")
-    try:
-        namespaces = bolt.root(content).bucket(b"v1") if content else None
-        for name, namespace in namespaces.entries() if namespaces else ():
-            if isinstance(namespace, Bucket) and name not in _OTHERS:
-                yield from _of_namespace(name.decode(errors="replace"), namespace)
-    except BrokenBoltError:
-        return  # a write in progress, or another version
+    for _ in range(_READS):
+        content = files.read(f"{root}/{_DATABASE}")
+        with suppress(BrokenBoltError):  # a write in progress, or another version
+            yield from list(_of_database(content)) if content else ()
+            return
+
+
+def _of_database(content: bytes) -> Iterator[tuple[str, StoredContainer]]:
+    namespaces = bolt.root(content).bucket(b"v1")
+    for name, namespace in namespaces.entries() if namespaces else ():
+        if isinstance(namespace, Bucket) and name not in _OTHERS:
+            yield from _of_namespace(_text(name), namespace)
 
 
 def _of_namespace(name: str, namespace: Bucket) -> Iterator[tuple[str, StoredContainer]]:

@@ -7,6 +7,7 @@ Source: containers/podman, libpod/sqlite_state_internal.go and libpod/boltdb_sta
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import sys
 from contextlib import closing, contextmanager
@@ -30,6 +31,7 @@ _ENDING = "-containers"  # overlay-containers, vfs-containers
 _BOLT = "libpod/bolt_state.db"
 _BEGIN = '{"spec":{'  # the JSON of a container in BoltDB
 _SQLITE = "db.sql"
+_PLAIN = re.compile(r"CREATE (TABLE|(UNIQUE )?INDEX) ")  # as SQLite writes it
 _MOST_BYTES = 32 << 20  # of all rows; computed columns could be larger
 
 
@@ -131,12 +133,13 @@ def _database(content: bytes) -> Iterator[sqlite3.Connection]:
 def _rows(database: sqlite3.Connection) -> list[bytes | str]:
     """Return the texts of the table, never computed values.
 
-    In a hostile database, a view or a generated column with the table's name could be endless.
+    In a hostile database, a view or a generated column with the table's name could be endless, as
+    could a virtual table, which has the type "table".
     """
     columns = database.execute("PRAGMA table_xinfo(ContainerConfig)").fetchall()
-    plain = [hidden for _, name, *_, hidden in columns if name == "JSON"] == [0]
-    found = database.execute("SELECT type FROM sqlite_master WHERE name = 'ContainerConfig'")
-    if not plain or found.fetchall() != [("table",)]:
+    is_plain = [hidden for _, name, *_, hidden in columns if name == "JSON"] == [0]
+    statements = database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+    if not is_plain or not all(_PLAIN.match(str(text)) for (text,) in statements):
         return []
     rows: list[bytes | str] = []
     left = _MOST_BYTES

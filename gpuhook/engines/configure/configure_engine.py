@@ -139,6 +139,8 @@ def _applied(
     service = changes.service
     if record and (way is not None or not service.units + service.processes):
         record = replace(record, is_taken_up=True)
+    elif record and not record.is_taken_up:
+        record = replace(record, service=service)  # also a later restart must not be a reload
     left = done.finish(record)
     notes = (
         *((verified.reason,) if verified.reason else ()),

@@ -44,10 +44,10 @@ def of_pods(
     Raises what offer.resources.offered() raises for a configuration that does not fit the node.
     """
     offered = plugin_offer(node, configuration)
-    pods: dict[tuple[str, str, str], _Pod] = {}
+    pods: dict[int, _Pod] = {}
     found = []
     for one in asked:
-        pod = pods.setdefault((one.namespace, one.workload, one.pod), _Pod(offered))
+        pod = pods.setdefault(one.position, _Pod(offered))
         found.append(pod.container(one))
     return tuple(found)
 

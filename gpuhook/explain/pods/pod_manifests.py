@@ -62,8 +62,8 @@ def read(text: str, where: str) -> tuple[PodRequest, ...]:
     classes = {name: read_class(one) for name, one in found.runtime_classes.items()}
     of_manifest = tuple(map(scheduling_node.read_node, found.nodes))
     asked = tuple(
-        replace(one, nodes=of_manifest)
-        for pod in found.pods
+        replace(one, nodes=of_manifest, position=position)
+        for position, pod in enumerate(found.pods)
         for one in _containers(pod, found, classes, budget)
     )
     if not asked:

@@ -91,6 +91,7 @@ class PodRequest:
     mounts: tuple[VolumeMount, ...] = ()
     objections: tuple[Objection, ...] = ()
     notes: tuple[str, ...] = ()
+    position: int = 0  # of the pod in its manifest: pods with a generateName may have equal names
 
     @property
     def title(self) -> str:

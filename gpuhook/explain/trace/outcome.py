@@ -66,7 +66,7 @@ def outcomes(answers: Sequence[SimulatedAnswer]) -> list[dict[str, Any]]:
 
     `because_of` are containers of the same pod whose faults prevent this one from starting.
     """
-    objected: dict[tuple[str, str, str], dict[str, str]] = {}
+    objected: dict[int, dict[str, str]] = {}
     for answer in answers:
         asked, word = answer.question.asked, _by_kubernetes(answer.question)
         if asked is not None and word:
@@ -105,9 +105,10 @@ def route(answer: SimulatedAnswer) -> dict[str, str]:
     return {"name": name, "note": _NOTES[name]}
 
 
-def _pod(answer: SimulatedAnswer) -> tuple[str, str, str]:
+def _pod(answer: SimulatedAnswer) -> int:
+    """Return the position of the pod in the manifest, -1 outside of pods."""
     asked = answer.question.asked
-    return (asked.namespace, asked.workload, asked.pod) if asked else ("", "", "")
+    return asked.position if asked else -1
 
 
 def _outcome(answer: SimulatedAnswer, objected: dict[str, str]) -> dict[str, Any]:

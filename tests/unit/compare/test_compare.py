@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 COMPUTE = ExpectedInjection(capabilities=vocabulary.parse_capabilities(None))
 GRAPHICS = ExpectedInjection(capabilities=vocabulary.parse_capabilities("graphics"))
 LIBCUDA = "/usr/lib64/libcuda.so.580.95.05"
+HOOKLESS = f"{hookless_mounts.DIRECTORY}/libcuda.so.1"
 
 
 APPLY = {"createContainer": [{"path": "/usr/bin/gpuhook-hook", "args": ["gpuhook-hook", "apply"]}]}
@@ -83,7 +84,14 @@ def hooked(stage: str, name: str) -> dict[str, Any]:
         (config(**{"io.gpuhook.record": {}}), [], [LIBCUDA], injector.OURS),
         (config(hooks=APPLY), [], [LIBCUDA], injector.ENGINE),
         (config(hooks=APPLY, **{"io.gpuhook.record": {}}), [], [LIBCUDA], injector.OURS),
-        (config(hookless_mounts.ENV), [], [LIBCUDA], injector.ENGINE),
+        (
+            config(hookless_mounts.ENV, mounts=[{"destination": HOOKLESS}]),
+            [],
+            [HOOKLESS],
+            injector.ENGINE,
+        ),
+        # a CUDA image under NVIDIA's legacy hook
+        (config(hookless_mounts.ENV), ["/dev/nvidia0"], [LIBCUDA], injector.LEGACY),
         (config(hookless_mounts.ENV), [], [], injector.NOBODY),
         (config(annotations={"io.gpuhook.record": "{}"}), [], [LIBCUDA], injector.LEGACY),
         (config(hooks={"createContainer": 7, "prestart": [3]}), [], [], injector.NOBODY),

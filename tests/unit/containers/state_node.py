@@ -30,7 +30,7 @@ class Node:
     def bundle(self, identity: str, annotations: dict[str, str] | None) -> str:
         """Write a config.json and return its bundle."""
         bundle = self.place / "bundles" / identity
-        bundle.mkdir(parents=True)
+        bundle.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"ociVersion": "1.0.2", "annotations": annotations})
         (bundle / "config.json").write_text(text)
         return str(bundle)

@@ -231,6 +231,7 @@ def test_pid_of_a_container(node: Node) -> None:
     assert refused(str(other), node.roots).code == "GH1737"
     assert refused(str(os.getpid()), node.roots).code == "GH1737"
     assert refused(str(1 << 22), node.roots).code == "GH1730"
+    assert refused("1" * 5000, node.roots).code == "GH1735"
 
 
 def test_number_that_is_a_pid_and_a_prefix(node: Node) -> None:

@@ -17,9 +17,10 @@ from gpuhook.containers import rootless_state
 from gpuhook.containers.find import everything, find, visible
 from gpuhook.containers.stores import docker_store, libpod
 from gpuhook.containers.stores.store_files import OwnFiles, UserFiles
-from gpuhook.containers.warm import state_roots
+from gpuhook.containers.warm import runtime_state, state_roots
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
+from gpuhook.kernel import mountinfo
 from tests.unit.containers.state_node import Node
 from tests.unit.other_user import AS_ROOT, NOBODY
 
@@ -110,8 +111,8 @@ def test_name_in_two_engines_is_ambiguous(engines: Node) -> None:
     """The error lists engine, name, id and state of each."""
     error = refused("both", engines)
     assert error.code == "GH1736"
-    assert f"{'1a' * 32} (docker both, running in " in error.message
-    assert f"{'2b' * 32} (podman both, running in " in error.message
+    assert f"{'1a' * 32} (docker both, running)" in error.message
+    assert f"{'2b' * 32} (podman both, running)" in error.message
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,20 @@ def test_stopped_container_is_not_unknown(engines: Node, text: str, name: str) -
         found.process()
     assert caught.value.code == "GH1738"
     assert f"container {name} is not running: it is stopped" in caught.value.message
+
+
+def test_store_behind_a_link(engines: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines name the place, and their defaults are a link to it: a container is found once."""
+    for name in ("docker", "storage"):
+        (engines.place / f"{name}-link").symlink_to(engines.place / name)
+    config = engines.place / "bundles" / DOCKER / "config.json"
+    source = f"{engines.place}/docker/containers/{DOCKER}/hostname"
+    config.write_text(json.dumps({"mounts": [{"source": source}]}))
+    monkeypatch.setattr(docker_store, "ROOT", str(engines.place / "docker-link"))
+    monkeypatch.setattr(libpod, "STORAGE", str(engines.place / "storage-link"))
+    for name in ("ended", "over"):
+        found = find(name, engines.roots)
+        assert (found.name, found.status) == (name, "stopped")
 
 
 def test_running_container_is_preferred(engines: Node) -> None:
@@ -309,6 +324,47 @@ def test_name_and_id_of_another_user_replace_none_of_root(engines: Node, user: P
     assert find(PODMAN, engines.roots).owner == 0
 
 
+def run_as_user(node: Node, identity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a container of the other user, who chooses its id."""
+    monkeypatch.setattr(runtime_state, "_owner_of_user_namespace", lambda _: NOBODY)
+    node.runc(identity, root=f"user/{NOBODY}/runc")
+    place = node.place / f"user/{NOBODY}/runc" / identity
+    for path in (place, *place.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+
+
+@AS_ROOT
+def test_pid_of_root_is_no_id_of_another_user(
+    engines: Node, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert user.is_dir()
+    pid, _ = engines.runc("numbered")
+    for identity in (f"{pid}", f"{pid}0"):
+        run_as_user(engines, identity, monkeypatch)
+    assert find(f"{pid}0", engines.roots).owner == NOBODY
+    assert find(str(pid), engines.roots).id == "numbered"
+
+
+@AS_ROOT
+def test_id_of_another_user_is_listed_before_that_of_root(
+    engines: Node, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a table by id has the container of root."""
+    assert user.is_dir()
+    run_as_user(engines, PODMAN, monkeypatch)
+    living, _ = visible(engines.roots)
+    assert [found.owner for found in living if found.id == PODMAN] == [NOBODY, 0]
+
+
+def test_many_candidates_are_counted(node: Node) -> None:
+    ids = [f"{number:x}".rjust(64, "a") for number in range(16)]
+    for identity in ids:
+        node.write("runc", identity, "state.json", '{"init_process_pid": 0}')
+    words = refused("aa", node).message.partition(": ")[2].split(", ")
+    assert [word.partition(" ")[0] for word in words[:-1]] == ids[: len(words) - 1]
+    assert words[-1] == f"{len(ids) - len(words) + 1} more"
+
+
 @AS_ROOT
 @pytest.mark.parametrize("kind", ["link", "directory", "owner", "fifo", "huge", "home"])
 def test_hostile_store_of_another_user(
@@ -337,7 +393,16 @@ def test_hostile_store_of_another_user(
 def test_sum_of_a_users_files(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UserFiles, "SUM", 10)
     assert user.is_dir()
-    assert [one.name for one in rootless_state.stored()] == []
+    assert [one.name for one in rootless_state.stored()[0]] == []
+
+
+@AS_ROOT
+def test_home_that_is_not_read(engines: Node, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error for an unknown name has the file systems that gpuhook does not enter."""
+    mount = f"30 20 0:40 / {user} rw - nfs4 server:/home rw\n".encode()
+    mounts = [*mountinfo.parse(mount)]
+    monkeypatch.setattr(mountinfo, "parse", lambda _: mounts)
+    assert f"not read: {user} (nfs4, which may never answer)" in refused("ours", engines).message
 
 
 @AS_ROOT
@@ -345,7 +410,7 @@ def test_user_without_a_home(user: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """A user of /run/user may have no entry in passwd."""
     assert user.is_dir()
     monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
-    assert rootless_state.stored() == []
+    assert rootless_state.stored() == ([], {})
 
 
 def test_store_of_this_user(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

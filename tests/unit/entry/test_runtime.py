@@ -429,7 +429,12 @@ class TestLauncher:
         assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
 
     @pytest.mark.parametrize(
-        "words", [["exec", "id", "app", "--version"], ["--debug", "exec", "id", "app", "-v"]]
+        "words",
+        [
+            ["exec", "id", "app", "--version"],
+            ["--debug", "exec", "id", "app", "-v"],
+            ["exec", "id", "app", "", "--version"],
+        ],
     )
     def test_version_of_a_program_in_the_container(
         self, words: list[str], shell: list[str], place: Place

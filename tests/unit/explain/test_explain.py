@@ -509,6 +509,23 @@ def containers_of_pod(path: Path, *options: str) -> list[dict[str, Any]]:
     return found
 
 
+def test_pods_with_one_generated_name_are_two_pods(tmp_path: Path) -> None:
+    """Each has all GPUs of the node, and the other's objection does not apply to it."""
+    text = """\
+kind: Pod
+metadata: {{generateName: job-}}
+spec:
+  nodeSelector: {{nvidia.com/gpu.product: {}}}
+  containers: [{{name: c, resources: {{limits: {{nvidia.com/gpu: 1}}}}}}]
+"""
+    path = tmp_path / "pod.yaml"
+    path.write_text("---\n".join(map(text.format, ("Tesla-T4", "other"))), encoding="utf-8")
+    document = json.loads(run(str(path), "--inventory=t4", "-o", "json").stdout)
+    one, other = document["containers"]
+    assert [one["result"], other["result"]] == ["gets", "pending"]
+    assert [found["id"] for found in other["pod"]["objections"]] == ["node-selector"]
+
+
 def test_pod_gets_what_the_device_plugin_allocates(tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(POD, encoding="utf-8")

@@ -20,7 +20,7 @@ FURTHER = "nvidia.com/gpu=csv-mounts-all"
 
 
 @pytest.fixture
-def jetson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def jetson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed_hook: str) -> Path:
     """Give a Jetson with its spec as this machine."""
     made = tegra_node.make(tmp_path / "node")
     config = tmp_path / "config.yaml"

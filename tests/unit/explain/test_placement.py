@@ -305,11 +305,24 @@ def test_labels_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_name_in_the_command_line_of_the_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("NODE_NAME", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(variable, raising=False)
-    for argv in (["kubelet", "--hostname-override=gpu-7"], ["kubelet", "--node-name", "gpu-7"]):
+    for argv in (["kubelet", "--hostname-override=GPU-7"], ["kubelet", "--node-name", "gpu-7"]):
         processes = [{"name": "containerd", "argv": []}, {"name": "kubelet", "argv": argv}]
         monkeypatch.setattr(daemons, "processes", lambda _, found=processes: found)
         assert placed(pod(nodeName="gpu-7"), host_root="/").verdict == "matches"
         assert placed(pod(nodeName=os.uname().nodename), host_root="/").verdict == "differs"
+    titled = [{"name": "k3s", "argv": ["/usr/local/bin/k3s agent"]}]  # k3s --node-name gpu-7 agent
+    monkeypatch.setattr(daemons, "processes", lambda _: titled)
+    assert placed(pod(nodeName="gpu-7"), host_root="/").verdict == "not-judged"
+
+
+def test_pods_with_one_generated_name_are_judged_apart() -> None:
+    one, other = (
+        {**pod(nodeSelector={PRODUCT: product}), "metadata": {"generateName": "p-"}}
+        for product in ("Tesla-T4", "other")
+    )
+    found = placements(one, other)
+    assert [len(placed.objections) for placed in found] == [0, 0, 1, 0]
+    assert [placed.verdict for placed in found] == ["matches", "matches", "differs", "differs"]
 
 
 def test_printed_pod_has_no_line_on_default_tolerations() -> None:

@@ -37,6 +37,13 @@ def test_gpus_with_alike_uuids_are_different() -> None:
     assert GpuNames([gpu(ALIKE[0], "0")], ALIKE).listed(ALIKE) == f"0 (Tesla T4), {ALIKE[1]}"
 
 
+def test_replicas_have_the_name_of_their_device() -> None:
+    replicas = [f"{ALIKE[0]}::0", f"{ALIKE[0]}::1", "nvidia.com/gpu=1::2"]
+    known = GpuNames([gpu(ALIKE[0], "0"), gpu(ALIKE[1], "1")], replicas)
+    assert known.listed(replicas) == "0,1 (Tesla T4)"
+    assert GpuNames((), replicas[:2]).listed(replicas[:2]) == "GPU-0aaaaaaa"
+
+
 @pytest.mark.parametrize(
     ("indices", "cell"),
     [

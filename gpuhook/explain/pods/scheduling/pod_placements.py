@@ -34,15 +34,14 @@ def pod_placements(
         here = scheduling_node.scheduling_node(node, configuration, host_root)
     has_class = host_root is not None and any(one.runtime_class for one in asked)
     handlers = cri_handlers.cri_handlers(host_root) if has_class and host_root else None
-    pods: dict[tuple[str, str, str], Placement] = {}
+    pods: dict[int, Placement] = {}
     found: list[Placement] = []
     for one in asked:
-        pod = (one.namespace, one.workload, one.pod)
-        if pod not in pods:
+        if one.position not in pods:
             found.append(_placement(one, here, handlers))
-            pods[pod] = replace(found[-1], requirements=(), objections=())
+            pods[one.position] = replace(found[-1], requirements=(), objections=())
         else:
-            found.append(pods[pod])
+            found.append(pods[one.position])
     return found
 
 

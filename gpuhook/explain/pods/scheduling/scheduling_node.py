@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gpuhook.device_plugin.labels import label_facts, node_labels
 from gpuhook.device_plugin.labels.node_labels import PREFIX, LabelFacts
@@ -38,7 +39,8 @@ _UNKNOWN_ELSEWHERE = (
     "vgpu.host-driver-branch",
 )  # fmt: skip
 _MOST_TAINTS = 100  # of a Node of a manifest, which all pods are compared with
-_KUBELETS = frozenset(("kubelet", "hyperkube", "k3s", "k3s-agent", "k3s-server", "rke2"))
+_TITLED = frozenset(("k3s", "k3s-agent", "k3s-server"))  # their command lines have no options
+_KUBELETS = _TITLED | {"kubelet", "rke2"}
 _NAME_OPTIONS = ("--hostname-override", "--node-name")
 _BY_DRIVER = ".memory-limit-by"  # whether the driver enforces limits is not asked
 
@@ -107,7 +109,7 @@ def chosen_node(nodes: Sequence[SchedulingNode], host_root: str | None) -> Sched
 
 
 def _host_name(host_root: str | None) -> str | None:
-    """Return the name by which the kubelet registers this machine, None for other nodes.
+    """Return the name by which the kubelet registers this machine, None if it is unknown.
 
     A pod has another host name; there, only the variable NODE_NAME is known.
     """
@@ -116,18 +118,21 @@ def _host_name(host_root: str | None) -> str | None:
     given = os.environ.get("NODE_NAME")
     if given or "KUBERNETES_SERVICE_HOST" in os.environ:
         return given or None
-    return _kubelet_name() or os.uname().nodename.lower()
-
-
-def _kubelet_name() -> str:
-    """Return the name in the command line of this machine's kubelet, "" without one."""
+    kubelets: list[dict[str, Any]] = []
     with suppress(OSError, GpuhookError), closing(DirectoryTree("/")) as tree:
-        for process in daemons.processes(tree):
-            argv: list[str] = process["argv"] if process["name"] in _KUBELETS else []
-            for at, word in enumerate(argv, start=1):
-                option, _, value = word.partition("=")
-                if option in _NAME_OPTIONS:
-                    return value or "".join(argv[at : at + 1])
+        kubelets += [one for one in daemons.processes(tree) if one["name"] in _KUBELETS]
+    found = next(filter(None, (_name_option(one["argv"]) for one in kubelets)), "")
+    if not found and any(one["name"] in _TITLED for one in kubelets):
+        return None
+    return (found or os.uname().nodename).lower()  # as the kubelet does
+
+
+def _name_option(argv: Sequence[str]) -> str:
+    """Return the node's name in the command line of a kubelet, "" without one."""
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option in _NAME_OPTIONS:
+            return value if equals else following
     return ""
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 import sys
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,6 +127,23 @@ def test_database_of_podman_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> No
     assert podman(PODMAN_DATABASE)
 
 
+ROWS = f"AS SELECT 1 AS number, '{json.dumps({'id': PODMAN_ID})}' AS JSON"
+VIRTUAL = "CREATE VIRTUAL TABLE ContainerConfig USING "
+VIRTUAL += "fts5(JSON, content='rows', content_rowid='number')"
+
+
+@pytest.mark.parametrize(
+    "schema", [[f"CREATE VIEW ContainerConfig {ROWS}"], [f"CREATE VIEW rows {ROWS}", VIRTUAL]]
+)
+def test_computed_rows_of_podman_are_not_read(schema: list[str], tmp_path: Path) -> None:
+    """The rows of a view, and of a virtual table above it, may be endless."""
+    with closing(sqlite3.connect(tmp_path / "db.sql")) as database, database:
+        for statement in schema:
+            database.execute(statement)
+        assert database.execute("SELECT JSON FROM ContainerConfig").fetchall()
+    assert podman((tmp_path / "db.sql").read_bytes()) == []
+
+
 @pytest.mark.parametrize("size", [0, 1, 99, 4096, 20000])
 def test_truncated_database_of_podman(size: int) -> None:
     assert podman(PODMAN_DATABASE[:size]) == []
@@ -148,6 +168,16 @@ def test_container_of_ctr() -> None:
 def test_truncated_database_of_containerd(size: int) -> None:
     """It has the container or not; there is no error."""
     assert containerd(CONTAINERD_DATABASE[:size]) in ([], containerd(CONTAINERD_DATABASE))
+
+
+def test_database_that_containerd_writes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page with another number was written while the file was read: it is read again."""
+    whole = containerd(CONTAINERD_DATABASE)
+    contents = [CONTAINERD_DATABASE[:8192] + bytes(len(CONTAINERD_DATABASE) - 8192)]
+    contents.append(CONTAINERD_DATABASE)
+    monkeypatch.setattr(MemoryFiles, "read", lambda *_: contents.pop(0))
+    assert containerd(b"") == whole
+    assert not contents
 
 
 def test_corrupt_database_of_containerd() -> None:

@@ -128,6 +128,24 @@ def test_a_runtime_that_becomes_the_default_needs_no_restart(
     assert configure(root, how="auto").restarted == "restarted docker.service"
 
 
+def test_a_removed_key_needs_a_restart_also_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dockerd has not read the file without the key yet when the command runs again."""
+    monkeypatch.setattr(configure_engine, "module_of", engine_plan.engine)
+    monkeypatch.setattr(HostPrograms, "version", lambda *_: (28, 5))
+    _systemd(root)
+    chosen = replace(WANTED, is_default=True)
+    configure(root, chosen, how="auto")
+    assert configure(root).writes
+    for _ in range(2):
+        assert not configure(root).writes
+    assert configure(root, how="auto").restarted == "restarted docker.service"
+    assert configure(root, how="auto").restarted == ""
+    assert configure(root, chosen).writes
+    assert configure(root, chosen, how="auto").restarted == "reloaded docker.service"
+
+
 def test_failed_restart_restores_the_files_and_the_engine(root: Path) -> None:
     _systemd(root)
     (root / "tmp/fails").touch()
