@@ -104,8 +104,13 @@ def test_document_of_the_maximum_size_is_read(tmp_path: Path) -> None:
 
 
 def test_endless_inventory_is_refused() -> None:
-    done = gpuhook("inventory", "--inventory", "/dev/zero", limits=("prlimit", f"--as={400 << 20}"))
+    command = ["prlimit", f"--as={400 << 20}", sys.executable, "-m", "gpuhook", "inventory"]
+    command += ["--inventory", "/dev/stdin"]
+    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as endless:
+        done = subprocess.run(command, stdin=endless.stdout, capture_output=True, check=False)
+        endless.kill()
     assert b"GH1316" in done.stderr
+    assert b"GH1310" in gpuhook("inventory", "--inventory", "/dev/zero").stderr
 
 
 @pytest.fixture

@@ -154,6 +154,7 @@ def test_two_devices_have_common_edits_once(
     assert view.values("NVIDIA_VISIBLE_DEVICES") == ["void"]
 
 
+@pytest.mark.usefixtures("installed_hook")
 def test_generate_cdi_writes_node_record_and_compiled_spec(
     t4: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,15 +137,17 @@ def shared(page: Page, stack: ExitStack, node: Node) -> bool:
         seen.append(said.endswith(READY) and works)
     page.command("gpuhook ps --kubelet-root .../kubelet")
     root = str(node.kubelet.directory.parent)
-    listed = node.installation.gpuhook("ps", "--kubelet-root", root).stdout
-    page.output(listed)
+    words = ("ps", "--kubelet-root", root)
+    page.output(node.installation.gpuhook(*words).stdout)
+    listed = json.loads(node.installation.gpuhook(*words, "-o", "json").stdout)
+    shares = [use["share"]["bytes"] >> 20 for one in listed["containers"] for use in one["usage"]]
     holders = {one["pod"]: (one["gpus"], one["replicas"]) for one in node.installation.holders()}
     rows = [
         ("both start, and can open the GPU's device node", all(seen)),
         ("both use the same GPU", {*uuids(got)} == {node.uuid}),
         (
             "their share of the memory is a replica's, as in the label",
-            listed.count(f" of {MEMORY}Mi") == len(PODS),
+            shares == [MEMORY] * len(PODS),
         ),
         ("two more GPUs are free", node.kubelet.free(GPU) == 2),
         (
