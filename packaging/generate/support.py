@@ -23,6 +23,7 @@ _SEEN = {"engine", "version", "date", "what"}
 _CLUSTER = {"date", "about", "scenarios", "faults", "left_out"}
 _WIDTH = 120
 _ENGINES = ("Docker", "containerd", "podman")  # the first; others follow by name
+_ROOTLESS = "rootless"
 _HEAD = """\
 ## Engines
 
@@ -108,13 +109,26 @@ def _engine(name: str, tested: list[dict[str, str]], seen: list[dict[str, Any]])
 
 
 def _cell(tested: list[dict[str, str]], integration: str, version: str) -> str:
-    """Return what an integration was tested with; "tested" if that is nothing in particular."""
-    found = [
+    """Return what an integration was tested with; "tested" if that is nothing in particular.
+
+    A row with `runc 1.3.6, rootless` adds to that of `runc 1.3.6`.
+    """
+    found = {
         row["with_"] or "tested"
         for row in tested
         if (row["integration"], row["version"]) == (integration, version)
-    ]
-    return ", ".join(sorted(set(found))) or "not tested"
+    }
+    rootless = {one for one in found if one.endswith(_ROOTLESS)}
+    of_root = found - rootless
+    of_user = {one.removesuffix(_ROOTLESS).rstrip(", ") or "tested" for one in rootless}
+    texts = [f"{one}{_users(one, of_root, of_user)}" for one in sorted(of_root | of_user)]
+    return ", ".join(texts) or "not tested"
+
+
+def _users(one: str, of_root: set[str], of_user: set[str]) -> str:
+    if one not in of_user:
+        return ""
+    return " (also rootless)" if one in of_root else " (rootless)"
 
 
 def _version_order(version: str) -> list[int]:

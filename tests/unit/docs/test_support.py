@@ -32,6 +32,22 @@ def rows_of(*rows: Row) -> list[dict[str, str]]:
     return [asdict(one) for one in rows]
 
 
+def test_rootless_engines_in_a_cell() -> None:
+    """A user's engine has no separate cell: root's rows say that it was tested, too."""
+    made = support.tables(
+        rows_of(
+            Row("podman", "5.8.6", "hooks.d", "crun 1.28"),
+            Row("podman", "5.8.6", "hooks.d", "crun 1.28, rootless"),
+            Row("podman", "5.8.6", "hooks.d", "runc 1.3.6, rootless"),
+            Row("podman", "5.8.6", "names"),
+            Row("podman", "5.8.6", "names", "rootless"),
+        ),
+        SEEN,
+    )
+    assert "| hooks.d | crun 1.28 (also rootless), runc 1.3.6 (rootless) |\n" in made
+    assert "| names | tested (also rootless) |\n" in made
+
+
 def test_table_of_an_engine() -> None:
     """A row for each integration, a column for each version, in their order."""
     made = support.tables(
