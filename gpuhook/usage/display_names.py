@@ -7,6 +7,7 @@ import re
 from itertools import groupby
 
 from gpuhook.request import replicas
+from gpuhook.vendors.nvidia.gpu import features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def short_image(image: str | None, most: int = _USUAL_IMAGE) -> str:
 
 def model(gpu: Mapping[str, Any]) -> str:
     """Return the profile of a MIG instance or the model of a GPU, and if it is lost; or ""."""
-    name = (gpu["name"] or "").removeprefix("NVIDIA ")
+    name = features.model_name(gpu["name"] or "")
     return ", ".join(filter(None, (gpu["profile"] or name, "lost" if gpu["lost"] else "")))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gpuhook.doctor.check import absent, fact
 from gpuhook.node import node_readings, node_tree
 from gpuhook.vendors.nvidia.devices import driver_nodes
+from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
 from gpuhook.vendors.nvidia.inventory import dump
 
@@ -27,7 +28,7 @@ VERSION, PROC_VERSION = "/sys/module/nvidia/version", "/proc/driver/nvidia/versi
 DEVICES, PARAMS = "/proc/devices", "/proc/driver/nvidia/params"
 GPUS, PCI = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
 SWITCHES = "/proc/driver/nvidia-nvswitch/devices"
-_VENDOR = "0x10de"
+_VENDOR = f"0x{features.PCI_VENDOR}"
 FOR_GUESTS = "vfio-pci"  # the driver of devices for virtual machines
 _DISPLAY, _BRIDGE = "0x03", "0x0680"  # of PCI's class codes; NVSwitches are "other bridges"
 

@@ -19,6 +19,7 @@ from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import FileError, GpuhookError, printable
 from gpuhook.node import daemons
 from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.vendors.nvidia.gpu import features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # others: as uname(2) has them
-_PCI = "feature.node.kubernetes.io/pci-10de.present"  # as the GPU operator configures NFD
 _KERNEL = "feature.node.kubernetes.io/kernel-version.full"
 # Values by facts that an inventory and node.json do not have.
 _UNKNOWN_HERE = ("gpu.clique", "gfd.timestamp")
@@ -156,7 +156,7 @@ def scheduling_node(
     unknown = {PREFIX + key for key in _UNKNOWN_HERE}
     if node is not None:
         if any(gpu.pci_bus_id for gpu in node.gpus):
-            labels[_PCI] = "true"
+            labels[features.PCI_LABEL] = "true"
         facts = LabelFacts()
         if host_root is None:
             unknown |= {PREFIX + key for key in _UNKNOWN_ELSEWHERE}

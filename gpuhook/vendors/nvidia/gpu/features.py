@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts for node labels from the kernel: vGPU, the class of the PCI device, the machine."""
+"""Facts of GPUs for labels and tables: vGPU, PCI vendor and class, machine, model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from gpuhook.vendors.nvidia.devices.driver_nodes import pci_directory
 
 MACHINE_FILE = "/sys/class/dmi/id/product_name"
+PCI_VENDOR = "10de"
+# Node Feature Discovery's label of a node with such a device, as the GPU operator configures it.
+PCI_LABEL = f"feature.node.kubernetes.io/pci-{PCI_VENDOR}.present"
 
 # Of the PCI configuration space: PCI Local Bus Specification 3.0, chapter 6.
 _STATUS, _HAS_CAPABILITIES = 0x06, 0x10
@@ -20,6 +23,15 @@ _SIGNATURE = b"VF"
 _SIGNATURE_AT, _RECORDS_AT = 3, 5
 _DRIVER_RECORD = 0
 _TEXT = 10  # bytes of the host driver's version, and of its branch after it
+
+
+def model_name(name: str) -> str:
+    """Return the name of a GPU without the vendor's.
+
+    >>> model_name("NVIDIA H100 80GB HBM3"), model_name("Tesla T4")
+    ('H100 80GB HBM3', 'Tesla T4')
+    """
+    return name.removeprefix("NVIDIA ")
 
 
 @dataclass(frozen=True, slots=True)
