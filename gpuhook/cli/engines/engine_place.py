@@ -29,13 +29,22 @@ def where(
     for option, path in (("--config", config), ("--drop-in", drop_in)):
         if path and not path.startswith("/"):
             raise click.BadParameter("it is not an absolute path", param_hint=f"'{option}'")
-    if is_of_user and (engine != "docker" or root != "/" or not state.is_rootless()):
-        reason = "it applies only to docker, for a user without root, without --host-root"
+    reason = _objection_to_user(engine, root) if is_of_user else ""
+    if reason:
         raise click.BadParameter(reason, param_hint="'--user'")
     home = _home(engine, root, is_named=bool(is_of_user or config))
     if home is None and engine == "docker" and root == "/" and state.is_rootless():
         raise fault("GH2014")
     return Where(engine, config, drop_in, home)
+
+
+def _objection_to_user(engine: str, root: str) -> str:
+    """Return why --user is wrong usage, "" if it is not."""
+    if engine != "docker":
+        return "it is for docker only"
+    if root != "/":
+        return "it cannot be used with --host-root"
+    return "" if state.is_rootless() else "run the command as the user of the rootless Docker"
 
 
 def where_shown(engine: str, root: str) -> Where:
