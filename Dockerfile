@@ -7,7 +7,7 @@
 #
 # Nothing of a distribution is in the last stage but a Python, the libraries that it needs, their
 # loader and busybox: the runtime tree, which `gpuhook install` copies to hosts that have none of
-# them. docs/image.md says more. For amd64 and arm64: what is built is the builder's own kind.
+# them. docs/how-to/image.md says more. For amd64 and arm64: what is built is the builder's own kind.
 ARG DEBIAN=bookworm-slim
 
 FROM debian:${DEBIAN} AS build

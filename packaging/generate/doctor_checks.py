@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generate the table of doctor's checks in docs/doctor.md from the checks."""
+"""Generate the table of doctor's checks in docs/reference/doctor.md from the checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuhook.doctor.check_list import checks
 
 def files() -> dict[str, str]:
     """Return the page with the current table, by its path in the checkout."""
-    return page("docs/doctor.md", table())
+    return page("docs/reference/doctor.md", table())
 
 
 def table() -> str:

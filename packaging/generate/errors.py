@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generate gpuhook/errors/messages.py and docs/errors.md from gpuhook/errors/catalogue."""
+"""Generate messages.py and docs/reference/errors.md from gpuhook/errors/catalogue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ standard error.
 def files() -> dict[str, str]:
     """Return both files, by their paths in the checkout."""
     found = list(explanations().values())
-    return {"gpuhook/errors/messages.py": table(found), "docs/errors.md": page(found)}
+    return {"gpuhook/errors/messages.py": table(found), "docs/reference/errors.md": page(found)}
 
 
 def table(found: list[Explanation]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device plugin's configuration: its JSON schema, and the tables of docs/device-plugin.md."""
+"""The device plugin's configuration: JSON schema, and tables of docs/reference/device-plugin.md."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OTHER_KEYS = """\
 def files() -> dict[str, str]:
     """Return the page with its tables, and the JSON schema, by their paths in the checkout."""
     schema = {"gpuhook/schemas/device-plugin.json": schema_text()}
-    return page("docs/device-plugin.md", tables()) | schema
+    return page("docs/reference/device-plugin.md", tables()) | schema
 
 
 def tables() -> str:

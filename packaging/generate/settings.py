@@ -30,7 +30,7 @@ def files() -> dict[str, str]:
     return {
         "gpuhook/schemas/config.json": schema_text(),
         "gpuhook/schemas/config.yaml": shipped(),
-        **page("docs/configuration.md", tables()),
+        **page("docs/reference/configuration.md", tables()),
     }
 
 

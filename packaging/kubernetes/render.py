@@ -55,7 +55,7 @@ _API_ACCESS = """\
 #   nodes: patch          the feature labels on the node itself, without Node Feature
 #                         Discovery (GPUHOOK_LABEL_NODE=true, or gpuhook.labelNode). They remain
 #                         when the plugin ends, unless GPUHOOK_REMOVE_LABELS_ON_EXIT=true.
-#                         docs/kubernetes.md, "Back", has the command that removes them.
+#                         docs/how-to/kubernetes.md, "Back", has the command that removes them.
 #
 # After gpuhook.yaml:
 #

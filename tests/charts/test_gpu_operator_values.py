@@ -15,7 +15,7 @@ from tests.charts.rendering import CHART, ROOT, container, one, pod, rendered, v
 
 EXAMPLE = ROOT / "packaging/kubernetes/values-from-gpu-operator.yaml"
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-PAGE = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to/migration.md").read_text(encoding="utf-8")
 TABLE = PAGE.partition("| ClusterPolicy | value of gpuhook's chart |")[2].partition("\n\n")[0]
 # Keys with free contents in the chart's schema.
 FREE = {"affinity", "env", "labels", "resources", "tolerations", "updateStrategy"}

@@ -18,7 +18,7 @@ from gpuhook.device_plugin.config.overrides import read_overrides
 from tests.charts.rendering import CHART, ROOT, container, one, rendered, variables
 from tests.charts.values import GUARD, HOST_FILES, MPS, SETS, TIME_SLICES
 
-PAGE = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to/kubernetes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 VALUES = [yaml.safe_load(text) for text in BLOCKS if text.startswith("# values.yaml")]
 ROWS = [

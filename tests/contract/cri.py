@@ -292,6 +292,6 @@ def _config(place: Path, handlers: Mapping[str, Path | str]) -> str:
     for name, program in handlers.items():
         runtime = f"{plugin}.containerd.runtimes.{name}"
         lines += [f"[{runtime}]", 'runtime_type = "io.containerd.runc.v2"']
-        lines.append('container_annotations = ["cdi.k8s.io/*"]')  # as in docs/by-hand.md
+        lines.append('container_annotations = ["cdi.k8s.io/*"]')  # as in docs/how-to/by-hand.md
         lines += [f"[{runtime}.options]", f'BinaryName = "{program}"']
     return "\n".join(lines) + "\n"

@@ -191,10 +191,12 @@ DOCKER = 'disabled_plugins = ["cri"]\n'
 
 
 def run_documented_steps(installation: Installation, place: Path) -> Result:
-    """Run the steps of docs/by-hand.md for the handler, with `place` as /etc/containerd."""
+    """Run the steps of docs/how-to/by-hand.md for the handler, with `place` as /etc/containerd."""
     (text,) = [
         block.partition("```")[0]
-        for block in (CHECKOUT / "docs/by-hand.md").read_text(encoding="utf-8").split("```sh\n")
+        for block in (CHECKOUT / "docs/how-to/by-hand.md")
+        .read_text(encoding="utf-8")
+        .split("```sh\n")
         if block.startswith("cd /etc/containerd\n")
     ]
     text = text.replace("/usr/local/share/gpuhook", str(installation.share))

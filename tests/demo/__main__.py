@@ -67,7 +67,7 @@ def farewell(page: Page, seconds: float) -> None:
     page.say("\nWith a memory limit (needs cgroup v2; a real driver must be 615 or newer):")
     page.command(f"{'gpuhook limits set notebook --limit 4Gi':<56}  # applies at once")
     page.command(f"{'gpuhook limits show':<56}  # the limit that the driver has")
-    page.say("\nTo share a GPU on your own node, follow the ten steps in docs/sharing.md.\n")
+    page.say("\nTo share your own GPU, follow the steps of docs/how-to/share-a-gpu.md.\n")
     page.command("make test        # the test suite")
     page.command("make bench       # the overhead of a container start")
 

@@ -219,7 +219,7 @@ def test_changed_file(booted: BootedNode, file: str) -> None:
 
 
 def test_commands_of_the_page(booted: BootedNode) -> None:
-    """The other commands of docs/services.md run."""
+    """The other commands of docs/how-to/services.md run."""
     booted.check("systemctl", "disable", "--now", REFRESH, PATH)
     assert [booted.show(unit, "ActiveState") for unit in (REFRESH, PATH)] == ["inactive"] * 2
     booted.check("systemctl", "enable", "--now", REFRESH, PATH)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of README.md and docs/live.md on containers with the names of the examples."""
+"""The commands of README.md and docs/how-to/live.md on containers with the example names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.engines.engine_node import EngineNode
 from tests.engines.podman_user import IMAGE as PODMAN_IMAGE
 from tests.engines.test_names import DOCKER, PODMAN
 
-PAGES = ("README.md", "docs/live.md")
+PAGES = ("README.md", "docs/how-to/live.md")
 EXAMPLE = re.compile(r"^(?:\$ )?gpuhook ([a-z ]+ (?:trainer|notebook)\b[^#\n]*)", re.MULTILINE)
 
 

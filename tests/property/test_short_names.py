@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short forms of device names, compared with the rules of docs/requests.md."""
+"""Short forms of device names, compared with the rules of docs/reference/requests.md."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The catalogue of errors: a Markdown file per area, with a section per code.
 
-It is the source of `gpuhook explain CODE` and docs/errors.md. A section has, in this order: the
-code as its heading; kind, sentence and hint, each on one line; cause, cure and example. There is no
-cure if the hint says it all. Names in braces in the sentence and the hint are the arguments of
-`fault()`. retired.md lists the codes that are no longer used.
+It is the source of `gpuhook explain CODE` and docs/reference/errors.md. A section has, in this
+order: the code as its heading; kind, sentence and hint, each on one line; cause, cure and example.
+There is no cure if the hint says it all. Names in braces in the sentence and the hint are the
+arguments of `fault()`. retired.md lists the codes that are no longer used.
 """
 
 from __future__ import annotations

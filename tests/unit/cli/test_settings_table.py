@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped settings file, the schema and docs/configuration.md agree."""
+"""The shipped settings file, the schema and docs/reference/configuration.md agree."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_generated_files_are_current() -> None:
     schema = json.loads((ROOT / "gpuhook/schemas/config.json").read_text("utf-8"))
     assert schema == settings_texts.schema()
     assert settings_file.shipped() == settings_texts.shipped()
-    page = (ROOT / "docs/configuration.md").read_text("utf-8")
-    assert settings_texts.files()["docs/configuration.md"] == page
+    page = (ROOT / "docs/reference/configuration.md").read_text("utf-8")
+    assert settings_texts.files()["docs/reference/configuration.md"] == page
 
 
 def test_every_option_of_generate_cdi_has_a_key() -> None:

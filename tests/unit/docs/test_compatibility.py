@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/compatibility.md: each feature of the toolkit has a row, and each row a test."""
+"""docs/reference/compatibility.md: each feature of the toolkit has a row, and each row a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[2]
-PAGE = (TESTS.parent / "docs" / "compatibility.md").read_text("utf-8")
+PAGE = (TESTS.parent / "docs" / "reference" / "compatibility.md").read_text("utf-8")
 ROW = re.compile(r"^\| (\d+b?)(?: to (\d+))? \|(.*)\|$", re.MULTILINE)
 TEST = re.compile(r"`([a-z0-9_/]+\.py)?::(test_\w+)`")
 # Features that gpuhook lacks, and those that no test can cover.

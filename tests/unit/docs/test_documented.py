@@ -23,11 +23,11 @@ ROOT = Path(__file__).parents[3]
 PAGES = (
     "README.md",
     "README.ko.md",
-    "docs/configuration.md",
-    "docs/memory.md",
-    "docs/plugin.md",
-    "docs/sharing.md",
-    "docs/device-plugin.md",
+    "docs/reference/configuration.md",
+    "docs/reference/memory.md",
+    "docs/reference/plugin.md",
+    "docs/how-to/share-a-gpu.md",
+    "docs/reference/device-plugin.md",
 )
 ALL = tuple(sorted({*PAGES, *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))}))
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -89,7 +89,9 @@ def check_part_of_the_daemon_set(found: dict[str, Any]) -> None:
     assert mine == own
 
 
-@pytest.mark.parametrize("text", [text for page, text in EXAMPLES if page == "docs/sharing.md"])
+@pytest.mark.parametrize(
+    "text", [text for page, text in EXAMPLES if page == "docs/how-to/share-a-gpu.md"]
+)
 def test_first_line_of_a_block_names_its_file_or_object(text: str) -> None:
     """The content is of that kind."""
     found = yaml.safe_load(text)
@@ -110,7 +112,8 @@ def check_settings(path: Path) -> bool:
 
 def test_all_ways_of_sharing_are_documented() -> None:
     """The page on sharing has a configuration for each way, and a limit of each kind."""
-    shown = [read(text.encode(), page).configuration for page, text in EXAMPLES if "docs/s" in page]
+    own = [(page, text) for page, text in EXAMPLES if "share-a-gpu" in page]
+    shown = [read(text.encode(), page).configuration for page, text in own]
     sharing = [one.sharing for one in shown if one is not None]
     assert {one.strategy for one in sharing} >= {"time-slicing", "mps", MEMORY_UNITS}
     entries = [entry for one in sharing for entry in one.resources]
@@ -131,7 +134,7 @@ def test_documented_codes_exist() -> None:
 def test_commands_with_exit_status_1_for_findings_are_documented() -> None:
     """The exit statuses in --help are those on the command-line page."""
     root = click.Context(main, info_name="gpuhook")
-    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
     rows = [row for row in page.splitlines() if row.startswith("| `")]
     listed = {name for row in rows for name in re.findall(r"`([a-z -]+)`", row.split("|")[1])}
     told = set(ending_with_1(root, main))
@@ -165,7 +168,7 @@ def test_links_have_a_target() -> None:
                 assert heading in headings(aimed.read_text(encoding="utf-8")), (page, target)
 
 
-@pytest.mark.parametrize("page", ["docs/security.md", "docs/support.md"])
+@pytest.mark.parametrize("page", ["docs/concepts/security.md", "docs/support.md"])
 def test_documented_tests_exist(page: str) -> None:
     """The file is below tests, and contains the function if one is named."""
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -190,7 +193,7 @@ def test_both_readmes_have_the_same_commands() -> None:
 
 def test_both_guides_have_the_same_commands_and_files() -> None:
     """The Korean guide has each command and file of the English one."""
-    guide = ROOT / "docs/kubernetes.md"
+    guide = ROOT / "docs/how-to/kubernetes.md"
     blocks = re.compile(r"^```(?:sh|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     shown = blocks.findall(guide.read_text(encoding="utf-8"))
     korean = (ROOT / "docs/ko/kubernetes.md").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ PAGES = sorted(
     str(path.relative_to(ROOT))
     for pattern in ("README*.md", "docs/*.md", "docs/*/*.md")
     for path in ROOT.glob(pattern)
-    # docs/errors.md is generated from the catalogue, which test_error_catalogue.py reads.
+    # docs/reference/errors.md is generated from the catalogue, which test_error_catalogue.py reads.
     if path.name != "errors.md"
 )
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -152,7 +152,7 @@ def test_both_languages_have_commands() -> None:
     assert {
         "README.md",
         "README.ko.md",
-        "docs/troubleshooting.md",
+        "docs/how-to/troubleshooting.md",
         "docs/ko/kubernetes.md",
     } <= pages
     assert len(CASES) > 150

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/migration.md has every NVIDIA name that gpuhook accepts, with its counterpart."""
+"""docs/how-to/migration.md has every NVIDIA name that gpuhook accepts, with its counterpart."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from gpuhook.doctor.facts import toolkit_settings
 from gpuhook.vendors.nvidia.warm import hook_names
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/migration.md").read_text(encoding="utf-8")
-TROUBLE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to/migration.md").read_text(encoding="utf-8")
+TROUBLE = (ROOT / "docs/how-to/troubleshooting.md").read_text(encoding="utf-8")
 POD = """\
 apiVersion: v1
 kind: Pod

@@ -201,11 +201,11 @@ def test_no_token_without_the_second_manifest(objects: dict[str, Any], pod: dict
 def test_pods_and_plugin_use_the_runtime_class(
     objects: dict[str, Any], pod: dict[str, Any]
 ) -> None:
-    """packaging/containerd and docs/by-hand.md configure its handler."""
+    """packaging/containerd and docs/how-to/by-hand.md configure its handler."""
     runtime = objects["RuntimeClass"]
     assert pod["runtimeClassName"] == runtime["metadata"]["name"]
     table = f"containerd.runtimes.{runtime['handler']}]"
-    for path in ("packaging/containerd/nvidia.toml", "docs/by-hand.md"):
+    for path in ("packaging/containerd/nvidia.toml", "docs/how-to/by-hand.md"):
         assert table in (ROOT / path).read_text(encoding="utf-8")
 
 
@@ -272,10 +272,10 @@ def test_role_is_bound_to_the_plugin(pod: dict[str, Any]) -> None:
 
 
 def test_comment_explains_each_permission() -> None:
-    """The tables of manifest and docs/plugin.md have every verb, with the plugin's options."""
+    """The tables of manifest and plugin.md have every verb, with the plugin's options."""
     text = (PLACE / "api-access.yaml").read_text(encoding="utf-8")
     comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
-    page = (ROOT / "docs/plugin.md").read_text(encoding="utf-8").replace("`", "")
+    page = (ROOT / "docs/reference/plugin.md").read_text(encoding="utf-8").replace("`", "")
     for verb, resource in purposes():
         assert re.search(rf"{resource}: [a-z, ]*\b{verb}\b", comment)
         assert re.search(rf"\| {resource}: [a-z, ]*\b{verb}\b", page)

@@ -2,8 +2,8 @@
 """Configure containerd: write gpuhook's handler into the file that has precedence.
 
 Up to 2.0, a later file replaces the whole table of a plugin: the last file with the table is
-edited. From 2.1 on, files are merged, and a short drop-in is enough. docs/containerd.md has the
-whole rule.
+edited. From 2.1 on, files are merged, and a short drop-in is enough. The whole rule is in
+docs/how-to/containerd.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The closed configuration of docs/sharing.md: settings, configuration and DaemonSet match."""
+"""The closed configuration of docs/how-to/share-a-gpu.md: all its parts match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests import cri_annotations
 from tests.daemon_set import asking
 from tests.unit.docs.test_documented import BLOCK, ROOT
 
-PAGE = ROOT / "docs/sharing.md"
+PAGE = ROOT / "docs/how-to/share-a-gpu.md"
 TITLE = "### Allow only granted GPUs"
 STRICT = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
 

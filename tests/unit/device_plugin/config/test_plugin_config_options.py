@@ -318,7 +318,7 @@ def test_config_file_and_directory_exclude_each_other() -> None:
 
 def test_documentation_has_every_option() -> None:
     """Each option has one row with its variables and its key."""
-    page = (Path(__file__).parents[4] / "docs/device-plugin.md").read_text("utf-8")
+    page = (Path(__file__).parents[4] / "docs/reference/device-plugin.md").read_text("utf-8")
     lines = page.splitlines()
     for option in OPTIONS:
         names = [f"--{name}" for name in (option.name, *option.aliases)]
@@ -328,7 +328,7 @@ def test_documentation_has_every_option() -> None:
 
 def test_documentation_has_every_key_without_an_option() -> None:
     """A key of mps and timeSlicing has one row."""
-    page = (Path(__file__).parents[4] / "docs/device-plugin.md").read_text("utf-8")
+    page = (Path(__file__).parents[4] / "docs/reference/device-plugin.md").read_text("utf-8")
     for path, known in walk(ROOT_SECTION):
         if not isinstance(known.kind, Section):
             there = path.replace("sharing.mps.", "sharing.timeSlicing.")

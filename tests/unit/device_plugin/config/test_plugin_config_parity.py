@@ -22,7 +22,7 @@ from gpuhook.device_plugin.config.launch_options import Launch
 from tests.unit.device_plugin.config import test_plugin_config, test_plugin_config_limits
 
 PACKAGE = Path(gpuhook.__file__).parent
-PAGE = (PACKAGE.parent / "docs/device-plugin.md").read_text("utf-8")
+PAGE = (PACKAGE.parent / "docs/reference/device-plugin.md").read_text("utf-8")
 MPS = """\
 mps: {root: /mps}
 sharing:

@@ -59,7 +59,9 @@ def test_files_with_errors_are_invalid(case: str) -> None:
     assert not valid(yaml.safe_load(TABLE[case][0]))
 
 
-@pytest.mark.parametrize(("page", "least"), [("docs/plugin.md", 3), ("docs/device-plugin.md", 2)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("docs/reference/plugin.md", 3), ("docs/reference/device-plugin.md", 2)]
+)
 def test_configurations_in_the_documentation_have_no_findings(page: str, least: int) -> None:
     content = (Path(gpuhook.__file__).parents[1] / page).read_text("utf-8")
     blocks = [block.partition("```")[0] for block in content.split("```yaml\n")[1:]]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 HOOK_NAME = "gpuhook-hook"
 VERB = "apply"
 LIMIT = "limit"
-# Arguments of a newer gpuhook (docs/compatibility-promise.md): those that an older one may ignore
-# begin with OPTIONAL; SINCE names the first release that knows all others.
+# Arguments of a newer gpuhook (docs/reference/compatibility-promise.md): those that an older one
+# may ignore begin with OPTIONAL; SINCE names the first release that knows all others.
 OPTIONAL = "--optional="
 SINCE = "--since"
 NEEDS = "--needs"  # the capabilities of a file whose name does not imply them

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The promises in docs/compatibility-promise.md about the hook's arguments between releases."""
+"""What docs/reference/compatibility-promise.md promises on the hook's arguments."""
 
 from __future__ import annotations
 
