@@ -22,6 +22,7 @@ _MAX_DEPTH = 50
 _MAX_NESTING = 200
 _MAX_NODES = 1_000_000  # keys and values; 100,000 CDI devices have 800,000
 _TOO_DEEP = "it is nested too deeply"
+_LIBYAML_TOO_DEEP = "exceeded maximum nesting depth"  # since 0.2.6, which reads ahead of its events
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -99,6 +100,10 @@ def require_bounded(content: bytes, most: int = _MAX_NODES) -> None:
         raise _not_text(content, error) from error
     except yaml.constructor.ConstructorError:
         raise
+    except yaml.MarkedYAMLError as error:
+        if error.problem == _LIBYAML_TOO_DEEP:
+            mark = error.problem_mark
+            raise yaml.constructor.ConstructorError(None, None, _TOO_DEEP, mark) from error
     except yaml.YAMLError:
         return
 
