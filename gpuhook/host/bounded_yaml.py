@@ -83,19 +83,8 @@ def require_bounded(content: bytes, most: int = _MAX_NODES) -> None:
     It is not text, is nested so deeply that libyaml crashes, or has more than `most` keys and
     values, each of which takes 400 bytes of memory. The caller's parser reports other errors.
     """
-    depth = nodes = 0
     try:
-        for event in yaml.parse(content, Loader=_Loader):
-            if isinstance(event, yaml.NodeEvent):
-                nodes += 1
-                if nodes > most:
-                    raise _too_much(event, f"it stands for more than {most} values")
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > _MAX_NESTING:
-                    raise _too_much(event, _TOO_DEEP)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
+        _count_events(content, most)
     except yaml.reader.ReaderError as error:
         raise _not_text(content, error) from error
     except yaml.constructor.ConstructorError:
@@ -106,6 +95,21 @@ def require_bounded(content: bytes, most: int = _MAX_NODES) -> None:
             raise yaml.constructor.ConstructorError(None, None, _TOO_DEEP, mark) from error
     except yaml.YAMLError:
         return
+
+
+def _count_events(content: bytes, most: int) -> None:
+    depth = nodes = 0
+    for event in yaml.parse(content, Loader=_Loader):
+        if isinstance(event, yaml.NodeEvent):
+            nodes += 1
+            if nodes > most:
+                raise _too_much(event, f"it stands for more than {most} values")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_NESTING:
+                raise _too_much(event, _TOO_DEEP)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def place_and_reason(error: Exception) -> tuple[int, int, str]:
