@@ -3,10 +3,10 @@
 #
 #   docker build --tag gpuhook .
 #   docker run --rm gpuhook generate-cdi --inventory t4
-#   docker run --rm --privileged --pid host -v /:/host gpuhook install --host-root /host
+#   docker run --rm --privileged --pid host -v /:/host gpuhook node install --host-root /host
 #
 # Nothing of a distribution is in the last stage but a Python, the libraries that it needs, their
-# loader and busybox: the runtime tree, which `gpuhook install` copies to hosts that have none of
+# loader and busybox: the runtime tree, which `gpuhook node install` copies to hosts that have none of
 # them. docs/how-to/image.md says more. For amd64 and arm64: what is built is the builder's own kind.
 ARG DEBIAN=bookworm-slim
 

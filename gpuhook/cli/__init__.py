@@ -14,6 +14,7 @@ from typing import IO, Any
 import click
 
 from gpuhook import __version__
+from gpuhook.cli.options import command_sections
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
 from gpuhook.host.error_text import worded
@@ -38,19 +39,23 @@ COMMANDS = {
     "explain": "gpuhook.cli.diagnosis.explain:explain",
     "generate-cdi": "gpuhook.cli.generate.generate_cdi:generate_cdi",
     "health": "gpuhook.cli.node.health:health",
+    "help": "gpuhook.cli.about:help_",
     "inspect": "gpuhook.cli.containers.inspect:inspect",
     "install": "gpuhook.cli.engines.install:install",
     "inventory": "gpuhook.cli.node.inventory:inventory",
     "labels": "gpuhook.cli.node.labels:command",
     "limits": "gpuhook.cli.containers.limits:limits",
     "map": "gpuhook.cli.diagnosis.map:map_",
+    "node": "gpuhook.cli.engines.install:node",
     "ps": "gpuhook.cli.diagnosis.ps:ps",
     "refresh": "gpuhook.cli.generate.refresh:refresh",
     "repair": "gpuhook.cli.containers.repair:repair",
     "support-bundle": "gpuhook.cli.diagnosis.support_bundle:support_bundle",
     "system": "gpuhook.cli.node.system:system",
     "uninstall": "gpuhook.cli.engines.install:uninstall",
+    "version": "gpuhook.cli.about:version",
 }
+_HIDDEN = ("install", "uninstall")  # they are commands of `gpuhook node`
 
 
 class Failure(click.ClickException):
@@ -69,7 +74,7 @@ class Failure(click.ClickException):
         click.echo(f"hint: {self.hint}", file=file, err=file is None)
 
 
-class LazyGroup(click.Group):
+class LazyGroup(command_sections.ShortHelp, click.Group):
     """A group that imports its commands by name and prints the faults of all commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -80,8 +85,8 @@ class LazyGroup(click.Group):
         return super().parse_args(ctx, [*everywhere, *rest, *args[end:]])
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's signature
-        """Return the names of the commands, sorted."""
-        return sorted(COMMANDS)
+        """Return the names of the commands that --help lists, sorted."""
+        return sorted(COMMANDS.keys() - _HIDDEN)
 
     def get_command(
         self,
@@ -113,8 +118,6 @@ class LazyGroup(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the commands, in sections."""
-        from gpuhook.cli.options import command_sections
-
         for title, names in command_sections.SECTIONS.items():
             rows = [(name, _short_help(name, command_sections.LONGEST)) for name in names]
             command_sections.write(formatter, title, rows)
@@ -154,9 +157,7 @@ class LazyGroup(click.Group):
 
 
 def _short_help(name: str, limit: int) -> str:
-    from gpuhook.cli.options.command_sections import LINES
-
-    return click.Command(name, help=LINES[name]).get_short_help_str(limit)
+    return click.Command(name, help=command_sections.LINES[name]).get_short_help_str(limit)
 
 
 def _failure(ctx: click.Context, error: Exception) -> Failure:

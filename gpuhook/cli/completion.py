@@ -6,15 +6,18 @@ from __future__ import annotations
 import click
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
+from gpuhook.cli.options import command_sections
+
 PROGRAM, VARIABLE = "gpuhook", "_GPUHOOK_COMPLETE"
 _SHELLS = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}
 
 
 @click.command(
+    cls=command_sections.SectionedCommand,
     epilog="\b\nExamples:\n"
     "  gpuhook completion bash > /usr/share/bash-completion/completions/gpuhook\n"
     "  gpuhook completion zsh > /usr/share/zsh/vendor-completions/_gpuhook\n"
-    "  gpuhook completion fish > /usr/share/fish/vendor_completions.d/gpuhook.fish"
+    "  gpuhook completion fish > /usr/share/fish/vendor_completions.d/gpuhook.fish",
 )
 @click.argument("shell", type=click.Choice(sorted(_SHELLS)))
 @click.pass_context

@@ -137,7 +137,12 @@ def _list(words: list[str], environment: Mapping[str, str]) -> list[str]:
     return ["cdi", "list", *others, *(f"--spec-dir={one}" for one in each), "-o", "name"]
 
 
+def _generate(words: list[str], _environment: Mapping[str, str]) -> list[str]:
+    return ["generate-cdi", *(_renamed(word, "--output", "--output-file") for word in words)]
+
+
 def _transform(words: list[str], _environment: Mapping[str, str]) -> list[str]:
+    words = [_renamed(word, "--output", "--output-file") for word in words]
     return ["cdi", "transform", "root", *words[words[:1] == ["root"] :]]
 
 
@@ -246,7 +251,7 @@ def _pairs(words: list[str], valued: set[str]) -> list[tuple[str, str | None]]:
 _GROUPS = ("cdi", "runtime", "system")
 _COMMANDS: dict[str, Callable[[list[str], Mapping[str, str]], list[str]]] = {
     # generate-cdi knows the toolkit's options and variables.
-    "cdi generate": lambda words, _: ["generate-cdi", *words],
+    "cdi generate": _generate,
     "cdi list": _list,
     "cdi transform": _transform,
     "config": _settings("config", "show"),

@@ -89,15 +89,16 @@ _DEFAULTS = {
 _MODES = {
     "legacy": (
         "gpuhook has no modes: it accepts requests by variables, annotations and mounts, and"
-        " applies a CDI spec. Create one: gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml"
+        " applies a CDI spec. Create one: gpuhook generate-cdi"
+        " --output-file /var/run/cdi/nvidia.yaml"
     ),
     "cdi": (
         "gpuhook has no modes, and always applies CDI specs. Create one: gpuhook generate-cdi"
-        " --output /var/run/cdi/nvidia.yaml"
+        " --output-file /var/run/cdi/nvidia.yaml"
     ),
     "jit-cdi": (
         "gpuhook has no modes, and generates a spec only once, which is faster: gpuhook"
-        " generate-cdi --output /var/run/cdi/nvidia.yaml"
+        " generate-cdi --output-file /var/run/cdi/nvidia.yaml"
     ),
 }
 

@@ -70,7 +70,7 @@ ignored the request in {where}: {reason}
 correct or remove the variable or mount; a setting named in the reason is in /etc/gpuhook/config.yaml
 GH1042 RequestError
 {name}: no such device in {files}, the CDI spec of this kind on this node
-run `gpuhook generate-cdi --mode {mode}` with the same --output again, or remove the file
+run `gpuhook generate-cdi --mode {mode}` with the same --output-file again, or remove the file
 GH1043 DriverError
 {variable} is not satisfied by {where}: {terms}
 the image needs another driver version: install it, use an image for this driver, or set NVIDIA_DISABLE_REQUIRE=1 in the container to start it anyway
@@ -363,7 +363,7 @@ GH1513 DriverError
 this node has no GPU that a CDI spec could describe{reasons}
 run `gpuhook inventory` to see what was found
 GH1514 RequestError
---output {path}: {reason}
+--output-file {path}: {reason}
 name the file *.yaml or *.json, in agreement with its format: container engines read no other files
 GH1515 RequestError
 {what} {path}: not an absolute path
@@ -388,7 +388,7 @@ another gpuhook refresh has held {path} for more than {seconds} seconds
 find out why it does not end (`fuser {path}`), stop it, and run the command again
 GH1527 RefusedError
 {path} is stale, and there is no record of how it was generated: {what}
-generate it with `gpuhook generate-cdi --output {path}` and the options it should have
+generate it with `gpuhook generate-cdi --output-file {path}` and the options it should have
 GH1528 FileError
 the record of a spec has options that generate-cdi does not accept ({words}): {reason}
 generate it again with `gpuhook generate-cdi` and the options it should have
@@ -835,7 +835,7 @@ cannot restart {engine} by {how}: {reason}; nothing was changed
 configure it without --restart, and restart it as it was started
 GH2008 HostError
 another process is configuring the engine of {path}
-wait for that `gpuhook configure` or `gpuhook install`, and try again
+wait for that `gpuhook configure` or `gpuhook node install`, and try again
 GH2009 FileError
 cannot use the record {path}: {reason}
 remove gpuhook's changes from the engine's files by hand (`gpuhook configure show`), then remove the directory of that file
@@ -919,7 +919,7 @@ GH2100 HostError
 mount the host's root there, such as hostPath / at /host, and set it with --host-root
 GH2101 FileError
 {path} is not a runtime tree: {reason}
-run `gpuhook install` in gpuhook's image, or set a tree with --tree
+run `gpuhook node install` in gpuhook's image, or set a tree with --tree
 GH2102 HostError
 cannot install gpuhook in {path}: {reason}
 choose another directory with --install-dir, or use --route cdi (docs/how-to/image.md)

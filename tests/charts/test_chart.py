@@ -287,7 +287,7 @@ def test_flat_values_set_the_plugins_options() -> None:
 def test_arguments_of_the_installer() -> None:
     args = container(rendered(SETS["installer-all"]), "installer")["args"]
     assert args == [
-        "install", "--host-root", "/host", "--install-dir", "/var/opt/gpuhook",
+        "node", "install", "--host-root", "/host", "--install-dir", "/var/opt/gpuhook",
         "--engine", "containerd", "--runtime-name", "gpuhook", "--route", "cdi",
         "--set-as-default", "--take-over", "--config", "/etc/containerd/config.toml",
         "--drop-in", "/etc/containerd/conf.d/g.toml", "--restart=signal", "--stay",

@@ -161,7 +161,7 @@ class Installation:
     def generate(self, *options: str, output: Path | None = None) -> None:
         """Write the node's CDI spec to `output` (default: `spec`) with generate-cdi."""
         words = [*self.node.options, "--hook-path", str(self.bindir / "gpuhook-hook")]
-        words += ["--output", str(output or self.spec), *options]
+        words += ["--output-file", str(output or self.spec), *options]
         done = warm(self.bindir / "gpuhook").call(["generate-cdi", *words], self._environment)
         assert done.returncode == 0, done.stderr
 

@@ -658,7 +658,7 @@ def test_generate_cdi_with_a_broken_driver_keeps_the_spec(
     made = installation(tmp_path / "node", "t4", node8.bindir)
     before, around = made.spec.read_bytes(), sorted(os.listdir(made.specs))
     code, word = spoil(made)
-    words = ["generate-cdi", *made.node.options, "--mode", "nvml", "--output", str(made.spec)]
+    words = ["generate-cdi", *made.node.options, "--mode", "nvml", "--output-file", str(made.spec)]
     done = made.gpuhook(*words)
     assert done.rc == 1
     assert done.stdout == ""
@@ -676,7 +676,7 @@ def test_generate_cdi_without_nvml_describes_the_same_gpus(
     made = installation(tmp_path / "node", "t4", node8.bindir)
     before = yaml.safe_load(made.spec.read_text())
     code, word = no_nvml(made)
-    done = made.gpuhook("generate-cdi", *made.node.options, "--output", str(made.spec))
+    done = made.gpuhook("generate-cdi", *made.node.options, "--output-file", str(made.spec))
     assert done.rc == 0, done.stderr
     assert f"warning: {code}" in done.stderr
     assert word in done.stderr
@@ -693,7 +693,7 @@ def test_generate_cdi_on_a_full_disk_keeps_the_spec(apart: Installation, tmp_pat
         shutil.copy(apart.spec, spec)
         before = spec.read_bytes()
         fill(place)
-        done = apart.gpuhook("generate-cdi", *apart.node.options, "--output", str(spec))
+        done = apart.gpuhook("generate-cdi", *apart.node.options, "--output-file", str(spec))
         assert done.rc == 1
         assert "GH1111" in done.stderr
         assert spec.read_bytes() == before

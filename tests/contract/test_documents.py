@@ -19,7 +19,7 @@ REVERSED = "H100 \u202egnp.exe\u202c"
 COMMANDS = [
     ("map", "--inventory"),
     ("labels", "--inventory"),
-    ("generate-cdi", "--output", "-", "--inventory"),
+    ("generate-cdi", "--output-file", "-", "--inventory"),
     ("inventory", "--inventory"),
     ("explain", "--env", "NVIDIA_VISIBLE_DEVICES=all", "--inventory"),
     ("device-plugin", "--validate", "CONFIG", "--inventory"),

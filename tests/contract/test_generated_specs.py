@@ -161,7 +161,7 @@ def test_generate_cdi_writes_node_record_and_compiled_spec(
     """generate-cdi reads NVML and the driver tree, and writes node.json and the compiled spec."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     path = tmp_path / "cdi/nvidia.yaml"
-    done = CliRunner().invoke(main, ["generate-cdi", *t4.options, "--output", str(path)])
+    done = CliRunner().invoke(main, ["generate-cdi", *t4.options, "--output-file", str(path)])
     assert done.exit_code == 0, done.output
     uuid = str(t4.node.gpus[0].uuid)
     record = json.loads((tmp_path / "state/node.json").read_text("utf-8"))

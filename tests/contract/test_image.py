@@ -163,7 +163,7 @@ def described_host(installed_host: Path) -> Path:
     """Return the host with a CDI spec, and with a root file system for containers."""
     result = on_host(
         installed_host, "/opt/gpuhook/bin/gpuhook", "generate-cdi", f"--driver-root={NODE}",
-        f"--dev-root={NODE}", f"--host-root={NODE}", "--output=/etc/cdi/nvidia.yaml",
+        f"--dev-root={NODE}", f"--host-root={NODE}", "--output-file=/etc/cdi/nvidia.yaml",
     )  # fmt: skip
     assert result.rc == 0, result.stderr
     roots.copy("debian", installed_host / "container/root")

@@ -258,7 +258,7 @@ def test_cdi_spec_is_undone_by_its_removal(
     _use_node(node, tmp_path, monkeypatch)
     spec = tmp_path / "cdi/nvidia.yaml"
     words = ["generate-cdi", *node.options, "--hook-path", "/usr/bin/gpuhook-hook"]
-    ran = CliRunner().invoke(main, [*words, "--output", str(spec)])
+    ran = CliRunner().invoke(main, [*words, "--output-file", str(spec)])
     assert ran.exit_code == 0, ran.output
     assert sorted(os.listdir(tmp_path)) == ["cdi", "state"]
     assert os.listdir(spec.parent) == ["nvidia.yaml"]

@@ -119,7 +119,7 @@ def containerd(host: Host, config: str = "") -> Iterator[None]:
 
 def generate_spec(host: Host) -> None:
     """Write the node's CDI spec, as an administrator does."""
-    done = host.debian.run("gpuhook", "generate-cdi", *host.node.options, "--output", SPEC)
+    done = host.debian.run("gpuhook", "generate-cdi", *host.node.options, "--output-file", SPEC)
     assert done.rc == 0, done.stderr
 
 

@@ -106,7 +106,7 @@ def test_site_files_by_podmans_cdi(site: Installation, tmp_path: Path, root_of: 
 def test_invalid_site_rules_are_refused(site: Installation, tmp_path: Path) -> None:
     """generate-cdi prints file and line, and does not change the existing spec."""
     (tmp_path / "wrong.yaml").write_text("drop:\n- nvidia-smi\n")
-    words = [*site.node.options, "--files-dir", str(tmp_path), "--output", str(site.spec)]
+    words = [*site.node.options, "--files-dir", str(tmp_path), "--output-file", str(site.spec)]
     before = site.spec.read_bytes()
     done = site.gpuhook("generate-cdi", *words)
     assert done.rc == 1

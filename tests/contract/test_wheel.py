@@ -40,7 +40,7 @@ class Wheel:
 
     def generate(self, *words: str) -> Result:
         """Write the node's CDI spec."""
-        done = self.call("generate-cdi", *self.node.options, *words, "--output", SPEC)
+        done = self.call("generate-cdi", *self.node.options, *words, "--output-file", SPEC)
         assert done.rc == 0, done
         return done
 

@@ -30,7 +30,7 @@ def main() -> int:
     page.command(f"gpuhook inventory{'' if is_real else ' --inventory t4'}")
     words = [] if is_real else ["--inventory", demo_node.PROFILE]
     page.output(installation.gpuhook("inventory", *words).stdout)
-    page.command("gpuhook generate-cdi --output .../cdi/nvidia.yaml")
+    page.command("gpuhook generate-cdi --output-file .../cdi/nvidia.yaml")
     page.output(
         f"{demo_node.shown(installation.spec)}: {installation.spec.stat().st_size} bytes, CDI 0.5.0"
     )

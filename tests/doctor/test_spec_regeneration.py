@@ -115,7 +115,7 @@ def test_spec_with_recorded_options_is_refreshed(
     case = fresh("h100x8")
     made = describe(driver.own(case), Choices(device_ids=("0", "1"))).spec
     case.write(driver.SPEC, spec_file.document(made, "yaml"))
-    spec_records.remember(spec_records.Generated(driver.SPEC, ["--output", driver.SPEC]))
+    spec_records.remember(spec_records.Generated(driver.SPEC, ["--output-file", driver.SPEC]))
     fix = spec_fix_of(case)
     assert fix is not None
     assert fix.description == f"write {driver.SPEC} again, with the options that it was made with"

@@ -17,5 +17,5 @@ def test_rewrite_command_by_author() -> None:
     node.tree.status.return_value = None
     assert (
         spec_facts.rewrite_command(node, one)
-        == "gpuhook generate-cdi --output /etc/cdi/nvidia.yaml"
+        == "gpuhook generate-cdi --output-file /etc/cdi/nvidia.yaml"
     )

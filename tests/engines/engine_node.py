@@ -216,5 +216,5 @@ def _with_packages(node: EngineNode) -> EngineNode:
         if "compat" not in package.name:
             shutil.copyfile(package, node.path("/tmp") / package.name)
     node.check("sh", "-c", "dpkg --install /tmp/*.deb && rm /tmp/*.deb")
-    node.check("gpuhook", "generate-cdi", "--output", "/var/run/cdi/nvidia.yaml")
+    node.check("gpuhook", "generate-cdi", "--output-file", "/var/run/cdi/nvidia.yaml")
     return node

@@ -159,7 +159,7 @@ def _inventory(scene: Scene) -> Path | str:
 def _generate(scene: Scene) -> None:
     words = [*options(scene.name), "--hook-path", "/mnt/prefix/bin/gpuhook-hook"]
     spec = f"{_PLACE}/cdi/nvidia.yaml"
-    _call(scene, "generate-cdi", *words, "--output", spec, *scene.generate)
+    _call(scene, "generate-cdi", *words, "--output-file", spec, *scene.generate)
     _call(scene, "cdi", "compile", spec)
 
 

@@ -48,7 +48,7 @@ def unknown_device(
         if _is_written_by_us(newest):
             way = f"if the GPU is new, run `gpuhook refresh`, which writes {newest.path} again"
         elif _is_ours(kind, own_vendor):
-            way = f"if the GPU is new, run `gpuhook generate-cdi --output {newest.path}`"
+            way = f"if the GPU is new, run `gpuhook generate-cdi --output-file {newest.path}`"
     return fault("GH1102", name=name, have=shown, files=files, broken=broken, way=way)
 
 
@@ -99,7 +99,7 @@ def _first_spec(kind: str, registry: Registry, own_vendor: str) -> str:
         paths = " and ".join(spec.path for spec in registry.broken[:_BROKEN])
         return f"restore or remove {paths}, then run `gpuhook refresh`"
     if any(map(_is_written_by_us, registry.all())):
-        return f"run `gpuhook generate-cdi --output {place}/nvidia.yaml`"
+        return f"run `gpuhook generate-cdi --output-file {place}/nvidia.yaml`"
     return f"run `gpuhook refresh`, which writes {place}/nvidia.yaml"
 
 

@@ -16,9 +16,26 @@ from gpuhook.errors import fault
 from gpuhook.host import console
 
 SCHEMA = "gpuhook/cdi-list/v1"
+_GENERATE = "generate"
 
 
-@click.group(cls=command_sections.Sentences)
+class _CdiGroup(command_sections.Sentences):
+    """The commands on specs, with `generate-cdi` under the name that nvidia-ctk has."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return sorted([*super().list_commands(ctx), _GENERATE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command, None for an unknown name."""
+        if cmd_name == _GENERATE:  # it loads more than the other commands need
+            from gpuhook.cli.generate.generate_cdi import generate_cdi
+
+            return generate_cdi
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_CdiGroup)
 def cdi() -> None:
     """List, show, check and transform the CDI specs of all vendors."""
 

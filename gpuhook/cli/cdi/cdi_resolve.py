@@ -8,7 +8,7 @@ import click
 from gpuhook.apply.spec import config_json, oci_spec
 from gpuhook.cdi import resolution, spec_list
 from gpuhook.cdi.hot import registry
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
 from gpuhook.host import console, documents
 from gpuhook.node import settings_file
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/cdi-resolve/v1"
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @click.argument("name", nargs=-1, required=True, callback=parameters.not_empty)
 @click.option(
     "--oci",

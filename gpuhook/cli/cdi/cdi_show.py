@@ -9,7 +9,7 @@ import click
 
 from gpuhook.cdi import spec_file, spec_list
 from gpuhook.cdi.hot import names, registry
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.hot import vocabulary
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import Spec
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @click.argument("name", metavar="NAME|FILE", callback=parameters.not_empty)
 @parameters.spec_dir
 @parameters.output("yaml", "json")

@@ -12,7 +12,7 @@ from gpuhook.cdi import spec_file, validate
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.cdi.transform import CONTAINER, HOST, Move, TransformOptions, moved
 from gpuhook.cli.generate import spec_writer
-from gpuhook.cli.options import command_sections, parameters
+from gpuhook.cli.options import command_sections, file_option, parameters
 from gpuhook.host import console, documents
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 _OPTIONS = TransformOptions(hook_args.HOST_OPTIONS, hook_args.PATH_BEHIND, hook_args.PATH_BEFORE)
 
 
-@click.group(cls=command_sections.Sentences)
+class _TransformGroup(command_sections.Sentences):
+    command_class: type[click.Command] | None = file_option.OutputFileCommand
+
+
+@click.group(cls=_TransformGroup)
 def transform() -> None:
     """Move the paths of a spec to another root."""
 
@@ -53,22 +57,14 @@ def _files(command: F) -> F:
         show_default=True,
         help="The spec; - is standard input.",
     )
-    target = click.option(
-        "--output",
+    target = file_option.output_file(
         "target",
-        metavar="FILE",
         default="-",
-        callback=parameters.not_empty,
         show_default=True,
         help="Write FILE (*.yaml or *.json), atomically; it may be the input. - is standard "
         "output.",
     )
-    fmt = click.option(
-        "--format",
-        "fmt",
-        type=click.Choice(spec_file.FORMATS),
-        help="Default: the format that the name of --output ends in, else yaml.",
-    )
+    fmt = file_option.output_format(spec_file.FORMATS)
     return source(target(fmt(command)))
 
 
@@ -89,7 +85,7 @@ def root(source: str, target: str, fmt: str | None, relative_to: str, **roots: s
     \b
     A spec that was made in a driver container, which has the node's root at /host:
       gpuhook cdi transform root --from /host --to / \\
-          --input spec.yaml --output /etc/cdi/nvidia.yaml
+          --input spec.yaml --output-file /etc/cdi/nvidia.yaml
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
     _transform(source, target, fmt, (Move(roots["from"], roots["to"]),), relative_to)
 

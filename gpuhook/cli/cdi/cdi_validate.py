@@ -7,7 +7,7 @@ import os
 
 import click
 
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.host import console
 from gpuhook.spec_check import spec_report
 from gpuhook.spec_check.host_check import ERROR
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCHEMA = "gpuhook/cdi-validate/v1"
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @click.argument("path", nargs=-1, callback=parameters.not_empty)
 @click.option(
     "--host/--no-host",

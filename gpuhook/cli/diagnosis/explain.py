@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
@@ -65,6 +66,13 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     shell_complete=container_options.running,
 )
 @click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    callback=parameters.not_empty,
+    help="Explain this file instead of WHAT, as in `kubectl apply -f`; - is standard input.",
+)
+@click.option(
     "-e",
     "--env",
     metavar="NAME=VALUE",
@@ -114,6 +122,7 @@ def explain(
     /,
     *,
     what: str | None,
+    filename: str | None,
     env: dict[str, str],
     annotations: dict[str, str],
     mounts: tuple[str, ...],
@@ -143,13 +152,15 @@ def explain(
     Examples:
       gpuhook explain --env NVIDIA_VISIBLE_DEVICES=0
       docker image inspect IMAGE | gpuhook explain - --env NVIDIA_VISIBLE_DEVICES=all
-      gpuhook explain pod.yaml --inventory h100x8
+      gpuhook explain -f pod.yaml --inventory h100x8
       gpuhook explain 3f2a9c --diff
       gpuhook explain /run/bundle --dot | dot -Tsvg > request.svg
       gpuhook explain GH1102
 
     The exit status is 1 if a container would not start on the node.
     """  # noqa: D301 # click keeps the lines after this mark
+    if filename is not None:
+        what = _file(what, filename)
     form = _form(ctx, output, is_diff=is_diff, is_dot=is_dot)
     if what is not None and error_codes.is_code(what) and not explain_inputs.is_present(what):
         if form in (DIFF, DOT):
@@ -190,6 +201,15 @@ def _explained(
 
     roots = [one.where for one in asked if one.has_root]
     return container_worker.call_in_child(", ".join(roots), work) if roots else work()
+
+
+def _file(what: str | None, filename: str) -> str:
+    """Return the path of --filename, which is not the name of a container or an error code."""
+    if what is not None:
+        raise click.UsageError("name WHAT or --filename, not both")
+    if filename != "-" and not os.path.exists(filename):
+        raise click.BadParameter(f"{filename!r} does not exist", param_hint="'--filename'")
+    return filename if "/" in filename or filename == "-" else f"./{filename}"
 
 
 def _form(ctx: click.Context, output: str, *, is_diff: bool, is_dot: bool) -> str:

@@ -41,6 +41,7 @@ def options(command: F) -> F:
         help="With --watch: the time between two updates.",
     )
     watch = click.option(
+        "-w",
         "--watch",
         is_flag=True,
         help="Update the output until q or ctrl-c. If standard output is not a terminal, print one "

@@ -55,6 +55,7 @@ Examples:
 @click.command(name="support-bundle", cls=command_sections.SectionedCommand, epilog=_EXAMPLES)
 @click.option(
     "-f",
+    "--output-file",
     "--file",
     "path",
     metavar="FILE",
@@ -108,7 +109,7 @@ def support_bundle(
     users cannot read much of a node. It changes nothing on the node.
     """
     if path in ("", _STANDARD_OUTPUT):
-        raise click.BadParameter("the bundle is a file: name one", param_hint="'--file'")
+        raise click.BadParameter("the bundle is a file: name one", param_hint="'--output-file'")
     if path is not None and not is_dry:
         output_file.require_place(path)  # fail now, not after a minute
     where = ReadingPlace(host_root=host_root, **place)

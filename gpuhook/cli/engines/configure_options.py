@@ -11,7 +11,7 @@ import stat
 
 import click
 
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import engine_plan, engine_restart
 from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
 from gpuhook.errors import fault
@@ -69,7 +69,7 @@ restart = click.option(
 )
 
 
-class ConfigureCommand(click.Command):
+class ConfigureCommand(command_sections.SectionedCommand):
     """A command that accepts the toolkit's spellings, and --restart without a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

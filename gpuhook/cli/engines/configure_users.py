@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gpuhook.cli.engines import configure_options, engine_place
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.host import console
 
@@ -20,7 +20,7 @@ SCHEMA = "gpuhook/configure-users/v1"
 HEADERS = ("ENGINE", "ID", "NAME", "RUNS", "WHY")
 
 
-@click.command()
+@click.command(cls=command_sections.SectionedCommand)
 @click.argument("engine", required=False, metavar="[ENGINE]", type=click.Choice(ENGINES))
 @configure_options.host_root
 @parameters.output("table", "json", "yaml", "name", help="name: the ids of the containers.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook install` and `gpuhook uninstall`: gpuhook on a host, from its image."""
+"""`gpuhook node install` and `gpuhook node uninstall`: gpuhook on a host, from its image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from gpuhook.cli.engines import install_options
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import configure_engine, engine_plan
 from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
 from gpuhook.install import (
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _EXAMPLES = """
 \b
 Examples:
-  gpuhook install --host-root /host
-  gpuhook install --host-root /host --engine containerd --restart systemd
-  gpuhook install --host-root /host --engine none --dry-run
-  gpuhook install --host-root /host --driver-root /run/nvidia/driver
-  gpuhook install --host-root /host --stay --undo-on-exit
+  gpuhook node install --host-root /host
+  gpuhook node install --host-root /host --engine containerd --restart systemd
+  gpuhook node install --host-root /host --engine none --dry-run
+  gpuhook node install --host-root /host --driver-root /run/nvidia/driver
+  gpuhook node install --host-root /host --stay --undo-on-exit
 """
 
 
@@ -47,7 +47,7 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     return posixpath.normpath(path)
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=command_sections.SectionedCommand, epilog=_EXAMPLES)
 @install_options.host_root(required=True)
 @install_options.install_dir
 @click.option(
@@ -183,14 +183,14 @@ def _stay(
 _UNINSTALL_EXAMPLES = """
 \b
 Examples:
-  gpuhook uninstall
-  gpuhook uninstall --host-root /host
-  gpuhook uninstall --host-root /host --dry-run
-  gpuhook uninstall --host-root /host --restart systemd
+  gpuhook node uninstall
+  gpuhook node uninstall --host-root /host
+  gpuhook node uninstall --host-root /host --dry-run
+  gpuhook node uninstall --host-root /host --restart systemd
 """
 
 
-@click.command(epilog=_UNINSTALL_EXAMPLES)
+@click.command(cls=command_sections.SectionedCommand, epilog=_UNINSTALL_EXAMPLES)
 @install_options.host_root(default="/")
 @install_options.install_dir
 @install_options.restart
@@ -200,7 +200,7 @@ Examples:
 )
 @parameters.output("text", "json", "yaml")
 def uninstall(*, is_dry: bool, force: bool, output: str, **values: Any) -> None:
-    """Remove gpuhook from a host: all that `gpuhook install` copied and configured.
+    """Remove gpuhook from a host: all that `gpuhook node install` copied and configured.
 
     This restores the configurations of engines. A version that a container needs remains: run
     uninstall again after the container has ended. All versions remain if the state directory of an
@@ -210,3 +210,16 @@ def uninstall(*, is_dry: bool, force: bool, output: str, **values: Any) -> None:
     where = installation.place(values["host_root"], values["install_dir"])
     done = installation.uninstall(where, how=values["restart"], is_dry=is_dry, forced=force)
     install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=True)
+
+
+@click.group(
+    name="node",
+    cls=command_sections.Sentences,
+    context_settings={"auto_envvar_prefix": "GPUHOOK"},  # as of the hidden `gpuhook node install`
+)
+def node() -> None:
+    """Install gpuhook on a host from a container, and remove it."""
+
+
+node.add_command(install)
+node.add_command(uninstall)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options and the report of `gpuhook install` and `gpuhook uninstall`."""
+"""The options and the report of `gpuhook node install` and `gpuhook node uninstall`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _show_kept(done: InstallOutcome, directory: str, *, is_taken_away: bool) -> 
         then = "after these containers have ended"
         if done.unknown:
             then = "when the cause is fixed, or with --force if no container needs them"
-        console.note(f"run `gpuhook uninstall` again {then}")
+        console.note(f"run `gpuhook node uninstall` again {then}")
 
 
 def _document(done: InstallOutcome, directory: str, *, is_dry: bool) -> dict[str, object]:

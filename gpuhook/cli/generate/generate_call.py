@@ -36,12 +36,13 @@ def text(words: Sequence[str], fmt: str, root: click.Context) -> str:
     Raises as run() does.
     """
     kept = list(words)
-    while "--output" in kept:
-        place = kept.index("--output")
-        del kept[place : place + 2]
+    for name in ("--output-file", "--output"):  # of a file, or of a format
+        while name in kept:
+            place = kept.index(name)
+            del kept[place : place + 2]
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(io.StringIO()):
-        run([*kept, "--output", "-", "--format", fmt], root)
+        run([*kept, "-o", fmt], root)
     return printed.getvalue()
 
 

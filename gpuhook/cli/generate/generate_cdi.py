@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     name="generate-cdi",
     cls=generate_cdi_options.GenerateCommand,
     epilog=generate_cdi_options.EXAMPLES,
+    context_settings={"auto_envvar_prefix": "GPUHOOK_GENERATE_CDI"},  # also of `cdi generate`
 )
 @generate_cdi_options.generate_options
 def generate_cdi(output: str | None, fmt: str | None, mode: str, **options: Any) -> None:
@@ -114,7 +115,7 @@ def _format(output: str | None, fmt: str | None, choices: Choices) -> str:
     """Return the format of the output; GH1514, and GH1520 for several JSON documents."""
     chosen = spec_writer.format_of(output, fmt)
     if choices.coherent and output is None and chosen == "json":
-        both = f"--feature-flag {toolkit_switches.COHERENT} and --format json without --output"
+        both = f"--feature-flag {toolkit_switches.COHERENT} and -o json without --output-file"
         reason = "that is more than one spec, and JSON is one document"
         raise fault("GH1520", options=both, reason=reason)
     return chosen
@@ -141,7 +142,7 @@ def _write(
         return
     path = os.path.abspath(output)
     given = generate_argv.recorded_argv(click.get_current_context(), "output")
-    argv = [*given, "--output", path] if is_here else None
+    argv = [*given, "--output-file", path] if is_here else None
     spec_writer.write(path, fmt, found, choices, argv, files_dir=files_dir)
     console.say(f"wrote {path}: {found.spec['kind']} {spec_writer.names(found.spec)}")
 

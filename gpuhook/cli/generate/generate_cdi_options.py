@@ -9,7 +9,7 @@ import click
 
 from gpuhook.cdi import spec_file
 from gpuhook.cli.generate import toolkit_options, toolkit_switches
-from gpuhook.cli.options import node_options, parameters
+from gpuhook.cli.options import command_sections, file_option, node_options, parameters
 from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec import device_selection
@@ -99,19 +99,15 @@ _OPTIONS = (
         help="A directory with *.yaml files that add driver files or remove some. "
         f"Default: {site_rules.DIRECTORY}, if it exists.",
     ),
-    _option(
-        "--output",
-        metavar="FILE",
-        callback=parameters.not_empty,
+    file_option.output_file(
+        "output",
+        envvar=["GPUHOOK_GENERATE_CDI_OUTPUT_FILE", "GPUHOOK_GENERATE_CDI_OUTPUT"],
+        show_envvar=True,
         help="Write FILE (*.yaml or *.json) atomically, and compile it for the runtime wrapper. "
         "Default, and -: standard output.",
     ),
-    _option(
-        "--format",
-        "fmt",
-        envvar="GPUHOOK_GENERATE_CDI_FORMAT",
-        type=click.Choice(spec_file.FORMATS),
-        help="Default: the format that the name of --output ends in, else yaml.",
+    file_option.output_format(
+        spec_file.FORMATS, envvar="GPUHOOK_GENERATE_CDI_FORMAT", show_envvar=True
     ),
     _option(
         "--vendor",
@@ -205,8 +201,8 @@ _OPTIONS = (
 EXAMPLES = """
 \b
 Examples:
-  gpuhook generate-cdi --output /var/run/cdi/nvidia.yaml
-  gpuhook generate-cdi --mode imex --output /etc/cdi/imex.yaml
+  gpuhook generate-cdi --output-file /var/run/cdi/nvidia.yaml
+  gpuhook generate-cdi --mode imex --output-file /etc/cdi/imex.yaml
   gpuhook generate-cdi --inventory a100-mig --format json
 """
 SECTIONS = {
@@ -214,16 +210,13 @@ SECTIONS = {
         "mode", "device-id", "no-all-device", "device-name-strategy", "vendor", "class",
         "driver-capabilities", "feature-flag", "create-device-nodes",
     ),
-    "Output": ("output", "format"),
+    command_sections.OUTPUT: ("output-file", "output"),
     "Container edits": (
         "hooks", "hook-path", "disable-hook", "enable-hook", "ldconfig-path",
     ),
     "Tegra": ("csv-file", "csv-ignore-pattern", "csv-compat-container-root"),
-    "Node": (
-        "inventory", "driver-root", "dev-root", "host-root", "nvml-library",
-        "library-search-path", "config-search-path", "files-dir",
-    ),
-    "Other": ("help",),
+    "Driver files": ("config-search-path", "files-dir"),
+    command_sections.NODE: command_sections.NODE_OPTIONS,
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from gpuhook.cli.generate import toolkit_switches
-from gpuhook.cli.options import command_sections
+from gpuhook.cli.options import file_option
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings
 from gpuhook.vendors.nvidia.hot import vocabulary
@@ -63,7 +63,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Configured(command_sections.SectionedCommand):
+class Configured(file_option.OutputFileCommand):
     """A command whose options have defaults in the settings file.
 
     Running the command raises the error of an invalid file; --help does not.
@@ -122,6 +122,8 @@ def options(command: click.Command) -> Iterator[tuple[str, click.Option]]:
 
 def key(option: click.Option) -> str:
     """Return the key of an option: --library-search-path is librarySearchPaths."""
+    if option.name == "fmt":
+        return "format"  # `output` would read as a file
     long = next(name for name in option.opts if name.startswith("--"))  # the others are aliases
     first, *rest = long.lstrip("-").split("-")
     name = first + "".join(word.capitalize() for word in rest)

@@ -47,7 +47,7 @@ def words(found: Compiled, job: Jobs) -> list[str]:
     if job.ldconfig:
         given += ["--ldconfig-path", job.ldconfig]
     given += ["--driver-root", _driver_root(found), "--dev-root", _dev_root(found)]
-    return [*given, "--output", found.path]
+    return [*given, "--output-file", found.path]
 
 
 def require_same(found: Compiled, given: tuple[str, ...], root: click.Context) -> None:

@@ -12,7 +12,7 @@ import click
 
 from gpuhook.cli.generate import generate_call, refresh_plan
 from gpuhook.cli.generate.refresh_plan import FAILED, FORGOTTEN, STALE, Case
-from gpuhook.cli.options import parameters
+from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
 from gpuhook.host.error_text import worded
@@ -37,7 +37,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(cls=command_sections.SectionedCommand, epilog=_EXAMPLES)
 @parameters.dry_run
 @click.option("--force", "is_forced", is_flag=True, help="Write all specs again, also fresh ones.")
 @parameters.output("text", "json", "yaml")

@@ -157,5 +157,5 @@ def _first(settings: Settings, forgotten: list[Case]) -> list[Case]:
     if host_fingerprint.absence(state.host_root()) or not settings.spec_dirs:
         return []
     path = os.path.join(settings.spec_dirs[-1], "nvidia.yaml")
-    words = {case.path: case.words for case in forgotten}.get(path) or ("--output", path)
+    words = {case.path: case.words for case in forgotten}.get(path) or ("--output-file", path)
     return [Case(path, STALE, "this node has no CDI spec", words, is_new=True)]

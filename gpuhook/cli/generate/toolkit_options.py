@@ -38,7 +38,7 @@ _OPTIONS = {
 ALIASES = {alias: own for own, aliases in _OPTIONS.items() for alias in aliases}
 _GENERATE = "NVIDIA_CTK_CDI_GENERATE_"
 VARIABLES = {
-    "--output": "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH",
+    "--output-file": "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH",
     "--format": _GENERATE + "OUTPUT_FORMAT",
     "--mode": _GENERATE + "MODE",
     "--driver-root": "NVIDIA_CTK_DRIVER_ROOT",

@@ -7,7 +7,7 @@ import os
 
 import click
 
-from gpuhook.cli.options import command_sections, parameters
+from gpuhook.cli.options import command_sections, file_option, parameters
 from gpuhook.errors import fault
 from gpuhook.host import console
 from gpuhook.host.hot import settings, state
@@ -78,13 +78,12 @@ def validate(file: str | None) -> None:
     click.echo(f"{where}: valid")
 
 
-@config.command(name="import")
+@config.command(name="import", cls=file_option.OutputFileCommand)
 @click.argument("file", metavar="FILE", callback=parameters.not_empty)
-@click.option(
-    "--output",
-    metavar="FILE",
+@file_option.output_file(
+    "output",
+    envvar=["GPUHOOK_CONFIG_IMPORT_OUTPUT_FILE", "GPUHOOK_CONFIG_IMPORT_OUTPUT"],
     show_envvar=True,
-    callback=parameters.not_empty,
     help="Write FILE, or replace it. Default: standard output.",
 )
 def import_file(file: str, output: str | None) -> None:
@@ -98,7 +97,7 @@ def import_file(file: str, output: str | None) -> None:
     \b
     Example:
       gpuhook config import /etc/nvidia-container-runtime/config.toml \\
-          --output /etc/gpuhook/config.yaml
+          --output-file /etc/gpuhook/config.yaml
     """  # noqa: D301 # click keeps the lines after this mark
     from gpuhook.config import toolkit_import
 

@@ -69,11 +69,11 @@ _SECTIONS = {
         "print-config", "print-schema", "output",
     ),
     "Process": ("kubelet-socket", "plugin-directory", "pod-resources-socket", "process-name"),
-    "Node options": (
+    "Without effect": ("cdi-feature-flags", "cdi-disable-hooks", "use-node-feature-api"),
+    command_sections.NODE: (
         "inventory", "node-driver-root", "node-dev-root", "host-root", "nvml-library",
         "library-search-path",
     ),
-    "Without effect": ("cdi-feature-flags", "cdi-disable-hooks", "use-node-feature-api"),
 }  # fmt: skip
 
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 TYPE_CHECKING = False
@@ -19,19 +21,26 @@ SECTIONS = {
     "GPUs and CDI specs": ("inventory", "generate-cdi", "refresh", "cdi", "labels"),
     "Nodes": (
         "configure",
-        "install",
-        "uninstall",
+        "node",
         "device-plugin",
         "health",
         "config",
         "system",
-        "completion",
     ),
+    "Other commands": ("completion", "help", "version"),
 }
+OUTPUT_OPTIONS = (
+    "output", "output-file", "format", "file", "no-headers", "svg", "html", "ascii", "width",
+    "watch", "interval",
+)  # fmt: skip
 NODE_OPTIONS = (
     "state-root", "kubelet-root", "inventory", "driver-root", "dev-root", "host-root",
     "nvml-library", "library-search-path",
 )  # fmt: skip
+OPTIONS, OUTPUT, NODE = "Options", "Output options", "Node options"
+_HELP = ("help", "help-all")
+_SHOWS_VARIABLES = "gpuhook.shows_variables"
+_VARIABLE = re.compile(r"  \[env var: [^;\]]*\]|(?<=\[)env var: [^;\]]*; ")
 _WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
 LONGEST = 200  # characters: no sentence is longer
 
@@ -47,23 +56,28 @@ def listed_commands(
                 yield name, one
 
 
-class Sentences(click.Group):
-    """A group whose --help has the whole first sentence of each command."""
+class ShortHelp(click.Command):
+    """A command with -h, in a context of any origin."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, wrapped."""
-        found = listed_commands(self, ctx)
-        rows = [(name, command.get_short_help_str(LONGEST)) for name, command in found]
-        write(formatter, "Commands", rows)
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's
+        """Return the names of the help option."""
+        return ["-h", "--help"]
 
 
-class SectionedCommand(click.Command):
-    """A command whose --help lists its options in sections.
+class SectionedCommand(ShortHelp):
+    """A command whose --help lists its options in sections, those of the node last.
 
-    Options without a section come first, as "Options".
+    Options without a section come first, as "Options". The environment variables of the options
+    are in the output of --help-all only.
     """
 
-    sections: ClassVar[dict[str, tuple[str, ...]]] = {"Node options": NODE_OPTIONS}
+    sections: ClassVar[dict[str, tuple[str, ...]]] = {OUTPUT: OUTPUT_OPTIONS, NODE: NODE_OPTIONS}
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters; --help-all is one if an option has a variable."""
+        found = super().get_params(ctx)
+        has_variables = any(isinstance(one, click.Option) and one.show_envvar for one in found)
+        return [*found, _HELP_ALL] if has_variables else found
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options."""
@@ -73,13 +87,49 @@ class SectionedCommand(click.Command):
             if record is not None:
                 name = next(one for one in param.opts if one.startswith("--"))
                 records[name[2:]] = record
-        in_sections = {name for names in self.sections.values() for name in names}
+        if not ctx.meta.get(_SHOWS_VARIABLES):
+            records = {
+                name: (term, _VARIABLE.sub("", text)) for name, (term, text) in records.items()
+            }
+        in_sections = {name for names in self.sections.values() for name in (*names, *_HELP)}
         others = tuple(name for name in records if name not in in_sections)
-        for title, names in {"Options": others, **self.sections}.items():
+        listed = {OPTIONS: (*others, *_HELP), **self.sections}
+        if not others:  # --help is no headline
+            listed = {**self.sections, "Other options": _HELP}
+        for title, names in listed.items():
             rows = [records[name] for name in names if name in records]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_SHOWS_VARIABLES] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_help,
+    help="Show this message with the environment variable of each option, and exit.",
+)
+
+
+class Sentences(ShortHelp, click.Group):
+    """A group whose --help has the whole first sentence of each command."""
+
+    command_class: type[click.Command] | None = SectionedCommand
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, wrapped."""
+        found = listed_commands(self, ctx)
+        rows = [(name, command.get_short_help_str(LONGEST)) for name, command in found]
+        write(formatter, "Commands", rows)
 
 
 def write(formatter: click.HelpFormatter, title: str, rows: Iterable[tuple[str, str]]) -> None:
@@ -101,18 +151,19 @@ LINES = {
     "explain": "Explain which GPUs a container requests and gets, and why, step by step.",
     "generate-cdi": "Write a CDI spec for the GPUs and the driver of a node.",
     "health": "List the GPUs that are marked unhealthy, and clear the marks.",
+    "help": "Show the help of a command.",
     "inspect": (
         "Show the GPU parts of a running CONTAINER: nodes, mounts, libraries, limits, variables."
     ),
-    "install": "Install gpuhook on a host from a container, and configure the engine.",
     "inventory": "Show the driver, the GPUs and the MIG instances of a node, or dump all facts.",
     "labels": "Print the feature labels of a node, or write them to the file that NFD reads.",
     "limits": "Limit the GPU memory of running containers, and show the limits.",
     "map": "Draw the GPUs of this node: the memory of each, and the containers that use it.",
+    "node": "Install gpuhook on a host from a container, and remove it.",
     "ps": "List the containers that use GPUs: their GPU memory, and how busy they are.",
     "refresh": "Write the stale CDI specs of this node again.",
     "repair": ("Restore the granted GPUs that a running CONTAINER has lost."),
     "support-bundle": ("Collect all that is needed to diagnose this node in one file."),
     "system": ("Prepare this node for its GPUs: kernel modules, device nodes, links in /dev/char."),
-    "uninstall": ("Remove gpuhook from a host: all that `gpuhook install` copied and configured."),
+    "version": "Print the versions of gpuhook and of its Python.",
 }

@@ -98,6 +98,7 @@ everything = click.option(
 )
 output = parameters.output("text", "json", "yaml")
 device = click.option(
+    "-d",
     "--device",
     "devices",
     metavar="NAME",

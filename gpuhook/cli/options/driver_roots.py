@@ -23,7 +23,7 @@ def driver_roots(
 ) -> tuple[str, str | None]:
     """Return the driver root and the dev root that apply if the options name none.
 
-    The settings come first, then what `gpuhook install` was called with, then the directories
+    The settings come first, then what `gpuhook node install` was called with, then the directories
     that have a driver. A dev root applies to the driver root of the same source: another driver
     has its own /dev. Without `is_searched` the last default is "/".
     """

@@ -29,7 +29,7 @@ def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
     return command
 
 
-def output(*kinds: str, help: str | None = None) -> Callable[[F], F]:  # noqa: A002 # click's word
+def output(*kinds: str, help: str = "The output format.") -> Callable[[F], F]:  # noqa: A002 # click's word
     """Return the decorator for -o, the output format; the first of `kinds` is the default."""
     return click.option(
         "-o",

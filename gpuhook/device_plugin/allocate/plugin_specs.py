@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 _VERSION = "0.5.0"  # podman 4 reads it, and the specs of the extras need no newer one
-_INSTALLED = "/opt/gpuhook/bin"  # by `gpuhook install`
+_INSTALLED = "/opt/gpuhook/bin"  # by `gpuhook node install`
 _SOCKET_OPTIONS = ["nosuid", "nodev", "rbind", "rprivate"]
 
 

@@ -82,7 +82,7 @@ def gpuhook_again(tree: Tree, directory: str, options: str = "") -> str:
     if directory == "/usr/bin" and _is_packaged(tree):
         return gpuhook(tree, again=True)
     if tree.status(f"{place}/versions") is not None or place == _OF_THE_IMAGE:
-        return f"gpuhook install --host-root /host --install-dir {place} # in gpuhook's image"
+        return f"gpuhook node install --host-root /host --install-dir {place} # in gpuhook's image"
     command = f"python3 packaging/install.py --prefix {place} {options}".rstrip()
     return f"{command} # in gpuhook's source directory"
 

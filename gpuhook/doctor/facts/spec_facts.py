@@ -214,7 +214,7 @@ def rewrite_command(node: ExaminedNode, one: SpecFile) -> str:
             f"kubectl get pods -A -o wide | grep -i nvidia # delete the pod that wrote {one.path}"
         )
     if one.author == GPUHOOK or (one.author == OTHER and not has_toolkit(node)):
-        made = f"gpuhook generate-cdi --output {one.path}"
+        made = f"gpuhook generate-cdi --output-file {one.path}"
         return "gpuhook refresh --force" if one.author == GPUHOOK else made
     if one.path.endswith("run/cdi/nvidia.yaml") and has_unit(node, REFRESH_UNIT):
         return f"systemctl restart {REFRESH_UNIT}"

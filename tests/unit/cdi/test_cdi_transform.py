@@ -190,7 +190,7 @@ def test_from_input_to_output(tmp_path: Path) -> None:
     assert yaml.safe_load(done.stdout) == _moved("/r", "/", HOST)
     path = tmp_path / "nvidia.yaml"
     path.write_text(done.stdout)
-    place = ("--input", str(path), "--output", str(path))
+    place = ("--input", str(path), "--output-file", str(path))
     done = gpuhook("root", "--from", "/usr", "--to", "/o", *place, "--relative-to", "container")
     assert "wrote" in done.stderr
     assert "/o/lib/x" in path.read_text()
@@ -222,14 +222,14 @@ def test_driver_root_and_dev_root_move_separately() -> None:
         (("root", "--from", "/r", "--to", "/"), "[]", "GH1106: standard input"),
         (("root", "--from", "/r", "--to", "/", "--input", "/no/x.yaml"), "", "GH1110: /no/x.yaml"),
         (
-            ("root", "--from", "/r", "--to", "/", "--output", "x.yml"),
+            ("root", "--from", "/r", "--to", "/", "--output-file", "x.yml"),
             "{}",
-            "GH1514: --output x.yml",
+            "GH1514: --output-file x.yml",
         ),
         (
-            ("root", "--from", "/", "--to", "/", "--output", "x.json", "--format", "yaml"),
+            ("root", "--from", "/", "--to", "/", "--output-file", "x.json", "--format", "yaml"),
             "{}",
-            "GH1514: --output x.json",
+            "GH1514: --output-file x.json",
         ),
     ],
 )

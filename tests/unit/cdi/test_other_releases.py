@@ -140,7 +140,7 @@ def test_node_record_with_unknown_fields_is_read(
 def test_spec_record_with_unknown_fields_is_read(here: Path) -> None:
     """The record has an additional field and the other release's checksum, and still applies."""
     spec_records.remember(
-        spec_records.Generated("/etc/cdi/x.yaml", ["--output", "/etc/cdi/x.yaml"])
+        spec_records.Generated("/etc/cdi/x.yaml", ["--output-file", "/etc/cdi/x.yaml"])
     )
     (file,) = (here / "state/generated").iterdir()
     document = json.loads(file.read_text())
@@ -149,4 +149,4 @@ def test_spec_record_with_unknown_fields_is_read(here: Path) -> None:
     document["checksum"] = spec_records._checksum(document)
     file.write_bytes(fastjson.dumps(document))
     (made,) = spec_records.all_of_node()
-    assert made.words == ["--output", "/etc/cdi/x.yaml"]
+    assert made.words == ["--output-file", "/etc/cdi/x.yaml"]

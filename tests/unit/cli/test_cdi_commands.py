@@ -395,4 +395,4 @@ def test_hint_for_other_vendors_names_the_vendor_not_generate_cdi(
     assert "generate-cdi" not in hint
     assert "gpuhook refresh" in gpuhook(command, "nvidia.com/gpu=0").stderr
     path = _write(dirs[1] / "nvidia.json", _edits())  # a spec of another program
-    assert f"generate-cdi --output {path}" in gpuhook(command, "nvidia.com/gpu=7").stderr
+    assert f"generate-cdi --output-file {path}" in gpuhook(command, "nvidia.com/gpu=7").stderr

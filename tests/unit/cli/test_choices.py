@@ -338,7 +338,7 @@ def test_old_library_has_no_coherent_gpu(tmp_path: Path) -> None:
     """On a node whose NVML lacks the call, every GPU is not coherent."""
     node = make_node(tmp_path / "node", "t4")
     words = ["generate-cdi", *node.options, "--feature-flag", "enable-coherent-annotations"]
-    done = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "cdi/nvidia.json")])
+    done = CliRunner().invoke(main, [*words, "--output-file", str(tmp_path / "cdi/nvidia.json")])
     assert done.exit_code == 0, done.output
     assert sorted(os.listdir(tmp_path / "cdi")) == ["nvidia.json", "nvidia.noncoherent.json"]
 
@@ -349,7 +349,7 @@ def test_coherent_specs_are_separate_files(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(dump.as_dict(coherent(*[True] * 4, *[False] * 4))))
     words = ["generate-cdi", "--inventory", str(file)]
     words += ["--feature-flag", "enable-coherent-annotations"]
-    done = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "cdi/nvidia.yaml")])
+    done = CliRunner().invoke(main, [*words, "--output-file", str(tmp_path / "cdi/nvidia.yaml")])
     assert done.exit_code == 0, done.output
     names = ["nvidia.coherent.yaml", "nvidia.noncoherent.yaml", "nvidia.yaml"]
     assert sorted(os.listdir(tmp_path / "cdi")) == names

@@ -24,6 +24,7 @@ from tests.simulated.node import make_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -68,7 +69,7 @@ def test_completion_equals_that_of_click(incomplete: str) -> None:
 
 def test_help_has_each_command_in_one_section() -> None:
     names = [name for section in command_sections.SECTIONS.values() for name in section]
-    assert sorted(names) == sorted(COMMANDS)
+    assert sorted(names) == main.list_commands(click.Context(main))
     shown = gpuhook("--help").stdout
     assert all(f"\n{title}:\n" in shown for title in command_sections.SECTIONS)
 
@@ -91,9 +92,12 @@ def test_help_has_each_option_in_one_section(words: str) -> None:
     lines = gpuhook(*words.split(), "--help").stdout.splitlines()
     shown = [line for line in lines if line.startswith("  -")]
     assert len(shown) == len(visible)
-    assert named <= known | {f"--{name}" for name in command_sections.NODE_OPTIONS}
+    shared = (*command_sections.OUTPUT_OPTIONS, *command_sections.NODE_OPTIONS)
+    assert named <= known | {f"--{name}" for name in shared}
     titles = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
-    assert [title for title in titles if title != "Options"] == list(command.sections)
+    ends = [title for title in titles if title not in ("Options", "Other options")]
+    assert ends == list(command.sections)
+    assert ends[-1] == "Node options"
 
 
 @pytest.mark.parametrize("group", ["", "cdi", "config", "health", "limits"])
@@ -267,7 +271,7 @@ def test_node_options_have_variables() -> None:
     assert "Tesla T4" in gpuhook("inventory", GPUHOOK_INVENTORY="t4").stdout
     both = gpuhook("inventory", "--inventory", "h100x8", GPUHOOK_INVENTORY="t4")
     assert "H100" in both.stdout
-    shown = gpuhook("inventory", "--help").stdout
+    shown = gpuhook("inventory", "--help-all").stdout
     for name in ("DRIVER_ROOT", "DEV_ROOT", "HOST_ROOT", "NVML_LIBRARY", "LIBRARY_SEARCH_PATH"):
         assert "GPUHOOK_" + name in " ".join(shown.split())
 
@@ -399,3 +403,76 @@ def test_empty_name_is_wrong_usage(words: str) -> None:
     assert done.exit_code == 2
     assert last in done.stderr.replace("-NAME", "NAME")
     assert done.stderr.endswith(": it is empty\n")
+
+
+def commands(ctx: click.Context) -> Iterator[tuple[tuple[str, ...], click.Context]]:
+    """Yield the words and the context of each command that --help lists."""
+    yield tuple(ctx.command_path.split()[1:]), ctx
+    for name, command in command_sections.listed_commands(ctx.command, ctx):
+        yield from commands(click.Context(command, info_name=name, parent=ctx))
+
+
+ALL = list(commands(click.Context(main, info_name="gpuhook", auto_envvar_prefix="GPUHOOK")))
+
+
+@pytest.mark.parametrize(
+    ("words", "ctx"), ALL, ids=lambda one: " ".join(one) if isinstance(one, tuple) else ""
+)
+def test_help_of_every_command(words: tuple[str, ...], ctx: click.Context) -> None:
+    """-h, --help and `gpuhook help` print the same; each option has a sentence."""
+    shown = gpuhook(*words, "-h")
+    assert shown.exit_code == 0
+    assert shown.stdout == gpuhook(*words, "--help").stdout == gpuhook("help", *words).stdout
+    assert "[env var: " not in " ".join(shown.stdout.split())
+    for option in ctx.command.get_params(ctx):
+        assert not isinstance(option, click.Option) or option.hidden or option.help
+    if "--help-all" in shown.stdout:
+        assert "[env var: " in " ".join(gpuhook(*words, "--help-all").stdout.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("generate-cdi", "--inventory", "t4"),
+        ("cdi", "generate", "--inventory", "t4"),
+        ("cdi", "transform", "root", "--from", "/", "--to", "/x", "--input", "SPEC"),
+        ("cdi", "transform", "driver", "--target-driver-root", "/x", "--input", "SPEC"),
+        ("config", "import", "TOML"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("form", ["two words", "one word"])
+def test_former_option_of_files(words: tuple[str, ...], form: str, tmp_path: Path) -> None:
+    """--output FILE writes the file of --output-file FILE, and names the new option."""
+    (tmp_path / "SPEC").write_text(gpuhook("generate-cdi", "--inventory", "t4").stdout)
+    (tmp_path / "TOML").write_text("disable-require = true\n")
+    called = [str(tmp_path / word) if word in ("SPEC", "TOML") else word for word in words]
+    new, old = tmp_path / "new.yaml", tmp_path / "old.yaml"
+    assert gpuhook(*called, "--output-file", str(new)).exit_code == 0
+    option = [f"--output={old}"] if form == "one word" else ["--output", str(old)]
+    done = gpuhook(*called, *option)
+    assert done.exit_code == 0
+    assert f"write --output-file {old}" in done.stderr
+    assert old.read_text() == new.read_text()
+    assert gpuhook("-q", *called, *option).stderr == ""
+
+
+def test_format_of_a_spec() -> None:
+    """-o, --output and --format are the format; another word of -o is wrong usage."""
+    printed = gpuhook("generate-cdi", "--inventory", "t4", "-o", "json").stdout
+    assert json.loads(printed)["kind"] == "nvidia.com/gpu"
+    for option in (["--output=json"], ["--format", "json"]):
+        assert gpuhook("generate-cdi", "--inventory", "t4", *option).stdout == printed
+    assert gpuhook("generate-cdi", "--inventory", "t4", "-o", "x.yaml").exit_code == 2
+
+
+def test_version_is_that_of_the_option() -> None:
+    found = json.loads(gpuhook("version", "-o", "json").stdout)
+    assert gpuhook("--version").stdout.split()[-1] == found["version"]
+    assert gpuhook("version").stdout.startswith(f"gpuhook {found['version']}\n")
+
+
+def test_help_of_an_unknown_command() -> None:
+    assert gpuhook("help", "cdi", "lst").exit_code == 2
+    assert "'cdi lst'" in gpuhook("help", "cdi", "lst").stderr
+    assert gpuhook("help", "doctor", "x").exit_code == 2

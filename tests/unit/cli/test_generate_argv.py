@@ -74,7 +74,7 @@ def test_all_options_are_recorded_together() -> None:
     before = context_of(words)
     assert context_of(generate_argv.recorded_argv(before)).params == before.params
     kept = generate_argv.recorded_argv(before, "output", "vendor")
-    assert "--output" not in kept
+    assert "--output-file" not in kept
     assert "--vendor" not in kept
 
 

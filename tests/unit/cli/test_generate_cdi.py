@@ -140,7 +140,7 @@ def test_lost_gpu_is_reported_once() -> None:
 def test_output_file_is_complete_and_compiled(tmp_path: Path) -> None:
     """--output writes a 0644 file and its compiled form, and nothing to standard output."""
     path = tmp_path / "cdi/nvidia.yaml"
-    done = call("generate-cdi", "--inventory", "t4", "--output", str(path))
+    done = call("generate-cdi", "--inventory", "t4", "--output-file", str(path))
     assert (done.exit_code, done.stdout) == (0, "")
     assert str(path) in done.stderr
     assert path.stat().st_mode & 0o777 == 0o644
@@ -153,7 +153,9 @@ def test_output_file_is_complete_and_compiled(tmp_path: Path) -> None:
 
 
 def test_long_list_of_devices_is_cut(tmp_path: Path) -> None:
-    done = call("generate-cdi", "--inventory", "a100-mig", "--output", str(tmp_path / "a.yaml"))
+    done = call(
+        "generate-cdi", "--inventory", "a100-mig", "--output-file", str(tmp_path / "a.yaml")
+    )
     assert "nvidia.com/gpu 0:0, 0:1, " in done.stderr
     assert done.stderr.endswith(" and 1 more\n")
 
@@ -162,14 +164,14 @@ def test_second_run_replaces_the_first(tmp_path: Path) -> None:
     """The same command twice leaves one file with the same content."""
     path = tmp_path / "nvidia.json"
     for _ in range(2):
-        assert call("generate-cdi", "--inventory", "t4", "--output", str(path)).exit_code == 0
+        assert call("generate-cdi", "--inventory", "t4", "--output-file", str(path)).exit_code == 0
     assert sorted(os.listdir(tmp_path)) == ["nvidia.json", "state"]
 
 
 def test_dump_writes_no_node_record(tmp_path: Path, state: Path) -> None:
     """node.json describes this node; a dump may be of any node."""
     path = str(tmp_path / "nvidia.json")
-    assert call("generate-cdi", "--inventory", "t4", "--output", path).exit_code == 0
+    assert call("generate-cdi", "--inventory", "t4", "--output-file", path).exit_code == 0
     assert not (state / "node.json").exists()
 
 
@@ -179,7 +181,7 @@ def test_unwritable_state_directory_is_ignored(
     """The spec is written also if the state directory is not writable."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", "/proc/gpuhook")
     path = tmp_path / "nvidia.json"
-    assert call("generate-cdi", "--inventory", "t4", "--output", str(path)).exit_code == 0
+    assert call("generate-cdi", "--inventory", "t4", "--output-file", str(path)).exit_code == 0
     assert path.exists()
 
 
@@ -191,7 +193,7 @@ def test_instances_with_missing_nodes_are_left_out_or_fixed(tmp_path: Path, stat
     missing = Path(made.dev_root, "dev/nvidia-caps/nvidia-cap76")
     missing.unlink()
     path = str(tmp_path / "nvidia.json")
-    options = [*made.options, "--output", path, "--device-name-strategy", "index"]
+    options = [*made.options, "--output-file", path, "--device-name-strategy", "index"]
     done = call("generate-cdi", *options)
     assert done.exit_code == 0
     assert "warning: MIG instance 0:1 is left out of the spec: " in done.stderr
@@ -220,9 +222,9 @@ def test_creating_nodes_for_a_dump_is_a_usage_error() -> None:
         (["--class", "=x"], "GH1510"),
         (["--class", "x="], "GH1510"),
         (["--hook-path", "gpuhook-hook"], "GH1515"),
-        (["--output", "x.yml"], "GH1514"),
-        (["--output", "x"], "GH1514"),
-        (["--output", "x.yaml", "--format", "json"], "GH1514"),
+        (["--output-file", "x.yml"], "GH1514"),
+        (["--output-file", "x"], "GH1514"),
+        (["--output-file", "x.yaml", "--format", "json"], "GH1514"),
         (["--device-id", "99"], "GH1511"),
     ],
 )
@@ -270,12 +272,12 @@ def test_options_are_checked_before_the_node_is_read() -> None:
 
 
 def test_every_option_has_its_variable() -> None:
-    """--help has an environment variable for each option, derived from the option's name."""
-    shown = "".join(call("generate-cdi", "--help").stdout.split())
+    """--help-all has an environment variable for each option, derived from the option's name."""
+    shown = "".join(call("generate-cdi", "--help-all").stdout.split())
     for option in generate_cdi.params:
         if getattr(option, "hidden", False):
             continue  # another name of an option that is shown
-        name = option.opts[0].lstrip("-").replace("-", "_").upper()
+        name = option.opts[-1].lstrip("-").replace("-", "_").upper()
         assert f"envvar:GPUHOOK_GENERATE_CDI_{name}" in shown or f"envvar:GPUHOOK_{name}" in shown
 
 

@@ -55,7 +55,9 @@ def test_options_in_the_file_apply(file: Path) -> None:
 
 def test_precedence_of_option_variable_and_file(file: Path) -> None:
     """The command line, then the variable, then the file; an empty value is unset."""
-    file.write_text("generate: {vendor: file.example, class: filed, output: '', deviceIds: []}\n")
+    file.write_text(
+        "generate: {vendor: file.example, class: filed, outputFile: '', deviceIds: []}\n"
+    )
     done = generated("--vendor", "cli.example", GPUHOOK_GENERATE_CDI_VENDOR="env.example")
     assert yaml.safe_load(done.stdout)["kind"] == "cli.example/filed"
     done = generated(GPUHOOK_GENERATE_CDI_CLASS="env")
@@ -64,7 +66,7 @@ def test_precedence_of_option_variable_and_file(file: Path) -> None:
     assert json.loads(shown.stdout)["generate"] == {
         "vendor": {"value": "file.example", "origin": f"{file}, line 1"},
         "class": {"value": "env", "origin": "GPUHOOK_GENERATE_CDI_CLASS"},
-        "output": {"value": "", "origin": f"{file}, line 1"},
+        "outputFile": {"value": "", "origin": f"{file}, line 1"},
         "deviceIds": {"value": [], "origin": f"{file}, line 1"},
     }
 
@@ -88,7 +90,7 @@ def test_mode_option_ignores_settings_of_other_modes(mode: str, file: Path, tmp_
     file.write_text(
         "generate:\n  class: card\n  deviceIds: ['0']\n  noAllDevice: true\n"
         "  deviceNameStrategies: [uuid]\n  createDeviceNodes: true\n  vendor: example.com\n"
-        f"  output: {tmp_path}/gpus.yaml\n  csvFiles: [/etc/x.csv]\n"
+        f"  outputFile: {tmp_path}/gpus.yaml\n  csvFiles: [/etc/x.csv]\n"
         "  csvCompatContainerRoot: /usr/local/cuda/compat\n"
         "  featureFlags: [enable-coherent-annotations, disable-ipc-discoverer]\n"
     )
@@ -124,10 +126,10 @@ def test_output_file_of_the_settings(file: Path, tmp_path: Path) -> None:
     format.
     """
     named, other = tmp_path / "nvidia.json", tmp_path / "other.yaml"
-    file.write_text(f"generate: {{output: {named}, format: json}}\n")
+    file.write_text(f"generate: {{outputFile: {named}, format: json}}\n")
     assert json.loads(generated().stdout)["kind"] == "nvidia.com/gpu"
     assert not named.exists()
-    assert generated("--output", str(other)).exit_code == 0
+    assert generated("--output-file", str(other)).exit_code == 0
     assert yaml.safe_load(other.read_text())["kind"] == "nvidia.com/gpu"
 
 
@@ -137,8 +139,8 @@ def test_output_without_an_option_is_the_file_or_standard_output(
 ) -> None:
     node = make_node(tmp_path / "node", "t4")
     named = tmp_path / "nvidia.yaml"
-    file.write_text(f"generate: {{output: {named}, deviceNameStrategies: [uuid]}}\n")
-    printed = call("generate-cdi", *node.options, "--output", "-")
+    file.write_text(f"generate: {{outputFile: {named}, deviceNameStrategies: [uuid]}}\n")
+    printed = call("generate-cdi", *node.options, "--output-file", "-")
     assert printed.exit_code == 0, printed.stderr
     assert not named.exists()
     assert call("generate-cdi", *node.options).stdout == ""

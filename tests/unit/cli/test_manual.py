@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from gpuhook.cli import COMMANDS, completion, main, manual
+from gpuhook.cli import completion, main, manual
 
 PAGES = manual.pages()
 SHELLS = {"bash": ["bash", "-n"], "zsh": ["zsh", "-n"], "fish": ["fish", "--no-execute"]}
@@ -31,7 +31,7 @@ def _shown(name: str, tmp_path: Path) -> str:
 
 def test_every_command_has_a_page() -> None:
     assert "gpuhook.1" in PAGES
-    assert {f"gpuhook-{name}.1" for name in COMMANDS} <= set(PAGES)
+    assert {f"gpuhook-{name}.1" for name in main.list_commands(click.Context(main))} <= set(PAGES)
 
 
 def test_a_page_refers_to_pages_that_exist() -> None:

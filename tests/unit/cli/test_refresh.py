@@ -60,7 +60,7 @@ class Here:
         return CliRunner().invoke(main, words, prog_name="gpuhook", env={**self.env, **env})
 
     def generate(self, *options: str, output: Path | None = None) -> None:
-        words = [*self.node.options, "--output", str(output or self.spec), *options]
+        words = [*self.node.options, "--output-file", str(output or self.spec), *options]
         done = self.call("generate-cdi", *words)
         assert done.exit_code == 0, done.stderr
 

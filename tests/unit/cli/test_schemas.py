@@ -86,7 +86,7 @@ def test_json_and_yaml_are_the_same_document(
 
 def test_list_of_specs_fits_its_schema(tmp_path: Path) -> None:
     spec = tmp_path / "nvidia.json"
-    assert _run("generate-cdi", "--inventory", "t4", "--output", str(spec)).exit_code == 0
+    assert _run("generate-cdi", "--inventory", "t4", "--output-file", str(spec)).exit_code == 0
     (tmp_path / "broken.json").write_text("{")
     listed = ("cdi", "list", "--spec-dir", str(tmp_path))
     found = [_validated(_run(*listed, "-o", o).stdout, o) for o in ("json", "yaml")]

@@ -38,7 +38,9 @@ def test_every_option_of_generate_cdi_has_a_key() -> None:
     assert {option.name for option in keys.values()} == names - elsewhere
     properties = settings_file.schema()["properties"]["generate"]["properties"]
     assert list(properties) == list(keys)
-    assert {"mode", "output", "format", "class", "deviceNameStrategies", "deviceIds"} <= set(keys)
+    assert {"mode", "outputFile", "format", "class", "deviceNameStrategies", "deviceIds"} <= set(
+        keys
+    )
     assert {"noAllDevice", "librarySearchPaths", "hooks", "createDeviceNodes"} <= set(keys)
 
 

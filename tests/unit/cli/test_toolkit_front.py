@@ -19,7 +19,7 @@ from gpuhook.errors import GpuhookError
         ("cdi generate", "generate-cdi"),
         (
             "cdi generate --output=/etc/cdi/nvidia.yaml --device-name-strategy uuid",
-            "generate-cdi --output=/etc/cdi/nvidia.yaml --device-name-strategy uuid",
+            "generate-cdi --output-file=/etc/cdi/nvidia.yaml --device-name-strategy uuid",
         ),
         ("--quiet cdi list", "-q cdi list -o name"),
         ("-d cdi list --spec-dir=/a,/b", "--debug cdi list --spec-dir=/a --spec-dir=/b -o name"),

@@ -191,7 +191,7 @@ def test_output_is_a_valid_settings_file(tmp_path: Path) -> None:
     source, target = tmp_path / "config.toml", tmp_path / "config.yaml"
     source.write_text('disable-require = true\nfrob = "\\u001b[1m"\n')
     target.write_text("old")
-    done = gpuhook(str(source), "--output", str(target))
+    done = gpuhook(str(source), "--output-file", str(target))
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"wrote {target}, 1 key not converted" in done.stderr
     assert settings_file.problem(str(target)) == settings_file.unknown_keys(str(target)) == ""

@@ -77,7 +77,7 @@ def test_variable_without_a_mount_has_no_effect(node: SimulatedNode) -> None:
 
 def test_generate_cdi_writes_no_spec_in_the_container(node: SimulatedNode, tmp_path: Path) -> None:
     """Its paths would be those of the container."""
-    words = ("generate-cdi", f"--output={tmp_path}/nvidia.yaml", "--mode=nvml")
+    words = ("generate-cdi", f"--output-file={tmp_path}/nvidia.yaml", "--mode=nvml")
     done = run_command(node, *words, CONTAINER_DRIVER_ROOT=node.driver_root)
     assert done.exit_code == 0 or "GH1200" in done.stderr
     if (tmp_path / "nvidia.yaml").exists():  # of a driver of the machine that runs the test

@@ -28,7 +28,7 @@ def jetson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed_hook: str)
     monkeypatch.setenv("GPUHOOK_CONFIG", str(config))
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", made.host_root)
-    words = ["generate-cdi", *made.options, "--output", str(tmp_path / "cdi/nvidia.yaml")]
+    words = ["generate-cdi", *made.options, "--output-file", str(tmp_path / "cdi/nvidia.yaml")]
     assert CliRunner().invoke(main, words).exit_code == 0
     return Path(made.host_root)
 
@@ -54,7 +54,7 @@ def test_further_files_are_a_device(jetson: Path) -> None:
 def test_all_does_not_include_the_further_files(jetson: Path, tmp_path: Path) -> None:
     """Without a device `all` in the spec, `all` means its GPUs."""
     words = ["generate-cdi", f"--driver-root={jetson}", f"--host-root={jetson}"]
-    words += ["--no-all-device", "--output", str(tmp_path / "cdi/nvidia.yaml")]
+    words += ["--no-all-device", "--output-file", str(tmp_path / "cdi/nvidia.yaml")]
     assert CliRunner().invoke(main, words).exit_code == 0
     named = [one["device"] for one in explained_container("NVIDIA_VISIBLE_DEVICES=all")["devices"]]
     assert named == ["nvidia.com/gpu=0"]

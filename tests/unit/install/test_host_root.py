@@ -27,6 +27,7 @@ CALLS = {
     "compare": ["--all", "--driver-root=HOST", "-o", "json"],
     "configure containerd": ["--config=/etc/containerd/config.toml", "--runtime-path=/bin/r"],
     "configure crio": ["--runtime-path=/bin/r"],
+    "cdi generate": ["--driver-root=HOST", "--output-file=OUT/nvidia.yaml"],
     "configure docker": ["--runtime-path=/bin/r"],
     "configure podman": ["--hook-path=/bin/r"],
     "configure show": ["-o", "json"],
@@ -36,16 +37,16 @@ CALLS = {
     "doctor": ["--driver-root=HOST", "--checks", "driver,devices,gpus,specs"],
     "explain": ["--env", "NVIDIA_VISIBLE_DEVICES=all", "-o", "json", "--driver-root=HOST"],
     "explain ": ["--env", "NVIDIA_VISIBLE_DEVICES=all", "-o", "json"],
-    "generate-cdi": ["--driver-root=HOST", "--output=OUT/nvidia.yaml"],
+    "generate-cdi": ["--driver-root=HOST", "--output-file=OUT/nvidia.yaml"],
     "generate-cdi ": ["--mode=proc", "--driver-root=HOST"],
-    "install": ["--engine=docker", "--tree=TREE"],
+    "node install": ["--engine=docker", "--tree=TREE"],
     "inventory": ["--driver-root=HOST", "-o", "yaml"],
     "labels": ["--driver-root=HOST", "--output-file=OUT/gfd"],
     "support-bundle": ["--driver-root=HOST", "--file=OUT/bundle.tar.gz", "--no-logs", "-o", "name"],
     "system create-dev-char-symlinks": ["--create-all", "--dev-root=HOST"],
     "system create-device-nodes": ["--replace", "--dev-root=HOST"],
     "system load-kernel-modules": ["--dry-run"],
-    "uninstall": [],
+    "node uninstall": [],
 }
 SPEC = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [
     {"name": "all", "containerEdits": {"env": ["A=B"]}}]}  # fmt: skip

@@ -175,7 +175,7 @@ def hint(host: Host, name: str) -> str:
 def test_hint_has_one_command(host: Host) -> None:
     """A new spec goes into a directory that is read; generate-cdi is for one vendor."""
     run = host.dirs[1]
-    assert f"`gpuhook generate-cdi --output {run}/nvidia.json`" in hint(host, "GPU-9")
+    assert f"`gpuhook generate-cdi --output-file {run}/nvidia.json`" in hint(host, "GPU-9")
     (Path(run) / "nvidia.json").unlink()
     assert hint(host, "GPU-9") == f"run `gpuhook refresh`, which writes {run}/nvidia.yaml"
     for kind in ("management.nvidia.com/gpu", "nvidia.com/gpu.coherent"):
@@ -198,7 +198,7 @@ def test_hint_for_a_spec_of_gpuhook_is_refresh(host: Host) -> None:
     assert f"run `gpuhook refresh`, which writes {path} again" in hint(host, "GPU-9")
     document["kind"] = "nvidia.com/other"
     path.write_text(json.dumps(document))
-    assert hint(host, "GPU-9") == f"run `gpuhook generate-cdi --output {run}/nvidia.yaml`"
+    assert hint(host, "GPU-9") == f"run `gpuhook generate-cdi --output-file {run}/nvidia.yaml`"
 
 
 def test_broken_spec_is_reported_once(host: Host) -> None:

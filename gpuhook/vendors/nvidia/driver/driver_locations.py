@@ -24,7 +24,7 @@ NIXOS_LIBRARIES = "/run/opengl-driver/lib"
 NIXOS_PROGRAMS = ("/run/current-system/sw/bin", "/run/wrappers/bin")
 # The directory of the operator's toolkit container.
 OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
-# The file of `gpuhook install --driver-root`, in the directory that contains this package.
+# The file of `gpuhook node install --driver-root`, in the directory that contains this package.
 INSTALLED_FILE = "driver.json"
 
 
@@ -73,13 +73,13 @@ def _has_driver(root: str, search_paths: tuple[str, ...]) -> bool:
 
 
 def installed_file() -> str:
-    """Return the path of the file that `gpuhook install` writes for the programs of this tree."""
+    """Return the path of the file of `gpuhook node install` for the programs of this tree."""
     package = os.path.dirname(os.path.abspath(gpuhook.__file__))
     return os.path.join(os.path.dirname(package), INSTALLED_FILE)
 
 
 def installed_roots() -> tuple[str, str]:
-    """Return the driver root and the dev root of `gpuhook install`, "" for an unset one."""
+    """Return the driver root and the dev root of `gpuhook node install`, "" for an unset one."""
     try:
         with open(installed_file(), "rb") as file:
             known = documents.parse_json_object(file.read())

@@ -67,7 +67,7 @@ def test_spec_equals_that_of_mode_nvml(tmp_path: Path, profile: str) -> None:
 def test_facts_that_nvml_reported_are_kept(tmp_path: Path) -> None:
     """For the same GPUs and the same driver; a brand does not apply to another driver."""
     made = make_node(tmp_path / "node", "h100x8")
-    output = ("--output", str(tmp_path / "nvidia.yaml"))
+    output = ("--output-file", str(tmp_path / "nvidia.yaml"))
     words = ["generate-cdi", *made.options, "--hook-path", "/usr/bin/gpuhook-hook"]
     for mode in ("nvml", "proc"):
         done = CliRunner().invoke(main, [*words, "--mode", mode, *output], prog_name="gpuhook")

@@ -128,7 +128,7 @@ def test_generate_cdi_on_each_platform(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["kind"] == "example.com/gpu"
     assert "warning: missing on this system: /dev/nvsciipc" in done.stderr
     path = tmp_path / "cdi/nvidia.yaml"
-    done = generate(*windows.options, "--output", str(path))
+    done = generate(*windows.options, "--output-file", str(path))
     assert done.exit_code == 0, done.stderr
     assert f"wrote {path}: nvidia.com/gpu all" in done.stderr
 
