@@ -15,7 +15,7 @@ import click
 
 from gpuhook import __version__
 from gpuhook.cli.options import command_sections
-from gpuhook.errors import GpuhookError
+from gpuhook.errors import GpuhookError, UsageError
 from gpuhook.host import console
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot.engine_log import unforeseen
@@ -72,6 +72,12 @@ class Failure(click.ClickException):
         """Print the fault on standard error."""
         click.echo(f"{self.label}: {self.message}", file=file, err=file is None)
         click.echo(f"hint: {self.hint}", file=file, err=file is None)
+
+
+class UsageFailure(Failure):
+    """A fault of the command line."""
+
+    exit_code = 2
 
 
 class LazyGroup(command_sections.ShortHelp, click.Group):
@@ -166,7 +172,8 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
 
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, (GpuhookError, OSError)):
-        return Failure(worded(error))
+        found = worded(error)
+        return UsageFailure(found) if isinstance(found, UsageError) else Failure(found)
     return Failure(unforeseen(error))
 
 

@@ -172,7 +172,7 @@ def _configure(words: list[str], _environment: Mapping[str, str]) -> list[str]:
 
 def _valued(own: str, value: str) -> list[str]:
     """Return the option of gpuhook with its value; [] if the value is gpuhook's default."""
-    if own == "--drop-in=" and value == _DEFAULT_DROP_IN:
+    if not value or (own == "--drop-in=" and value == _DEFAULT_DROP_IN):
         return []
     if own == "--route=":
         return [own + _MODES[value]] if value in _MODES else []

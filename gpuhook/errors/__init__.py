@@ -15,6 +15,7 @@ from gpuhook.errors.kinds import (
     HostError,
     RefusedError,
     RequestError,
+    UsageError,
 )
 
 __all__ = (
@@ -24,6 +25,7 @@ __all__ = (
     "HostError",
     "RefusedError",
     "RequestError",
+    "UsageError",
     "fault",
     "printable",
     "rebuild",

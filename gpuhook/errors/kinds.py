@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of errors, named by who must act.
 
-The request is wrong, a file is wrong, the driver is missing or mismatched, policy refused it, this
-host cannot do it.
+The command line is wrong, the request is wrong, a file is wrong, the driver is missing or
+mismatched, policy refused it, this host cannot do it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ class GpuhookError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Return the arguments for unpickling: the base class keeps only the message."""
         return type(self), (self.code, self.message, self.hint)
+
+
+class UsageError(GpuhookError):
+    """An option, argument or variable of a command has a value that the command does not accept."""
 
 
 class RequestError(GpuhookError):

@@ -341,7 +341,7 @@ the container was not started; correct that path and start it again
 GH1491 HostError
 internal error of gpuhook, {kind} at {place}: {reason}
 report it with this line; commands print a traceback with `gpuhook --debug`
-GH1500 FileError
+GH1500 UsageError
 {name}: neither a file nor a known profile
 set --inventory to a file of gpuhook inventory -o yaml, or to one of the profiles {profiles}
 GH1501 FileError
@@ -350,7 +350,7 @@ write an inventory as YAML or JSON, in the format of gpuhook inventory -o yaml
 GH1502 FileError
 {file}: {where}: {reason}
 compare it with a profile: gpuhook inventory --inventory t4 -o yaml
-GH1510 RequestError
+GH1510 UsageError
 --{option} {value}: not a valid CDI {option} name
 use letters, digits, _ - and . with a letter first, and a letter or digit last
 GH1511 RequestError
@@ -362,10 +362,10 @@ choose another device, or omit --device-id: gpuhook then skips unusable devices
 GH1513 DriverError
 this node has no GPU that a CDI spec could describe{reasons}
 run `gpuhook inventory` to see what was found
-GH1514 RequestError
+GH1514 UsageError
 --output-file {path}: {reason}
 name the file *.yaml or *.json, in agreement with its format: container engines read no other files
-GH1515 RequestError
+GH1515 UsageError
 {what} {path}: not an absolute path
 write an absolute path, which begins with /
 GH1517 FileError
@@ -377,7 +377,7 @@ omit --ldconfig-path: gpuhook then merges the loader cache itself
 GH1519 DriverError
 mode management found no driver device node in {directory}
 load the driver (modprobe nvidia, nvidia-smi), or set the directory of its nodes with --dev-root
-GH1520 RequestError
+GH1520 UsageError
 {options} cannot be combined: {reason}
 omit one of them
 GH1521 HostError
@@ -602,10 +602,10 @@ name a readable file; a ConfigMap must be in the namespace of the plugin's pod
 GH1802 FileError
 cannot choose a configuration of {directory}: {reason}; it has {known}
 set --default-config, a node label, or --fallback-strategies named,single,empty
-GH1803 RequestError
+GH1803 UsageError
 {source}: {reason}
 {hint}
-GH1804 RequestError
+GH1804 UsageError
 the configuration has both the file {file} and the directory {directory}
 set only one of CONFIG_FILE (--config-file) and CONFIG_FILE_SRCDIR (--config-dir)
 GH1805 HostError
@@ -764,7 +764,7 @@ set the directory that has the node's etc, proc and dev, such as /host in a pod
 GH1902 HostError
 systemd is not running here: {path} does not exist
 query the states of services with the service manager of this system
-GH1903 RefusedError
+GH1903 UsageError
 {path} has the files of another node: --fix only changes the node on which it runs
 run `gpuhook doctor --fix` on the node itself
 GH1904 HostError

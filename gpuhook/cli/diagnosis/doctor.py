@@ -97,6 +97,7 @@ def _unknown(word: str) -> str:
 @click.option(
     "--root",
     metavar="DIR",
+    callback=parameters.not_empty,
     type=click.Path(file_okay=False),
     show_envvar=True,
     help="Check the node whose files are in DIR. --driver-root and --dev-root are then paths "

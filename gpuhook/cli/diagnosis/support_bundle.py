@@ -65,6 +65,7 @@ Examples:
 @click.option(
     "--root",
     metavar="DIR",
+    callback=parameters.not_empty,
     type=click.Path(file_okay=False),
     show_envvar=True,
     help="Collect from the node whose files are in DIR, as in `gpuhook doctor --root`.",

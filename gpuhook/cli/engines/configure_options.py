@@ -89,7 +89,14 @@ def _own(word: str, following: str) -> str:
 
 
 def _path_option(option: str, metavar: str, text: str) -> Callable[[F], F]:
-    return click.option(option, metavar=metavar, default="", show_envvar=True, help=text)
+    return click.option(
+        option,
+        metavar=metavar,
+        default="",
+        callback=parameters.not_empty,
+        show_envvar=True,
+        help=text,
+    )
 
 
 _OPTIONS = (

@@ -64,22 +64,34 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     help="How containers get their GPUs, as in `gpuhook configure ENGINE --help`; cdi copies no "
     "programs. Default: wrapper; for podman, hook.",
 )
-@click.option("--runtime-name", default=NAME, show_default=True, help="The name of the runtime.")
+@click.option(
+    "--runtime-name",
+    default=NAME,
+    callback=parameters.not_empty,
+    show_default=True,
+    help="The name of the runtime.",
+)
 @click.option("--set-as-default", is_flag=True, help="Make it the default runtime of the engine.")
 @click.option("--take-over", is_flag=True, help="Replace another program's runtime of that name.")
 @click.option(
     "--config",
     default="",
+    callback=parameters.not_empty,
     metavar="FILE",
     help="The engine's configuration file, a path of the host.",
 )
 @click.option(
-    "--drop-in", default="", metavar="FILE", help="The drop-in file to write, a path of the host."
+    "--drop-in",
+    default="",
+    callback=parameters.not_empty,
+    metavar="FILE",
+    help="The drop-in file to write, a path of the host.",
 )
 @install_options.restart
 @click.option(
     "--tree",
     "tree_path",
+    callback=parameters.not_empty,
     type=click.Path(file_okay=False),
     metavar="DIR",
     help="The runtime tree to copy  [default: the tree of this program]",

@@ -37,6 +37,7 @@ def host_root(**default: Any) -> Callable[[F], F]:
 
 install_dir = click.option(
     "--install-dir",
+    callback=parameters.not_empty,
     default=installation.DIRECTORY,
     show_default=True,
     metavar="DIR",

@@ -68,6 +68,7 @@ _OPTIONS = (
     ),
     _option(
         "--config-search-path",
+        callback=parameters.not_empty,
         type=_DIRECTORY,
         multiple=True,
         help="A directory below the driver root to search for the driver's configuration files "
@@ -75,6 +76,7 @@ _OPTIONS = (
     ),
     _option(
         "--csv-file",
+        callback=parameters.not_empty,
         type=click.Path(dir_okay=False),
         multiple=True,
         help="On a Tegra, a file that lists what containers get, instead of the system's "
@@ -82,6 +84,7 @@ _OPTIONS = (
     ),
     _option(
         "--csv-ignore-pattern",
+        callback=parameters.not_empty,
         metavar="PATTERN",
         multiple=True,
         help="Leave out the links (`sym`) of these files whose path matches; after **/ the last "
@@ -89,6 +92,7 @@ _OPTIONS = (
     ),
     _option(
         "--csv-compat-container-root",
+        callback=parameters.not_empty,
         metavar="DIRECTORY",
         help="Where images for this Tegra have newer CUDA libraries. Default: "
         "/usr/local/cuda/compat_orin on Orin, else /usr/local/cuda/compat.",
@@ -154,6 +158,7 @@ _OPTIONS = (
     ),
     _option(
         "--hook-path",
+        callback=parameters.not_empty,
         metavar="PATH",
         help="The path of gpuhook-hook on the host. Default: the gpuhook-hook of this "
         "installation; if there is none, the spec has no hooks. With --inventory: "
@@ -193,6 +198,7 @@ _OPTIONS = (
     ),
     _option(
         "--ldconfig-path",
+        callback=parameters.not_empty,
         metavar="PATH",
         help="Rebuild containers' loader caches with this ldconfig of the host, sandboxed and "
         "without privileges. Default: gpuhook merges the driver into the image's cache.",

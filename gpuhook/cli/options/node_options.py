@@ -59,12 +59,14 @@ _OPTIONS = (
     _option(
         "driver-root",
         type=_DIRECTORY,
+        callback=parameters.not_empty,
         help="Where the driver's user space is installed. Default: driver.root of the settings, "
         "else /, or the directory of a driver container or of GKE if / has no driver.",
     ),
     _option(
         "dev-root",
         type=_DIRECTORY,
+        callback=parameters.not_empty,
         help="Where the driver's /dev is. Default: driver.devRoot of the settings, or the driver "
         "root if it has a /dev/nvidiactl, else the host root.",
     ),
@@ -77,12 +79,14 @@ _OPTIONS = (
     _option(
         "nvml-library",
         type=click.Path(dir_okay=False),
+        callback=parameters.not_empty,
         help="The libnvidia-ml.so.1 to load. Default: the one below the driver root.",
     ),
     _option(
         "library-search-path",
         type=_DIRECTORY,
         multiple=True,
+        callback=parameters.not_empty,
         help="A directory below the driver root to search for libraries first; repeatable, in the "
         "environment separated by colons.",
     ),
@@ -91,6 +95,7 @@ _LIBRARY_OPTIONS = (
     _option(
         "driver-root",
         type=_DIRECTORY,
+        callback=parameters.not_empty,
         help="Where the driver's user space is installed. Default: where generate-cdi found it, "
         "else driver.root of the settings, else a directory with a driver.",
     ),

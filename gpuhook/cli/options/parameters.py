@@ -106,8 +106,9 @@ no_headers = click.option(
 
 
 def not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Return the text, the texts or None; a usage error for an empty text."""
-    if value == "" or (isinstance(value, tuple) and "" in value):
+    """Return the text, the texts or None; a usage error for an empty text, unless by default."""
+    is_default = ctx.get_parameter_source(param.name or "") is ParameterSource.DEFAULT
+    if not is_default and (value == "" or (isinstance(value, tuple) and "" in value)):
         raise click.BadParameter("it is empty", ctx, param)
     return value
 

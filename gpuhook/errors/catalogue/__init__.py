@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Names of the classes, and the fault in words: they say who must act.
 KINDS = {
+    "UsageError": "the command line is wrong",
     "RequestError": "the request is wrong",
     "FileError": "a file is wrong",
     "DriverError": "the driver is missing, incomplete or of another version",

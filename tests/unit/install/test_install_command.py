@@ -337,7 +337,9 @@ def test_kept_tree_is_not_reported_as_removed(host: Path, small: Path) -> None:
     assert "1.0-aaaaaaaaaaaa: kept: a container may need it\n" in done.stdout
     assert "/opt/gpuhook: 1.0-aaaaaaaaaaaa: removed" not in done.stdout
     assert "/none (/etc/docker/daemon.json): No such file or directory\n" in done.stderr
-    assert "run `gpuhook node uninstall` again when the cause is fixed, or with --force" in done.stderr
+    assert (
+        "run `gpuhook node uninstall` again when the cause is fixed, or with --force" in done.stderr
+    )
     assert called("uninstall", host)["kept"] == [
         "1.0-aaaaaaaaaaaa"
     ]  # also after its configuration is undone
