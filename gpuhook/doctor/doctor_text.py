@@ -39,15 +39,15 @@ _MANY = 4  # more subjects of one check than this share a line
 
 
 def lines(
-    found: Examination, *, is_wide: bool = False, is_quiet: bool = False, has_colour: bool = False
+    found: Examination, *, is_wide: bool = False, is_all: bool = False, has_colour: bool = False
 ) -> list[str]:
-    """Return the examination as lines: only faults if `is_quiet`, every subject if `is_wide`."""
+    """Return the faults as lines; all checks if `is_all`, also every subject if `is_wide`."""
     first = found.of(FAILED)[:1]
     text = [line for one in first for line in _root_cause(one)]
     results = [
         one
         for one in found.results
-        if not is_quiet or (one.finding.status in _WRONG and one not in first)
+        if is_all or is_wide or (one.finding.status in _WRONG and one not in first)
     ]
     # A check may need one of a later section, so the results of a section need not be in a row.
     headings = list(dict.fromkeys(_heading(one) for one in results))

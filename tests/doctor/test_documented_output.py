@@ -15,7 +15,7 @@ from tests.doctor.broken import all_of_them
 
 pytestmark = pytest.mark.skipif(not case.is_root(), reason="device nodes need root")
 ROOT = Path(__file__).parents[2]
-COMMAND = "$ gpuhook doctor --quiet\n"
+COMMAND = "$ gpuhook doctor\n"
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.ko.md"])

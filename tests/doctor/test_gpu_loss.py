@@ -71,7 +71,9 @@ def test_all_gpus_missing_names_addresses_and_containers(
     assert "Xid 79" in failure.meaning
     assert "reboot" in failure.command
     assert f"rm {SPEC}" in failure.command
-    text = "\n".join([*doctor_text.lines(examination), doctor_text.summary(examination)])
+    text = "\n".join(
+        [*doctor_text.lines(examination, is_all=True), doctor_text.summary(examination)]
+    )
     assert text.startswith("Root cause: driver.gpu: all 8 GPUs are missing")
     for untrue in ("no NVIDIA GPU", "the driver that runs", "NVML answers for 0"):
         assert untrue not in text

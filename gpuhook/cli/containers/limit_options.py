@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -20,10 +21,15 @@ if TYPE_CHECKING:
     from gpuhook.cli.options.parameters import F
 
 _MOST_DIGITS = 19  # of an amount below 2**63
+# What `docker run --memory` accepts and Kubernetes does not: 4g, 512mb, 4GB, 4GiB; powers of 1024.
+_OF_DOCKER = re.compile(r"([0-9]{1,16}(?:\.[0-9]{1,9})?)(?:([mgt])|([kmgtKMGT])i?[bB])")
 
 
 class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer clicks only
-    """An amount of memory with a unit, in bytes; rounded down to whole MiB, the driver's unit."""
+    """An amount of memory with a unit, in bytes; rounded down to whole MiB, the driver's unit.
+
+    The unit is that of a Kubernetes quantity (4Gi, 4G), or of Docker (4g, 4gb, 4GB).
+    """
 
     name = "quantity"
 
@@ -36,6 +42,9 @@ class Amount(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
             return value
         if str(value).isdecimal() and len(value) <= _MOST_DIGITS and int(value):
             self.fail(f"{value} has no unit: write {value}{likely_unit(int(value))}", param, ctx)
+        of_docker = _OF_DOCKER.fullmatch(str(value))
+        if of_docker:
+            value = f"{of_docker[1]}{(of_docker[2] or of_docker[3]).capitalize()}i"
         number = memory_bytes(value)
         if number is None:
             found = f'the text "{printable(value, 80)}"'
@@ -61,7 +70,7 @@ def _amount(option: str, text: str, least: int = MIB, **settings: Any) -> Callab
 limit = _amount(
     "--limit",
     "The memory limit for each of the GPUs: 4Gi, 4096Mi, 1.5G; rounded down to whole MiB "
-    "(1.5G is 1430Mi). An allocation above it fails, in this container only.",
+    "(1.5G is 1430Mi), or as in docker run --memory: 4g, 512mb. An allocation above it fails, in this container only.",
     required=True,
 )
 request = _amount(

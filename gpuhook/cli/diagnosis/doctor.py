@@ -112,6 +112,12 @@ def _unknown(word: str) -> str:
     help="Check the node in this file of `gpuhook support-bundle`, as it was then.",
 )
 @click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Print all checks, also those that are ok or do not apply. Default with --checks.",
+)
+@click.option(
     "--fix",
     "is_fix",
     is_flag=True,
@@ -139,6 +145,7 @@ def doctor(
     is_list: bool,
     root: str | None,
     bundle: str | None,
+    is_all: bool,
     is_fix: bool,
     is_dry: bool,
     output: str,
@@ -149,10 +156,10 @@ def doctor(
 ) -> None:
     """Check why containers get no GPUs: each fault, its meaning and its fix.
 
-    The checks cover the driver, device nodes, GPUs, CDI specs, engines, Kubernetes, the
-    installation of gpuhook, and running containers. doctor works on nodes with NVIDIA's stack and
-    without any configuration of gpuhook. It changes nothing without --fix. Run it as root: other
-    users cannot read much of a node.
+    The output has what is wrong; --all adds the other checks. The checks cover the driver, device
+    nodes, GPUs, CDI specs, engines, Kubernetes, the installation of gpuhook, and running
+    containers. doctor works on nodes with NVIDIA's stack and without any configuration of gpuhook.
+    It changes nothing without --fix. Run it as root: other users cannot read much of a node.
 
     The first fault is the root cause of those below it: checks that depend on a failed check are
     skipped. The exit status is 1 if a check has failed, and 0 if there are only warnings.
@@ -175,7 +182,7 @@ def doctor(
             doctor_document.doctor_document(found, where, is_live=node.is_live, fixes=fixes), output
         )
     else:
-        _print(found, fixes, output)
+        _print(found, fixes, output, is_all=is_all or chosen is not None)
     ctx.exit(0 if found.is_well else 1)
 
 
@@ -210,21 +217,25 @@ def _examination(
     return found, fix.planned_fixes(found) if is_fix else None
 
 
-def _print(found: Examination, fixes: Sequence[FixResult] | None, output: str) -> None:
+def _print(
+    found: Examination, fixes: Sequence[FixResult] | None, output: str, *, is_all: bool
+) -> None:
     if output == console.NAME:
         wrong = [*found.of(FAILED), *found.of(WARNING)]
         console.names(dict.fromkeys(one.check.id for one in wrong))
         return
     is_wide, is_quiet = output == console.WIDE, console.is_quiet()
+    is_all = is_all and not is_quiet
     lines = doctor_text.lines(
-        found, is_wide=is_wide, is_quiet=is_quiet, has_colour=console.has_colour()
+        found, is_wide=is_wide and not is_quiet, is_all=is_all, has_colour=console.has_colour()
     )
     for line in [*lines, *doctor_text.fix_lines(fixes)]:
         click.echo(line)
     if is_quiet:  # a node without GPUs has no findings
         for said in doctor_text.without_gpu(found):
             click.echo(said, err=True)
-    console.say(doctor_text.summary(found))
+    more = "" if is_all or is_wide else "; --all lists all checks"
+    console.say(doctor_text.summary(found) + more)
 
 
 def _print_list(chosen: Sequence[str] | None, output: str, *, no_headers: bool) -> None:

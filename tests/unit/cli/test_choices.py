@@ -158,7 +158,7 @@ def test_flags_without_effect_have_a_note(flag: str) -> None:
 def test_contradictory_options_are_refused(options: list[str], code: str) -> None:
     """The error has its code and the reason, and nothing is printed."""
     done = call(*options)
-    assert (done.exit_code, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert f"Error {code}: " in done.stderr
 
 
@@ -372,7 +372,7 @@ def test_management_refuses_device_options(options: list[str], tmp_path: Path) -
     """Options that select devices are refused in mode management, before the node is read."""
     words = ["generate-cdi", "--mode", "management", "--driver-root", str(tmp_path), *options]
     done = CliRunner().invoke(main, words)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "Error GH1520: " in done.stderr
 
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
@@ -298,3 +299,22 @@ def test_limit_too_small_for_a_context_has_a_warning() -> None:
     assert limit_options.warnings(CONTEXT_MEMORY) == []
     (told,) = limit_options.warnings(CONTEXT_MEMORY - 1)
     assert "need about 256Mi" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("4g", 4 << 30), ("4gb", 4 << 30), ("4GB", 4 << 30), ("4GiB", 4 << 30), ("512m", 512 << 20),
+        ("0.5g", 512 << 20), ("1t", 1 << 40), ("4Gi", 4 << 30), ("4G", 3814 << 20),
+        ("2097152k", 2000 << 20), ("2097152kb", 2 << 30),
+    ],
+)  # fmt: skip
+def test_units_of_docker_and_kubernetes(text: str, number: int) -> None:
+    """Docker's are powers of 1024; what is a quantity of Kubernetes keeps its meaning there."""
+    assert limit_options.Amount(1).convert(text, None, None) == number
+
+
+@pytest.mark.parametrize("text", ["4x", "g", "-4g", "4 g", "4g4", "1e3g", "٤g", "4gg", "4ib"])
+def test_other_units_are_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="must be an amount of memory"):
+        limit_options.Amount(1).convert(text, None, None)

@@ -102,7 +102,7 @@ def doctor(tree: Path) -> Callable[..., Result]:
 
 
 def test_root_cause_is_first(doctor: Callable[..., Result]) -> None:
-    shown = doctor(offline=True)
+    shown = doctor("--all", offline=True)
     assert shown.exit_code == 1
     first, meaning, cure, *_ = shown.stdout.splitlines()
     assert first == "Root cause: devices.there: /dev/there is not there"
@@ -119,6 +119,17 @@ def test_control_characters_are_escaped(doctor: Callable[..., Result]) -> None:
     assert "it is\\x1b[2J slow" in doctor(offline=True).stdout
 
 
+def test_healthy_checks_are_counted(doctor: Callable[..., Result]) -> None:
+    """They are listed with --all only."""
+    shown = doctor(offline=True)
+    assert "driver.version" not in shown.stdout
+    assert "docker.absent" not in shown.stdout
+    assert "containerd.slow" in shown.stdout
+    counts = "1 failed, 1 warning, 1 ok, 2 not applicable; --all lists all checks\n"
+    assert shown.stderr == counts
+    assert "driver.version" in doctor("--checks", "driver", offline=True).stdout
+
+
 def test_quiet_shows_only_failures_and_warnings(doctor: Callable[..., Result]) -> None:
     for shown in (doctor("--quiet", offline=True), doctor(offline=True, quietly=True)):
         assert "driver.version" not in shown.stdout
@@ -130,7 +141,7 @@ def test_quiet_shows_only_failures_and_warnings(doctor: Callable[..., Result]) -
 
 
 def test_root_cause_is_printed_once(doctor: Callable[..., Result]) -> None:
-    shown = doctor(offline=True).stdout
+    shown = doctor("--all", offline=True).stdout
     assert shown.count("FAILED   devices.there") == 1
     assert shown.count("fix:     touch /dev/there") == 1
     quiet = doctor("--quiet", offline=True).stdout
@@ -146,7 +157,7 @@ def test_list_refuses_fix_and_from(doctor: Callable[..., Result]) -> None:
 
 def test_warnings_are_not_failures(tree: Path, doctor: Callable[..., Result]) -> None:
     (tree / "dev/there").touch()
-    shown = doctor(offline=True)
+    shown = doctor("--all", offline=True)
     assert shown.exit_code == 0
     assert "Root cause:" not in shown.stdout
     assert "devices.after" in shown.stdout
@@ -237,7 +248,7 @@ def test_fix_reports_what_it_could_not_do(tree: Path, doctor: Callable[..., Resu
 
 def test_tree_is_not_fixed(tree: Path, doctor: Callable[..., Result]) -> None:
     refused = doctor("--fix", offline=True)
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert refused.stderr.startswith(f"Error GH1903: {tree} has the files of another node")
     assert doctor("--dry-run").exit_code == 2
 
@@ -273,7 +284,8 @@ def test_colour_is_used_only_on_terminals(catalogue: tuple[Check, ...], tree: Pa
     """The text is the same with and without colour."""
     found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), catalogue)
     plain, coloured = (
-        "\n".join(doctor_text.lines(found, has_colour=has_colour)) for has_colour in (False, True)
+        "\n".join(doctor_text.lines(found, is_all=True, has_colour=has_colour))
+        for has_colour in (False, True)
     )
     assert "\x1b[1;31mFAILED  \x1b[0m devices.there" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
@@ -282,10 +294,10 @@ def test_colour_is_used_only_on_terminals(catalogue: tuple[Check, ...], tree: Pa
 def test_many_subjects_of_one_check_are_one_line(tree: Path) -> None:
     check = Check("gpus.all", "All", lambda node: [ok(f"GPU {n}") for n in range(9)])
     found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), [check])
-    assert [line.strip() for line in doctor_text.lines(found)[1:]] == [
+    assert [line.strip() for line in doctor_text.lines(found, is_all=True)[1:]] == [
         "ok       gpus.all  GPU 0", "and 8 more of gpus.all",
     ]  # fmt: skip
-    assert len(doctor_text.lines(found, is_wide=True)) == 10
+    assert len(doctor_text.lines(found, is_all=True, is_wide=True)) == 10
 
 
 def test_each_section_is_printed_once(tree: Path) -> None:
@@ -302,7 +314,7 @@ def test_each_section_is_printed_once(tree: Path) -> None:
         well("crio.config"),
     )
     found = examine(ExaminedNode(DirectoryTree(str(tree)), Readings({})), checks)
-    lines = doctor_text.lines(found)
+    lines = doctor_text.lines(found, is_all=True)
     headings = [line for line in lines if line and not line.startswith(" ")]
     assert headings == ["Host", "Engines: docker", "Engines: crio"]
     assert sum("host." in line for line in lines) == 3

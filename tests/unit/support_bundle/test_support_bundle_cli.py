@@ -163,7 +163,7 @@ def test_from_refuses_fix_and_root(node: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "b.tar.gz")
     assert _run("support-bundle", "--root", str(node), "--file", path).exit_code == 0
     shown = _run("doctor", "--from", path, "--fix")
-    assert shown.exit_code == 1
+    assert shown.exit_code == 2
     assert "GH1903" in shown.stderr
     assert _run("doctor", "--from", path, "--root", str(node)).exit_code == 2
     broken = tmp_path / "broken"
