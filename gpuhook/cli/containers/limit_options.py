@@ -69,8 +69,9 @@ def _amount(option: str, text: str, least: int = MIB, **settings: Any) -> Callab
 
 limit = _amount(
     "--limit",
-    "The memory limit for each of the GPUs: 4Gi, 4096Mi, 1.5G; rounded down to whole MiB "
-    "(1.5G is 1430Mi), or as in docker run --memory: 4g, 512mb. An allocation above it fails, in this container only.",
+    "The memory limit for each of the GPUs: 4Gi, 4096Mi, 1.5G, or as in docker run --memory 4g, "
+    "512mb; rounded down to whole MiB (1.5G is 1430Mi). An allocation above it fails, in this "
+    "container only.",
     required=True,
 )
 request = _amount(

@@ -81,7 +81,7 @@ def record(device: str, cgroup: Path | None, **more: Any) -> dict[str, Any]:
     [
         (["--limit", "4096"], "4096 has no unit: write 4096Mi"),
         (["--limit", "4"], "4 has no unit: write 4Gi"),
-        (["--limit", "4GB"], "write it like 512Mi or 2Gi"),
+        (["--limit", "4GBit"], "write it like 512Mi or 2Gi"),
         (["--limit", "9" * 5000], "write it like 512Mi or 2Gi"),
         (["--limit", "0"], "0 is less than 1Mi"),
         (["--limit", "100Ki"], "is less than 1Mi"),
