@@ -19,6 +19,7 @@ from generate import (  # noqa: E402 # of this checkout
     doctor_checks,
     errors,
     inventory_schema,
+    pictures,
     plugin_config,
     settings,
     support,
@@ -32,6 +33,7 @@ GENERATORS = (
     doctor_checks.files,
     inventory_schema.files,
     support.files,
+    pictures.files,
 )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The doctor's output in the READMEs is what doctor prints on a node with that fault."""
+"""The doctor's output in the documentation is what doctor prints on a node with that fault."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 COMMAND = "$ gpuhook doctor\n"
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.ko.md"])
-def test_doctor_output_in_the_readme(page: str, tmp_path: Path) -> None:
+def test_documented_output_of_doctor(tmp_path: Path) -> None:
     """The driver's files are newer than the kernel module, on a node with NVIDIA's stack."""
+    page = "docs/start/debug.md"
     shown = (ROOT / page).read_text(encoding="utf-8").partition(COMMAND)[2].partition("```")[0]
     made = case.make(tmp_path, without=tests.doctor.parts.gpuhook.__name__)
     next(b for b in all_of_them() if b.name == "driver-upgraded-and-not-rebooted").do(made)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Compose examples of docs/how-to/docker.md, run by the Compose of each release."""
+"""The Compose examples of docs/how-to/compose.md, run by the Compose of each release."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.engines.docker_engine import (
 )
 from tests.engines.engine_node import EngineNode
 
-PAGE = CHECKOUT / "docs/how-to/docker.md"
+PAGE = CHECKOUT / "docs/how-to/compose.md"
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = "/srv/compose.yaml"
 RUNTIMES = {"runtimes": {"nvidia": {"path": "/usr/bin/gpuhook-runtime"}}}

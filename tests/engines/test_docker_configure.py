@@ -132,10 +132,10 @@ def test_restart_without_systemd(node: EngineNode, docker_image: str) -> None:
             node.check("gpuhook", "configure", "undo", "docker")
 
 
-def test_readme(node: EngineNode, docker_image: str) -> None:
-    """The commands of README.md register, use and remove the runtime."""
-    page = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^### Docker\n\n```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+def test_workstation_page(node: EngineNode, docker_image: str) -> None:
+    """The commands of the page for workstations register, use and remove the runtime."""
+    page = (CHECKOUT / "docs/start/workstation.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^## Docker\n\n```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     configure, run, undo = block.splitlines()
     (image,) = [word for word in run.split() if word.startswith("nvidia/cuda:")]
     before = node.path(DAEMON_JSON).exists()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of README.md and docs/how-to/live.md on containers with the example names."""
+"""The commands of start/debug.md and how-to/live.md on containers with the example names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.engines.engine_node import EngineNode
 from tests.engines.podman_user import IMAGE as PODMAN_IMAGE
 from tests.engines.test_names import DOCKER, PODMAN
 
-PAGES = ("README.md", "docs/how-to/live.md")
+PAGES = ("docs/start/debug.md", "docs/how-to/live.md")
 EXAMPLE = re.compile(r"^(?:\$ )?gpuhook ([a-z ]+ (?:trainer|notebook)\b[^#\n]*)", re.MULTILINE)
 
 
@@ -53,4 +53,4 @@ def test_documented_commands(node: EngineNode, engine: str, covers: Callable[...
             assert "GH1312: this node has cgroup v1" in done.stderr
         else:
             assert done.rc == 0, (words, done)
-    covers(engine, node.version(engine.lower(), "--version"), "commands of README.md by name")
+    covers(engine, node.version(engine.lower(), "--version"), "documented commands by name")

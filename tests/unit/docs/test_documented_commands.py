@@ -74,7 +74,9 @@ def lines(text: str) -> Iterator[tuple[str, bool]]:
         if language in ("", "sh", "console"):
             for line in block.replace("\\\n", " ").splitlines():
                 bare = re.sub(r"^\s*(\$ |# )?", "", line)
-                if re.match(r"([A-Z_]+=\S+ )*gpuhook ", bare) or re.search(r"[|&] *gpuhook ", bare):
+                if re.match(r"(sudo )?([A-Z_]+=\S+ )*gpuhook ", bare) or re.search(
+                    r"[|&] *gpuhook ", bare
+                ):
                     yield bare, True
                 elif " -- gpuhook " in bare:
                     yield bare.partition(" -- ")[2], True
