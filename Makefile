@@ -31,17 +31,21 @@ PYTEST_RUN = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # Real runtimes and engines, compilers for probes and stubs, and the system's own interpreter.
 ENGINES := runc crun containerd podman
 COMPILERS := gcc libc6-dev musl-tools
-SYSTEM := python3 util-linux mount strace ca-certificates groff-base zsh fish chromium
+SYSTEM := python3 util-linux mount shellcheck strace ca-certificates groff-base zsh fish chromium
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
-.PHONY: help test test-all test-part test-engines check generate bench demo manifests install deb rpm clean packages
+.PHONY: help test test-unit test-all test-part test-engines check generate bench demo manifests docs \
+	install wheel deb rpm release-check release-notes clean packages
 
 help: ## Print what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 test: packages $(READY) ## Run the everyday tests, which need no GPU; contract tests need root
 	$(PYTEST_RUN) -m "not gpu and not engines and not thorough" $(PYTEST)
+
+test-unit: $(READY) ## Run the unit tests, without packages of the system
+	$(PYTEST_RUN) -m "not gpu and not engines and not thorough and not contract" tests/unit tests/imports
 
 test-all: packages $(READY) ## Run every test that needs no GPU: all combinations, kill points, random examples
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" $(PYTEST)
@@ -65,6 +69,9 @@ check: $(READY) ## Check style, types, import rules, words, generated files and 
 	$(BIN)/lint-imports --no-logo
 	shellcheck $$(.ci/scripts)
 
+docs: $(READY) ## Make the documentation as a site in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file packaging/site/mkdocs.yml
+
 generate: $(READY) ## Write the generated files: error pages, schemas, tables of settings and checks
 	@PYTHONPATH=packaging $(BIN)/python -m generate
 
@@ -84,11 +91,22 @@ install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYT
 		$(if $(filter 1,$(NVIDIA_HOOK)),--nvidia-hook) \
 		$(if $(filter 1,$(NVIDIA_COMPAT)),--nvidia-compat)
 
+wheel: $(READY) ## Make the wheel and the source archive in build/wheel, and check their metadata
+	rm -rf build/wheel
+	$(BIN)/python -m hatchling build --directory build/wheel
+	$(BIN)/twine check --strict build/wheel/*
+
 deb: packages $(READY) ## Make the Debian packages and their bill of materials in build/packages
 	@PYTHONPATH=packaging $(BIN)/python -m packages deb
 
 rpm: packages $(READY) ## Make the RPM packages and their bill of materials in build/packages
 	@PYTHONPATH=packaging $(BIN)/python -m packages rpm
+
+release-check: ## Compare the version, the chart, the changelog and TAG
+	@PYTHONPATH=packaging $(PYTHON) -m release check $(TAG)
+
+release-notes: ## Print the section of the changelog for this version
+	@PYTHONPATH=packaging $(PYTHON) -m release notes
 
 clean: ## Remove what was made here, the kept root file systems of the tests too
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -16,6 +16,7 @@ CHECKOUT = Path(__file__).parents[2]
 sys.path[:0] = [str(CHECKOUT)]
 
 from generate import (  # noqa: E402 # of this checkout
+    chart,
     doctor_checks,
     errors,
     inventory_schema,
@@ -34,6 +35,7 @@ GENERATORS = (
     inventory_schema.files,
     support.files,
     pictures.files,
+    chart.files,
 )
 
 

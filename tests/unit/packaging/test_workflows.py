@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The workflows and forms of GitHub: their schemas, their YAML, their shell, what they call."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+FORMS = sorted(one for one in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+EXPRESSION = re.compile(r"\$\{\{.*?\}\}")
+
+
+def schema_errors(schema: str, *paths: Path) -> str:
+    """Return what check-jsonschema reports; its schemas are part of it."""
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        schema,
+        *map(str, paths),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def runs() -> Iterator[tuple[str, str]]:
+    """Yield job and script of each `run:` block."""
+    for path in WORKFLOWS:
+        for name, job in yaml.safe_load(path.read_text("utf-8"))["jobs"].items():
+            for step in job["steps"]:
+                if "run" in step:
+                    yield f"{path.stem}-{name}", step["run"]
+
+
+RUNS = list(runs())
+
+
+def test_files_have_the_forms_of_github(tmp_path: Path) -> None:
+    assert len(WORKFLOWS) >= 3
+    assert schema_errors("vendor.github-workflows", *WORKFLOWS) == ""
+    assert schema_errors("vendor.dependabot", ROOT / ".github/dependabot.yml") == ""
+    broken = tmp_path / "ci.yml"
+    broken.write_text("on: push\njobs: {a: {steps: []}}\n")
+    assert "runs-on" in schema_errors("vendor.github-workflows", broken)
+
+
+@pytest.mark.parametrize(
+    "path", [one for one in FORMS if one.stem != "config"], ids=lambda p: p.stem
+)
+def test_forms_ask_for_something(path: Path) -> None:
+    form = yaml.safe_load(path.read_text("utf-8"))
+    assert {"name", "description", "body"} <= form.keys()
+    for field in form["body"]:
+        assert field["type"] in ("markdown", "textarea", "input", "dropdown", "checkboxes")
+        assert field["type"] == "markdown" or field["attributes"]["label"]
+    if path.stem == "bug":
+        assert "gpuhook support-bundle" in path.read_text("utf-8")
+
+
+def test_yaml_is_clean() -> None:
+    rules = "{extends: default, rules: {line-length: {max: 120}, document-start: disable, "
+    rules += "truthy: {check-keys: false}, braces: {max-spaces-inside: 1}, comments: disable}}"
+    files = [*WORKFLOWS, *FORMS, ROOT / ".github/dependabot.yml", ROOT / ".pre-commit-config.yaml"]
+    command = [
+        sys.executable,
+        "-m",
+        "yamllint",
+        "--strict",
+        "--config-data",
+        rules,
+        *map(str, files),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+@pytest.mark.parametrize(("job", "script"), RUNS)
+def test_scripts_pass_shellcheck(job: str, script: str) -> None:
+    """An expression of GitHub would be code: values come by variables."""
+    assert not EXPRESSION.search(script), job
+    command = ["shellcheck", "--shell", "bash", "-"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_called_targets_and_files_exist() -> None:
+    scripts = "\n".join(script for _, script in RUNS)
+    called = {
+        word
+        for line in re.findall(r"^\s*(?:sudo )?make ([^\n;&|]+)", scripts, re.MULTILINE)
+        for word in targets(line)
+    }
+    called |= {"test-all", "test-engines"}  # a matrix of nightly.yml
+    assert called <= TARGETS
+    for path in re.findall(r"\bpackaging/[\w./-]+", scripts):
+        assert (ROOT / path).exists(), path
+
+
+def targets(line: str) -> list[str]:
+    """Return the targets of a call of make, without options and variables."""
+    words = re.sub(r'\w+=("[^"]*"|\S+)', "", line).split()
+    return [word for word in words if re.fullmatch(r"[a-z][a-z-]*", word)]
+
+
+def all_workflows() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in WORKFLOWS:
+        yield path.name, yaml.load(path.read_text("utf-8"), Loader=yaml.BaseLoader)
+
+
+def test_jobs_have_the_least_rights() -> None:
+    """No right by default; writes only where something is published; no job without an end."""
+    for name, workflow in all_workflows():
+        assert workflow["permissions"] == {}, name
+        assert "pull_request_target" not in workflow["on"]
+        for job in workflow["jobs"].values():
+            assert int(job["timeout-minutes"]) <= 180
+            writes = [right for right, value in job["permissions"].items() if value == "write"]
+            assert not writes or name == "release.yml"
