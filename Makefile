@@ -36,7 +36,7 @@ SYSTEM := python3 util-linux mount shellcheck strace ca-certificates groff-base 
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
 
 .PHONY: help test test-unit test-all test-part test-engines check generate bench demo manifests docs \
-	install wheel deb rpm release-check release-notes clean packages
+	install wheel tarball deb rpm release-check release-notes clean packages
 
 help: ## Print what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -95,6 +95,9 @@ wheel: $(READY) ## Make the wheel and the source archive in build/wheel, and che
 	rm -rf build/wheel
 	$(BIN)/python -m hatchling build --directory build/wheel
 	$(BIN)/twine check --strict build/wheel/*
+
+tarball: packages $(READY) ## Make the tarball that runs anywhere, with its own Python, in build/packages
+	PIP_PYTHON=$(abspath $(BIN)/python) /usr/bin/python3 packaging/image/tarball.py build/packages
 
 deb: packages $(READY) ## Make the Debian packages and their bill of materials in build/packages
 	@PYTHONPATH=packaging $(BIN)/python -m packages deb

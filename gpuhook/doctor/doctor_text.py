@@ -49,6 +49,10 @@ def lines(
         for one in found.results
         if is_all or is_wide or (one.finding.status in _WRONG and one not in first)
     ]
+    if not is_wide:
+        repeated = _repeated(results)
+        results = [one for one in results if one.finding.message not in repeated]
+        text += _repeated_lines(repeated, has_colour=has_colour)
     # A check may need one of a later section, so the results of a section need not be in a row.
     headings = list(dict.fromkeys(_heading(one) for one in results))
     results.sort(key=lambda one: (SECTIONS.index(one.check.section), headings.index(_heading(one))))
@@ -62,6 +66,28 @@ def lines(
             text += _check(list(one_check), width, first, is_wide=is_wide, has_colour=has_colour)
         text += _not_applicable(apart, has_colour=has_colour)
     return text
+
+
+def _repeated(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the faults that many checks have in common, such as an unreadable /proc."""
+    found: dict[str, list[Result]] = {}
+    for one in results:
+        if one.finding.status in _WRONG and not one.finding.command:
+            found.setdefault(one.finding.message, []).append(one)
+    return {
+        message: same
+        for message, same in found.items()
+        if len({one.check.id for one in same}) > _MANY
+    }
+
+
+def _repeated_lines(repeated: dict[str, list[Result]], *, has_colour: bool) -> Iterator[str]:
+    """Yield a line for each fault of many checks, with their number."""
+    for message, same in repeated.items():
+        status = FAILED if any(one.finding.status == FAILED for one in same) else WARNING
+        count = len({one.check.id for one in same})
+        word = _word(status, has_colour=has_colour)
+        yield f"  {word} {_shown(message)} ({count} checks; -o wide lists them)"
 
 
 def fix_lines(fixes: Sequence[FixResult] | None) -> list[str]:

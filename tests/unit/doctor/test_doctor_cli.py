@@ -28,7 +28,8 @@ from gpuhook.doctor.check import (
     absent,
     ok,
 )
-from gpuhook.doctor.examination import examine
+from gpuhook.doctor.check import Result as CheckResult
+from gpuhook.doctor.examination import Examination, examine
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.node_tree import DirectoryTree
 
@@ -128,6 +129,16 @@ def test_healthy_checks_are_counted(doctor: Callable[..., Result]) -> None:
     counts = "1 failed, 1 warning, 1 ok, 2 not applicable; --all lists all checks\n"
     assert shown.stderr == counts
     assert "driver.version" in doctor("--checks", "driver", offline=True).stdout
+
+
+def test_fault_of_many_checks_is_one_line() -> None:
+    """Such as a /proc that cannot be read; wide lists the checks."""
+    same = [Check(f"driver.c{n}", "it works", lambda _: []) for n in range(9)]
+    results = [CheckResult(one, Finding(WARNING, "/proc cannot be read")) for one in same]
+    found = Examination(tuple(results))
+    line = "  warning  /proc cannot be read (9 checks; -o wide lists them)"
+    assert doctor_text.lines(found) == [line]
+    assert len(doctor_text.lines(found, is_wide=True)) == 10
 
 
 def test_quiet_shows_only_failures_and_warnings(doctor: Callable[..., Result]) -> None:
