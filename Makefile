@@ -31,12 +31,13 @@ PYTEST_RUN = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # Real runtimes and engines, compilers for probes and stubs, and the system's own interpreter.
 ENGINES := runc crun containerd podman
 COMPILERS := gcc libc6-dev musl-tools
-SYSTEM := python3 util-linux mount shellcheck strace ca-certificates groff-base zsh fish chromium
+SYSTEM := python3 util-linux mount shellcheck strace ca-certificates groff-base zsh fish chromium?
+SYSTEM += debian-archive-keyring
 # Packages, images, manifests and units are made and checked with these.
-PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
+PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client?|kubectl systemd
 
 .PHONY: help test test-unit test-all test-part test-engines check generate bench demo manifests docs \
-	install wheel tarball deb rpm release-check release-notes clean packages
+	install wheel tarball deb rpm chart release-check release-notes clean packages
 
 help: ## Print what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -105,6 +106,12 @@ deb: packages $(READY) ## Make the Debian packages and their bill of materials i
 rpm: packages $(READY) ## Make the RPM packages and their bill of materials in build/packages
 	@PYTHONPATH=packaging $(BIN)/python -m packages rpm
 
+chart: $(READY) ## Make the Helm chart of a release in build/chart
+	rm -rf build/chart
+	@PYTHONPATH=packaging $(BIN)/python -m release chart build/chart
+	$(BIN)/helm lint --strict build/chart/gpuhook
+	$(BIN)/helm package --destination build/chart build/chart/gpuhook
+
 release-check: ## Compare the version, the chart, the changelog and TAG
 	@PYTHONPATH=packaging $(PYTHON) -m release check $(TAG)
 
@@ -116,7 +123,7 @@ clean: ## Remove what was made here, the kept root file systems of the tests too
 	find gpuhook tests packaging -name __pycache__ -type d -prune -exec rm -rf {} +
 
 packages:
-	@.ci/packages $(ENGINES) $(COMPILERS) $(SYSTEM) $(foreach name,$(PACKAGING),"$(name)")
+	@.ci/packages $(ENGINES) $(COMPILERS) $(foreach name,$(SYSTEM),"$(name)") $(foreach name,$(PACKAGING),"$(name)")
 
 $(READY): pyproject.toml .ci/venv
 	@.ci/venv $(VENV)
