@@ -39,9 +39,11 @@ PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-
 .PHONY: help test test-unit test-all test-part test-engines check generate bench demo manifests docs \
 	install wheel tarball deb rpm chart release-check release-notes clean packages
 
+##@ General
 help: ## Print what can be made
-	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -nE -e 's/^##@ (.*)/\n\1:/p' -e 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
 
+##@ Tests
 test: packages $(READY) ## Run the everyday tests, which need no GPU; contract tests need root
 	$(PYTEST_RUN) -m "not gpu and not engines and not thorough" $(PYTEST)
 
@@ -60,6 +62,7 @@ test-engines: packages $(READY) ## Run the engines of three Debian releases; wri
 		$(or $(PYTEST),--support tests/engines)
 	@PYTHONPATH=packaging $(BIN)/python -m generate
 
+##@ Checks and generated files
 check: $(READY) ## Check style, types, import rules, words, generated files and shell scripts
 	@.ci/packages shellcheck
 	@PYTHONPATH=packaging $(BIN)/python -m generate --check
@@ -76,15 +79,14 @@ docs: $(READY) ## Make the documentation as a site in build/site
 generate: $(READY) ## Write the generated files: error pages, schemas, tables of settings and checks
 	@PYTHONPATH=packaging $(BIN)/python -m generate
 
+##@ Measure and show
 bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
 	$(BIN)/python -m tests.bench
 
 demo: packages $(READY) ## Show containers getting their GPUs, sharing them, losing them, getting them back
 	@$(BIN)/python -m tests.demo
 
-manifests: $(READY) ## Make the plain manifests for Kubernetes of the Helm chart
-	$(BIN)/python packaging/kubernetes/render.py $(BIN)/helm
-
+##@ Install and package
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)
 	@$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
 		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)") \
@@ -112,12 +114,17 @@ chart: $(READY) ## Make the Helm chart of a release in build/chart
 	$(BIN)/helm lint --strict build/chart/gpuhook
 	$(BIN)/helm package --destination build/chart build/chart/gpuhook
 
+manifests: $(READY) ## Make the plain manifests for Kubernetes of the Helm chart
+	$(BIN)/python packaging/kubernetes/render.py $(BIN)/helm
+
+##@ Releases
 release-check: ## Compare the version, the chart, the changelog and TAG
 	@PYTHONPATH=packaging $(PYTHON) -m release check $(TAG)
 
 release-notes: ## Print the section of the changelog for this version
 	@PYTHONPATH=packaging $(PYTHON) -m release notes
 
+##@ Clean
 clean: ## Remove what was made here, the kept root file systems of the tests too
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find gpuhook tests packaging -name __pycache__ -type d -prune -exec rm -rf {} +
