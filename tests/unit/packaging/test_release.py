@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import release.__main__ as release
 import yaml
-from release import __main__ as release
 
 CHANGELOG = """# Changelog
 
