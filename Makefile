@@ -31,16 +31,19 @@ PYTEST_RUN = $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 # Real runtimes and engines, compilers for probes and stubs, and the system's own interpreter.
 ENGINES := runc crun containerd podman
 COMPILERS := gcc libc6-dev musl-tools
-SYSTEM := python3 util-linux mount shellcheck strace ca-certificates groff-base zsh fish chromium
+SYSTEM := python3 util-linux mount shellcheck strace ca-certificates groff-base zsh fish chromium?
+SYSTEM += debian-archive-keyring
 # Packages, images, manifests and units are made and checked with these.
-PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client|kubectl systemd
+PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client?|kubectl systemd
 
 .PHONY: help test test-unit test-all test-part test-engines check generate bench demo manifests docs \
-	install wheel tarball deb rpm release-check release-notes clean packages
+	install wheel tarball deb rpm chart release-check release-notes clean packages
 
+##@ General
 help: ## Print what can be made
-	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -nE -e 's/^##@ (.*)/\n\1:/p' -e 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
 
+##@ Tests
 test: packages $(READY) ## Run the everyday tests, which need no GPU; contract tests need root
 	$(PYTEST_RUN) -m "not gpu and not engines and not thorough" $(PYTEST)
 
@@ -59,6 +62,7 @@ test-engines: packages $(READY) ## Run the engines of three Debian releases; wri
 		$(or $(PYTEST),--support tests/engines)
 	@PYTHONPATH=packaging $(BIN)/python -m generate
 
+##@ Checks and generated files
 check: $(READY) ## Check style, types, import rules, words, generated files and shell scripts
 	@.ci/packages shellcheck
 	@PYTHONPATH=packaging $(BIN)/python -m generate --check
@@ -75,15 +79,14 @@ docs: $(READY) ## Make the documentation as a site in build/site
 generate: $(READY) ## Write the generated files: error pages, schemas, tables of settings and checks
 	@PYTHONPATH=packaging $(BIN)/python -m generate
 
+##@ Measure and show
 bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
 	$(BIN)/python -m tests.bench
 
 demo: packages $(READY) ## Show containers getting their GPUs, sharing them, losing them, getting them back
 	@$(BIN)/python -m tests.demo
 
-manifests: $(READY) ## Make the plain manifests for Kubernetes of the Helm chart
-	$(BIN)/python packaging/kubernetes/render.py $(BIN)/helm
-
+##@ Install and package
 install: ## Install below PREFIX (and DESTDIR), to be run by PYTHON (and CLI_PYTHON)
 	@$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --python "$(PYTHON)" \
 		$(if $(DESTDIR),--destdir "$(DESTDIR)") $(if $(CLI_PYTHON),--cli-python "$(CLI_PYTHON)") \
@@ -105,18 +108,29 @@ deb: packages $(READY) ## Make the Debian packages and their bill of materials i
 rpm: packages $(READY) ## Make the RPM packages and their bill of materials in build/packages
 	@PYTHONPATH=packaging $(BIN)/python -m packages rpm
 
+chart: $(READY) ## Make the Helm chart of a release in build/chart
+	rm -rf build/chart
+	@PYTHONPATH=packaging $(BIN)/python -m release chart build/chart
+	$(BIN)/helm lint --strict build/chart/gpuhook
+	$(BIN)/helm package --destination build/chart build/chart/gpuhook
+
+manifests: $(READY) ## Make the plain manifests for Kubernetes of the Helm chart
+	$(BIN)/python packaging/kubernetes/render.py $(BIN)/helm
+
+##@ Releases
 release-check: ## Compare the version, the chart, the changelog and TAG
 	@PYTHONPATH=packaging $(PYTHON) -m release check $(TAG)
 
 release-notes: ## Print the section of the changelog for this version
 	@PYTHONPATH=packaging $(PYTHON) -m release notes
 
+##@ Clean
 clean: ## Remove what was made here, the kept root file systems of the tests too
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find gpuhook tests packaging -name __pycache__ -type d -prune -exec rm -rf {} +
 
 packages:
-	@.ci/packages $(ENGINES) $(COMPILERS) $(SYSTEM) $(foreach name,$(PACKAGING),"$(name)")
+	@.ci/packages $(ENGINES) $(COMPILERS) $(foreach name,$(SYSTEM),"$(name)") $(foreach name,$(PACKAGING),"$(name)")
 
 $(READY): pyproject.toml .ci/venv
 	@.ci/venv $(VENV)

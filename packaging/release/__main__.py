@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check a release, or print its notes.
+"""Check a release, print its notes, or write its chart.
 
 PYTHONPATH=packaging python -m release check [TAG]
 PYTHONPATH=packaging python -m release notes
+PYTHONPATH=packaging python -m release chart DIRECTORY
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
+IMAGE = "ghcr.io/gpuhook/gpuhook"
 
 
 class NotReleasedError(Exception):
@@ -59,6 +62,22 @@ def check(checkout: Path, tag: str) -> str:
     return number
 
 
+def chart(checkout: Path, directory: Path) -> Path:
+    """Write the chart that names the published image; return its directory."""
+    made = directory / "gpuhook"
+    shutil.rmtree(made, ignore_errors=True)
+    shutil.copytree(checkout / "packaging/helm/gpuhook", made)
+    values = made / "values.yaml"
+    text = values.read_text(encoding="utf-8")
+    changed, count = re.subn(
+        r"^(image:\n  repository:) .*$", rf"\1 {IMAGE}", text, flags=re.MULTILINE
+    )
+    if count != 1:
+        raise NotReleasedError("values.yaml does not begin `image:` with `repository:`")
+    values.write_text(changed, encoding="utf-8")
+    return made
+
+
 def main(checkout: Path = CHECKOUT) -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(prog="release", description=__doc__.split("\n", 1)[0])
@@ -66,9 +85,13 @@ def main(checkout: Path = CHECKOUT) -> None:
     commands.add_parser("notes", help="print the section of CHANGELOG.md for this version")
     checking = commands.add_parser("check", help="compare the version in all places")
     checking.add_argument("tag", nargs="?", default="", help="the tag of the release")
+    writing = commands.add_parser("chart", help="write the chart that names the published image")
+    writing.add_argument("directory", type=Path)
     options = parser.parse_args()
     try:
-        if options.command == "notes":
+        if options.command == "chart":
+            print(chart(checkout, options.directory))
+        elif options.command == "notes":
             print(notes(checkout, version(checkout)), end="")
         else:
             print(f"{check(checkout, options.tag)} can be released")

@@ -25,6 +25,13 @@ def test_page_names_each_folder() -> None:
     assert set(re.findall(r"`([a-z]+)/`", PAGE)) == folders
 
 
+def test_page_names_each_marker() -> None:
+    own = (TESTS.parent / "pyproject.toml").read_text(encoding="utf-8").split("\nmarkers = [")[1]
+    names = set(re.findall(r'^  "([a-z_]+)', own.split("\n]")[0], re.MULTILINE))
+    assert "every_case" in names
+    assert names <= set(re.findall(r"[a-z_]+", PAGE))
+
+
 def test_named_files_exist() -> None:
     named = re.findall(r"`(?:tests/)?((?:[a-z_]+/)+[a-z_]+\.py)", PAGE)
     assert len(named) > 5

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from release import __main__ as release
+import release.__main__ as release
+import yaml
 
 CHANGELOG = """# Changelog
 
@@ -77,3 +78,18 @@ def test_other_tag_and_changed_files(checkout: Path) -> None:
     (checkout / "new file").touch()
     with pytest.raises(release.NotReleasedError, match="not committed"):
         release.check(checkout, "")
+
+
+def test_chart_names_the_published_image(tmp_path: Path) -> None:
+    made = release.chart(release.CHECKOUT, tmp_path)
+    values = yaml.safe_load((made / "values.yaml").read_text("utf-8"))
+    assert values["image"]["repository"] == release.IMAGE
+    assert (made / "Chart.yaml").read_text("utf-8") == (
+        release.CHECKOUT / "packaging/helm/gpuhook/Chart.yaml"
+    ).read_text("utf-8")
+
+
+def test_chart_without_an_image_is_refused(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "packaging/helm/gpuhook/values.yaml").write_text("image: {}\n", encoding="utf-8")
+    with pytest.raises(release.NotReleasedError, match=r"values\.yaml"):
+        release.chart(checkout, tmp_path / "made")

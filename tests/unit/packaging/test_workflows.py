@@ -51,22 +51,20 @@ def test_files_have_the_forms_of_github(tmp_path: Path) -> None:
     assert len(WORKFLOWS) >= 3
     assert schema_errors("vendor.github-workflows", *WORKFLOWS) == ""
     assert schema_errors("vendor.dependabot", ROOT / ".github/dependabot.yml") == ""
+    forms = [path for path in FORMS if path.stem != "config"]
+    assert schema_errors("vendor.github-issue-forms", *forms) == ""
+    config = ROOT / ".github/ISSUE_TEMPLATE/config.yml"
+    assert schema_errors("vendor.github-issue-config", config) == ""
     broken = tmp_path / "ci.yml"
     broken.write_text("on: push\njobs: {a: {steps: []}}\n")
     assert "runs-on" in schema_errors("vendor.github-workflows", broken)
 
 
-@pytest.mark.parametrize(
-    "path", [one for one in FORMS if one.stem != "config"], ids=lambda p: p.stem
-)
-def test_forms_ask_for_something(path: Path) -> None:
-    form = yaml.safe_load(path.read_text("utf-8"))
-    assert {"name", "description", "body"} <= form.keys()
-    for field in form["body"]:
-        assert field["type"] in ("markdown", "textarea", "input", "dropdown", "checkboxes")
-        assert field["type"] == "markdown" or field["attributes"]["label"]
-    if path.stem == "bug":
-        assert "gpuhook support-bundle" in path.read_text("utf-8")
+def test_bug_form_asks_for_a_support_bundle() -> None:
+    (form,) = [path for path in FORMS if path.stem == "bug"]
+    assert {"gpuhook support-bundle", "gpuhook version"} <= set(
+        re.findall(r"gpuhook [a-z-]+", form.read_text("utf-8"))
+    )
 
 
 def test_yaml_is_clean() -> None:
@@ -124,8 +122,48 @@ def test_jobs_have_the_least_rights() -> None:
     """No right by default; writes only where something is published; no job without an end."""
     for name, workflow in all_workflows():
         assert workflow["permissions"] == {}, name
+        assert workflow["concurrency"]["group"]
+        assert workflow["defaults"]["run"]["shell"] == "bash"  # with pipefail
         assert "pull_request_target" not in workflow["on"]
         for job in workflow["jobs"].values():
             assert int(job["timeout-minutes"]) <= 180
             writes = [right for right, value in job["permissions"].items() if value == "write"]
-            assert not writes or name == "release.yml"
+            assert not writes or name in ("docs.yml", "release.yml")
+
+
+def test_actions_are_pinned() -> None:
+    """An action is a commit, with the version in a comment; one action has one commit."""
+    lines = [
+        line.strip(" -") for path in WORKFLOWS for line in path.read_text("utf-8").splitlines()
+    ]
+    used = {line for line in lines if line.startswith("uses:")}
+    assert len(used) > 10
+    pins = [re.fullmatch(r"uses: ([\w/-]+)@[0-9a-f]{40} # v\d+\.\d+\.\d+", line) for line in used]
+    names = [pin[1] for pin in pins if pin]
+    assert len(names) == len(used), used
+    assert len(set(names)) == len(names)
+
+
+def test_jobs_with_an_identity_run_no_build() -> None:
+    """A job that may sign or publish runs no `make` but the changelog's, which needs no package."""
+    for name, workflow in all_workflows():
+        for job in workflow["jobs"].values():
+            if "id-token" in job["permissions"]:
+                scripts = "\n".join(step.get("run", "") for step in job["steps"])
+                called = set(re.findall(r"make ([^\n>]+)", scripts))
+                assert {one.strip() for one in called} <= {"--silent release-notes"}, name
+
+
+def test_release_publishes_on_pypi_last() -> None:
+    """What cannot be published twice waits for all that can fail."""
+    jobs = {name: workflow["jobs"] for name, workflow in all_workflows()}["release.yml"]
+    assert set(jobs["pypi"]["needs"]) == jobs.keys() - {"check", "pypi", "notes"}
+    assert {jobs[name]["needs"] for name in ("wheel", "packages", "image")} == {"check"}
+    (version,) = re.findall(r"gpuhook/gpuhook:(.*)$", image_tags(jobs["image"]))
+    assert version == "${{ needs.check.outputs.version }}"
+
+
+def image_tags(job: dict[str, Any]) -> str:
+    """Return the tags of the image: the chart's appVersion has no `v`."""
+    (tags,) = [step["with"]["tags"] for step in job["steps"] if "tags" in step.get("with", {})]
+    return str(tags)
