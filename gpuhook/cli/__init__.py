@@ -80,8 +80,37 @@ class UsageFailure(Failure):
     exit_code = 2
 
 
-class LazyGroup(command_sections.ShortHelp, click.Group):
-    """A group that imports its commands by name and prints the faults of all commands."""
+class FaultGroup(command_sections.ShortHelp, click.Group):
+    """A group that prints the faults of all its commands."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line, and end with its status."""
+        console.prepare_standard_streams()
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # click printed --help or --version
+            failure = Failure(console.standard_output_fault(error) or worded(error))
+            failure.show()
+            sys.exit(failure.exit_code)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; any exception becomes a Failure."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # `gpuhook inventory | head`: click ends it quietly
+                raise
+            raise _failure(ctx, console.standard_output_fault(error) or error) from error
+        except GpuhookError as error:
+            raise _failure(ctx, error) from error
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except Exception as error:  # a traceback only with --debug
+            raise _failure(ctx, error) from error
+
+
+class LazyGroup(FaultGroup):
+    """A group that imports its commands by name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line; options of all commands may be anywhere in it."""
@@ -135,31 +164,6 @@ class LazyGroup(command_sections.ShortHelp, click.Group):
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         found = [CompletionItem(name, help=_short_help(name, _COMPLETED)) for name in names]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line, and end with its status."""
-        console.prepare_standard_streams()
-        try:
-            return super().main(*args, **kwargs)
-        except OSError as error:  # click printed --help or --version
-            failure = Failure(console.standard_output_fault(error) or worded(error))
-            failure.show()
-            sys.exit(failure.exit_code)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; any exception becomes a Failure."""
-        try:
-            return super().invoke(ctx)
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # `gpuhook inventory | head`: click ends it quietly
-                raise
-            raise _failure(ctx, console.standard_output_fault(error) or error) from error
-        except GpuhookError as error:
-            raise _failure(ctx, error) from error
-        except (click.exceptions.Exit, click.Abort, click.ClickException):
-            raise
-        except Exception as error:  # a traceback only with --debug
-            raise _failure(ctx, error) from error
 
 
 def _short_help(name: str, limit: int) -> str:

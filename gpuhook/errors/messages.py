@@ -809,6 +809,12 @@ run it on the node that has the GPUs; in a pod with the node's files in /host, a
 GH1953 HostError
 cannot match GPU processes to containers: this pid namespace is not the host's, and the driver reports pids of the host
 run it on the host, or in a container with the host's pid namespace (hostPID, --pid=host)
+GH1960 HostError
+kubectl: {reason}
+run the same with kubectl: `kubectl get pods --all-namespaces`; reading metrics needs the verb get of pods/proxy in the namespace of the plugin
+GH1961 HostError
+{where} has no pod of gpuhook's device plugin with the labels {selector}
+install the chart with metrics.enabled=true, or name the labels of the plugin's pods with --selector
 GH2000 RefusedError
 {where}: the runtime {name} of {engine} is {program}, not gpuhook's
 use another name with --runtime-name, or replace it with --take-over: undo restores it
