@@ -45,6 +45,8 @@ MAP = {"default": "version: v1\n"}
         ({"mountPropagation": "Bidirectional"}, "mountPropagation"),
         ({"mountPropagation": None}, "mountPropagation"),
         ({"metrics": {"serviceMonitor": {"enabled": True}}}, "set metrics.enabled=true"),
+        ({"metrics": {"prometheusRule": {"enabled": True}}}, "set metrics.enabled=true"),
+        ({"metrics": {"grafanaDashboard": {"enabled": True}}}, "set metrics.enabled=true"),
         (
             {"metrics": {"enabled": True}, "fullnameOverride": "1gpu"},
             "begin with a letter",

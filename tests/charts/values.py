@@ -147,6 +147,13 @@ SETS: dict[str, dict[str, Any]] = {
     "pod-monitor": {
         "metrics": {"enabled": True, "podMonitor": {"enabled": True, "labels": {"a": "b"}}}
     },
+    "alerts": {
+        "metrics": {
+            "enabled": True,
+            "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+            "grafanaDashboard": {"enabled": True, "annotations": {"grafana_folder": "GPUs"}},
+        }
+    },
     "api": {"apiAccess": {"nodeConfig": True, "events": True}, "gfd": {"labelNode": True}},
     "events-alone": {"apiAccess": {"events": True}, "gfd": {"enabled": False}},
     "no-label-access": {"config": {"map": THREE}, "apiAccess": {"nodeConfig": False}},

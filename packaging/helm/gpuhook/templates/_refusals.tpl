@@ -52,6 +52,9 @@
 {{- if and (or $metrics.serviceMonitor.enabled $metrics.podMonitor.enabled) (not $metrics.enabled) -}}
 {{- fail "\nA monitor needs metrics: set metrics.enabled=true." -}}
 {{- end -}}
+{{- if and (or $metrics.prometheusRule.enabled $metrics.grafanaDashboard.enabled) (not $metrics.enabled) -}}
+{{- fail "\nAlerts and the dashboard need metrics: set metrics.enabled=true." -}}
+{{- end -}}
 {{- if and $metrics.serviceMonitor.enabled $metrics.podMonitor.enabled -}}
 {{- fail "\nmetrics.serviceMonitor and metrics.podMonitor would both scrape the same metrics: enable only one of them." -}}
 {{- end -}}

@@ -11,7 +11,7 @@ from pathlib import Path
 from gpuhook.device_plugin.metrics import exposition
 from gpuhook.device_plugin.metrics.counters import COUNTERS, DURATIONS
 
-DASHBOARD = Path(__file__).parents[4] / "packaging" / "kubernetes" / "grafana-dashboard.json"
+DASHBOARD = Path(__file__).parents[4] / "packaging/helm/gpuhook/grafana-dashboard.json"
 METRICS = {*exposition.GAUGES, *(f"gpuhook_{name}_total" for name in COUNTERS)}
 METRICS |= {
     f"gpuhook_{name}_seconds_{part}" for name in DURATIONS for part in ("bucket", "count", "sum")
