@@ -72,10 +72,3 @@ def test_questions_are_answered_with_a_link_or_a_command() -> None:
     answers = [part for part in text.split("\n\n") if part.startswith("**")]
     assert len(answers) >= 20
     assert [one for one in answers if "](" not in one and "`" not in one] == []
-
-
-def test_site_has_every_page_once() -> None:
-    """The navigation of the site names each page of docs."""
-    navigation = (ROOT / "packaging/site/mkdocs.yml").read_text(encoding="utf-8")
-    listed = re.findall(r": ([\w/-]+\.md)$", navigation, re.MULTILINE)
-    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
