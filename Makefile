@@ -63,10 +63,11 @@ test-engines: packages $(READY) ## Run the engines of three Debian releases; wri
 	@PYTHONPATH=packaging $(BIN)/python -m generate
 
 ##@ Checks and generated files
-check: $(READY) ## Check style, types, import rules, words, generated files and shell scripts
+check: $(READY) ## Check style, types, import rules, words, links, generated files and shell scripts
 	@.ci/packages shellcheck
 	@PYTHONPATH=packaging $(BIN)/python -m generate --check
 	@PYTHONPATH=packaging $(BIN)/python -m language
+	@PYTHONPATH=packaging $(BIN)/python -m language.links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

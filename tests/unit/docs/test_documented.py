@@ -154,20 +154,6 @@ def ending_with_1(ctx: click.Context, command: click.Command) -> Iterator[str]:
             yield below.command_path.removeprefix("gpuhook ")
 
 
-def test_links_have_a_target() -> None:
-    """A link to a heading or a file of this project exists."""
-    for page in ALL:
-        text = (ROOT / page).read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)\s]+)\)", text):
-            if "://" in target:
-                continue
-            path, _, heading = target.partition("#")
-            aimed = (ROOT / page).parent / path if path else ROOT / page
-            assert aimed.exists(), (page, target)
-            if heading:
-                assert heading in headings(aimed.read_text(encoding="utf-8")), (page, target)
-
-
 @pytest.mark.parametrize("page", ["docs/concepts/security.md", "docs/support.md"])
 def test_documented_tests_exist(page: str) -> None:
     """The file is below tests, and contains the function if one is named."""
@@ -214,14 +200,6 @@ def test_index_links_every_page_once() -> None:
         assert page == index or listed.count(f"]({page.relative_to(index.parent)})") == 1, page
         text = page.read_text(encoding="utf-8")
         assert len(text.splitlines()) <= 400 or "\n- [" in text.partition("\n## ")[0], page
-
-
-def headings(text: str) -> set[str]:
-    """Return the anchors of headings, as a renderer makes them."""
-    outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    lines = [line for line in outside.splitlines() if line.startswith("#")]
-    words = [re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower()) for line in lines]
-    return {line.replace(" ", "-") for line in words}
 
 
 def test_invalid_example_is_detected(tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ from tests.daemon_set import asking
 from tests.unit.docs.test_documented import BLOCK, ROOT
 
 PAGE = ROOT / "docs/how-to/share-a-gpu.md"
-TITLE = "### Allow only granted GPUs"
+TITLE = "## Allow only granted GPUs"
 STRICT = {"acceptEnvWhenUnprivileged": False, "acceptVolumeMounts": True}
 
 
 @pytest.fixture
 def documented() -> tuple[str, str]:
     """Return the node's settings and the plugin's configuration of the section."""
-    section = PAGE.read_text("utf-8").partition(TITLE)[2].partition("\n### ")[0]
+    section = PAGE.read_text("utf-8").partition(TITLE)[2].partition("\n## ")[0]
     node, plugin = BLOCK.findall(section)
     return node, plugin
 
