@@ -72,7 +72,7 @@ def wheel(installed: Path, tmp_path: Path) -> Wheel:
 
 def test_spec_names_no_missing_hook(wheel: Wheel) -> None:
     """The spec is one of --hooks none, with a note; an option for hooks is refused."""
-    assert {path.name for path in wheel.bindir.iterdir()} == {"gpuhook"}
+    assert {path.name for path in wheel.bindir.iterdir()} == {"gpuhook", "kubectl-gpuhook"}
     done = wheel.generate()
     assert "note: this host has no gpuhook-hook, so the spec is one of --hooks none" in done.stderr
     assert "hooks" not in spec_file.read(SPEC)["containerEdits"]
