@@ -36,7 +36,7 @@ _MAX_LINE = 4096
 @options.container
 @options.state_root
 @parameters.output("table", "wide", "json", "yaml", help="wide adds the UUIDs of the GPUs.")
-@click.option("--exit-code", is_flag=True, help="Exit with status 1 if there is a finding.")
+@click.option("--exit-code", is_flag=True, help="Exit with status 1 if there are findings.")
 @node_options.library_options
 @click.pass_context
 def inspect(
@@ -51,8 +51,8 @@ def inspect(
 ) -> None:
     """Show the GPU parts of a running CONTAINER: nodes, mounts, libraries, limits, variables.
 
-    For each driver library, whether the container's loader finds it. For each node, whether the
-    device cgroup allows opening it. The version of the mounted driver and of the node's driver. For
+    For each driver library, the output shows whether the container's loader finds it. For each node, it shows whether
+    the device cgroup allows opening it. The version of the mounted driver and of the node's driver. For
     each memory limit, the value in the ledger, the value in the driver, and the memory in use. And
     the granted parts that are missing, with the command that fixes them. The command changes
     nothing and runs nothing in the container.

@@ -42,7 +42,7 @@ Examples:
     "wide",
     "json",
     "yaml",
-    help="wide adds the known differences, UUIDs and whole names, json has everything.",
+    help="wide adds the known differences, UUIDs and full names; json has everything.",
 )
 @parameters.no_headers
 @node_options.node_options
@@ -58,7 +58,7 @@ def compare(
     no_headers: bool,
     **node: Any,
 ) -> None:
-    """Compare what a running CONTAINER has of its GPUs with what gpuhook would add.
+    """Compare the GPU parts of a running CONTAINER with what gpuhook would add.
 
     NVIDIA's stack or any other program may have added the GPUs. The comparison covers device nodes
     and access to them, driver files, the libraries that the loader finds, links, variables, groups

@@ -34,7 +34,7 @@ def options(command: F) -> F:
     no_nvml = click.option(
         "--no-nvml",
         is_flag=True,
-        help="Do not ask the driver: memory, processes and utilization remain unknown.",
+        help="Do not query the driver: memory, processes and utilization remain unknown.",
     )
     root = click.option(
         "--kubelet-root",

@@ -41,7 +41,7 @@ install_dir = click.option(
     default=installation.DIRECTORY,
     show_default=True,
     metavar="DIR",
-    help="The directory of gpuhook, a path of the host.",
+    help="The installation directory of gpuhook on the host.",
 )
 restart = click.option(
     "--restart",
@@ -50,7 +50,7 @@ restart = click.option(
     show_default=True,
     is_flag=False,
     flag_value="auto",
-    help="How to make the engine read its new configuration; --restart without a value is auto.",
+    help="How to make the engine reload its configuration; --restart without a value is auto.",
 )
 
 

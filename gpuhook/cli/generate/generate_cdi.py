@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 def generate_cdi(output: str | None, fmt: str | None, mode: str, **options: Any) -> None:
     """Write a CDI spec for the GPUs and the driver of a node.
 
-    The spec describes a GPU in MIG mode by its MIG instances, and not as a whole.
+    A GPU in MIG mode is described by its MIG instances, not as a whole GPU.
 
     Every container engine that reads CDI can then give containers these GPUs, and so can
     gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
 
-    generate-cdi also reads the variables NVIDIA_CTK_CDI_GENERATE_* of NVIDIA's toolkit; its own
+    generate-cdi also reads the NVIDIA_CTK_CDI_GENERATE_* variables of NVIDIA's toolkit; its own
     variables take precedence.
     """
     output = None if output == "-" else output

@@ -20,7 +20,7 @@ FLAGS_HELP = (
     f"{EXPLICIT_LIBRARIES}: add the vendor-neutral libraries that ship with the driver; "
     f"{COHERENT}: mark each GPU as coherent or not, in annotations and in the files "
     f"NAME.coherent and NAME.noncoherent next to --output-file; {NO_GIDS}; {NO_IPC}: no sockets of "
-    f"the driver's daemons; {ONE_CSV_DEVICE}; repeatable, or a comma list."
+    f"the driver's daemons; {ONE_CSV_DEVICE}; repeatable, or comma-separated."
 )
 # The modes in which a flag has an effect; other flags have one in all modes.
 _EFFECTIVE = {

@@ -32,7 +32,7 @@ def output_format(formats: Sequence[str], **settings: Any) -> Callable[[F], F]:
         "--format",
         "fmt",
         type=click.Choice(formats),
-        help="Default: the format that the name of --output-file ends in, else yaml.",
+        help="Default: the format of the --output-file extension, else yaml.",
         **settings,
     )
 
