@@ -108,7 +108,7 @@ def _output(kubectl: Sequence[str], words: Sequence[str], seconds: float) -> str
 
 
 def samples(text: str) -> Iterator[Sample]:
-    """Yield the samples of gpuhook in the exposition format; others are left out.
+    """Yield the samples of gpuhook in the exposition format; others are skipped.
 
     Source: the text format of Prometheus, version 0.0.4.
     """

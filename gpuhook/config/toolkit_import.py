@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import NVIDIA's config.toml into gpuhook's settings, with a remark on each key that is left out.
+"""Import NVIDIA's config.toml into gpuhook's settings, with a remark on each key that is skipped.
 
 Source of the keys, their types and defaults: NVIDIA Container Toolkit 1.20, `nvidia-ctk config
-default`. Default values of the toolkit are left out: gpuhook has the same defaults.
+default`. Default values of the toolkit are skipped: gpuhook has the same defaults.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MAX_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """gpuhook's settings, and remarks on the keys that are left out, by line."""
+    """gpuhook's settings, and remarks on the keys that are skipped, by line."""
 
     document: dict[str, dict[str, Any]]
     remarks: tuple[str, ...]
@@ -156,7 +156,7 @@ class _Import:
         known = self._properties.get(section, {}).get("properties", {}).get(own)
         if known is None or ("enum" in known and value not in known["enum"]):
             what = f"no {own} {value}" if known else f"no option for it ({section}.{own})"
-            self._remark(key, f"gpuhook generate-cdi has {what}: leave it out")
+            self._remark(key, f"gpuhook generate-cdi has {what}: omit it")
             return
         self._sources[section, own] = key
         if isinstance(value, list) and all(isinstance(one, str) for one in value):

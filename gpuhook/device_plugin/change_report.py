@@ -67,7 +67,7 @@ class ChangeReport:
     def report_reload_request(self) -> None:
         """Report a SIGHUP; its outcome is then reported even if nothing has changed."""
         self._is_reload_requested = True
-        self._log.info("SIGHUP: reading the configuration and the node again")
+        self._log.info("SIGHUP: reloading the configuration and rescanning the node")
 
     def report_refusal(
         self, error: Exception, active: LoadedConfig | None, refused: LoadedConfig | None = None

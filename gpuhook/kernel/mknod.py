@@ -12,7 +12,7 @@ from gpuhook.kernel.libc import LIBC, os_error
 from gpuhook.kernel.mounts import AT_EMPTY_PATH
 
 _KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK}
-_REASONS = {errno.EPERM: "not permitted to make device nodes here, as in a user namespace"}
+_REASONS = {errno.EPERM: "not permitted to create device nodes here, as in a user namespace"}
 
 LIBC.fchownat.argtypes = (
     ctypes.c_int,

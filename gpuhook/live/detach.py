@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
 
 _RESTART = "config.json grants it: a restart of the container brings it back"
-_NOT_DENIED = "device rules: {}: a process that can make a node there can open the device again"
+_NOT_DENIED = "device rules: {}: a process that can create a node there can open the device again"
 _OPEN = "{} keeps its open descriptors: only new opens are refused"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GRANTED = "{gpu} has its granted limit, {limit}: clear --all lifts that, too"
 _LIFTED = "{gpu}: the granted limit, {limit}, is lifted: nothing limits the container now"
 _ABOVE = "{}: it uses {} now, more than {}: a driver refuses a limit below that"
-_LEFT_OUT = "{}: its granted guarantee of {} is left out: {}"
+_LEFT_OUT = "{}: its granted guarantee of {} is not set: {}"
 _RESERVED = (
     "{gpu}: the kernel's dmem controller enforces this node's limits: the {soft} guaranteed to the "
     "container remain reserved in the cgroups above when it ends. `gpuhook limits clear "

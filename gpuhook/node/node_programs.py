@@ -37,7 +37,7 @@ def programs(tree: Tree) -> dict[str, dict[str, str]]:
     """Return path and version of each installed program.
 
     Without a version, that is "" and `trouble` is the reason. Programs that another user than root
-    could have replaced are not run. Fronts of gpuhook's with NVIDIA's names are left out: their
+    could have replaced are not run. Fronts of gpuhook's with NVIDIA's names are skipped: their
     versions are not those of NVIDIA's toolkit.
     """
     found = {name: path for name in _PROGRAMS if (path := where(tree, name))}
@@ -159,7 +159,7 @@ class ProgramOutput:
             raise OSError(errno.ETIMEDOUT, late, self._argv[0]) from None
         if self._process.returncode != 0:
             status = self._process.returncode
-            raise OSError(errno.EIO, f"it ended with status {status}", self._argv[0])
+            raise OSError(errno.EIO, f"it exited with status {status}", self._argv[0])
         return out[:_MAX_OUTPUT].decode("utf-8", "replace")
 
     def _end(self) -> None:

@@ -91,7 +91,7 @@ def variables(spec: dict[str, Any]) -> list[str]:
 def environment(spec: dict[str, Any]) -> dict[str, str]:
     """Return the variables of `process.env`; of duplicates the last wins, as in the container.
 
-    Entries without '=' are left out (they remain in config.json).
+    Entries without '=' are skipped (they remain in config.json).
     """
     found = {}
     for entry in variables(spec):

@@ -183,7 +183,7 @@ def take_jobs(
 ) -> None:
     """Set the grant of an injection, and move the jobs of our hooks out of its edits.
 
-    Raises GH1120 if one of them describes another state of this host.
+    Raises GH1120 if one of them does not match the current state of this host.
     """
     grant.edits, found = node.take_jobs(grant.edits, capabilities)
     for job in found:

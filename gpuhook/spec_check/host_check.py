@@ -133,7 +133,7 @@ def _fingerprint(hook: Hook, pointer: str) -> Iterator[SpecFinding]:
         return
     changed = host_fingerprint.changes(job)
     if changed:
-        message = "it describes another state of this host: " + "; ".join(changed)
+        message = "it does not match the current state of this host: " + "; ".join(changed)
         yield SpecFinding(ERROR, pointer, message)
 
 

@@ -166,7 +166,7 @@ def test_container_of_an_engine_is_found(
     def is_marked(one: Found) -> bool:
         try:
             return mark in one.config()["process"]["env"]
-        except FileNotFoundError:  # a container of another test, which has ended since
+        except FileNotFoundError:  # a container of another test, which has exited since
             return False
 
     with ThreadPoolExecutor(1) as pool:

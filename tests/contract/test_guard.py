@@ -2,7 +2,7 @@
 """The device plugin's guard, with containers of runc on a GPU whose driver enforces no limit.
 
 The plugin is a separate process, the memory is a simulated driver's, and the rest is real: the
-containers with their pid namespaces and cgroups, their forks, a process of the host, the signals.
+containers with their pid namespaces and cgroups, their forks, a process on the host, the signals.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def test_dmem_omits_the_guarantee(engine: str, mine: Installation, granted_bundl
         assert gpu["guarantee"] == record["guarantee"] != ""
         assert (gpu["agrees"], gpu["driver"]["request"]) == (True, 0)
         printed = live.gpuhook("limits", live.id, name="show").stderr
-        assert "the granted guarantee, 1Gi, is left out: the kernel's controller dmem" in printed
+        assert "the granted guarantee, 1Gi, is not set: the kernel's controller dmem" in printed
         assert live.report("repair")["steps"] == []
     assert reserved_above(mine, granted_bundle) == 0
 
@@ -150,7 +150,7 @@ def test_requested_guarantee_is_set_with_a_warning(
         assert reserved_above(mine, granted_bundle) == before
         limits(live, "set", "--limit", "4Gi", "--request", "2Gi")
         notes = " ".join(limits(live, "clear")["notes"])
-        assert "its granted guarantee of 1Gi is left out" in notes
+        assert "its granted guarantee of 1Gi is skipped" in notes
         assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         assert entry(mine)["memory"][0]["guarantee"]
     assert reserved_above(mine, granted_bundle) == before

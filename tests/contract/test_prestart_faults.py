@@ -166,13 +166,13 @@ def test_state_without_a_valid_id_is_refused(
         ([], "GH1642", "its pid [] is not a process number"),
         (4194305, "GH1730", "4194305"),
         (10**30, "GH1730", f"{10**30}"),
-        ("own", "GH1642", "is not of this container: it has the host's mount namespace"),
+        ("own", "GH1642", "does not belong to this container: it is in the host's mount namespace"),
     ],
 )
 def test_state_without_a_valid_pid_is_refused(
     pid: object, code: str, reason: str, node8: Installation, waiting: Bundle
 ) -> None:
-    """The pid is missing, has ended, or is a process of the host."""
+    """The pid is missing, has exited, or is a process on the host."""
     number = os.getpid() if pid == "own" else pid
     before = roots.listing(waiting.root)
     state = {"id": "gpuhook-test-x", "pid": number, "bundle": str(waiting.path)}
@@ -204,7 +204,7 @@ def test_process_of_another_container_is_refused(
         state = {"id": "gpuhook-test-x", "pid": live.pid, "bundle": str(waiting.path)}
         done = call_hook(node8, state)
         assert_refused(done, "GH1642")
-        assert f"its pid {live.pid} is not of this container: its root is not that of" in (
+        assert f"its pid {live.pid} does not belong to this container: its root is not that of" in (
             done.stderr
         )
         assert live.seen() == before
@@ -223,7 +223,7 @@ def test_state_is_not_checked_without_a_request(
 
 
 def test_dry_run_after_the_wrapper(apart: Installation, waiting: Bundle) -> None:
-    """The dry run names the wrapper, even if the process has ended."""
+    """The dry run names the wrapper, even if the process has exited."""
     with wrapped(waiting, apart) as live:
         expected = f"{live.id}: nothing to do: gpuhook-runtime injected its GPUs\n"
         for pid in (live.pid, 4194305):

@@ -92,7 +92,7 @@ def gpuhook_json(installation: Installation, *words: str) -> dict[str, Any]:
 
 
 def streams(container: Container) -> tuple[str, str]:
-    """Start a created container, and return its streams after it has ended."""
+    """Start a created container, and return its streams after it has exited."""
     assert container.call("start").rc == 0
     eventually(lambda: container.state["status"] == "stopped")
     return container.output, container.errors

@@ -121,7 +121,7 @@ def test_spec_with_recorded_options_is_refreshed(
     assert fix.description == f"write {driver.SPEC} again, with the options that it was made with"
     if fails:
         with pytest.raises(
-            GpuhookError, match="cannot generate the CDI specs of this node again: GH1206: x: no"
+            GpuhookError, match="cannot regenerate the CDI specs of this node: GH1206: x: no"
         ):
             fix.apply()
     else:

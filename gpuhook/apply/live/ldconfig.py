@@ -154,10 +154,10 @@ def _run(program: int, arguments: list[str]) -> None:
     output, _ = child_process.read_until(reader, end, _MAX_OUTPUT)
     status = child_process.wait_until(pid, end)
     if status is None:
-        raise OSError(errno.EIO, f"it did not end within {SECONDS} seconds", "ldconfig")
+        raise OSError(errno.EIO, f"it did not finish within {SECONDS} seconds", "ldconfig")
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
-        reason = f"signal {-code} ended it" if code < 0 else f"its exit status is {code}"
+        reason = f"it was killed by signal {-code}" if code < 0 else f"its exit status is {code}"
         text = " ".join(output.decode("utf-8", "replace").split())
         raise OSError(errno.EIO, f"{reason}: {text}" if text else reason, "ldconfig")
 

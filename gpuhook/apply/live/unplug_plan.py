@@ -49,7 +49,7 @@ def plan_nodes(
         elif not _is_removable(live, path):
             plan.skipped.append(f"{path} remains visible: its directory is not the container's own")
         elif found.st_rdev != number or not stat.S_ISCHR(found.st_mode):
-            plan.skipped.append(f"{path} is kept: it is another device by now")
+            plan.skipped.append(f"{path} is kept: it is now a different device")
         else:
             plan.operations.append(RemoveNode(path, found))
     return plan

@@ -46,7 +46,7 @@ def unknown_device(
     if not way:
         way = "if the device is new, run its vendor's tool again"
         if _is_written_by_us(newest):
-            way = f"if the GPU is new, run `gpuhook refresh`, which writes {newest.path} again"
+            way = f"if the GPU is new, run `gpuhook refresh`, which regenerates {newest.path}"
         elif _is_ours(kind, own_vendor):
             way = f"if the GPU is new, run `gpuhook generate-cdi --output-file {newest.path}`"
     return fault("GH1102", name=name, have=shown, files=files, broken=broken, way=way)

@@ -135,7 +135,7 @@ def _hook(hook: Hook) -> str:
         length += len(argument) + 1
         if length > _MOST:
             rest = len(arguments) - len(shown)
-            shown.append(f"... and {rest} argument{'s' * (rest != 1)} more (-o json has all)")
+            shown.append(f"... and {rest} argument{'s' * (rest != 1)} more (-o json shows all)")
             break
         shown.append(argument)
     return " ".join([hook["hookName"], hook["path"], *shown])

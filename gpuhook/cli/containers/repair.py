@@ -137,7 +137,7 @@ def _all(
             try:
                 result = worker.do(found)
             except GpuhookError as error:
-                if error.code not in running_container.GONE:  # else it has ended
+                if error.code not in running_container.GONE:  # else it has exited
                     yield _failure(found.id, error)
             else:
                 if result:

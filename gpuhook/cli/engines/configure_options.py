@@ -254,7 +254,7 @@ def _program_path(host: Host, name: str) -> str:
 
 
 def _require_program(host: Host, path: str, option: str) -> None:
-    """Raise GH2011 unless a path is a program of the host."""
+    """Raise GH2011 unless a path is a program on the host."""
     if _is_program(host, path):
         return
     found = host.status(path)

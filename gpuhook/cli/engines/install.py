@@ -39,7 +39,7 @@ Examples:
 
 
 def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> str:
-    """Return the path of the host without . and .., "" for an absent option."""
+    """Return the path on the host without . and .., "" for an absent option."""
     if path is None:
         return ""
     if not path.startswith("/"):

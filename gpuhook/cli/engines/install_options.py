@@ -97,7 +97,7 @@ def _show_kept(done: InstallOutcome, directory: str, *, is_taken_away: bool) -> 
     for reason in done.unknown:
         console.note(f"every version is kept: {reason}")
     if is_taken_away and done.kept:
-        then = "after these containers have ended"
+        then = "after these containers have exited"
         if done.unknown:
             then = "when the cause is fixed, or with --force if no container needs them"
         console.note(f"run `gpuhook node uninstall` again {then}")

@@ -39,7 +39,7 @@ from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
 
 _WITHOUT_HOOK = (
     "this host has no gpuhook-hook, so the spec is one of --hooks none: engines do not notice when "
-    "it is stale; install gpuhook-runtime and generate the spec again, or use --hook-path"
+    "it is stale; install gpuhook-runtime and regenerate the spec, or use --hook-path"
 )
 
 TYPE_CHECKING = False

@@ -97,7 +97,7 @@ def missing(path: str, by: str, expected: ExpectedInjection) -> str:
 
 
 def _is_outside_libcudas_directory(path: str, expected: ExpectedInjection) -> bool:
-    """Return whether a library of libcuda's version is in another directory than libcuda."""
+    """Return whether a library of libcuda's version is in a directory other than libcuda."""
     mounts = [mount["containerPath"] for mount in expected.whole.get("mounts") or ()]
     directory, _, name = path.rpartition("/")
     for place, _, libcuda in (mount.rpartition("/") for mount in mounts):

@@ -275,7 +275,7 @@ def _path(value: object, key: str) -> str:
 
 
 def _observed(found: Found, directory: int) -> Found:
-    """Set the status, as the kernel shows it, and the values of a container that has ended."""
+    """Set the status, as the kernel shows it, and the values of a container that has exited."""
     owner = found.owner
     try:
         with found.process() as process:

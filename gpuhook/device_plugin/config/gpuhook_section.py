@@ -122,7 +122,7 @@ class Guard:
 
     @property
     def ends_processes(self) -> bool:
-        """Whether it ends processes above a limit; a guard that only reports bounds nothing."""
+        """Whether it terminates processes above a limit; a guard that only reports bounds nothing."""
         return self.action in (TERMINATE, KILL)
 
 
@@ -130,7 +130,7 @@ class Guard:
 class InterposerMount:
     """A bind mount of an interposer."""
 
-    host_path: str = key(edit_values.HOST_PATH, "The source of the mount, a path of the host.")
+    host_path: str = key(edit_values.HOST_PATH, "The source of the mount, a path on the host.")
     container_path: str = key(edit_values.CONTAINER_PATH, "The destination in the container.")
     read_only: bool = key(
         edit_values.MountOptions(),
@@ -152,7 +152,7 @@ _NO_HOST_PATH = (
     (
         "hostPath",
         "is not supported: a device node has one path on both sides",
-        "write the path of the host as `path`",
+        "write the path on the host as `path`",
     ),
 )
 

@@ -52,7 +52,7 @@ GAUGES = {
     "gpuhook_gpu_memory_used_bytes": (("gpu",), "Memory in use, by any process"),
     "gpuhook_gpu_memory_unattributed_bytes": (
         ("gpu",),
-        "Memory in use outside of containers: contexts, processes of the host",
+        "Memory in use outside of containers: contexts, processes on the host",
     ),
     "gpuhook_gpu_processes": (("gpu",), "Processes that use the GPU or MIG instance"),
     "gpuhook_container_memory_used_bytes": (
@@ -79,7 +79,7 @@ GAUGES = {
     "gpuhook_watch_streams": (("resource",), "Open ListAndWatch streams"),
     "gpuhook_config_info": (("name", "hash"), "1 for the configuration in force"),
     "gpuhook_source_up": (("source",), "Whether a source of these metrics has answered"),
-    "gpuhook_series_left_out": ((), "Series left out because there are too many"),
+    "gpuhook_series_left_out": ((), "Series omitted because there are too many"),
 }
 
 

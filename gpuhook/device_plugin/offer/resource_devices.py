@@ -192,7 +192,7 @@ def _instances(
                 "resources.mig matches"
             )
         else:
-            warnings.append(f"{where} is of an unknown profile: it is not offered")
+            warnings.append(f"{where} has an unknown profile: it is not offered")
 
 
 def _by_profile(profile: str) -> str | None:

@@ -44,7 +44,7 @@ def pod_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
         if resource_names.is_gpu(name):
             continue
         if name.rpartition("/")[2].startswith(("gpu", "i915", "xe")) and "/" in name:
-            yield f"{name} is of another vendor and not explained"
+            yield f"{name} belongs to another vendor and is not explained"
     if asked.claims:
         yield (
             f"claims {', '.join(asked.claims)} by Dynamic Resource Allocation: a DRA driver "

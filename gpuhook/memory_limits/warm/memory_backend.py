@@ -32,7 +32,7 @@ NO_CONTROLLER = (
     (
         "write +dmem into cgroup.subtree_control of each cgroup above it, from the root "
         "downwards; or use the driver's own account: options nvidia "
-        "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and load the driver again"
+        "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and reload the driver"
     ),
 )
 
@@ -106,7 +106,7 @@ NEVER = "limits.guarantee: never"
 
 
 def supported_limit(limit: MemoryLimit, policy: str, backend: str) -> tuple[MemoryLimit, str]:
-    """Return the limit that is set, and why its guarantee is left out, "" if it is not.
+    """Return the limit that is set, and why its guarantee is skipped, "" if it is not.
 
     `policy` is the setting limits.guarantee, `backend` is DMEM or MISC.
     """

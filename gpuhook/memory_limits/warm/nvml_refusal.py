@@ -16,7 +16,7 @@ _WORDS = {
     2: (
         (
             "an argument is wrong: a soft limit above the hard one, a limit above what the card "
-            "has, or a directory that is not a cgroup of version 2"
+            "has, or a directory that is not a cgroup v2"
         ),
         (
             "compare the limits with the memory that nvidia-smi shows, and check that stat -fc %T "
@@ -34,12 +34,12 @@ _WORDS = {
         ),
     ),
     4: (
-        "no permission: only root of the host may do it",
+        "no permission: only root on the host may do it",
         "run as root outside of any user namespace; an engine without root cannot set limits",
     ),
     6: (
         "it does not know the cgroup",
-        "check that the directory is a cgroup of version 2 of this host and not of a container",
+        "check that the directory is a cgroup v2 directory of this host and not of a container",
     ),
     7: (
         "the cgroup's path is too long",
@@ -48,7 +48,7 @@ _WORDS = {
     10: ("it did not answer in time", OTHERWISE),
     19: (
         "the cgroup's processes already use more than that",
-        "end processes that use the memory (gpuhook ps shows them), or set a higher limit",
+        "stop processes that use the memory (gpuhook ps shows them), or set a higher limit",
     ),
     20: ("it has no memory left", OTHERWISE),
     23: (
@@ -68,7 +68,7 @@ _WORDS = {
 def words(code: int, cgroup: str) -> tuple[str, str] | None:
     """Return the reason and the remedy of an nvmlReturn_t, None without any."""
     if code in (2, 6) and not os.path.isdir(cgroup):
-        gone = "the cgroup does not exist: its container has ended, or the path is another mount's"
+        gone = "the cgroup does not exist: its container has exited, or the path belongs to another mount"
         return gone, "start the container again, or use the path where this host mounts cgroups"
     if code in (3, 6) and memory_backend.lacks_controller(cgroup):
         reason, remedy = memory_backend.NO_CONTROLLER

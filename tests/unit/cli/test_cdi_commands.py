@@ -279,7 +279,7 @@ def test_validate_reports_a_stale_spec(dirs: tuple[Path, Path], tmp_path: Path) 
     assert _findings() == []
     job.fingerprint = job.fingerprint.replace("boot=", "boot=x")
     _write(dirs[0] / "a.json", _edits(hooks=[job.hook()]))
-    assert "it describes another state of this host: boot: was x" in _findings()[0]
+    assert "it does not match the current state of this host: boot: was x" in _findings()[0]
     assert gpuhook("validate").exit_code == 1
 
 
@@ -381,7 +381,7 @@ def test_long_hook_arguments_are_cut_in_the_table(dirs: tuple[Path, Path]) -> No
     _write(dirs[1] / "nvidia.json", _edits(hooks=[hook]))
     table = gpuhook("resolve", "0").stdout
     assert max(map(len, table.splitlines())) < 300
-    assert "arguments more (-o json has all)" in table
+    assert "arguments more (-o json shows all)" in table
     assert arguments[-1] in gpuhook("resolve", "0", "-o", "json").stdout
 
 

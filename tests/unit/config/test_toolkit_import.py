@@ -162,7 +162,7 @@ def test_remarks_for_keys_that_are_not_imported(text: str, sentence: str, tmp_pa
 
 
 def test_every_key_of_the_toolkit_is_imported_or_has_a_remark(tmp_path: Path) -> None:
-    """Keys with another value than the default."""
+    """Keys with a value other than the default."""
     others: dict[type, Any] = {bool: True, str: "/other", list: ["/other"]}
     special = {
         "supported-driver-capabilities": "compute",

@@ -143,7 +143,7 @@ def test_invalid_values_are_refused(node: SimulatedNode, cgroup: str, hard: int,
 def test_invalid_cgroup_has_its_reason(node: SimulatedNode, cgroup: str, tmp_path: Path) -> None:
     """A missing directory and one that is not a cgroup of version 2 have different reasons."""
     gone = refused(node, cgroup + "/gone")
-    assert (gone.code, "its container has ended" in gone.message) == ("GH1251", True)
+    assert (gone.code, "its container has exited" in gone.message) == ("GH1251", True)
     plain = refused(node, str(tmp_path))
     assert (plain.code, "not a cgroup of version 2" in plain.message) == ("GH1251", True)
 

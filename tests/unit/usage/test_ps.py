@@ -372,7 +372,7 @@ def public() -> Iterator[Path]:
 def test_user_without_permissions_gets_a_warning(
     public: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If only root can read the runtimes' state, containers may have ended."""
+    """If only root can read the runtimes' state, containers may have exited."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     for identity in ("one", "two"):
         container(public, identity, **holding(0))

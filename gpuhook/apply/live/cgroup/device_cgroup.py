@@ -162,4 +162,4 @@ def _why_none() -> str:
     """Return why there are no rules that this process could change."""
     if is_hosts_root():
         return "the container does not have its own cgroup"
-    return "only root of the host can change them (rootless container)"
+    return "only root on the host can change them (rootless container)"

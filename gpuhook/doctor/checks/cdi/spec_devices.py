@@ -92,7 +92,7 @@ def _devices(node: ExaminedNode, one: SpecFile) -> Findings:
         message = f"{one.path} describes {first_items(gone)}, which the node does not have"
         meaning = (
             "the GPUs or MIG devices were changed after the spec was made: containers with "
-            "these find no device, or another one than they requested"
+            "these find no device, or a different one than they requested"
         )
         return stale_spec(node, one, message, meaning)
     message = f"{one.path} lacks {first_items(lacking)}, which the node has"
@@ -140,10 +140,10 @@ def _fresh(node: ExaminedNode, one: SpecFile) -> Findings:
     ]
     if not changed:
         return ok(f"{one.path} matches the present state of the host", one.path, job.libcuda)
-    message = f"{one.path} describes another state of this host ({'; '.join(changed)})"
+    message = f"{one.path} does not match the current state of this host ({'; '.join(changed)})"
     meaning = (
         "gpuhook does not use it, as nodes and files may have changed: GH1120, the CDI spec "
-        "describes another state of this host"
+        "does not match the current state of this host"
     )
     return stale_spec(node, one, message, meaning, job.libcuda)
 

@@ -152,10 +152,10 @@ def _loose(node: ExaminedNode, path: str) -> Iterable[Finding]:
     reason = f"belongs to the user {status.uid}" if status.uid else f"has mode {bits:04o}"
     yield Finding(
         WARNING,
-        f"{path} {reason}: users other than root can write it",
+        f"{path} {reason}: users other than root can write to it",
         subject=path,
         meaning="a user who can write a spec is root on this node: its hooks run as root, and "
-        "it can mount any file of the host",
+        "it can mount any file on the host",
         command=f"chown root:root {path} && chmod go-w {path}",
         looked_at=(path,),
     )

@@ -210,13 +210,13 @@ def _majors(node: ExaminedNode, one: SpecFile) -> Findings:
 
 @check(
     "specs.params",
-    "Specs keep the driver's libraries from making device nodes in containers",
+    "Specs prevent the driver's libraries from creating device nodes in containers",
     needs=("driver.module",),
 )
 @each
 def _params(node: ExaminedNode, one: SpecFile) -> Findings:
     if facts.params(node).get("ModifyDeviceFiles") != "1":
-        return absent("the driver does not make device nodes", facts.PARAMS)
+        return absent("the driver does not create device nodes", facts.PARAMS)
     hooks = one.items("hooks")
     masks = any(job.driver_params for job in one.jobs()) or any(
         "disable-device-node-modification" in (hook.get("args") or ()) for hook in hooks
@@ -231,8 +231,8 @@ def _params(node: ExaminedNode, one: SpecFile) -> Findings:
         WARNING,
         f"{facts.PARAMS} has ModifyDeviceFiles: 1, and {one.path} does not hide it",
         subject=one.path,
-        meaning="in a container that can make device nodes, the driver's libraries make nodes "
-        "of GPUs that are not assigned to it, and change the modes of others",
+        meaning="in a container that can create device nodes, the driver's libraries create "
+        "nodes for GPUs that are not assigned to it, and change the modes of others",
         command=specs.rewrite_command(node, one),
         looked_at=(one.path, facts.PARAMS),
     )

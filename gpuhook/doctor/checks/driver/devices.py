@@ -174,7 +174,7 @@ def _closed(node: ExaminedNode, required: RequiredNode) -> Iterable[Finding]:
         WARNING,
         f"{place} has mode {status.permissions:04o}: only {users} can open it",
         subject=place,
-        meaning="containers whose processes are of another user or group, and rootless ones, get "
+        meaning="containers whose processes run as another user or group, and rootless containers get "
         '"Failed to initialize NVML: Insufficient Permissions" and CUDA_ERROR_OPERATING_SYSTEM',
         command=f"chmod 0666 {place} && echo 'options nvidia NVreg_DeviceFileMode=0666' > "
         "/etc/modprobe.d/nvidia-device-files.conf",

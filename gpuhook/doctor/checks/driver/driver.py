@@ -182,7 +182,7 @@ def _version(node: ExaminedNode) -> Findings:
         return ok(message, *looked)
     names = " and ".join(f"{stem}.1 is {version}" for stem, version in wrong.items())
     has_files = all(module in space.versions[stem] for stem in wrong)
-    command = f"ldconfig  # it makes links to the files of {module}" if has_files else _RELOAD
+    command = f"ldconfig # creates links to the files of {module}" if has_files else _RELOAD
     return Finding(
         FAILED,
         f"the loaded kernel module is {module}, but {names}",

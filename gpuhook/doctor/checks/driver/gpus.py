@@ -228,7 +228,7 @@ def _persistence(node: ExaminedNode) -> Findings:
     return Finding(
         WARNING,
         f"nvidia-persistenced does not run, on a node with {names[0]} (GPUs: {len(names)})",
-        meaning="the driver initialises a GPU again for each first program: containers and "
+        meaning="the driver reinitialises a GPU for each first program: containers and "
         "nvidia-smi start seconds later, and settings such as clocks are lost",
         command=f"systemctl enable --now {_UNIT}"
         if has_unit

@@ -38,13 +38,13 @@ _REGISTERED = (
 @for_each(containerds, not_installed("containerd"))
 def _cri(node: ExaminedNode, one: ContainerdHere) -> Finding:
     if one.read.has_cri:
-        return ok("the plugin cri is not disabled", one.path, subject=one.name)
+        return ok("the cri plugin is not disabled", one.path, subject=one.name)
     if not kubelet(node) or "crio" in installed_engines(node):
-        message = f"{one.path} disables the plugin cri: this containerd serves only Docker"
+        message = f"{one.path} disables the cri plugin: this containerd serves only Docker"
         return absent(message, one.path)
     return Finding(
         FAILED,
-        f"{one.path} disables the plugin cri: {', '.join(one.read.disabled)}",
+        f"{one.path} disables the cri plugin: {', '.join(one.read.disabled)}",
         subject=one.name,
         meaning="the kubelet does not start: container runtime is not running: unknown"
         " service runtime.v1.RuntimeService",
@@ -79,7 +79,7 @@ def _plugin_key(node: ExaminedNode, one: ContainerdHere) -> Findings:
         )
         for ignored in _ignored(node, one, is_replaced=False)
     ]
-    message = f'no GPU runtime is under another plugin than "{one.read.key}"'
+    message = f'no GPU runtime is under a plugin other than "{one.read.key}"'
     return found or ok(message, one.path, subject=one.name)
 
 
@@ -237,7 +237,7 @@ def _runtime(node: ExaminedNode, one: ContainerdHere) -> Finding:
     found = gpu_runtimes(node.tree, one.configuration)
     files = one.configuration.files
     if not one.read.has_cri:
-        return absent(f"{one.path} disables the plugin cri", one.path)
+        return absent(f"{one.path} disables the cri plugin", one.path)
     if found:
         return ok(f"runtime {runtime_names(found)} gives GPUs", *files, subject=one.name)
     if one.read.has_cdi:

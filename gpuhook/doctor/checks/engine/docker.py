@@ -61,7 +61,7 @@ def _snap(node: ExaminedNode, one: DockerHere) -> Finding:
             f"{runtime_names(there)} is registered in {reader.PATH}, and Docker is a snap,"
             f" which reads {one.path}",
             subject="snap",
-            meaning=f"{UNKNOWN_RUNTIME}; the snap sees no program of the host, so NVIDIA's"
+            meaning=f"{UNKNOWN_RUNTIME}; the snap sees no program on the host, so NVIDIA's"
             " runtime does not work in it either",
             command=f"{_INSTALL} && {register_commands.register(node, system, there[0])}",
             looked_at=(reader.PATH, one.path),

@@ -119,7 +119,7 @@ def _closing(node: ExaminedNode, path: str, *, has_cdi: bool) -> str:
 
 
 def _operators(strategy: str, *, is_ready: bool) -> str:
-    """Return the command for the GPU operator, which writes the file again at every start."""
+    """Return the command for the GPU operator, which rewrites the file at every start."""
     env = [("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "false")]
     if strategy == "volume-mounts" and not is_ready:
         env.append(("ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "true"))

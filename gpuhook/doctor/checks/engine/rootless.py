@@ -154,7 +154,7 @@ def _delegation(node: ExaminedNode, user: tuple[str, str]) -> Finding:
         " available",
         command=f"mkdir -p {_DROP_IN.rpartition('/')[0]} && printf '[Service]\\nDelegate=cpu"
         f" cpuset io memory pids\\n' > {_DROP_IN} && systemctl daemon-reload"
-        " # then that user has to log in again",
+        " # then that user must log in again",
         looked_at=(path,),
     )
 

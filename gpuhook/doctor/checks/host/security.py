@@ -84,7 +84,7 @@ def _apparmor(node: ExaminedNode) -> Iterable[Finding]:
         yield absent("AppArmor is off", "/sys/module/apparmor/parameters/enabled")
         return
     if line(node.tree, _USERNS) != "1":
-        yield ok("AppArmor allows users to make namespaces", _USERNS)
+        yield ok("AppArmor allows users to create namespaces", _USERNS)
         return
     engines = {
         "podman": bool(podmans(node) and homes(node.tree)),

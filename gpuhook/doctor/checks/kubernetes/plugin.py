@@ -186,7 +186,7 @@ def _devices(node: ExaminedNode) -> Iterator[Finding]:
             FAILED,
             f"{names} is registered, and none of its devices is healthy: allocatable is 0",
             subject=names,
-            meaning=f"{_PENDING}. The plugin has ended, has withdrawn its list, or has marked "
+            meaning=f"{_PENDING}. The plugin has exited, has withdrawn its list, or has marked "
             "every GPU unhealthy, which NVIDIA's does forever after one XID",
             command=facts.restart(facts.pods(node)),
             looked_at=(found.path,),

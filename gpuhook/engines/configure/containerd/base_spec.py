@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base_runtime_spec with gpuhook's prestart hook, for the route hook.
+"""The base_runtime_spec with gpuhook's prestart hook, for the hook route.
 
 It replaces containerd's built-in default, which differs between versions. Therefore it is made from
 the base spec of the default runtime, or else from the output of `ctr oci spec`.

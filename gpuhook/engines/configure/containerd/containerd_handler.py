@@ -192,5 +192,5 @@ def _problems(
     if after.configuration.default != default:
         problems.append(f"the default runtime would be {after.configuration.default}")
     if not after.has_cri:
-        problems.append("the plugin cri would be disabled")
+        problems.append("the cri plugin would be disabled")
     return problems

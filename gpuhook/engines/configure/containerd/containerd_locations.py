@@ -137,7 +137,7 @@ def _place(node: EngineNode, name: str) -> ContainerdLocation:
             return ContainerdLocation(name, "patch", root, service, notes=(note,))
         note = f"{K0S} does not begin with {K0S_MANAGED.decode()}: k0s does not change it"
         return ContainerdLocation(name, "file", K0S, service, notes=(note,))
-    note = f"{name} generates containerd's configuration again at its next start"
+    note = f"{name} regenerates containerd's configuration at its next start"
     return ContainerdLocation(name, "template", root, service, notes=(note,))
 
 

@@ -28,7 +28,7 @@ CONTROL_NODES = {
     "/dev/nvidia-uvm": (UVM, 0),
     "/dev/nvidia-uvm-tools": (UVM, 1),
 }
-_ODD = "{name!a} in /proc/driver/nvidia/gpus is not a PCI bus id; left out"
+_ODD = "{name!a} in /proc/driver/nvidia/gpus is not a PCI bus id; skipped"
 _TWINS = (
     "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another GPU: the "
     "{what} is ignored"

@@ -33,7 +33,7 @@ _MISSING = (
     "{path} is missing: run nvidia-modprobe -f {file}, or gpuhook generate-cdi with "
     "--create-device-nodes"
 )
-_WRONG = "{path} is not the character device {major}:{minor}: remove it, then make it again"
+_WRONG = "{path} is not the character device {major}:{minor}: remove it, then recreate it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _OPTIONS = {
     "directory": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
 }
 _IPC = ("socket", "pipes")  # connections to daemons of the host
-_ODD_NAME = "{path}: its name or its SONAME is not UTF-8, as a spec requires; left out"
+_ODD_NAME = "{path}: its name or its SONAME is not UTF-8, as a spec requires; skipped"
 _HOOKLESS = (
     "every hook is disabled: containers get no links and no loader cache (--hooks none makes up "
     "for both), and an engine that applies this spec does not notice when it is stale"
@@ -219,7 +219,7 @@ def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> 
 def _is_loaded_by_name(file: DriverFile) -> bool:
     """Return whether programs open a library by its name only.
 
-    libvdpau does so with NVIDIA's plugin, if it was built for another directory than the host's.
+    libvdpau does so with NVIDIA's plugin, if it was built for a directory other than the host's.
     """
     name = file.container_path.rpartition("/")[2]
     is_vdpau = file.kind == "plugin" and name.startswith(VDPAU_PLUGIN)

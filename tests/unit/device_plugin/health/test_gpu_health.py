@@ -146,7 +146,7 @@ def test_answering_gpu_stays_unhealthy_without_evidence() -> None:
     [
         (replace(FIRST, boot="boot-2"), "the node was rebooted"),
         (replace(FIRST, driver="driver-2"), "the driver was reloaded"),
-        (replace(FIRST, slots={"GPU-0": "slot-2"}), "the GPU was plugged in again"),
+        (replace(FIRST, slots={"GPU-0": "slot-2"}), "the GPU was reconnected"),
     ],
 )
 def test_evidence_removes_marks(now: Evidence, words: str) -> None:

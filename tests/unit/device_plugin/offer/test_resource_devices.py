@@ -172,7 +172,7 @@ def test_resources_are_in_the_order_of_their_names() -> None:
 def test_instance_without_profile_or_uuid_is_not_offered() -> None:
     node = divided(T4, 0, None, "1g.5gb")
     assert offer(node, mig="mixed").warnings == (
-        "MIG instance 0:0 is of an unknown profile: it is not offered",
+        "MIG instance 0:0 has an unknown profile: it is not offered",
     )
     nameless = replace(node.gpus[0].instances[1], uuid="")
     offered = offer(changed(T4, 0, mig_mode="enabled", instances=(nameless,)), mig="mixed")

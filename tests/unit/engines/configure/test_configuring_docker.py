@@ -235,7 +235,7 @@ def test_runtime_replaced_by_another_program_is_kept() -> None:
 
 
 REFUSED = {
-    "another's runtime": (THEIRS, {}, "GH2000", "daemon.json:1: the runtime nvidia of docker is"),
+    "another's runtime": (THEIRS, {}, "GH2000", "daemon.json:1: the nvidia runtime of docker is"),
     "no runtime": (
         '{"runtimes": {\n"nvidia": []}}',
         {"takes_over": True},

@@ -371,7 +371,7 @@ def test_configuration_printed_by_containerd_decides(root: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
         engine_verification.verify(programs, plan, EngineNode(host))
     assert caught.value.code == "GH2005"
-    assert "have a runtime nvidia" in caught.value.message
+    assert "have an nvidia runtime" in caught.value.message
 
 
 def _is_file(directory: Path) -> None:

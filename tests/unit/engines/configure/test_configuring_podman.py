@@ -165,7 +165,7 @@ def test_gpuhooks_file_that_became_invalid_is_a_fault() -> None:
 
 
 REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
-    "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:2: the runtime nvidia of podman is"),
+    "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:2: the nvidia runtime of podman is"),
     "no table": ({MAIN: "engine = 1\n"}, {}, "GH2003", f"{MAIN}:1 has engine that is not a table"),
     "no list": (
         {MAIN: '[engine.runtimes]\nkata = "/kata"\n'},
