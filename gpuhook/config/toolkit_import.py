@@ -90,7 +90,7 @@ def import_settings(found: toolkit_settings.ToolkitSettings) -> Imported:
 
 def text(found: Imported, path: str) -> str:
     """Return the settings file, with the remarks as comments."""
-    lines = [f"# Settings of gpuhook, by `gpuhook config import {printable(path, 200)}`."]
+    lines = [f"# gpuhook settings, by `gpuhook config import {printable(path, 200)}`."]
     if found.remarks:
         lines.append("# Not imported:")
         lines += [f"#   {printable(remark, 1000)}" for remark in found.remarks]
@@ -121,7 +121,7 @@ class _Import:
             advice = f"did you mean {near}?" if near else "remove it"
             self._remark(key, f"the toolkit has no such key, and ignores it: {advice}")
         elif key in self._wrong:
-            self._remark(key, f"it {self._wrong[key]}, and is {shown(value)}: correct it")
+            self._remark(key, f"it {self._wrong[key]}, but is {shown(value)}: correct it")
         elif (key, value if isinstance(value, (bool, str)) else None) in _ENTRIES:
             own, entry = _ENTRIES[key, value]
             section, name = own.split(".")

@@ -25,7 +25,7 @@ _REMARKS = {
         " add others with generate.librarySearchPaths"
     ),
     f"{_CLI}.user": (
-        "gpuhook runs as the user of the engine, and does not change to another: if device"
+        "gpuhook runs as the engine's user, and does not switch to another user: if device"
         " nodes belong to a group, set the module parameter NVreg_DeviceFileMode"
     ),
     f"{_CLI}.load-kmods": (
@@ -49,7 +49,7 @@ _REMARKS = {
     ),
     f"{_RUNTIME}.modes.legacy.cuda-compat-mode": (
         "gpuhook adds the image's CUDA compatibility libraries to its loader cache if they are"
-        f" newer than the driver's, as the mode ldconfig does: {_NOTHING}"
+        f" newer than the driver's, as the ldconfig mode does: {_NOTHING}"
     ),
     f"{_RUNTIME}-hook.path": _NO_PROGRAM,
     f"{_RUNTIME}-hook.skip-mode-detection": (

@@ -112,7 +112,7 @@ class ChangeReport:
             self._log.info("CDI spec written", path=path)
         self._report_faults("MpsNotStarted", outcome.mps.faults)
         for name in outcome.mps.started:
-            self._notifier.info("MpsStarted", f"the MPS control daemon of {name} runs", name)
+            self._notifier.info("MpsStarted", f"the MPS control daemon of {name} is running", name)
         for name in outcome.mps.changed:
             self._log.warning(
                 "the limits of the MPS control daemon have changed; they apply to the MPS servers "

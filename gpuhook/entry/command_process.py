@@ -21,7 +21,7 @@ _MAX_OUTPUT = 65536
 _TIMEOUT = 30.0  # seconds, for earlier runs and this one together
 _LOOK = 0.01
 _FAILURE_AGE = 5.0  # seconds without another run after a failure
-_NO_HELP = "it was run a few seconds ago and did not change that"
+_NO_HELP = "it was run a few seconds ago and did not fix that"
 _KILL = 9
 
 

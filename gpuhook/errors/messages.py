@@ -163,7 +163,7 @@ GH1205 DriverError
 run as root, or grant this user read and write access to /dev/nvidiactl and /dev/nvidia*
 GH1206 DriverError
 {path}: NVML failed: {reason}
-run nvidia-smi on the host; if it fails too, see dmesg | grep NVRM
+run nvidia-smi on the host; if it also fails, see dmesg | grep NVRM
 GH1207 DriverError
 NVML belongs to driver {nvml}, but the driver files below {root} belong to {tree}
 set --driver-root and --nvml-library to the same driver, or reinstall the driver
@@ -214,7 +214,7 @@ the driver root {root} is not a directory
 set --driver-root to the directory of the driver
 GH1240 DriverError
 waiting for GPU events failed: {reason}
-run nvidia-smi on the host; if it fails too, see dmesg | grep NVRM; a lost GPU needs a reset or a reboot
+run nvidia-smi on the host; if it also fails, see dmesg | grep NVRM; a lost GPU needs a reset or a reboot
 GH1242 DriverError
 {path}: NVML cannot create an event set: {reason}
 the plugin does not receive XIDs: run nvidia-smi on the host, and update an old driver
@@ -250,10 +250,10 @@ cannot set or read memory limits on GPU {uuid}: {reason}
 compare with nvidia-smi -L on the host; for a lost GPU, see dmesg | grep NVRM
 GH1256 DriverError
 the driver did not answer within {seconds} seconds
-run nvidia-smi on the host; if it hangs too, see dmesg | grep -e NVRM -e Xid
+run nvidia-smi on the host; if it also hangs, see dmesg | grep -e NVRM -e Xid
 GH1257 DriverError
 the driver's library failed: {reason}
-run nvidia-smi on the host; if it fails too, reinstall the driver
+run nvidia-smi on the host; if it also fails, reinstall the driver
 GH1258 HostError
 cannot start a process for the driver's library: {reason}
 check pids.max of this process's cgroup, ulimit -u, and the free memory of the host
@@ -271,7 +271,7 @@ no permission to set the time slice of {uuid}: {reason}
 use root and CAP_SYS_ADMIN; in the chart's values: features.timeSlices: true
 GH1264 DriverError
 `{program} compute-policy {arguments}` failed: {reason}
-run it on the host; if it fails too, see dmesg | grep NVRM
+run it on the host; if it also fails, see dmesg | grep NVRM
 GH1265 DriverError
 cannot read the compute mode of {uuid}: {reason}
 run nvidia-smi -q -d COMPUTE on the host; a GPU without a compute mode needs no computeMode
@@ -796,7 +796,7 @@ GH1915 FileError
 name the directory that contains config.json, or name a running container by its id, as in `gpuhook ps`
 GH1930 FileError
 {place}: not a readable manifest: {reason}
-fix the text there; `kubectl apply --dry-run=client -f FILE` checks it too
+fix the text there; `kubectl apply --dry-run=client -f FILE` also checks it
 GH1931 RequestError
 {path} has no pod and no workload with a pod template: {kinds}
 use a file with a Pod, Deployment or similar object; check its indentation
@@ -903,7 +903,7 @@ GH2045 RefusedError
 {engine} {version} does not support CDI devices; {needed} is the first version that does
 choose --route wrapper, or use a newer {engine}
 GH2046 RefusedError
-{where}: the Docker snap cannot run programs of this host, so --route {route} has no effect
+{where}: the Docker snap cannot run programs on this host, so --route {route} has no effect
 choose --route cdi, or install Docker from a package
 GH2047 FileError
 {where}: {key} occurs twice, and parsers differ on which one applies

@@ -102,7 +102,7 @@ def require_launcher_path(path: str) -> None:
         raise fault(
             "GH2102",
             path=path,
-            reason="it may only have plain ASCII letters, digits and ./_-+~,:=@",
+            reason="it may only contain plain ASCII letters, digits and ./_-+~,:=@",
         )
     if len(f"#!{path}/libexec/python3 -IS") > _LONGEST:
         raise fault("GH2102", path=path, reason="it is too long for the first line of a script")

@@ -52,7 +52,7 @@ def _own(dir_fd: int, name: str, device: int, uid: int, gid: int) -> None:
     try:
         found = os.fstat(fd)
         if found.st_rdev != device:
-            raise OSError(errno.ESTALE, "another process replaced it meanwhile", name)
+            raise OSError(errno.ESTALE, "another process replaced it in the meantime", name)
         if (found.st_uid, found.st_gid) == (uid, gid):
             return
         if LIBC.fchownat(fd, b"", uid, gid, AT_EMPTY_PATH) != 0:

@@ -87,7 +87,7 @@ def judged(spec: dict[str, Any], words: Vocabulary, settings: Settings) -> list[
         if how != WHOLE:  # for privileged containers only, see policy.require_privilege()
             policy.judge_extra(extra, spec, settings)
         if extra.result == WON and kind in listed:
-            extra.out(IGNORED, "mounts request devices of this kind, and they come first")
+            extra.out(IGNORED, "mounts request devices of this kind, and take precedence")
         found.append(extra)
     return found
 

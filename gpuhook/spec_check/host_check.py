@@ -87,7 +87,7 @@ def _node(node: DeviceNode, pointer: str) -> Iterator[SpecFinding]:
         node.get("minor", number[1] if "major" not in node else 0),
     )
     if is_node and written != number:
-        wrong = f"{path} is {number[0]}:{number[1]}, and the spec has {written[0]}:{written[1]}"
+        wrong = f"{path} is {number[0]}:{number[1]}, but the spec has {written[0]}:{written[1]}"
         yield SpecFinding(ERROR, pointer, wrong)
 
 
@@ -148,7 +148,7 @@ def _of_file(spec: Spec, path: str) -> Iterator[SpecFinding]:
     if loose is not None:
         place, users = loose
         message = (
-            f"{place} can be written by {users}; a user who writes a spec is root on this host"
+            f"{place} can be written by {users}; a user who writes a spec is effectively root on this host"
         )
         yield SpecFinding(WARNING, "", message)
     version = spec["cdiVersion"]

@@ -191,7 +191,7 @@ def test_started_container_is_refused(status: str, node8: Installation, waiting:
         state = {"id": live.id, "pid": live.pid, "bundle": str(waiting.path), "status": status}
         done = call_hook(node8, state)
         assert_refused(done, "GH1643")
-        assert f"the state says that the container is {status}" in done.stderr
+        assert f"the state shows that the container is {status}" in done.stderr
         assert live.seen() == before
 
 

@@ -138,7 +138,7 @@ def _changes(
         elif is_ours:
             is_link = summary[0] == "link"
             left = "" if is_link else "is left as it is: "
-            skipped.append(f"{path}: {left}the image's own file was too large to be kept")
+            skipped.append(f"{path}: {left}the image's own file was too large to keep")
             changes += [FileChange(path)] if is_link else []
     return changes
 

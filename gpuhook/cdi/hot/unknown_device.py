@@ -88,7 +88,7 @@ def _first_spec(kind: str, registry: Registry, own_vendor: str) -> str:
     # A directory that is read: elsewhere, a new spec has no effect.
     place = registry.dirs[-1] if registry.dirs else "a directory of cdi.specDirs"
     if not _is_ours(kind, own_vendor):
-        return f"install its vendor's tool for CDI specs; specs go into {place}"
+        return f"install its vendor's tool for CDI specs; it must write to {place}"
     vendor, _, device_class = kind.partition("/")
     if device_class != _GPUS or vendor != (own_vendor or vendor):
         return (

@@ -121,7 +121,7 @@ def require_order(request: int | None, limit: int, prefix: str = "--") -> None:
 def wish(limit: int | None, request: int | None) -> Wish | None:
     """Return the limit and the guarantee to set, None without --memory-limit."""
     if limit is None and request is not None:
-        what = "it is a part of --memory-limit: pass that option too"
+        what = "it is part of --memory-limit: also pass that option"
         raise click.BadParameter(what, param_hint="--memory-request")
     if limit is None:
         return None
@@ -134,4 +134,4 @@ def warnings(limit: int) -> list[str]:
     if limit >= CONTEXT_MEMORY:
         return []
     least = amount(CONTEXT_MEMORY)
-    return [f"a CUDA context and its libraries need about {least}: no program starts with less"]
+    return [f"a CUDA context and its libraries need about {least}: no program can start with less"]

@@ -80,7 +80,7 @@ def compare(
         with console.progress(f"comparing {named.id}"):
             result = compared_node.container(named)
         results = [result] if result else []
-        none = f"{named.id} has no GPU and requests none"
+        none = f"{named.id} has no GPU and does not request one"
     else:
         living, broken = find.everything(state_roots)
         chosen = [found for found in living if node_comparison.is_comparable(found)]

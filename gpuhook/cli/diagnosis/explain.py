@@ -205,7 +205,7 @@ def _explained(
 def _file(what: str | None, filename: str) -> str:
     """Return the path of --filename, which is not the name of a container or an error code."""
     if what is not None:
-        raise click.UsageError("name WHAT or --filename, not both")
+        raise click.UsageError("pass WHAT or --filename, not both")
     if filename != "-" and not os.path.exists(filename):
         raise click.BadParameter(f"{filename!r} does not exist", param_hint="'--filename'")
     return filename if "/" in filename or filename == "-" else f"./{filename}"
@@ -228,8 +228,8 @@ def _questions(
     if what is not None:
         return explain_inputs.named_questions(what, state_roots)
     if not is_imagined:
-        raise click.UsageError("name WHAT to explain, or pass --env")
-    return [question.imagined(question.OPTIONS, "the container of the options")]
+        raise click.UsageError("pass WHAT to explain, or --env")
+    return [question.imagined(question.OPTIONS, "the container described by the options")]
 
 
 def _explained_node(ctx: click.Context, node: dict[str, Any]) -> ExplainedNode:

@@ -110,7 +110,7 @@ def support_bundle(
     files of a node are readable only by root. It changes nothing on the node.
     """
     if path in ("", _STANDARD_OUTPUT):
-        raise click.BadParameter("the bundle is a file: name one", param_hint="'--output-file'")
+        raise click.BadParameter("the bundle is a file: pass a path", param_hint="'--output-file'")
     if path is not None and not is_dry:
         output_file.require_place(path)  # fail now, not after a minute
     where = ReadingPlace(host_root=host_root, **place)
@@ -161,7 +161,7 @@ def _add_commands(
     chosen = [*wrong[:_MOST_INSPECTED], *healthy[:_MOST_HEALTHY]]
     if len(chosen) < len(wrong) + len(healthy):
         others = len(wrong) + len(healthy) - len(chosen)
-        why = f"{others} more containers, {len(wrong[_MOST_INSPECTED:])} of them with a finding"
+        why = f"{others} more containers, {len(wrong[_MOST_INSPECTED:])} of them with findings"
         left_out.append(("inspect", why))
     for identity in chosen:
         name = "".join(c if c.isalnum() or c in "-_." else "_" for c in identity)[:100]

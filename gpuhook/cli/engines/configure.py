@@ -122,7 +122,7 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
         console.document(configure_text.shown_document(present), output)
         return
     if not present:
-        console.say("this host has no configuration of an engine")
+        console.say("this host has no engine configuration")
         return
     lines = [line for one in present for line in configure_text.lines(one)]
     console.rows(configure_text.HEADERS, lines, no_headers=no_headers)

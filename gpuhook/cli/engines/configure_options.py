@@ -215,7 +215,7 @@ def engine_options(
     chosen = route or engine_plan.default_route(engine)
     if not _NAME.fullmatch(runtime_name):
         raise click.BadParameter(
-            "it is not a valid name of a runtime", param_hint="'--runtime-name'"
+            "it is not a valid runtime name", param_hint="'--runtime-name'"
         )
     warnings = []
     if has_cdi is False:
@@ -245,7 +245,7 @@ def engine_options(
 
 
 def _no_effect(option: str, route: str, engine: str) -> str:
-    return f"{option} has no effect: the route {route} of {engine} does not use it"
+    return f"{option} has no effect: the {route} route of {engine} does not use it"
 
 
 def _program_path(host: Host, name: str) -> str:

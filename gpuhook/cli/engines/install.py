@@ -134,7 +134,7 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **values: Any) 
     route: Route = values["route"] or engine_plan.default_route("".join(found))
     driver = runtime_tree.driver_text(values["driver_root"], values["dev_root"])
     if driver and route == "cdi":
-        what = "--driver-root and --dev-root are for the copied programs, and --route cdi copies no"
+        what = "--driver-root and --dev-root are for the copied programs, but --route cdi copies no"
         raise click.UsageError(f"{what} programs", ctx)
     tree = None
     if route != "cdi":
@@ -185,7 +185,7 @@ def _stay(
     if not values["undo_on_exit"]:
         click.echo(f"{signal}: ending", err=True)
     elif installation.is_replaced(where, tree):
-        click.echo(f"{signal}: ending; another version is in use, and remains", err=True)
+        click.echo(f"{signal}: exiting; another version is in use, and is kept", err=True)
     else:
         click.echo(f"{signal}: uninstalling", err=True)
         done = installation.uninstall(where, how=values["restart"])

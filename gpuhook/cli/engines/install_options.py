@@ -91,7 +91,7 @@ def _show_engine(one: EngineResult, would: str) -> None:
 
 def _show_kept(done: InstallOutcome, directory: str, *, is_taken_away: bool) -> None:
     for name in done.kept:
-        why = "a container names it" if is_taken_away else "it was used before or is named"
+        why = "a container names it" if is_taken_away else "it was used before or was passed"
         why = "a container may need it" if done.unknown else why
         click.echo(f"{os.path.join(directory, 'versions', name)}: kept: {why}")
     for reason in done.unknown:

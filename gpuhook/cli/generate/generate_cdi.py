@@ -38,8 +38,8 @@ from gpuhook.vendors.nvidia.spec.generate_options import (
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
 
 _WITHOUT_HOOK = (
-    "this host has no gpuhook-hook, so the spec is one of --hooks none: engines do not notice when "
-    "it is stale; install gpuhook-runtime and regenerate the spec, or use --hook-path"
+    "this host has no gpuhook-hook, so the spec is written as with --hooks none: engines do not notice "
+    "when it becomes stale; install gpuhook-runtime and regenerate the spec, or use --hook-path"
 )
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ def _format(output: str | None, fmt: str | None, choices: Choices) -> str:
     chosen = spec_writer.format_of(output, fmt)
     if choices.coherent and output is None and chosen == "json":
         both = f"--feature-flag {toolkit_switches.COHERENT} and -o json without --output-file"
-        reason = "that is more than one spec, and JSON is one document"
+        reason = "that is more than one spec, but JSON is a single document"
         raise fault("GH1520", options=both, reason=reason)
     return chosen
 

@@ -46,7 +46,7 @@ def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[st
         option = "--disable-hook" if disabled else "--enable-hook"
         option = option if disabled or enabled else "--ldconfig-path"
         both = f"{option} and --hooks none"
-        raise fault("GH1520", options=both, reason="the spec has no hook then")
+        raise fault("GH1520", options=both, reason="the spec then has no hooks")
     if ldconfig and hook_names.LOADER in off:
         both = f"--ldconfig-path and --disable-hook {hook_names.LOADER}"
         raise fault("GH1520", options=both, reason="that hook runs ldconfig")

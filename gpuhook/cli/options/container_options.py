@@ -118,7 +118,7 @@ def change_options(command: F) -> F:
 def require_choice(container: str | None, *, everything: bool) -> None:
     """Raise a usage error unless either a container or --all is given."""
     if container and everything:
-        raise click.UsageError("name a CONTAINER, or --all, not both")
+        raise click.UsageError("pass a CONTAINER or --all, not both")
     if not (container or everything):
         raise click.UsageError("name a CONTAINER, or --all")
 

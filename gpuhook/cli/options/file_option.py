@@ -63,7 +63,7 @@ class OutputFileCommand(command_sections.SectionedCommand):
             if name == _FORMER and len(pair) == 2 and pair[1] not in formats:
                 if not ctx.resilient_parsing:
                     console.say(
-                        f"note: {_FORMER} is the format of the output now: write {_FILE} {pair[1]}"
+                        f"note: {_FORMER} is now the output format: use {_FILE} {pair[1]}"
                     )
                 renamed += [_FILE, pair[1]]
             else:

@@ -236,8 +236,8 @@ class GuardService:
         sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above {above}"
         if not share.is_certain:
             sentence += (
-                "; its mounts show no grant: it is older than the limit, or hides its mounts"
-                " (chroot), so no process is killed"
+                "; its mounts show no grant: the process is older than the limit, or"
+                " hides its mounts (chroot), so no process is killed"
             )
         elif settings.action in (TERMINATE, KILL):
             sentence += f"; if this lasts for {settings.grace:g} seconds, one of its processes is killed"

@@ -168,7 +168,7 @@ def stored_marks() -> tuple[HealthMark, ...]:
     except OSError as error:
         raise fault("GH1865", path=path(), reason=error.strerror or error) from error
     except ValueError as error:
-        raise fault("GH1865", path=path(), reason="it is not as the plugin writes it") from error
+        raise fault("GH1865", path=path(), reason="it was not written by the plugin") from error
     marks = content.get("marks")
     stored = map(from_document, marks if isinstance(marks, list) else [])
     return tuple(mark for mark in stored if mark is not None)

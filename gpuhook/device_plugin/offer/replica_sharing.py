@@ -157,8 +157,8 @@ def _selected(
     if isinstance(entry.devices, int):
         if entry.devices > len(own):
             warnings.append(
-                f"{where}: it selects the first {entry.devices} devices of {entry.name}, and "
-                f"this node has {len(own)}"
+                f"{where}: it selects the first {entry.devices} devices of "
+                f"{entry.name}, but this node has {len(own)}"
             )
         return own[: max(entry.devices, 0)]
     if isinstance(entry.devices, str):

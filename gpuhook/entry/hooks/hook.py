@@ -143,4 +143,4 @@ def _run(verb: str, words: list[str], log: EngineLog) -> None:
 
         toolkit_hook.run(words, log)
     elif verb not in _NOTHING_TO_DO:
-        raise fault("GH1640", argument=verb, reason="there is no such verb")
+        raise fault("GH1640", argument=verb, reason="there is no such command")

@@ -77,7 +77,7 @@ def require_container(process: Process, state: HookState) -> None:
     if process.namespace("mnt") == (ours.st_dev, ours.st_ino):
         reason = "it is in the host's mount namespace"
     elif _has_entered(process) and _has_another_root(process, state):
-        reason = f"its root is not that of {state.bundle}"
+        reason = f"its root is not the root of {state.bundle}"
     else:
         return
     raise fault("GH1642", reason=f"its pid {process.pid} does not belong to this container: {reason}")

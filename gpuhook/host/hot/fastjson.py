@@ -128,7 +128,7 @@ def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
         raise
     rest = text[end:].lstrip(_SPACE)
     if rest:
-        raise ValueError(_place(text, len(text) - len(rest), "there is more behind the value"))
+        raise ValueError(_place(text, len(text) - len(rest), "there is more after the value"))
     return value
 
 

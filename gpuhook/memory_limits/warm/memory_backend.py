@@ -30,8 +30,8 @@ NO_CONTROLLER = (
         "dmem is missing in cgroup.subtree_control of {above}"
     ),
     (
-        "write +dmem into cgroup.subtree_control of each cgroup above it, from the root "
-        "downwards; or use the driver's own account: options nvidia "
+        "write +dmem into cgroup.subtree_control of each parent cgroup, from "
+        "the root downwards; or use the driver's own accounting: options nvidia "
         "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and reload the driver"
     ),
 )
@@ -99,8 +99,8 @@ def _text(path: str) -> str | None:
 
 
 ON_DMEM = (
-    "the kernel's controller dmem enforces limits here, and would keep it in the cgroups above "
-    "after the container's end (limits.guarantee: auto)"
+    "the kernel's controller dmem enforces limits here, and would keep it in the parent "
+    "cgroups after the container exits (limits.guarantee: auto)"
 )
 NEVER = "limits.guarantee: never"
 

@@ -79,7 +79,7 @@ class DeviceRules:
         """
         if self._parts:
             return self._parts[-1].verdict(kind, major, minor, access)
-        return True, "no device cgroup applies here, or none that is visible"
+        return True, "no device cgroup applies here, or it is not visible"
 
     def change(
         self,

@@ -34,7 +34,7 @@ _REGISTERED = (
 )
 
 
-@check("containerd.cri", "containerd has its interface for the kubelet", needs=_READ)
+@check("containerd.cri", "containerd provides the kubelet's interface", needs=_READ)
 @for_each(containerds, not_installed("containerd"))
 def _cri(node: ExaminedNode, one: ContainerdHere) -> Finding:
     if one.read.has_cri:
@@ -74,7 +74,7 @@ def _plugin_key(node: ExaminedNode, one: ContainerdHere) -> Findings:
         _lost(
             one,
             ignored,
-            f' under plugin "{ignored.key}", and this containerd reads "{one.read.key}"',
+            f' under plugin "{ignored.key}", but this containerd reads "{one.read.key}"',
             register_commands.register(node, one, ignored.runtime),
         )
         for ignored in _ignored(node, one, is_replaced=False)
@@ -135,7 +135,7 @@ def _usual(node: ExaminedNode) -> list[ContainerdHere]:
 
 
 @check("containerd.drop-in", "Drop-ins with GPU runtimes are imported", needs=_READ)
-@for_each(_usual, absent(f"no containerd of this node reads {reader.PATH}", reader.PATH))
+@for_each(_usual, absent(f"no containerd on this node reads {reader.PATH}", reader.PATH))
 def _drop_in(node: ExaminedNode, one: ContainerdHere) -> Findings:
     has_another = bool(gpu_runtimes(node.tree, one.configuration))
     found = [
@@ -182,8 +182,8 @@ def _wrong_file(node: ExaminedNode) -> Findings:
     found = [
         Finding(
             FAILED,
-            f"{runtime_names(registered)} is registered in {reader.PATH}, and the containerd of"
-            f" {one.name} reads {one.path}, which has no GPU runtime",
+            f"{runtime_names(registered)} is registered in {reader.PATH}, but the containerd"
+            f" of {one.name} reads {one.path}, which has no GPU runtime",
             subject=one.name,
             meaning=NO_RUNTIME,
             command=register_commands.register(node, one, registered[0]),
@@ -213,8 +213,8 @@ def _template(node: ExaminedNode, found: tuple[ContainerdHere, str, str]) -> Fin
         return ok(f"{one.path} has the GPU runtimes of {path}", path, one.path)
     return Finding(
         FAILED,
-        f"{path} has a GPU runtime, and {one.path}, which {one.name} generates"
-        " from it when it starts, has none",
+        f"{path} has a GPU runtime, and {one.path}, which {one.name}"
+        " generates from it at startup, has none",
         subject=one.name,
         meaning=NO_RUNTIME,
         command=one.restart,
@@ -241,14 +241,14 @@ def _runtime(node: ExaminedNode, one: ContainerdHere) -> Finding:
     if found:
         return ok(f"runtime {runtime_names(found)} gives GPUs", *files, subject=one.name)
     if one.read.has_cdi:
-        message = f"{one.path} registers no GPU runtime: containers get GPUs only by CDI"
+        message = f"{one.path} registers no GPU runtime: containers get GPUs only with CDI"
         return ok(message, *files, subject=one.name)
     if why := _why_not(node, one):
         return absent(f"{one.path} registers no GPU runtime: {why}", one.path)
     return Finding(
         FAILED,
         f"{one.path} registers no GPU runtime (only {', '.join(one.configuration.runtimes)}),"
-        " and CDI is off",
+        " and CDI is disabled",
         subject=one.name,
         meaning=NO_RUNTIME,
         command=register_commands.register(node, one),

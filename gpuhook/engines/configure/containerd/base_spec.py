@@ -65,6 +65,6 @@ def _parsed(source: str, content: bytes) -> dict[str, Any]:
             one.get("path")
         spec["hooks"] = {**hooks, "prestart": list(stage)}
     except (ValueError, TypeError, LookupError, AttributeError):
-        reason = "not an OCI spec, from which a base spec could be made"
+        reason = "not an OCI spec that a base spec could be based on"
         raise fault("GH2027", where=source, said=reason) from None
     return dict(spec)

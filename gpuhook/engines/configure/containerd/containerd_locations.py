@@ -160,8 +160,8 @@ def _warnings(files: ConfigFiles, system: str) -> Iterator[str]:
         yield "nodeadm"
     elif system == "cos":
         yield (
-            "Container-Optimized OS creates /etc again at each boot: use the DaemonSet, "
-            "which runs again by itself, with its programs below /home/kubernetes/bin"
+            "Container-Optimized OS recreates /etc at each boot: use the DaemonSet, "
+            "which runs again automatically, with its programs below /home/kubernetes/bin"
         )
 
 

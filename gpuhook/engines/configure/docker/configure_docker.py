@@ -238,7 +238,7 @@ def _notes(node: EngineNode, options: EngineOptions, found: Docker) -> Iterator[
         )
     if found.path == docker_config.SNAP_PATH:
         yield (
-            "Docker in a snap cannot run programs of the host: generate its specs with "
+            "Docker in a snap cannot run programs on the host: generate its specs with "
             "`gpuhook generate-cdi --hooks none`"
         )
     is_desktop = node.home and node.files.names(f"{node.home}/.docker/desktop")

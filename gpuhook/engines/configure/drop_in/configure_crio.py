@@ -105,7 +105,7 @@ def _notes(options: EngineOptions, model: Runtime) -> Iterator[str]:
     if model.options:
         yield f"options are those of the runtime {model.name} ({replace(model.where, line=0)})"
     if options.route == "cdi":
-        yield "CRI-O applies CDI specs by itself: the handler is its own runtime by another name"
+        yield "CRI-O applies CDI specs itself: the handler is its own runtime under another name"
     directory = posixpath.dirname(model.path)
     if options.route == "wrapper" and directory and directory not in PROGRAM_DIRS:
         yield (

@@ -30,8 +30,8 @@ CONTROL_NODES = {
 }
 _ODD = "{name!a} in /proc/driver/nvidia/gpus is not a PCI bus id; skipped"
 _TWINS = (
-    "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another GPU: the "
-    "{what} is ignored"
+    "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, but so does another GPU: "
+    "the {what} is ignored"
 )
 _GPUS = "proc/driver/nvidia/gpus"
 _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.discover import Roots
 
 _BY_INDEX = (
-    "MIG instances are named by index alone, in the order of their GPU and compute instances: "
+    "MIG instances are named only by index, in the order of their GPU and compute instances: "
     "only NVML knows their UUIDs"
 )
 _NO_UUID = "MIG-unknown"

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _NO_LIBRARY = "{where}: {path} is not a shared library; skipped"
 _ABSENT = "{where}: {path} does not exist; skipped"
 _WIDTH = (
-    "{where}: {path} is a 32-bit library, which containers find only in {directory} or a directory "
-    "i386-linux-gnu; skipped"
+    "{where}: {path} is a 32-bit library, which containers find only in {directory} or an "
+    "i386-linux-gnu directory; skipped"
 )
 
 

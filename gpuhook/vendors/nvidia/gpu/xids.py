@@ -28,7 +28,7 @@ REMEDIES = {
     "drain-and-reset": "stop the work on this GPU and the GPUs linked to it, then reset it",
     "recover-imex": "recover the IMEX domain",
     "bus-reset": "reset the GPU's PCIe bus",
-    "system-reboot": "power-cycle the node, including its firmware",
+    "system-reboot": "reboot the node, including its firmware",
 }
 
 

@@ -77,7 +77,7 @@ def _imex(where: Roots, choices: Choices) -> Described:
         for number in numbers
     }
     if not names:
-        reason, way = "channels have an index, and no UUID", "take --device-name-strategy index"
+        reason, way = "channels have an index, but no UUID", "take --device-name-strategy index"
         raise fault("GH1213", mode=IMEX, reason=reason, way=way)
     known = {form.format(number): number for number in numbers for form in _CHANNEL_NAMES.values()}
     selected = {known[name] for name in _selected(IMEX, known, choices)}

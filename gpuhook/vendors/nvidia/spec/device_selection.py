@@ -259,5 +259,5 @@ def _refusal(node: Node, gpu: Gpu, instance: MigInstance | None) -> str:
     reason = trouble(node, gpu)
     if not reason and is_divided(gpu):
         own = ", ".join(f"{gpu.index}:{instance.index}" for instance in gpu.instances)
-        return f"{_MIG_MODE}, so name its instances instead ({own or 'it has none'})"
+        return f"{_MIG_MODE}, so select its instances instead ({own or 'it has none'})"
     return reason

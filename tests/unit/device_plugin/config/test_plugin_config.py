@@ -277,8 +277,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         sharing("Resources: [{name: gpu, replicas: 2}]\n"),
         [
             (
-                "3:5: error: sharing.timeSlicing.Resources: unknown key; upper and lower case "
-                "matter -> did you mean sharing.timeSlicing.resources?"
+                "3:5: error: sharing.timeSlicing.Resources: unknown key; keys are "
+                "case-sensitive -> did you mean sharing.timeSlicing.resources?"
             )
         ],
     ),
@@ -286,7 +286,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         sharing("resources: [{name: gpu, replicas: 2}]\n", "timeslicing"),
         [
             (
-                "2:3: error: sharing.timeslicing: unknown key; upper and lower case matter -> "
+                "2:3: error: sharing.timeslicing: unknown key; keys are case-sensitive -> "
                 "did you mean sharing.timeSlicing?"
             )
         ],
@@ -330,8 +330,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
             (
                 "5:7: error: sharing.timeSlicing.resources[1]: duplicate: "
                 "sharing.timeSlicing.resources[0] already shares nvidia.com/gpu, for all "
-                "of its devices -> several entries of one resource need `devices` that "
-                "do not overlap"
+                "of its devices -> several entries for one resource need "
+                "`devices` that do not overlap"
             )
         ],
     ),
@@ -393,8 +393,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "flags: {plugin: {deviceListStrategy: []}}\n",
         [
             (
-                "1:38: error: flags.plugin.deviceListStrategy: is empty: must be one or "
-                "several of envvar, volume-mounts, cdi-annotations, cdi-cri, host-files"
+                "1:38: error: flags.plugin.deviceListStrategy: is empty: must "
+                "be one or more of envvar, volume-mounts, cdi-annotations, cdi-cri, host-files"
             )
         ],
     ),
@@ -447,7 +447,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
     ),
     "an empty entry": (
         "sharing: {timeSlicing: {resources: [null]}}\n",
-        [f"1:37: error: {ENTRY}: must be a mapping, found nothing"],
+        [f"1:37: error: {ENTRY}: must be a mapping, but is empty"],
     ),
     "a text": (
         "nothing\n",
@@ -490,8 +490,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "default: |-\n  version: v1\n  sharing: {}\n",
         [
             (
-                "1:1: error: default: is a text of several lines, like the data of a "
-                "ConfigMap -> use only that text, without indentation"
+                "1:1: error: default: is a multi-line text, like the "
+                "data of a ConfigMap -> use only that text, without indentation"
             )
         ],
     ),
@@ -580,7 +580,7 @@ def test_error_has_place_key_and_requirement(case: str) -> None:
 
 def test_key_that_is_not_a_text_is_an_error() -> None:
     reading = parsed("? [a]\n: |\n  b\n  c\n")
-    assert lines(reading) == ["1:3: error: a key must be a text, found a list"]
+    assert lines(reading) == ["1:3: error: a key must be a string, found a list"]
 
 
 def test_all_errors_are_reported_in_order() -> None:
@@ -834,8 +834,8 @@ MPS_WRONG = [
     (
         "mps: {root: /mps}\n" + MPS + "    failRequestsGreaterThanOne: false\n",
         (
-            "6:33: warning: sharing.mps.failRequestsGreaterThanOne: has no effect: with "
-            "MPS a container never gets more than one replica"
+            "6:33: warning: sharing.mps.failRequestsGreaterThanOne: has no effect: "
+            "with MPS, a container never gets more than one replica"
         ),
     ),
     (

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.config_texts import ENTRY, UNITS, WITH_MPS_ROOT, lines, marked, one, parsed, sharing
 
-CONTEXT = "a CUDA context with its libraries takes as much by itself"
+CONTEXT = "a CUDA context and its libraries alone need this much"
 
 
 WRONG = {
@@ -26,7 +26,7 @@ WRONG = {
         one("name: gpu, replicas: 2, memory: ^2Ti"),
         (
             f"error: {ENTRY}.memory: must be 1024Gi or less, "
-            'found the text "2Ti" -> no GPU has as much memory'
+            'found the text "2Ti" -> no GPU has this much memory'
         ),
     ),
     "replicas below a context": (
@@ -152,7 +152,7 @@ WRONG = {
         "gpuhook: {memoryReserve: ^4Ti}",
         (
             'error: gpuhook.memoryReserve: must be 1024Gi or less, found the text "4Ti" '
-            "-> no GPU has as much memory"
+            "-> no GPU has this much memory"
         ),
     ),
     "a tolerance below the limit": (

@@ -173,7 +173,7 @@ def test_replugged_lost_gpu_is_healthy() -> None:
 def test_lost_gpu_stays_unhealthy_if_the_driver_requires_no_action() -> None:
     """The driver's word is not taken for a GPU that its list calls lost at the same time."""
     health = gpu_health()
-    lost = (Gpu(0, "GPU-0", lost="its interrupts do not arrive"), *GPUS[1:])
+    lost = (Gpu(0, "GPU-0", lost="its interrupts are not received"), *GPUS[1:])
     for moment in (1.0, 2.0, 3.0):
         health.update_gpus(lost, moment)
         assert health.update_action("GPU-0", "none", moment) == ()
