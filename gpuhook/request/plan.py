@@ -70,7 +70,7 @@ def plan(
 
 
 def plan_names(names: Sequence[str], capabilities: frozenset[str], node: VendorNode) -> Injection:
-    """Return the injection of the devices `names`, whatever the container requests.
+    """Return the injection of the devices `names`, regardless of what the container requests.
 
     Raises the faults of resolve_names() and take_jobs().
     """

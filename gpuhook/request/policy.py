@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's policy for requests: what applies and what is refused.
+"""The node's policy for requests: what applies and what is rejected.
 
 It covers sources, vendors, extra devices, capabilities, and a node without a driver.
 """

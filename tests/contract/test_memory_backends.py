@@ -97,7 +97,7 @@ def test_dmem_omits_the_guarantee(engine: str, mine: Installation, granted_bundl
 
 
 def test_driver_accounting_sets_the_guarantee(other: Installation, granted_bundle: Bundle) -> None:
-    """With the driver's own accounting the guarantee is set, and ends with the container."""
+    """With the driver's own accounting the guarantee is set, and is released with the container."""
     with wrapped(granted_bundle, other, "runc", "v2") as live:
         assert enforced_limits(other, live.pid) == {uuid(other, 2): (4096, 1024)}
         (record,) = entry(other)["memory"]

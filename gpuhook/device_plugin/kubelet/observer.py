@@ -105,7 +105,7 @@ class Observer:
             self._counters.count("starts", resource, "refused")
 
     def broken(self, resource: str, method: str, error: Exception) -> None:
-        """A bug in gpuhook has exited a call; refused() follows."""
+        """A bug in gpuhook has ended a call; refused() follows."""
         self._log.error("failed", resource=resource, method=method, exc_info=error)
         self._counters.count("troubles", "fault")
 

@@ -48,7 +48,7 @@ _NOTHING = _Listing(0, b"")
 class ResourceServer:
     """Answers calls for one resource, any number at once. An Endpoint has the socket.
 
-    `unwatched` is called after the client has exited the last ListAndWatch stream.
+    `unwatched` is called after the client has ended the last ListAndWatch stream.
     """
 
     def __init__(

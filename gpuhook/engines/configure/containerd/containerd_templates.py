@@ -74,7 +74,7 @@ def plan(
 def _paths(node: EngineNode, directory: str, version: int) -> list[str]:
     """Return the templates from which containerd's file is generated, now or after an upgrade.
 
-    A release that generated a file of version 3 uses the first existing template. A release that
+    A release that generated a version 3 file uses the first existing template. A release that
     generated version 2 may only know the older name; an existing newer one is for an upgrade.
     """
     newer, older = (f"{directory}/{one}" for one in TEMPLATES)
