@@ -83,9 +83,9 @@ def _stale_specs(specs: SpecNode) -> Iterator[str]:
     for path, changed in specs.await_refresh().items():
         yield (
             f"{path} is stale ({changed}): gpuhook-runtime runs `gpuhook refresh` before the "
-            "container starts (cdi.onStale: refresh). This explanation uses the spec as "
-            "it is; devices and files may differ after the refresh. If an engine applies the spec itself, "
-            "its hook refuses the container until then (GH1120)"
+            "container starts (cdi.onStale: refresh). This explanation uses the spec as it is; "
+            "devices and files may differ after the refresh. If an engine applies the spec "
+            "itself, its hook refuses the container until then (GH1120)"
         )
 
 

@@ -131,7 +131,7 @@ def _over(found: Mapping[str, Any]) -> tuple[Key | None, dict[str, Any] | None]:
 def guarded_devices(
     container: str, watched: Mapping[tuple[str, str], Watched]
 ) -> dict[str, Watched]:
-    """Return how the guard monitors a container, by device; `watched` is the guard's whole state."""
+    """Return how the guard monitors a container, by device; `watched` is the guard's state."""
     return {device: one for (identity, device), one in watched.items() if identity == container}
 
 

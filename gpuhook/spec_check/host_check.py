@@ -148,7 +148,8 @@ def _of_file(spec: Spec, path: str) -> Iterator[SpecFinding]:
     if loose is not None:
         place, users = loose
         message = (
-            f"{place} can be written by {users}; a user who writes a spec is effectively root on this host"
+            f"{place} can be written by {users}; a user who writes a spec is effectively root on "
+            "this host"
         )
         yield SpecFinding(WARNING, "", message)
     version = spec["cdiVersion"]

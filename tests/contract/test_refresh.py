@@ -260,8 +260,8 @@ def test_removed_instance_of_a_running_container(node8: Installation, tmp_path: 
         assert "whose GPU or MIG instance is no longer on this node" in note
         compared = live.gpuhook("compare").stdout
         assert (
-            "GH1120: the CDI spec is stale: it does not match the current state of this host (mig: was"
-            in compared
+            "GH1120: the CDI spec is stale: it does not match the current state of this host "
+            "(mig: was" in compared
         )
 
 

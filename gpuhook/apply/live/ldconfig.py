@@ -87,7 +87,9 @@ def _sealed(path: str) -> int:
     except OSError as error:
         raise fault("GH1517", path=path, reason=error.strerror or str(error)) from error
     except GpuhookError as error:
-        raise fault("GH1517", path=path, reason="it is not a regular file, or it is too large") from error
+        raise fault(
+            "GH1517", path=path, reason="it is not a regular file, or it is too large"
+        ) from error
     if not is_executable:
         raise fault("GH1517", path=path, reason="it is not executable")
     copy = os.memfd_create("ldconfig", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

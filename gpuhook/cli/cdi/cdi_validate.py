@@ -41,8 +41,8 @@ def validate(
     """Check the CDI specs in PATH, by default all specs that the engines on this host read.
 
     The checks cover the schema and the rules of CDI, the host, and, for whole directories, devices
-    that two files describe. If both --host and --no-host are passed, the last one applies. The exit status is 1 if a
-    check fails; warnings do not change it.
+    that two files describe. If both --host and --no-host are passed, the last one applies. The exit
+    status is 1 if a check fails; warnings do not change it.
     """
     dirs = parameters.spec_dirs(spec_dir)
     if path:

@@ -36,13 +36,14 @@ def detach(
 ) -> None:
     """Remove a GPU from a running CONTAINER.
 
-    --device also accepts a device node such as /dev/nvidia0, which is the only name of a GPU that fell off the bus.
-    Removing the last GPU also removes the control nodes and driver files that were added while
-    the container ran; if no GPU is left, `--device none` removes them. Detaching a replica removes its
-    device, unless another request also assigns that device to the container.
+    --device also accepts a device node such as /dev/nvidia0, which is the only name of a GPU that
+    fell off the bus. Removing the last GPU also removes the control nodes and driver files that
+    were added while the container ran; if no GPU is left, `--device none` removes them. Detaching a
+    replica removes its device, unless another request also assigns that device to the container.
 
-    After a restart, the container has the devices of its config.json again. The exit status is also 1 if a
-    process still has the GPU open; it can keep using the open file, but the container cannot open the device again.
+    After a restart, the container has the devices of its config.json again. The exit status is also
+    1 if a process still has the GPU open; it can keep using the open file, but the container cannot
+    open the device again.
     """
     names = options.names_of(devices)
 

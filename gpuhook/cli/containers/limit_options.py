@@ -78,8 +78,8 @@ request = _amount(
     "--request",
     "The guaranteed part of the limit; 0 for none. If the container uses more, an MPS server may "
     "terminate it in favor of others. On kernels with the dmem controller, the guarantee remains "
-    "reserved after the container exits, unless it is cleared. Default: the current guarantee, or the limit "
-    "if that is lower.",
+    "reserved after the container exits, unless it is cleared. Default: the current guarantee, "
+    "or the limit if that is lower.",
     least=0,
 )
 new_limit = _amount(

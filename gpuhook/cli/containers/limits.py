@@ -78,12 +78,12 @@ def set_(
 ) -> None:
     """Limit the GPU memory of a running CONTAINER.
 
-    The limit applies immediately, even to running processes, which keep the memory they have allocated. The
-    driver rejects a limit below the memory that it has already charged to the container. On kernels
-    without the dmem controller, accounting starts with the container's first limit and does not
-    include older allocations. The command reads the limit back from the driver and records it in
-    the ledger, so that `gpuhook repair` can restore it. It sets the limit on all GPUs or
-    on none. The granted limit is restored when the container restarts.
+    The limit applies immediately, even to running processes, which keep the memory they have
+    allocated. The driver rejects a limit below the memory that it has already charged to the
+    container. On kernels without the dmem controller, accounting starts with the container's first
+    limit and does not include older allocations. The command reads the limit back from the driver
+    and records it in the ledger, so that `gpuhook repair` can restore it. It sets the limit on all
+    GPUs or on none. The granted limit is restored when the container restarts.
     """
     limit_options.require_order(request, limit)
     names, wish = limit_options.names_of(gpus), limit_changes.Wish(limit, request)
@@ -129,9 +129,10 @@ def clear(
 ) -> None:
     """Remove the limits that `gpuhook limits set` has set for a running CONTAINER.
 
-    The granted limit (from a device plugin or NVIDIA_GPU_MEMORY_LIMIT) then applies again. A container
-    without a granted limit is then unlimited. If the kernel's dmem controller enforces limits, the
-    command also releases memory that is reserved above the granted guarantee, because the reservation would outlive the container.
+    The granted limit (from a device plugin or NVIDIA_GPU_MEMORY_LIMIT) then applies again. A
+    container without a granted limit is then unlimited. If the kernel's dmem controller enforces
+    limits, the command also releases memory that is reserved above the granted guarantee, because
+    the reservation would outlive the container.
     """
     names = limit_options.names_of(gpus)
 
@@ -181,9 +182,9 @@ def show(
 
     GRANTED is the limit set when the container was created, LIMIT and REQUEST are the limit and the
     guarantee in the ledger, DRIVER is the limit in the driver, USED the memory in use. BY is the
-    component that enforces the limit: `driver`; `guard` if the device plugin's guard terminates processes above it;
-    or `nobody`, including when the guard only reports. "(over)" marks a container that the guard last saw
-    above its limit.
+    component that enforces the limit: `driver`; `guard` if the device plugin's guard terminates
+    processes above it; or `nobody`, including when the guard only reports. "(over)" marks a
+    container that the guard last saw above its limit.
 
     Standard error lists the guard's actions, differences between the ledger and the driver with the
     command that fixes them, guarantees that were not set (limits.guarantee in the settings),

@@ -46,14 +46,16 @@ def repair(
 ) -> None:
     """Restore the granted GPUs that a running CONTAINER has lost.
 
-    `systemctl daemon-reload` resets the device rules of containers to those that systemd knows about,
-    and programs fail with "Failed to initialize NVML: Unknown Error". repair restarts no process.
+    `systemctl daemon-reload` resets the device rules of containers to those that systemd knows
+    about, and programs fail with "Failed to initialize NVML: Unknown Error". repair restarts no
+    process.
 
     config.json and gpuhook's ledger record the granted GPUs. NVIDIA's hook leaves no such record:
     for its containers, repair takes the requested devices whose nodes exist in the container.
 
     repair also restores memory limits that are in the ledger but no longer in the driver, for
-    example after the driver was reloaded or another program changed a limit (`gpuhook limits show`).
+    example after the driver was reloaded or another program changed a limit (`gpuhook limits
+    show`).
 
     --all also removes the ledger entries of containers that have exited.
     """

@@ -103,7 +103,10 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     WIDE,
     console.JSON,
     console.YAML,
-    help="text: the explanation; wide: the explanation with all files and alternatives; json, yaml: a document.",
+    help=(
+        "text: the explanation; wide: the explanation with all files and alternatives; json, "
+        "yaml: a document."
+    ),
 )
 @click.option("--diff", "is_diff", is_flag=True, help="Print only the changes to config.json.")
 @click.option("--dot", "is_dot", is_flag=True, help="Print only a graph for Graphviz's dot.")
@@ -139,13 +142,14 @@ def explain(
     WHAT is one of: the directory of a bundle; a config.json; an image's configuration (docker image
     inspect, skopeo inspect --config); a Kubernetes manifest (a pod, a deployment, kubectl get -o
     yaml); `-` for one of these on standard input; a running CONTAINER; or an error code such as
-    GH1102. Without WHAT, the options describe a container. For a running container that got its GPUs
-    from its engine's CDI support or NVIDIA's stack, the output says so.
+    GH1102. Without WHAT, the options describe a container. For a running container that got its
+    GPUs from its engine's CDI support or NVIDIA's stack, the output says so.
 
     By default, the node is this machine: its CDI specs, or the spec that generate-cdi would
-    write now. --inventory selects another node, and --driver-root the node at that root. The scheduling of a
-    pod is compared with the labels that gpuhook writes, or with a Node in the manifest. Nothing
-    is changed: the code of gpuhook-runtime edits a copy of config.json and only simulates changes to the root file system.
+    write now. --inventory selects another node, and --driver-root the node at that root. The
+    scheduling of a pod is compared with the labels that gpuhook writes, or with a Node in the
+    manifest. Nothing is changed: the code of gpuhook-runtime edits a copy of config.json and only
+    simulates changes to the root file system.
 
     \b
     Examples:

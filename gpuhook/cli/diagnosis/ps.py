@@ -46,7 +46,8 @@ _DOCUMENTS = (console.JSON, console.YAML)
     "--isolation",
     is_flag=True,
     help="For each container and GPU, show how the GPU is shared and what is isolated: memory, "
-    "compute, whether the share changes, and the effect of another container's crash. JSON always has it.",
+    "compute, whether the share changes, and the effect of another container's crash. JSON "
+    "always has it.",
 )
 @click.option(
     "--recorded",
@@ -70,21 +71,22 @@ def ps(
     """List the containers that use GPUs, their GPU memory, and how busy they are.
 
     The list includes all containers with a GPU: those in gpuhook's ledger, and those of NVIDIA's
-    stack (ROUTE in -o wide: nvidia-legacy, nvidia-cdi or unknown). "(host)" is the memory of processes on
-    the host, "(unknown)" memory that no visible process accounts for.
+    stack (ROUTE in -o wide: nvidia-legacy, nvidia-cdi or unknown). "(host)" is the memory
+    of processes on the host, "(unknown)" memory that no visible process accounts for.
 
     NAME is the container's name in its engine, or POD/CONTAINER. GPUS lists indices with the
     model, "0,1 (H100 80GB HBM3)", or with the MIG profile, "0:1 (1g.10gb)".
 
     MEMORY is the GPU memory that the container's processes use, as reported by the driver.
     SHARE is MEMORY relative to the container's fair share: its limit, else its replicas' part
-    of the GPU's memory, else that memory divided by the number of containers. BUSY is the percentage of
-    the last few seconds in which its processes were computing; MIG instances do not report it.
+    of the GPU's memory, else that memory divided by the number of containers. BUSY is the
+    percentage of the last few seconds in which its processes were computing; MIG instances do not
+    report it.
 
     LIMIT is the memory limit for each GPU, and what enforces it: `3776Mi driver`; `3776Mi guard` if
-    the driver cannot (`gpuhook limits show` prints the reason) and the device plugin's guard terminates
-    processes above the limit; else `3776Mi nobody`, including when the guard only reports. "(over:
-    5000Mi)" is the memory of a container that the guard last saw above its limit.
+    the driver cannot (`gpuhook limits show` prints the reason) and the device plugin's guard
+    terminates processes above the limit; else `3776Mi nobody`, including when the guard only
+    reports. "(over: 5000Mi)" is the memory of a container that the guard last saw above its limit.
 
     WARNINGS, if any, lists the codes of warnings from the start of the container: `gpuhook explain
     CONTAINER` prints them. -o wide also lists the containers that requested a GPU and started

@@ -45,7 +45,8 @@ def options(command: F) -> F:
         "--watch",
         is_flag=True,
         help="Update the output until q or ctrl-c. If standard output is not a terminal, each "
-        "update is appended to the output: JSON with one document per line, YAML with documents separated by ---.",
+        "update is appended to the output: JSON with one document per line, YAML with documents "
+        "separated by ---.",
     )
     return watch(interval(command))
 

@@ -79,7 +79,11 @@ Examples:
     "without writing anything.",
 )
 @parameters.output(
-    "table", "json", "yaml", "name", help="The report to print; name prints only the path of the file."
+    "table",
+    "json",
+    "yaml",
+    "name",
+    help="The report to print; name prints only the path of the file.",
 )
 @parameters.no_headers
 @container_options.state_root
@@ -98,13 +102,13 @@ def support_bundle(
 ) -> None:
     """Collect everything needed to diagnose this node in one file.
 
-    The bundle contains everything that doctor reads: files of the driver, CDI specs, engines and the kubelet,
-    the inventory, versions, units, processes, and the cluster's Node object. It also contains
-    the output of doctor, ps and inspect, and the last lines of gpuhook's logs.
+    The bundle contains everything that doctor reads: files of the driver, CDI specs, engines and
+    the kubelet, the inventory, versions, units, processes, and the cluster's Node object. It also
+    contains the output of doctor, ps and inspect, and the last lines of gpuhook's logs.
 
     An allow-list defines which files are included and which values are kept; all other values are
-    replaced by "left out". User names, home directories and /etc/passwd are never included. --dry-run
-    lists the contents. Only the owner of the file can read it.
+    replaced by "left out". User names, home directories and /etc/passwd are never included.
+    --dry-run lists the contents. Only the owner of the file can read it.
 
     `gpuhook doctor --from FILE` checks the node from any machine. Run this command as root: many
     files of a node are readable only by root. It changes nothing on the node.

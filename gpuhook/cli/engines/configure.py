@@ -101,7 +101,8 @@ def undo(
 def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> None:
     """Show the GPU runtimes of ENGINE, or of all engines on this host, and whether CDI is enabled.
 
-    CONFIGURED shows whether gpuhook (according to its records) or another program configured the runtime.
+    CONFIGURED shows whether gpuhook (according to its records) or another program configured the
+    runtime.
 
     \b
     Examples:

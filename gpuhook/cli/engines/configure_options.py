@@ -170,7 +170,10 @@ _TEXTS = {
         "undo crio --restart",
     ),
     "docker": (
-        "Register the runtime in Docker's daemon.json, or in the rootless daemon.json if run as a user.",
+        (
+            "Register the runtime in Docker's daemon.json, or in the rootless daemon.json if run "
+            "as a user."
+        ),
         "docker --dry-run",
         "docker --take-over --restart",
         "docker --route cdi",
@@ -214,9 +217,7 @@ def engine_options(
     """Return the options of the engine, and warnings; raises GH2010, GH2011 and OSError."""
     chosen = route or engine_plan.default_route(engine)
     if not _NAME.fullmatch(runtime_name):
-        raise click.BadParameter(
-            "it is not a valid runtime name", param_hint="'--runtime-name'"
-        )
+        raise click.BadParameter("it is not a valid runtime name", param_hint="'--runtime-name'")
     warnings = []
     if has_cdi is False:
         warnings.append("--enable-cdi=false has no effect: gpuhook's devices need CDI")

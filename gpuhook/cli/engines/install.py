@@ -112,9 +112,7 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     help="The host directory that contains the driver's /dev: the default of driver.devRoot.",
 )
 @parameters.dry_run
-@click.option(
-    "--stay", "stays", is_flag=True, help="Keep running until SIGTERM, as pods must."
-)
+@click.option("--stay", "stays", is_flag=True, help="Keep running until SIGTERM, as pods must.")
 @click.option("--undo-on-exit", is_flag=True, help="With --stay: uninstall on SIGTERM.")
 @parameters.output("text", "json", "yaml")
 @click.pass_context
@@ -122,8 +120,8 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **values: Any) 
     """Install gpuhook on a host from a container, and configure the engine.
 
     The host needs no Python: the runtime tree includes Python, its libraries and a shell. Existing
-    files are not rewritten, and an engine that is already configured is not restarted. An upgrade does not
-    affect running containers: the old version remains as long as a container refers to it.
+    files are not rewritten, and an engine that is already configured is not restarted. An upgrade
+    does not affect running containers: the old version remains as long as a container refers to it.
     """
     if values["undo_on_exit"] and not values["stays"]:
         raise click.UsageError("--undo-on-exit needs --stay", ctx)
@@ -208,16 +206,18 @@ Examples:
 @install_options.restart
 @parameters.dry_run
 @click.option(
-    "--force", is_flag=True, help="Also remove versions that the hooks of containers still refer to."
+    "--force",
+    is_flag=True,
+    help="Also remove versions that the hooks of containers still refer to.",
 )
 @parameters.output("text", "json", "yaml")
 def uninstall(*, is_dry: bool, force: bool, output: str, **values: Any) -> None:
     """Remove gpuhook from a host: everything that `gpuhook node install` copied and configured.
 
     This restores the engines' configuration. A version that a container needs is kept:
-    run uninstall again after the container has exited. All versions are kept if the state directory of
-    an engine cannot be read. With the last version, uninstall also removes the CDI specs that call its
-    hook, gpuhook's state and its feature label file.
+    run uninstall again after the container has exited. All versions are kept if the state directory
+    of an engine cannot be read. With the last version, uninstall also removes the CDI specs that
+    call its hook, gpuhook's state and its feature label file.
     """
     where = installation.place(values["host_root"], values["install_dir"])
     done = installation.uninstall(where, how=values["restart"], is_dry=is_dry, forced=force)

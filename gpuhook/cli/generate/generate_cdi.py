@@ -38,8 +38,9 @@ from gpuhook.vendors.nvidia.spec.generate_options import (
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
 
 _WITHOUT_HOOK = (
-    "this host has no gpuhook-hook, so the spec is written as with --hooks none: engines do not notice "
-    "when it becomes stale; install gpuhook-runtime and regenerate the spec, or use --hook-path"
+    "this host has no gpuhook-hook, so the spec is written as with --hooks none: engines do not "
+    "notice when it becomes stale; install gpuhook-runtime and regenerate the spec, or use "
+    "--hook-path"
 )
 
 TYPE_CHECKING = False

@@ -35,7 +35,8 @@ def show(output: str, no_headers: bool) -> None:
     """List the GPUs and MIG instances that are marked unhealthy, the reason and what to do.
 
     The device plugin records the marks in the state directory (GPUHOOK_STATE_DIR). Conditions
-    that it checks every time are not recorded: a GPU that the driver does not list, a missing driver.
+    that it checks every time are not recorded: a GPU that the driver does not list, a missing
+    driver.
     """
     marks = health_marks.stored_marks()
     requests = health_marks.clear_requests()
@@ -56,9 +57,9 @@ def show(output: str, no_headers: bool) -> None:
 def clear(gpu: str) -> None:
     """Make the device plugin offer a GPU again.
 
-    Use this command after a GPU was reset or repaired if the driver cannot report it. GPU is an index,
-    a UUID or a prefix of one, or `all`. The device plugin clears the mark at its next check (every 10s,
-    pollInterval) or at its start. A later fault marks the GPU again.
+    Use this command after a GPU was reset or repaired if the driver cannot report it. GPU is an
+    index, a UUID or a prefix of one, or `all`. The device plugin clears the mark at its next check
+    (every 10s, pollInterval) or at its start. A later fault marks the GPU again.
     """
     chosen = _marked_gpu(gpu, health_marks.read())
     health_marks.request_clear(chosen)

@@ -103,8 +103,8 @@ def create_device_nodes(
     """Create the missing device nodes of the driver: control devices, GPUs, MIG capabilities.
 
     Device numbers come from the kernel; mode and owner come from the driver's parameters. Correct
-    nodes are not changed; if a node is wrong, the command fails before it creates any. It creates no IMEX
-    channels: the administrator decides which of them a container may use.
+    nodes are not changed; if a node is wrong, the command fails before it creates any. It creates
+    no IMEX channels: the administrator decides which of them a container may use.
     """
     run = _Run("create-device-nodes", **options)
     if is_loaded:
@@ -145,8 +145,8 @@ def create_dev_char_symlinks(
     """Create the link /dev/char/MAJOR:MINOR for each device node of the driver.
 
     udev creates these links for other drivers. Without them, systemd before 240 and runc 1.1.3 to
-    1.1.6 take the GPUs from running containers at `systemctl daemon-reload`. If a link is wrong, the
-    command fails before it creates any.
+    1.1.6 take the GPUs from running containers at `systemctl daemon-reload`. If a link is wrong,
+    the command fails before it creates any.
     """
     if not directory.startswith("/"):
         raise click.BadParameter("it is not an absolute path", param_hint="'--dev-char-path'")

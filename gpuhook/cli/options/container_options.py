@@ -35,7 +35,8 @@ _MAX_LINE = 4096
 _NAMES = """\
 CONTAINER is an id or a prefix of one; a name in Docker, podman or nerdctl; a Compose service, as
 service or project/service; a pod, as namespace/pod or namespace/pod/container; or the pid of a
-process in the container. Ids take precedence over names; if several containers match, the error lists them.
+process in the container. Ids take precedence over names; if several containers match, the error
+lists them.
 """
 
 
@@ -106,7 +107,8 @@ device = click.option(
     required=True,
     show_envvar=True,
     help="A GPU: index or range of indices (0-3), UUID (or a prefix of it), PCI "
-    "bus id, replica id or CDI name, `all`, or `none` for only the driver's files; repeatable, or comma-separated.",
+    "bus id, replica id or CDI name, `all`, or `none` for only the driver's files; repeatable, "
+    "or comma-separated.",
 )
 
 

@@ -60,15 +60,21 @@ _OPTIONS = (
         "driver-root",
         type=_DIRECTORY,
         callback=parameters.not_empty,
-        help="The directory where the driver's user space is installed. Default: driver.root of the settings, "
-        "else /, or the directory of a driver container or of GKE if / has no driver.",
+        help=(
+            "The directory where the driver's user space is installed. Default: driver.root of "
+            "the settings, "
+            "else /, or the directory of a driver container or of GKE if / has no driver."
+        ),
     ),
     _option(
         "dev-root",
         type=_DIRECTORY,
         callback=parameters.not_empty,
-        help="The directory that contains the driver's /dev. Default: driver.devRoot of the settings, or the driver "
-        "root if it has a /dev/nvidiactl, else the host root.",
+        help=(
+            "The directory that contains the driver's /dev. Default: driver.devRoot of the "
+            "settings, or the driver "
+            "root if it has a /dev/nvidiactl, else the host root."
+        ),
     ),
     parameters.host_root(
         type=click.Path(file_okay=False, exists=True),
@@ -87,8 +93,11 @@ _OPTIONS = (
         type=_DIRECTORY,
         multiple=True,
         callback=parameters.not_empty,
-        help="A directory below the driver root to search for libraries first; repeatable, colon-separated "
-        "in the environment.",
+        help=(
+            "A directory below the driver root to search for libraries first; repeatable, "
+            "colon-separated "
+            "in the environment."
+        ),
     ),
 )
 _LIBRARY_OPTIONS = (
@@ -96,8 +105,11 @@ _LIBRARY_OPTIONS = (
         "driver-root",
         type=_DIRECTORY,
         callback=parameters.not_empty,
-        help="The directory where the driver's user space is installed. Default: the root that generate-cdi "
-        "found, else driver.root of the settings, else a directory with a driver.",
+        help=(
+            "The directory where the driver's user space is installed. Default: the root that "
+            "generate-cdi "
+            "found, else driver.root of the settings, else a directory with a driver."
+        ),
     ),
     *_OPTIONS[-2:],
 )

@@ -2,8 +2,8 @@
 """A process of a container, identified by a descriptor.
 
 A descriptor of /proc/PID remains bound to the process for which it was opened: after the process
-has exited, every lookup through it fails (ESRCH, ENOENT), also if the pid is in use again. All facts
-are read through the descriptor. Source: proc(5), namespaces(7), user_namespaces(7).
+has exited, every lookup through it fails (ESRCH, ENOENT), also if the pid is in use again. All
+facts are read through the descriptor. Source: proc(5), namespaces(7), user_namespaces(7).
 """
 
 from __future__ import annotations

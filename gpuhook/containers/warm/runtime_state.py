@@ -54,7 +54,9 @@ class StateBounds:
     def take(self, size: int) -> None:
         """Record that so many bytes are read; raises UnreadableError past the sum."""
         if size > self.left:
-            raise UnreadableError(f"the states of this user have more than {self.SUM} bytes in total")
+            raise UnreadableError(
+                f"the states of this user have more than {self.SUM} bytes in total"
+            )
         self.left -= size
 
 

@@ -54,7 +54,10 @@ class ConfigSource:
     )
     name_file: str = flag(
         FILE,
-        "A file that contains the name of a configuration in --config-dir, instead of the node's label.",
+        (
+            "A file that contains the name of a configuration in --config-dir, instead of the "
+            "node's label."
+        ),
         "",
         option=Option("config-name-file"),
     )
@@ -67,8 +70,8 @@ class ConfigSource:
     fallbacks: tuple[str, ...] = flag(
         ChoiceList(("named", "single", "empty"), may_be_empty=True),
         "How to select a configuration without a label and --default-config: named (the "
-        "configuration called default), single (the only one) or empty (all defaults). The first strategy "
-        "that finds a configuration is used.",
+        "configuration called default), single (the only one) or empty (all defaults). The first "
+        "strategy that finds a configuration is used.",
         ("named", "single"),
         option=Option("fallback-strategies", ("FALLBACK_STRATEGIES",)),
     )

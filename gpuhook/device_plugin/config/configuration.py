@@ -69,8 +69,8 @@ class PluginFlags:
     )
     cdi_hook_path: str | None = flag(
         PATH,
-        "The path of gpuhook-hook on the host, used in CDI specs. Default: the path that the package "
-        "or the installer uses, if it exists on the host; otherwise no hook.",
+        "The path of gpuhook-hook on the host, used in CDI specs. Default: the path that the "
+        "package or the installer uses, if it exists on the host; otherwise no hook.",
         None,
         name="nvidiaCTKPath",
         option=Option(
@@ -172,7 +172,10 @@ class Flags:
     )
     mps_root: str = flag(
         OPTIONAL_PATH,
-        "The directory of the MPS daemons; its path is the same on the host and in the plugin's container.",
+        (
+            "The directory of the MPS daemons; its path is the same on the host and in the "
+            "plugin's container."
+        ),
         "",
     )
     device_discovery_strategy: str = flag(

@@ -111,7 +111,9 @@ class Guard:
         Duration(shortest=1.0), "The time between SIGTERM and SIGKILL, with action kill.", 10.0
     )
     tolerance: float = flag(
-        Number(1.0, 10.0), "A container exceeds its limit if its memory is above the limit times this factor.", 1.05
+        Number(1.0, 10.0),
+        "A container exceeds its limit if its memory is above the limit times this factor.",
+        1.05,
     )
     shortest_interval: float = flag(
         Duration(), "The measurement interval while a container is near its limit.", 1.0
@@ -122,7 +124,7 @@ class Guard:
 
     @property
     def ends_processes(self) -> bool:
-        """Whether it terminates processes above a limit; a guard that only reports bounds nothing."""
+        """Whether it terminates processes above a limit, instead of only reporting them."""
         return self.action in (TERMINATE, KILL)
 
 
@@ -211,7 +213,9 @@ class Own:
     """`gpuhook`: the keys that NVIDIA's plugin does not have."""
 
     exclude_devices: tuple[str, ...] = flag(
-        DeviceNames(), "GPUs that the plugin does not offer: by index, UUID, PCI bus id or model.", ()
+        DeviceNames(),
+        "GPUs that the plugin does not offer: by index, UUID, PCI bus id or model.",
+        (),
     )
     pre_start_check: bool = flag(
         BOOLEAN,
@@ -236,7 +240,10 @@ class Own:
     )
     memory_reserve: int = flag(
         RESERVE,
-        "The memory of each device that is not given to fair shares, replicas by size or memory units.",
+        (
+            "The memory of each device that is not given to fair shares, replicas by size or "
+            "memory units."
+        ),
         256 << 20,
     )
     health: Health = key(

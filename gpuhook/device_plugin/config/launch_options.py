@@ -89,8 +89,8 @@ class Launch:
     )
     node_driver_root: str | None = flag(  # None: see host_paths.places
         PATH,
-        "The root directory of the driver, as seen by this process. Default: the container driver root if "
-        "it exists, else the driver root.",
+        "The root directory of the driver, as seen by this process. Default: the container "
+        "driver root if it exists, else the driver root.",
         None,
         option=Option(variables=("GPUHOOK_DRIVER_ROOT",)),
     )
@@ -104,8 +104,8 @@ class Launch:
     nvml_library: str | None = flag(FILE, "The libnvidia-ml.so.1 to use.", None)
     library_search_path: tuple[str, ...] = flag(
         DIRECTORY,
-        "A directory below the driver root to search first for libraries. Repeatable; colon-separated "
-        "in the variable.",
+        "A directory below the driver root to search first for libraries. Repeatable; "
+        "colon-separated in the variable.",
         (),
         option=Option(separator=":"),
     )

@@ -240,7 +240,9 @@ class GuardService:
                 " hides its mounts (chroot), so no process is killed"
             )
         elif settings.action in (TERMINATE, KILL):
-            sentence += f"; if this lasts for {settings.grace:g} seconds, one of its processes is killed"
+            sentence += (
+                f"; if this lasts for {settings.grace:g} seconds, one of its processes is killed"
+            )
         self._notifier.warn("MemoryLimitExceeded", sentence, _key(mark), **_fields(mark))
 
     def _report_signal(self, order: Order) -> None:

@@ -55,7 +55,9 @@ def resource_devices(
     for gpu in gpus:
         for named in _named(gpu, configuration, strategy, warnings):
             if named.device.uuid in placed:
-                warnings.append(f"{named.device.uuid} identifies two devices: the first one is offered")
+                warnings.append(
+                    f"{named.device.uuid} identifies two devices: the first one is offered"
+                )
                 continue
             host_paths = tuple(
                 nodes.get(path) or os.path.join(node.dev_root, path.lstrip("/"))

@@ -53,9 +53,9 @@ class SharingNote:
 def limit_enforcer(resource: Resource, device: Device, *, driver: bool, guard: bool) -> str:
     """Return what enforces the memory limit of a unit of `device`: BY_DRIVER and so on.
 
-    `driver`: this node's driver enforces limits. `guard`: otherwise the plugin terminates processes above
-    a limit; a guard that only reports enforces nothing. MIG instances have no limits of the driver
-    (nvml.h).
+    `driver`: this node's driver enforces limits. `guard`: otherwise the plugin terminates processes
+    above a limit; a guard that only reports enforces nothing. MIG instances have no limits of the
+    driver (nvml.h).
     """
     if device.uuid not in resource.memory:
         alone = device.instance is not None and resource.sharing == NOT_SHARED

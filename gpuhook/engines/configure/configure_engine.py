@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 NOT_RUNNING = "{engine} is not running: it will read the configuration at its next start"
 NEW_FILE = "{path} did not exist: {engine} reads it only if started with this file"
-RESTORED = "{path} is restored: gpuhook configures {engine} in one file, which is now a different one"
+RESTORED = (
+    "{path} is restored: gpuhook configures {engine} in one file, which is now a different one"
+)
 NOT_RESTARTED = "{engine} reads this after a restart: use --restart, or restart it"
 
 

@@ -80,7 +80,9 @@ def require_container(process: Process, state: HookState) -> None:
         reason = f"its root is not the root of {state.bundle}"
     else:
         return
-    raise fault("GH1642", reason=f"its pid {process.pid} does not belong to this container: {reason}")
+    raise fault(
+        "GH1642", reason=f"its pid {process.pid} does not belong to this container: {reason}"
+    )
 
 
 def _root_of(process: Process) -> tuple[int, int]:

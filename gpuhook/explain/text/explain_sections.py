@@ -236,7 +236,9 @@ def root(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
         links = [line for line in found if line.startswith("link ")]
         if links:
             names = [os.path.basename(line.split(" ")[1]) for line in links]
-            yield f"+ {counted(len(links), 'link')}: {', '.join(names[:4])}, ... (-o wide shows all)"
+            yield (
+                f"+ {counted(len(links), 'link')}: {', '.join(names[:4])}, ... (-o wide shows all)"
+            )
         yield from (f"+ {line}" for line in found if line not in links)
     if found and not changes["root_is_known"]:
         yield "for an empty root file system: the real one is not available"

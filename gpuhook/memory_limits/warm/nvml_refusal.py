@@ -60,7 +60,10 @@ _WORDS = {
     ),
     25: (
         "it requires a different version of the call",
-        "use a gpuhook release that supports this driver, and report this with the driver's version",
+        (
+            "use a gpuhook release that supports this driver, and report this with the driver's "
+            "version"
+        ),
     ),
 }
 
@@ -68,7 +71,10 @@ _WORDS = {
 def words(code: int, cgroup: str) -> tuple[str, str] | None:
     """Return the reason and the remedy of an nvmlReturn_t, None without any."""
     if code in (2, 6) and not os.path.isdir(cgroup):
-        gone = "the cgroup does not exist: its container has exited, or the path belongs to another mount"
+        gone = (
+            "the cgroup does not exist: its container has exited, or the path belongs to another "
+            "mount"
+        )
         return gone, "start the container again, or use the path where this host mounts cgroups"
     if code in (3, 6) and memory_backend.lacks_controller(cgroup):
         reason, remedy = memory_backend.NO_CONTROLLER

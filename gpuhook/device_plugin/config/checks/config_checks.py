@@ -58,7 +58,9 @@ def _check_mps(document: Document) -> None:
         document.warn(path, "has no effect: with MPS, a container never gets more than one replica")
     for path, values in document.entries("sharing.mps.resources"):
         if isinstance(values["replicas"], int) and values["replicas"] > MOST_CLIENTS:
-            message = f"a GPU serves at most {MOST_CLIENTS} MPS clients: further clients do not start"
+            message = (
+                f"a GPU serves at most {MOST_CLIENTS} MPS clients: further clients do not start"
+            )
             document.warn(f"{path}.replicas", message)
 
 
@@ -99,7 +101,9 @@ def _check_earlier(document: Document, entry: _Named, earlier: list[_Named]) -> 
                 document.error(entry.path, message, hint)
                 return
         elif other.name == entry.name:
-            message = f"{other.path} already has the name {entry.name}: each name is for one resource"
+            message = (
+                f"{other.path} already has the name {entry.name}: each name is for one resource"
+            )
             document.error(entry.path, message)
             return
 

@@ -47,7 +47,8 @@ def _instances(node: ExaminedNode, one: SpecFile) -> Findings:
         )
     message = f"{one.path} describes removed MIG devices: no instance has {first_items(gone)}"
     meaning = (
-        "the MIG layout was changed after the spec was generated: containers get devices that do not exist "
+        "the MIG layout was changed after the spec was generated: containers get devices that do "
+        "not exist "
         '(nvidia-smi prints "No devices were found"), and the new ones cannot be resolved'
     )
     return stale_spec(

@@ -113,8 +113,7 @@ def _conflicts(node: ExaminedNode) -> Findings:
             FAILED,
             f"{' and '.join(paths)} both describe {first_items(names)}",
             subject=paths[-1],
-            meaning="engines use neither: a device in conflict does not exist: "
-            f"{_UNRESOLVABLE}",
+            meaning=f"engines use neither: a device in conflict does not exist: {_UNRESOLVABLE}",
             command=f"rm {_superfluous(node, paths)}",
             looked_at=paths,
         )
@@ -154,8 +153,11 @@ def _loose(node: ExaminedNode, path: str) -> Iterable[Finding]:
         WARNING,
         f"{path} {reason}: users other than root can write to it",
         subject=path,
-        meaning="a user who can write a spec is effectively root on this node: the spec's hooks run as root, and "
-        "it can mount any file on the host",
+        meaning=(
+            "a user who can write a spec is effectively root on this node: the spec's hooks run "
+            "as root, and "
+            "it can mount any file on the host"
+        ),
         command=f"chown root:root {path} && chmod go-w {path}",
         looked_at=(path,),
     )

@@ -202,7 +202,8 @@ def _majors(node: ExaminedNode, one: SpecFile) -> Findings:
     if not wrong:
         return ok(f"the device numbers in {one.path} are current", one.path)
     meaning = (
-        "containers get a node that belongs to another driver, and no access to the correct one: CUDA fails with "
+        "containers get a node that belongs to another driver, and no access to the correct one: "
+        "CUDA fails with "
         'CUDA_ERROR_UNKNOWN (999), nvidia-smi with "Failed to initialize NVML: Unknown Error"'
     )
     return stale_spec(node, one, f"{one.path}: {first_items(wrong)}", meaning, facts.DEVICES)

@@ -99,7 +99,9 @@ def _gpus(node: ExaminedNode) -> Findings:
     return ok(f"{', '.join(places)}: one for each GPU", *places)
 
 
-@check("devices.capabilities", "Every MIG device has the device nodes for opening it", needs=_DRIVER)
+@check(
+    "devices.capabilities", "Every MIG device has the device nodes for opening it", needs=_DRIVER
+)
 def _capabilities(node: ExaminedNode) -> Findings:
     required = devices.capability_nodes(node)
     if not required:
@@ -174,8 +176,10 @@ def _closed(node: ExaminedNode, required: RequiredNode) -> Iterable[Finding]:
         WARNING,
         f"{place} has mode {status.permissions:04o}: only {users} can open it",
         subject=place,
-        meaning="containers whose processes run as another user or group, and rootless containers get "
-        '"Failed to initialize NVML: Insufficient Permissions" and CUDA_ERROR_OPERATING_SYSTEM',
+        meaning=(
+            "containers whose processes run as another user or group, and rootless containers get "
+            '"Failed to initialize NVML: Insufficient Permissions" and CUDA_ERROR_OPERATING_SYSTEM'
+        ),
         command=f"chmod 0666 {place} && echo 'options nvidia NVreg_DeviceFileMode=0666' > "
         "/etc/modprobe.d/nvidia-device-files.conf",
         looked_at=(place, facts.PARAMS),

@@ -61,7 +61,9 @@ def _without_bus(node: ExaminedNode) -> Finding:
     return absent("this machine has no NVIDIA GPU", facts.PCI, facts.GPUS, "/dev/dxg")
 
 
-@check(BUS, "The PCI bus has every GPU that CDI specs and containers refer to", needs=("driver.gpu",))
+@check(
+    BUS, "The PCI bus has every GPU that CDI specs and containers refer to", needs=("driver.gpu",)
+)
 def _bus(node: ExaminedNode) -> Findings:
     if gpu_loss.missing_gpus(node):
         return _fallen(node)

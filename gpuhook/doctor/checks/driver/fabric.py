@@ -38,7 +38,9 @@ def _no_switch(node: ExaminedNode) -> Finding | None:
 def _version(node: ExaminedNode) -> Findings:
     installed = _installed(node_tree.text(node.tree, _PACKAGES) or "")
     if not installed:
-        message = f"no package {_PACKAGE} is in {_PACKAGES}; other package formats are not supported"
+        message = (
+            f"no package {_PACKAGE} is in {_PACKAGES}; other package formats are not supported"
+        )
         return absent(message, _PACKAGES)
     module = facts.module_version(node)
     if module in installed.values():

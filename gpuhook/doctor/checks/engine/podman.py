@@ -27,7 +27,9 @@ def _cdi(node: ExaminedNode, one: PodmanHere) -> Findings:
     number = version(node, "podman")
     if reader.has_cdi(number):
         return cdi_findings(node, "podman", one)
-    message = f"podman {'.'.join(map(str, number or ()))} does not support CDI, which was added in 4.1"
+    message = (
+        f"podman {'.'.join(map(str, number or ()))} does not support CDI, which was added in 4.1"
+    )
     meaning = (
         "podman run --device nvidia.com/gpu=all fails: stat nvidia.com/gpu=all: no such file"
         " or directory"

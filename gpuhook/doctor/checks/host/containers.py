@@ -180,8 +180,7 @@ def _start_again(one: dict[str, Any]) -> str:
     """Return what makes a container again, with GPUs."""
     if one["pod"]:
         return (
-            "give the pod `runtimeClassName: nvidia` and a limit of nvidia.com/gpu, and"
-            " recreate it"
+            "give the pod `runtimeClassName: nvidia` and a limit of nvidia.com/gpu, and recreate it"
         )
     if one["engine"] == "docker":
         return "docker run --runtime=nvidia ... (or --gpus) instead of this container"

@@ -34,7 +34,9 @@ _FAILS = (
 )
 
 
-@check("installation.launchers", "The programs that engines and runtimes call exist and are executable")
+@check(
+    "installation.launchers", "The programs that engines and runtimes call exist and are executable"
+)
 @for_each(programs.installations, absent(_NOT_INSTALLED, RUNTIME))
 def _programs(node: ExaminedNode, one: Installation) -> Iterable[Finding]:
     wrong = [

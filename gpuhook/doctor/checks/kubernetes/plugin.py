@@ -59,7 +59,9 @@ def _running(node: ExaminedNode) -> Finding:
 def _none_runs(node: ExaminedNode) -> Finding:
     pods = facts.pods(node)
     place = facts.kubelet(node).plugin_directory
-    message = f"the node has GPUs, but no device plugin offers them: {place} has no device plugin socket"
+    message = (
+        f"the node has GPUs, but no device plugin offers them: {place} has no device plugin socket"
+    )
     for pod in pods:
         if line := _last_error(node, pod.logs):
             message += f'; the last error of {pod.name or pod.container} is "{line}"'
@@ -101,7 +103,10 @@ def _socket(node: ExaminedNode) -> Finding:
     first = kubelet.plugins[0]
     return Finding(
         FAILED,
-        f"{first.vendor} device plugin is running (pid {first.pid}), but {place} does not contain its socket",
+        (
+            f"{first.vendor} device plugin is running (pid {first.pid}), but {place} does not "
+            "contain its socket"
+        ),
         subject=place,
         meaning="the kubelet removes all sockets at startup; a plugin that does not "
         f"notice (or waits for a GPU, or uses another directory) offers nothing: {_PENDING}",
@@ -208,8 +213,11 @@ def _strangers(node: ExaminedNode, resource: str, strangers: list[str], path: st
         f"the kubelet has {', '.join(strangers[:4])} registered as {resource}, which this node "
         "does not have",
         subject=resource,
-        meaning="after a GPU was replaced or the MIG layout was changed, NVIDIA's plugin still offers the "
-        'old devices: "unknown device", or a container without its GPU',
+        meaning=(
+            "after a GPU was replaced or the MIG layout was changed, NVIDIA's plugin still offers "
+            "the "
+            'old devices: "unknown device", or a container without its GPU'
+        ),
         command=facts.restart(facts.pods(node)),
         looked_at=(path,),
     )

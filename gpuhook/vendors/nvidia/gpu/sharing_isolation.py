@@ -120,8 +120,12 @@ _TIME = {
 }
 _KEPT = {
     BY_DRIVER: "memory: the limit does not change, and the guaranteed part is available",
-    BY_GUARD: "memory: the limit does not change, but a container above its own limit may have taken it",
-    BY_MPS: "memory: the limit does not change, and is available unless others have several processes",
+    BY_GUARD: (
+        "memory: the limit does not change, but a container above its own limit may have taken it"
+    ),
+    BY_MPS: (
+        "memory: the limit does not change, and is available unless others have several processes"
+    ),
     BY_HARDWARE: "memory: it never changes",
     BY_NOBODY: "memory: the free rest",
 }
@@ -134,7 +138,9 @@ _OWN_CONTEXT = (
 )
 _CRASH = {
     **dict.fromkeys((TIME_SLICING, MEMORY_UNITS), _OWN_CONTEXT),
-    MPS: "a fatal fault of one client terminates all clients on the GPU, and new clients wait until "
-    "they have exited",
+    MPS: (
+        "a fatal fault of one client terminates all clients on the GPU, and new clients wait until "
+        "they have exited"
+    ),
 }
 _WITHIN = "; other instances continue, except for faults of the whole GPU"

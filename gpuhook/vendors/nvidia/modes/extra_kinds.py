@@ -30,8 +30,8 @@ IMEX, MIG = "imex", "mig"
 _CHANNEL_NAMES = {"index": "{}", "type-index": live_devices.IMEX_CHANNEL + "{}"}
 _MODE_BITS = 0o444  # of a MIG node whose mode the driver does not set
 _MAKE_NODES = (
-    "load the kernel module that creates the device nodes, or create them (`gpuhook explain GH1037` "
-    "shows how), or name their directory with --dev-root"
+    "load the kernel module that creates the device nodes, or create them (`gpuhook explain "
+    "GH1037` shows how), or name their directory with --dev-root"
 )
 
 

@@ -156,7 +156,9 @@ def test_gpu_in_mig_mode_without_a_device_is_left_out(tmp_path: Path) -> None:
     spec, done = generated(made, "--mode", "proc")
     names = [device["name"] for device in spec["devices"]]
     assert not [name for name in names if name == "0" or name.startswith("0:")]
-    assert "GPU 0 is omitted from the spec: it is in MIG mode and has no MIG instance" in done.stderr
+    assert (
+        "GPU 0 is omitted from the spec: it is in MIG mode and has no MIG instance" in done.stderr
+    )
 
 
 def test_legacy_names_of_instances_are_accepted(tmp_path: Path) -> None:
