@@ -22,7 +22,7 @@ _SHELLS = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}
 @click.argument("shell", type=click.Choice(sorted(_SHELLS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of SHELL.
+    """Print the completion script for SHELL.
 
     The script completes commands, options and their values, and the names and ids
     of running containers.

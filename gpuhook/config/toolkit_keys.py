@@ -29,7 +29,7 @@ _REMARKS = {
         " nodes belong to a group, set the module parameter NVreg_DeviceFileMode"
     ),
     f"{_CLI}.load-kmods": (
-        "gpuhook loads no kernel module when a container starts: run `gpuhook system"
+        "gpuhook does not load kernel modules when a container starts: run `gpuhook system"
         " load-kernel-modules` and `gpuhook system create-device-nodes` at boot"
     ),
     f"{_CLI}.no-cgroups": (
@@ -61,13 +61,13 @@ _REMARKS = {
         f"gpuhook uses an image's compatibility libraries if they are newer: {_NOTHING}"
     ),
     "features.allow-ldconfig-from-container": (
-        f"gpuhook runs no program of an image, not even ldconfig: {_NOTHING}"
+        f"gpuhook does not run any program of an image, not even ldconfig: {_NOTHING}"
     ),
     "features.allow-unknown-oci-spec-fields": (
         f"gpuhook keeps all fields of config.json, known or not: {_NOTHING}"
     ),
     "features.disable-imex-channel-creation": (
-        f"gpuhook creates no IMEX channel on the host when a container starts: {_NOTHING}"
+        f"gpuhook does not create IMEX channels on the host when a container starts: {_NOTHING}"
     ),
     # False is the toolkit's default; True is imported.
     "features.no-additional-gids-for-device-nodes": "",

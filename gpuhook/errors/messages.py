@@ -9,11 +9,11 @@ GH1003 RequestError
 {name}: malformed replica id
 write <device>::<n> with a decimal n, such as GPU-<uuid>::2
 GH1004 RequestError
-{where} names a device that has control characters or more than 255 characters: {name}
-name devices by index, UUID, PCI bus id or vendor/class=name
+{where} requests a device whose name contains control characters or more than 255 characters: {name}
+use an index, a UUID, a PCI bus id or vendor/class=name
 GH1005 RequestError
-{where} names {count} devices; the limit is {limit}
-name each device once, or use `all`
+{where} requests {count} devices; the limit is {limit}
+list each device once, or use `all`
 GH1006 DriverError
 {where} requests {what}, but the NVIDIA driver is not loaded on this node
 load the driver, or set request.onMissingDriver to start in /etc/gpuhook/config.yaml
@@ -24,8 +24,8 @@ GH1008 DriverError
 {where} requests {what}, but the NVIDIA driver is not loaded on this node; starting without it
 to refuse such containers, set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml
 GH1009 RefusedError
-{where} names {name}, a device of a vendor other than {vendor}
-request it with a device plugin or the engine's --device; variables, and annotations that are not a grant, may name only devices of {vendor}
+{where} requests {name}, a device of a vendor other than {vendor}
+request it with a device plugin or the engine's --device; variables, and annotations that are not a grant, may request only devices of {vendor}
 GH1020 RequestError
 unknown driver capability {word} in NVIDIA_DRIVER_CAPABILITIES
 use lower-case names: {known}; to ignore other words, set request.onUnknownCapability to ignore in /etc/gpuhook/config.yaml
@@ -37,7 +37,7 @@ GH1023 RequestError
 raise the limit (in MiB), lower the request, or unset one of the variables
 GH1024 RequestError
 a memory limit is set, but this node has no UUID for GPU {nodes}
-run `gpuhook generate-cdi`, which records the UUIDs, or name the GPU by its UUID
+run `gpuhook generate-cdi`, which records the UUIDs, or use the GPU's UUID
 GH1025 RequestError
 a memory limit of {limit} on {device} is too small for a CUDA context, which takes about {least}
 the container starts, but its programs run out of memory; the unit is MiB, so 4096 is 4 GiB
@@ -130,7 +130,7 @@ GH1111 HostError
 choose a path on a writable file system with free space; nothing was changed
 GH1112 RequestError
 {name} is neither an existing spec file nor a CDI device name
-name the path of a spec, or a device from `gpuhook cdi list`, as vendor/class=device
+use the path of a spec, or a device from `gpuhook cdi list`, as vendor/class=device
 GH1120 FileError
 the CDI spec is stale: it does not match the current state of this host ({changes})
 run `gpuhook refresh` to regenerate the specs of this node
@@ -313,7 +313,7 @@ cgroup {path} of the container contains other processes, {pids}: the limit would
 give each container a separate cgroup with a unique linux.cgroupsPath
 GH1315 HostError
 only root on the host can limit a container's GPU memory: {reason}
-run the engine as root; for containers with a user namespace use gpuhook-runtime, whose hook runs outside it
+run the engine as root; for containers with a user namespace, use gpuhook-runtime, whose hook runs outside it
 GH1316 FileError
 {path} is larger than {limit} MiB, the limit for a document
 use only part of it: one container, one pod, one node
@@ -355,7 +355,7 @@ GH1510 UsageError
 use letters, digits, _ - and .; start with a letter, and end with a letter or digit
 GH1511 RequestError
 --device-id {value}: this node has no such GPU or MIG instance; it has {have}
-name a GPU by its index, UUID or PCI bus id, an instance as 0:1 or by UUID, or use `all`
+select a GPU by its index, UUID or PCI bus id, an instance by 0:1 or its UUID, or use `all`
 GH1512 RequestError
 cannot use --device-id {value}: {reason}
 choose another device, or omit --device-id: gpuhook then skips unusable devices
@@ -406,7 +406,7 @@ GH1533 RequestError
 fix or unset the variable, if necessary in the environment of the container engine; until then, no container gets a GPU
 GH1534 FileError
 {path}: {reason}
-name the toolkit's file, /etc/nvidia-container-runtime/config.toml, or correct the line
+use the toolkit's file, /etc/nvidia-container-runtime/config.toml, or correct the line
 GH1535 HostError
 {path}: {reason}
 check it with ls -l; --replace removes it, unless it is a directory
@@ -472,7 +472,7 @@ cannot deny {rule}: {reason}
 the container is allowed to open a whole class of devices: restart it with narrower rules
 GH1730 RequestError
 no such process: {pid}
-name a running container by its id or by the pid of one of its processes
+use the id of a running container or the pid of one of its processes
 GH1732 RequestError
 process {pid} of the container has exited
 start the container again; it loses what was attached while it ran
@@ -496,7 +496,7 @@ container {id} is not running: it is {status}
 start it; the command needs a running container
 GH1739 FileError
 cannot use the runtime's state of a container, {path}: {reason}
-name the container by the pid of one of its processes
+use the pid of one of its processes
 GH1740 HostError
 {container} is missing granted devices or files: {what}
 run `gpuhook repair {container}`; its processes continue
@@ -598,7 +598,7 @@ the configuration has {count}: {first}
 run `gpuhook device-plugin --validate {path}` to print all errors of the file
 GH1801 FileError
 cannot read the configuration from {path}: {reason}
-name a readable file; a ConfigMap must be in the namespace of the plugin's pod
+use a readable file; a ConfigMap must be in the namespace of the plugin's pod
 GH1802 FileError
 cannot choose a configuration from {directory}: {reason}; it has {known}
 set --default-config, a node label, or --fallback-strategies named,single,empty
@@ -742,7 +742,7 @@ the {kind} of {uuid} is still {ours}; it could not be restored to {before}: {rea
 the plugin retries at each check of the node; a reboot restores it, too
 GH1882 FileError
 {resource}: cannot set {key} for {uuid}: {reason}
-name other devices in the entry, or remove {key}
+select other devices in the entry, or remove {key}
 GH1885 HostError
 the guard cannot monitor memory limits that the driver does not enforce: {reason}
 run the plugin's pod with hostPID: the driver reports host pids
@@ -781,10 +781,10 @@ GH1907 RefusedError
 none of its contents were used; request a new one from the sender
 GH1910 FileError
 cannot explain {where}: {reason}
-name a bundle, a config.json, an image's configuration (docker image inspect, skopeo inspect --config), a Kubernetes manifest, or a container
+use a bundle, a config.json, an image's configuration (docker image inspect, skopeo inspect --config), a Kubernetes manifest, or a container
 GH1911 FileError
 {path}: no such file, directory or running container
-name an existing file or directory, or a running container from `gpuhook ps`
+use an existing file or directory, or a running container from `gpuhook ps`
 GH1912 FileError
 container {id} has no config.json: its engine has removed the bundle
 pass its variables with --env NAME=VALUE instead
@@ -793,7 +793,7 @@ there is no error code {name}; the nearest codes are {nearest}
 copy the code from the error message, as in `Error GH1102`; docs/reference/errors.md lists all codes
 GH1915 FileError
 {path} is not a bundle: it has no config.json
-name the directory that contains config.json, or name a running container by its id, as in `gpuhook ps`
+name the directory that contains config.json, or the id of a running container, as shown by `gpuhook ps`
 GH1930 FileError
 {place}: not a readable manifest: {reason}
 fix the text there; `kubectl apply --dry-run=client -f FILE` also checks it

@@ -51,7 +51,9 @@ def read_tree(path: str) -> RuntimeTree:
         raise fault("GH2101", path=path, reason=str(error)) from error
     version, digest = str(document.get("version", "")), str(document.get("digest", ""))
     if document.get("schema") != SCHEMA or not _NAME.fullmatch(version) or len(digest) != 64:
-        raise fault("GH2101", path=path, reason=f"its {DESCRIPTION} is not of {SCHEMA}")
+        raise fault(
+            "GH2101", path=path, reason=f"its {DESCRIPTION} does not have the schema {SCHEMA}"
+        )
     return RuntimeTree(path, version, digest)
 
 

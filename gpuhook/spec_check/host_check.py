@@ -80,7 +80,7 @@ def _node(node: DeviceNode, pointer: str) -> Iterator[SpecFinding]:
         yield SpecFinding(ERROR, pointer, f"{path} is not a device node")
         return
     if kind and not _KINDS[kind](status.st_mode):
-        yield SpecFinding(ERROR, pointer, f"{path} is not of the type {kind}")
+        yield SpecFinding(ERROR, pointer, f"{path} does not have the type {kind}")
     number = (os.major(status.st_rdev), os.minor(status.st_rdev))
     written = (
         node.get("major", number[0]),

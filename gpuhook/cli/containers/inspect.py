@@ -52,10 +52,11 @@ def inspect(
     """Show the GPU parts of a running CONTAINER: nodes, mounts, libraries, limits, variables.
 
     For each driver library, the output shows whether the container's loader finds it. For each
-    node, it shows whether the device cgroup allows opening it. The version of the mounted driver
-    and of the node's driver. For each memory limit, the value in the ledger, the value in the
-    driver, and the memory in use. And the granted parts that are missing, with the command that
-    fixes them. The command changes nothing and runs nothing in the container.
+    node, it shows whether the device cgroup allows opening it. It also shows the versions of the
+    mounted driver and of the node's driver. For each memory limit, it shows the value in the
+    ledger, the value in the driver, and the memory in use. It lists granted parts that are missing,
+    with the command that restores them. The command changes nothing and does not run anything in
+    the container.
     """
     library = partial(node_options.library, **nvml)
 

@@ -128,7 +128,7 @@ _OPTIONS = (
         "takes_over",
         is_flag=True,
         show_envvar=True,
-        help="Replace another program's runtime of that name; undo restores it.",
+        help="Replace another program's runtime with that name; undo restores it.",
     ),
     click.option(
         "--enable-cdi/--no-enable-cdi",

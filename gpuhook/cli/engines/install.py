@@ -72,7 +72,7 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     help="The name of the runtime.",
 )
 @click.option("--set-as-default", is_flag=True, help="Make it the default runtime of the engine.")
-@click.option("--take-over", is_flag=True, help="Replace another program's runtime of that name.")
+@click.option("--take-over", is_flag=True, help="Replace another program's runtime with that name.")
 @click.option(
     "--config",
     default="",

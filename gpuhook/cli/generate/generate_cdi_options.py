@@ -185,7 +185,7 @@ _OPTIONS = (
         metavar="NAME",
         multiple=True,
         callback=_list_of(*hook_names.NAMES, hook_names.EVERY),
-        help="Skip a job of the hook, even when gpuhook-runtime does it: "
+        help="Skip a job of the hook, even when gpuhook-runtime runs it: "
         f"{', '.join(hook_names.NAMES)}, or {hook_names.EVERY}; repeatable, or comma-separated.",
     ),
     _option(
@@ -193,7 +193,7 @@ _OPTIONS = (
         metavar="NAME",
         multiple=True,
         callback=_list_of(*hook_names.NAMES),
-        help="Do this job of the hook, even if --disable-hook names it; chmod (mode 0755 for "
+        help="Run this job of the hook, even if --disable-hook names it; chmod (mode 0755 for "
         "/dev/dri) is only done if it is named here; repeatable, or comma-separated.",
     ),
     _option(

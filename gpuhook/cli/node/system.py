@@ -103,8 +103,8 @@ def create_device_nodes(
     """Create the missing device nodes of the driver: control devices, GPUs, MIG capabilities.
 
     Device numbers come from the kernel; mode and owner come from the driver's parameters. Correct
-    nodes are not changed; if a node is wrong, the command fails before it creates any. It creates
-    no IMEX channels: the administrator decides which of them a container may use.
+    nodes are not changed; if a node is wrong, the command fails before it creates any. It does not
+    create IMEX channels: the administrator decides which of them a container may use.
     """
     run = _Run("create-device-nodes", **options)
     if is_loaded:

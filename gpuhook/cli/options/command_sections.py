@@ -142,7 +142,7 @@ LINES = {
     "attach": "Add a GPU to a running CONTAINER: nodes, device rules, driver files, loader cache.",
     "cdi": "List, show, check and transform the CDI specs of all vendors.",
     "compare": ("Compare the GPU parts of a running CONTAINER with what gpuhook would add."),
-    "completion": "Print the completion script of SHELL.",
+    "completion": "Print the completion script for SHELL.",
     "config": "Show, check and import the settings of this node.",
     "configure": "Register gpuhook with a container engine, and show or undo the registration.",
     "detach": "Remove a GPU from a running CONTAINER.",

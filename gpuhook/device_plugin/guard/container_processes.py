@@ -200,7 +200,7 @@ def _granted(mounts: list[Mount]) -> dict[str, int]:
     """Return the memory that mounts grant: bytes by device UUID.
 
     In most images /var/run is a link to /run, and mountinfo has the resolved path. Only the host's
-    /dev/null is a grant: a pod can mount a file of that name from its volume.
+    /dev/null is a grant: a pod can mount a file with that name from its volume.
     """
     prefix = VOCABULARY.memory_prefix
     places = prefix, prefix.replace("/var/run/", "/run/", 1)

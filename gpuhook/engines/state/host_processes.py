@@ -69,7 +69,7 @@ def running(root: str) -> Iterator[HostProcess]:
 
 
 def is_run_by_user(program: str) -> bool:
-    """Return whether this user runs a program of this name."""
+    """Return whether this user runs a program with this name."""
     user = os.geteuid()
     for one in running("/"):
         with suppress(OSError):

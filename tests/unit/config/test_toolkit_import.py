@@ -120,7 +120,7 @@ TOLD = [
     ('[nvidia-container-cli]\nuser = "root:video"', "NVreg_DeviceFileMode"),
     ('[nvidia-container-cli]\nldcache = "/x"', "generate.librarySearchPaths"),
     ('[nvidia-container-runtime.modes.cdi]\ndefault-kind = "gpu"', "it must be VENDOR/CLASS"),
-    ("[features]\nallow-ldconfig-from-container = true", "runs no program of an image"),
+    ("[features]\nallow-ldconfig-from-container = true", "does not run any program of an image"),
 ]
 
 

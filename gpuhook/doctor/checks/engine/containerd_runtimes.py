@@ -123,7 +123,7 @@ def _cdi(node: ExaminedNode, one: ContainerdHere) -> Finding:
         f"{one.path} sets enable_cdi, but containerd {number} does not support CDI",
         subject=one.name,
         meaning="it ignores the option: containers get no GPUs from a device plugin that"
-        " passes them as CDI devices; containerd supports CDI since 1.7",
+        " passes them as CDI devices; containerd 1.7 and newer support CDI",
         command=f"{package_commands.install(node.tree, 'containerd')}"
         " # 1.7 or later; or set DEVICE_LIST_STRATEGY=envvar for the device plugin",
         looked_at=(one.path,),

@@ -169,7 +169,7 @@ def _check(
 def _registered(
     read: Containerd, node: EngineNode, options: EngineOptions, place: ContainerdLocation
 ) -> Runtime | None:
-    """Return the runtime of that name, also from drop-ins that k0s has not read yet."""
+    """Return the runtime with that name, also from drop-ins that k0s has not read yet."""
     runtime = read.configuration.runtimes.get(options.name)
     if place.kind != "patch" or (runtime and not is_ours(runtime, options)):
         return runtime

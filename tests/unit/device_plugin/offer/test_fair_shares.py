@@ -268,7 +268,7 @@ def test_whole_gpu_is_never_offered_as_a_memory_unit() -> None:
     assert found.warnings == (
         (
             f"{GPU}: device 1 (NVIDIA H100 80GB HBM3) is not offered: no entry of "
-            "sharing.memoryUnits selects it, and the other devices of that name are memory units"
+            "sharing.memoryUnits selects it, and the other devices with that name are memory units"
         ),
     )
     apart = offer(MIXED, memory_units(GIB, devices=("0",)), strategy=MEMORY_UNITS)
