@@ -13,7 +13,7 @@ _LOG = (
     "gpuhook-runtime writes to the engine's own log (--log), errors and warnings only: read it,"
     " or run `gpuhook explain CONTAINER`"
 )
-_NO_PROGRAM = f"gpuhook runs no program of the toolkit: {_NOTHING}"
+_NO_PROGRAM = f"gpuhook does not run any program of the toolkit: {_NOTHING}"
 
 # Key -> the remark on a value that is not a default of the toolkit.
 _REMARKS = {

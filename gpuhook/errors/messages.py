@@ -652,7 +652,7 @@ GH1843 RequestError
 the devices have changed since the kubelet read them: recreate the pod
 GH1844 RequestError
 {resource}: invalid preferred allocation: {reason}
-the kubelet makes no such call; check which program uses the plugin's socket
+the kubelet does not make such calls; check which program uses the plugin's socket
 GH1846 RequestError
 {resource}: {size} devices requested, but only {known} of the {named} available devices are known
 wait until other containers exit, or request fewer

@@ -131,7 +131,7 @@ def _has_variable(spec: dict[str, Any], starts: tuple[str, ...]) -> bool:
 
 
 def names_of(text: str, where: str) -> list[str]:
-    """Return the names of a comma list, each once; raises GH1004 and GH1005, which name `where`."""
+    """Return the comma-separated names, each once; raises GH1004 and GH1005, which name `where`."""
     return _checked([part.strip() for part in text.split(",")], where)
 
 

@@ -263,7 +263,7 @@ def test_hanging_driver_is_a_timeout(mine: Installation, tmp_path: Path) -> None
 
 
 def test_limit_is_read_back_from_the_driver(mine: Installation, tmp_path: Path) -> None:
-    """If the driver reports another limit than the one set, nothing is recorded."""
+    """If the driver reports a limit other than the one set, nothing is recorded."""
     with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
         stub_limits.read_back(mine.node, uuid(mine, 2), 3 * GIB, 0)
         refused(live, "GH1252", "set", "--limit", "6Gi")

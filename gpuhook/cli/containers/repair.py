@@ -47,8 +47,8 @@ def repair(
     """Restore the granted GPUs that a running CONTAINER has lost.
 
     `systemctl daemon-reload` resets the device rules of containers to those that systemd knows
-    about, and programs fail with "Failed to initialize NVML: Unknown Error". repair restarts no
-    process.
+    about, and programs fail with "Failed to initialize NVML: Unknown Error". repair does not
+    restart any process.
 
     config.json and gpuhook's ledger record the granted GPUs. NVIDIA's hook leaves no such record:
     for its containers, repair takes the requested devices whose nodes exist in the container.

@@ -28,9 +28,9 @@ def pod_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
     for name in sorted(asked.annotations):
         if name.startswith(CDI_PREFIX):
             yield (
-                f"annotation {name} of a pod assigns no device: engines read the annotations that "
-                "a device plugin adds to containers. containerd passes it to a runtime only if "
-                "pod_annotations matches it; on CRI-O it is treated like a variable, unless "
+                f"the pod annotation {name} does not assign a device: engines read the annotations "
+                "that a device plugin adds to containers. containerd passes it to a runtime only "
+                "if pod_annotations matches it; on CRI-O it is treated like a variable, unless "
                 "request.acceptAnnotations is any (a grant) or none (ignored)"
             )
     if asked.privileged and not asked.gpus:

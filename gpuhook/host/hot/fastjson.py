@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 try:
     from _json import encode_basestring, make_encoder, make_scanner
-except ImportError:  # another implementation of Python, or another CPython than we know
+except ImportError:  # another implementation of Python, or an unknown CPython
     make_scanner = None  # type: ignore[assignment,misc]
 
 _MAX_DIGITS = 4300  # sys.int_info.default_max_str_digits, also if Python has no such limit

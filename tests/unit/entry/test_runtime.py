@@ -82,7 +82,7 @@ class Place:
         launcher.write_text(text)
         low = {
             "GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"
-        }  # another runtime than the recorded one
+        }  # a runtime other than the recorded one
         return self._run([*shell, str(launcher), *words], {**low, **env})
 
     def _run(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:

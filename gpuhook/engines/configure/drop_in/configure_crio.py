@@ -29,7 +29,7 @@ _SERVICE = Service(("crio.service", "cri-o.service"), ("crio",))
 _DEFAULT = ("crio", "runtime", "default_runtime")
 # The directory in which CRI-O's own packages install the runtimes.
 _CRIO_PROGRAMS = "/usr/libexec/crio"
-# Options that name another program than runtime_path (crio.conf(5), crio.runtime.runtimes).
+# Options that name a program other than runtime_path (crio.conf(5), crio.runtime.runtimes).
 _NOT_COPIED = ("runtime_path", "inherit_default_runtime", "platform_runtime_paths")
 
 

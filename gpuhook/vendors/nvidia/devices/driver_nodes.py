@@ -126,7 +126,7 @@ def _wrong(
     numbers: dict[str, int],
     minor: int,
 ) -> GpuhookError | None:
-    """Return the fault of a node that is not a device, or has another major than the module's."""
+    """Return the fault of a node that is not a device, or has a major other than the module's."""
     if not stat.S_ISCHR(status.st_mode):
         return _replaceable(host_path, "it is not a character device", minor)
     name = next((name for name in names if name in numbers), None)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names and nodes of this node's devices, from its CDI specs and node.json.
 
-Loaded only for a create that needs them: its container names a GPU by another name than the specs
+Loaded only for a create that needs them: its container names a GPU by a name other than the specs
 have, has a memory limit, or names replicas.
 """
 
