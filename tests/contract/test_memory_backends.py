@@ -141,7 +141,7 @@ def test_requested_guarantee_is_set_with_a_warning(
     before = reserved_above(mine, granted_bundle)
     with wrapped(granted_bundle, mine, "runc", "v2") as live:
         (note,) = limits(live, "set", "--limit", "3Gi", "--request", "2Gi")["notes"]
-        assert "remain reserved in the cgroups above" in note
+        assert "remain reserved in the parent cgroups" in note
         assert f"gpuhook limits clear {live.id}" in note
         assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (3072, 2048)}
         assert reserved_above(mine, granted_bundle) == before + 2048

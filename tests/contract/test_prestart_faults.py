@@ -179,7 +179,7 @@ def test_state_without_a_valid_pid_is_refused(
     done = call_hook(node8, state)
     assert_refused(done, code)
     assert reason in done.stderr.splitlines()[0]
-    assert ("for the stage prestart" in done.stderr) == (code == "GH1643")
+    assert ("for the prestart or createRuntime stage" in done.stderr) == (code == "GH1643")
     assert roots.listing(waiting.root) == before
 
 

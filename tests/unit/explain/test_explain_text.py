@@ -215,7 +215,7 @@ def test_gpu_requested_by_a_variable_is_not_reserved(tmp_path: Path) -> None:
     assert len(sharing) == 8
     assert {gpu for gpu, how in sharing.items() if how == "none"} == {booked}
     text = run(*pod(tmp_path, env=env)).stdout
-    assert "not reserved: other containers can get it too" in text
+    assert "not reserved: this applies if other containers also get the device" in text
 
 
 def test_refused_mounts_of_a_device_plugin_are_explained(tmp_path: Path) -> None:

@@ -694,14 +694,14 @@ COLLISIONS = [
     (
         "- {name: gpu, rename: x, replicas: 2}\n- {name: t4, rename: x, replicas: 2}\n",
         (
-            "sharing.timeSlicing.resources[0] already has the name nvidia.com/x: a name "
-            "is for one resource"
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/x: each "
+            "name is for one resource"
         ),
     ),
     (
         "- {name: gpu, replicas: 2}\n- {name: t4, rename: gpu, replicas: 2}\n",
         (
-            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: a "
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: each "
             "name is for one resource"
         ),
     ),
@@ -735,7 +735,7 @@ def test_rename_by_default_keeps_the_name_of_one_replica() -> None:
     taken = parsed(naming + sharing(entries + taking % "gpu"))
     assert [found.message for found in taken.findings] == [
         (
-            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: a "
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: each "
             "name is for one resource"
         )
     ]

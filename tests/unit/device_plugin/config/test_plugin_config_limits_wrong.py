@@ -128,7 +128,7 @@ WRONG = {
         "sharing: {memoryUnits: {resources: [{name: gpu}, ^{name: t4}]}}",
         (
             "error: sharing.memoryUnits.resources[1]: sharing.memoryUnits.resources[0] "
-            "already has the name nvidia.com/gpumem: a name is for one resource"
+            "already has the name nvidia.com/gpumem: each name is for one resource"
         ),
     ),
     "units and time slices": (

@@ -78,7 +78,7 @@ def test_gpu_without_a_uuid_is_not_offered() -> None:
 def test_duplicate_uuid_is_offered_once() -> None:
     offered = offer(changed(H100, 1, uuid=H100.gpus[0].uuid))
     assert indices(offered) == {GPU: ["0", *ALL[2:]]}
-    assert offered.warnings == (f"{H100.gpus[0].uuid} names two devices: the first one is offered",)
+    assert offered.warnings == (f"{H100.gpus[0].uuid} identifies two devices: the first one is offered",)
 
 
 def test_a_node_without_gpus_offers_nothing() -> None:

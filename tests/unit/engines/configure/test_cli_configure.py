@@ -203,9 +203,9 @@ def test_unusable_program_is_refused(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("docker", "--runtime-name", "a/b"), "not a valid name of a runtime"),
-        (("docker", "--runtime-name", "-x"), "not a valid name of a runtime"),
-        (("docker", "--runtime-name", "\xe9"), "not a valid name of a runtime"),
+        (("docker", "--runtime-name", "a/b"), "not a valid runtime name"),
+        (("docker", "--runtime-name", "-x"), "not a valid runtime name"),
+        (("docker", "--runtime-name", "\xe9"), "not a valid runtime name"),
         (("docker", "--runtime-path", "relative"), "not an absolute path"),
         (("docker", "--config", "relative"), "not an absolute path"),
         (("docker", "--restart=kill"), "is not one of"),

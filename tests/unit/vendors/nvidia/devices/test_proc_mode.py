@@ -145,7 +145,7 @@ def test_mig_instances_are_listed_by_index(tmp_path: Path) -> None:
     }
     own = [name for name in known if name.startswith("1:")]
     assert len([name for name in found if name.startswith("1:")]) == len(own)
-    assert "MIG instances are named by index alone" in done.stderr
+    assert "MIG instances are named only by index" in done.stderr
 
 
 def test_gpu_in_mig_mode_without_a_device_is_left_out(tmp_path: Path) -> None:
