@@ -132,7 +132,7 @@ GH1112 RequestError
 {name} is neither an existing spec file nor a CDI device name
 use the path of a spec, or a device from `gpuhook cdi list`, as vendor/class=device
 GH1120 FileError
-the CDI spec is stale: it does not match the current state of this host ({changes})
+the CDI spec is stale: it no longer matches this host ({changes})
 run `gpuhook refresh` to regenerate the specs of this node
 GH1121 DriverError
 the nvidia kernel module is not loaded: {root} has no /proc/driver/nvidia/version
@@ -816,7 +816,7 @@ GH1961 HostError
 {where} has no pod of gpuhook's device plugin with the labels {selector}
 install the chart with metrics.enabled=true, or set the labels of the plugin's pods with --selector
 GH2000 RefusedError
-{where}: the runtime {name} of {engine} is {program}, not gpuhook's
+{where}: the {name} runtime of {engine} is {program}, not gpuhook's
 use another name with --runtime-name, or replace it with --take-over: undo restores it
 GH2001 HostError
 cannot write {path}: {reason}; all files are unchanged

@@ -143,4 +143,4 @@ def test_table_that_containerd_ignores_fails_the_verification(running_config: Pa
     node = EngineNode(host, programs.version("containerd"), str(running_config))
     with refused("GH2005") as caught:
         engine_verification.verify(programs, plan, node)
-    assert "have an nvidia runtime" in caught.value.message
+    assert "have a runtime nvidia" in caught.value.message

@@ -138,7 +138,9 @@ def test_limit_below_the_used_memory_is_refused(
             assert show_gpu(live, 2)["used"] == 3 * GIB
             (note,) = change(live, "set", "--limit", "2Gi", "--dry-run")["notes"]
             assert "it uses 3Gi, more than 2Gi" in note
-            assert "already use more than this limit" in refused(live, "GH1251", "set", "--limit", "2Gi")
+            assert "already use more than this limit" in refused(
+                live, "GH1251", "set", "--limit", "2Gi"
+            )
             assert driver_limits(live) == {gpu: (4 * GIB, 0)}
             text = limits(live, "show").stdout
             assert text.splitlines()[0].split()[-3:] == ["DRIVER", "USED", "BY"]

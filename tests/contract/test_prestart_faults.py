@@ -204,8 +204,9 @@ def test_process_of_another_container_is_refused(
         state = {"id": "gpuhook-test-x", "pid": live.pid, "bundle": str(waiting.path)}
         done = call_hook(node8, state)
         assert_refused(done, "GH1642")
-        assert f"its pid {live.pid} does not belong to this container: its root is not that of" in (
-            done.stderr
+        assert (
+            f"its pid {live.pid} does not belong to this container: its root is not the root of"
+            in (done.stderr)
         )
         assert live.seen() == before
 
@@ -350,7 +351,7 @@ def test_unsupported_stage_is_refused(
     made.write({**config, "mounts": [*config["mounts"], state], "hooks": hooks})
     run(made, [engine], engine, cgroup)
     log = (apart.state / "hook.log").read_text(encoding="utf-8")
-    assert "GH1643: the prestart hook was called in an unsupported stage: " in log
+    assert "GH1643: the prestart hook was called at an unsupported stage: " in log
     assert reason in log
     assert apart.entries() == []
 

@@ -130,7 +130,10 @@ def test_directory_as_settings_file_is_named_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gid", "reason"),
-    [("9" * 5000, "a number has too many digits"), ("2001-13-45", "a value does not match its tag")],
+    [
+        ("9" * 5000, "a number has too many digits"),
+        ("2001-13-45", "a value does not match its tag"),
+    ],
 )
 def test_spec_with_an_invalid_yaml_value_is_refused(gid: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"

@@ -120,7 +120,7 @@ class ToolkitSettings:
         for key, value in leaves(self.document):
             kind = KEYS.get(key)
             if kind and not isinstance(value, kind):
-                yield key, f"has to be {_TYPES[kind]}"
+                yield key, f"must be {_TYPES[kind]}"
             elif kind:
                 message = self._refused(key, value)
                 if message:

@@ -116,7 +116,7 @@ def is_read(plan: EnginePlan, node: EngineNode) -> bool:
 
 
 def lacks(expected: ExpectedConfig, reading: EngineReading, files: ConfigFiles) -> Iterator[str]:
-    """Yield what the configuration lacks, as verbs with their objects ("have an nvidia runtime").
+    """Yield what the configuration lacks, as verbs with their objects ("have a runtime nvidia").
 
     A hook must be among those that the engine reads; if it reads none, it must be in `files`.
     """

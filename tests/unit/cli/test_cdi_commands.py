@@ -213,7 +213,11 @@ def test_validate_without_a_path_checks_all_specs_of_the_node(
     [
         ("deviceNodes", {"path": "/dev/no"}, "error {at} the device node /dev/no: No such file"),
         ("deviceNodes", {"path": "/x", "hostPath": "/etc/passwd"}, "error {at} /etc/passwd is no"),
-        ("deviceNodes", {"path": "/dev/null", "type": "b"}, "error {at} /dev/null does not have the"),
+        (
+            "deviceNodes",
+            {"path": "/dev/null", "type": "b"},
+            "error {at} /dev/null does not have the",
+        ),
         ("deviceNodes", {"path": "/dev/null", "major": 9, "minor": 1}, "but the spec has 9:1"),
         (
             "deviceNodes",

@@ -84,7 +84,7 @@ def test_spec_has_no_hook_that_does_not_exist(tmp_path: Path) -> None:
     made = spec(*node.options)
     assert "hooks" not in made
     assert made == spec(*node.options, "--hooks", "none")
-    note = "note: this host has no gpuhook-hook, so the spec is one of --hooks none: "
+    note = "note: this host has no gpuhook-hook, so the spec is written as with --hooks none: "
     assert note in call("generate-cdi", *node.options).stderr
     assert note not in call("generate-cdi", *node.options, "--hooks", "none").stderr
     named = spec(*node.options, "--hook-path", "/opt/gpuhook/bin/gpuhook-hook")

@@ -106,10 +106,10 @@ TOLD = [
         "did you mean nvidia-container-runtime.log-level?",
     ),
     ("[nvidia-container-runtime]\nunknown-thing = 3", "no such key, and ignores it"),
-    ('disable-require = "yes"', 'it has to be true or false, and is the text "yes"'),
+    ('disable-require = "yes"', 'it must be true or false, but is the text "yes"'),
     (
         '[nvidia-container-runtime]\nmode = "legcay"',
-        "line 2: nvidia-container-runtime.mode: it has",
+        "line 2: nvidia-container-runtime.mode: it must",
     ),
     ('[nvidia-container-runtime]\nmode = "jit-cdi"', "gpuhook generate-cdi --output"),
     (

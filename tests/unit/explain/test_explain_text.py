@@ -353,7 +353,9 @@ def test_answer_has_the_condition_of_unknown_labels() -> None:
 def test_engine_without_the_handler_of_a_runtime_class(tmp_path: Path) -> None:
     done = on_node(tmp_path, manifest("nvidia"))
     assert done.exit_code == 0
-    assert answer(done.stdout).endswith(", if RuntimeClass nvidia names a handler of the engine")
+    assert answer(done.stdout).endswith(
+        ", if RuntimeClass nvidia refers to a handler of the engine"
+    )
     assert "warning by the engine: Failed to create pod sandbox" in done.stdout
     assert "by the engine" not in run("-", "--inventory=t4", stdin=manifest("nvidia")).stdout
 

@@ -340,7 +340,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 f'4:28: error: {ENTRY}.devices: must be "all", a '
-                'count or a list, found the text "some" -> for one device write a list: '
+                'count or a list, found the text "some" -> for a single device, write a list: '
                 'devices: ["some"]'
             )
         ],
@@ -463,7 +463,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> "
-                "use the text of a configuration below `data` of a ConfigMap"
+                "use the text of one configuration below `data` of a ConfigMap"
             )
         ],
     ),
@@ -472,7 +472,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "1:1: error: devicePlugin: these are the values of a Helm chart, not a "
-                "configuration -> use the text of a configuration below "
+                "configuration -> use the text of one configuration below "
                 "devicePlugin.config.data"
             )
         ],
@@ -482,7 +482,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "1:1: error: config: these are the values of a Helm chart, not a "
-                "configuration -> use the text of a configuration below config.map"
+                "configuration -> use the text of one configuration below config.map"
             )
         ],
     ),
@@ -828,7 +828,7 @@ MPS_WRONG = [
         "mps: {root: /mps}\n" + MPS.replace("2}", "99}"),
         (
             "5:29: warning: sharing.mps.resources[0].replicas: a GPU serves at most 48 "
-            "MPS clients: the others do not start"
+            "MPS clients: further clients do not start"
         ),
     ),
     (
@@ -841,8 +841,8 @@ MPS_WRONG = [
     (
         "mps: {root: /mps}\n" + one("name: gpu, replicas: 2") + MPS.removeprefix("sharing:\n"),
         (
-            "7:5: error: sharing.mps: timeSlicing and mps exclude each other: a device "
-            "is shared in one way -> keep one of them"
+            "7:5: error: sharing.mps: timeSlicing and mps are mutually exclusive: a "
+            "device can be shared in only one way -> keep one of them"
         ),
     ),
 ]
@@ -905,7 +905,7 @@ BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
 HOSTILE = [
-    (BOMB.encode(), 5, "it stands for more than 20000 values"),
+    (BOMB.encode(), 5, "it expands to more than 20000 values"),
     (b"flags: &f {plugin: *f}", 1, "a value contains itself"),
     (b"[" * 200_000, 1, "it is nested too deeply"),
     (b"[" * 40 + b"]" * 40, 1, "it is nested too deeply"),
@@ -913,7 +913,7 @@ HOSTILE = [
     (b"- " * 100_000, 1, "it is nested too deeply"),
     (b"a: 1\n" * 60_000, 1, "the file is larger than 256 KiB"),
     (b"x" * 10_000_000, 1, "the file is larger than 256 KiB"),
-    (b"- a\n" * 30_000, 20_000, "it stands for more than 20000 values"),
+    (b"- a\n" * 30_000, 20_000, "it expands to more than 20000 values"),
     (b"a: *b", 1, "found undefined alias"),
     (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
     (b"version: v1\nflags: \xff\n", 2, "the file is not UTF-8 text"),

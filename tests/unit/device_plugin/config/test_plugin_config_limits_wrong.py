@@ -64,7 +64,7 @@ WRONG = {
         one("name: gpu, replicas: 2, computeMode: ^exclusive-process"),
         (
             f"error: {ENTRY}.computeMode: exclusive-process "
-            "excludes 2 replicas: a second process cannot create a context -> remove it, "
+            "prevents 2 replicas: a second process cannot create a context -> remove it, "
             "or set `replicas: 1`"
         ),
     ),
@@ -72,7 +72,7 @@ WRONG = {
         one("name: gpu, replicas: {memory: 4Gi}, computeMode: ^exclusive-process"),
         (
             f"error: {ENTRY}.computeMode: exclusive-process "
-            "excludes several containers on a device: a second process cannot create a "
+            "prevents several containers on a device: a second process cannot create a "
             "context -> remove it, or set `replicas: 1`"
         ),
     ),
@@ -80,7 +80,7 @@ WRONG = {
         UNITS.format("computeMode: ^exclusive-process"),
         (
             "error: sharing.memoryUnits.resources[0].computeMode: exclusive-process "
-            "excludes several containers on a device: a second process cannot create a "
+            "prevents several containers on a device: a second process cannot create a "
             "context -> remove it"
         ),
     ),
@@ -134,8 +134,8 @@ WRONG = {
     "units and time slices": (
         one("name: gpu, replicas: 2") + "  memoryUnits: ^{resources: [{name: gpu}]}",
         (
-            "error: sharing.memoryUnits: timeSlicing and memoryUnits exclude each other: "
-            "a device is shared in one way -> keep one of them"
+            "error: sharing.memoryUnits: timeSlicing and memoryUnits are mutually "
+            "exclusive: a device can be shared in only one way -> keep one of them"
         ),
     ),
     "all strategies": (
@@ -144,8 +144,8 @@ WRONG = {
         + "  mps: {resources: [{name: gpu, replicas: 2}]}\n"
         + "  memoryUnits: ^{resources: [{name: gpu}]}",
         (
-            "error: sharing.memoryUnits: timeSlicing, mps and memoryUnits exclude "
-            "each other: a device is shared in one way -> keep one of them"
+            "error: sharing.memoryUnits: timeSlicing, mps and memoryUnits are "
+            "mutually exclusive: a device can be shared in only one way -> keep one of them"
         ),
     ),
     "a reserve above any device": (

@@ -106,7 +106,7 @@ def test_undo_lists_containers_that_need_gpuhook(root: Path) -> None:
     (place / "hostconfig.json").write_text('{"Runtime": "nvidia"}')
     (place / "config.v2.json").write_text('{"Name": "/trainer", "State": {"Running": true}}')
     assert (
-        "start again: trainer (gpuhook configure users docker)"
+        "restart: trainer (gpuhook configure users docker)"
         in _run(root, "undo", "docker", "--dry-run").stderr
     )
     assert _document(root, "undo", "docker")["users"] == ["0123"]

@@ -240,7 +240,7 @@ REFUSED = {
         '{"runtimes": {\n"nvidia": []}}',
         {"takes_over": True},
         "GH2003",
-        'json:2 has the runtime "nvidia" that is not an object',
+        'json:2 has a runtime "nvidia" that is not an object',
     ),
     "no object of runtimes": ('{\n"runtimes": []}', {}, "GH2003", 'json:2 has "runtimes" that is'),
     "no object of features": ('{"features": 1}', {}, "GH2003", "json:1 "),

@@ -371,7 +371,7 @@ def test_configuration_printed_by_containerd_decides(root: Path) -> None:
     with pytest.raises(GpuhookError) as caught:
         engine_verification.verify(programs, plan, EngineNode(host))
     assert caught.value.code == "GH2005"
-    assert "have an nvidia runtime" in caught.value.message
+    assert "have a runtime nvidia" in caught.value.message
 
 
 def _is_file(directory: Path) -> None:
@@ -387,7 +387,7 @@ def _leads_nowhere(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "reason", "advice"),
     [
-        (_is_file, "Not a directory", "move the file away"),
+        (_is_file, "Not a directory", "move away the file"),
         (_leads_nowhere, "No such file or directory", "fix the link"),
     ],
 )

@@ -171,7 +171,7 @@ REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
         {MAIN: '[engine.runtimes]\nkata = "/kata"\n'},
         {},
         "GH2003",
-        f"{MAIN}:2 has the runtime kata that is not a list",
+        f"{MAIN}:2 has a runtime kata that is not a list",
     ),
     "a number for a list": (
         {MAIN: "[engine]\nhooks_dir = 5\n"},

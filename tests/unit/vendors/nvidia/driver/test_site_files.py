@@ -125,7 +125,7 @@ add:
 """
     seen = files_with_rules(root, text)
     file = root.parent / "files.d/site.yaml"
-    narrow = "which containers find only in /usr/lib32 or a directory i386-linux-gnu; skipped"
+    narrow = "which containers find only in /usr/lib32 or an i386-linux-gnu directory; skipped"
     assert seen.warnings == (
         f"{file}, line 3: {root}/gone does not exist; skipped",
         f"{file}, line 4: {root}/plain is not a shared library; skipped",
