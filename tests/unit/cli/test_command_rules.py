@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import click
 import pytest
@@ -138,13 +139,17 @@ def wrong_values_of(option: click.Option, words: tuple[str, ...]) -> Iterator[st
 
 
 @pytest.mark.parametrize("words", list(wrong_values()), ids=" ".join)
-def test_wrong_value_is_wrong_usage(words: tuple[str, ...], tmp_path: Path) -> None:
-    """The status is 2, the error names the option, and standard output is empty."""
+def test_wrong_value_is_wrong_usage(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status is 2, the error names the option, standard output is empty; no file is written."""
+    monkeypatch.chdir(tmp_path)
     done = gpuhook(
         *words, GPUHOOK_STATE_DIR=str(tmp_path), GPUHOOK_CONFIG=str(tmp_path / "none.yaml")
     )
     assert (done.exit_code, done.stdout) == (2, ""), done.stderr
     assert any(word.partition("=")[0] in done.stderr for word in words if word.startswith("--"))
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(
