@@ -422,6 +422,9 @@ check where the output goes; a requested change may be complete: see `gpuhook in
 GH1592 HostError
 {path}: {reason}, in the state directory {directory}
 make {directory} a directory in which you can write; {variable}
+GH1594 HostError
+{places} {verb} not mounted in this chroot or container, so the machine cannot be read
+run `{commands}` there first, or run gpuhook outside of it; in a container, keep the mounts that its engine makes
 GH1600 FileError
 cannot read /etc/ld.so.cache of the image: {reason}
 run ldconfig in the image, or delete the file there

@@ -14,7 +14,7 @@ from gpuhook.cli.generate import generate_call, refresh_plan
 from gpuhook.cli.generate.refresh_plan import FAILED, FORGOTTEN, STALE, Case
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import console
+from gpuhook.host import console, system_mounts
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot import settings, state
 from gpuhook.host.hot.file_lock import FileLock
@@ -56,6 +56,7 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
     The exit status is 0 if all specs are fresh or there is nothing to do, 1 if a spec could not be
     written, and 2 for wrong usage.
     """
+    system_mounts.require()
     chosen = settings.load(_compile_settings)
     root = ctx.find_root()
 
