@@ -19,6 +19,7 @@ from gpuhook.errors import GpuhookError, UsageError
 from gpuhook.host import console
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot.engine_log import unforeseen
+from gpuhook.host.terminal import terminal_features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -196,6 +197,8 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
 )
 def main(quiet: bool, debug: bool, log_format: str) -> None:  # noqa: ARG001 # console.py reads it
     """Give containers NVIDIA GPUs, and show which container uses which GPU."""
+    if terminal_features.has_colour():
+        click.get_current_context().color = True  # also if a variable forces it in a pipe
     if debug:
         from gpuhook.host import logs
 
