@@ -119,17 +119,24 @@ def names(found: Iterable[str]) -> None:
 def say(text: str) -> None:
     """Print a message on standard error, but not with --quiet."""
     if not is_quiet():
-        click.echo(printable(text, _MAX_LINE), err=True)
+        _tell(printable(text, _MAX_LINE))
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    click.echo(f"warning: {printable(text, _MAX_LINE)}", err=True)
+    _tell(f"warning: {printable(text, _MAX_LINE)}")
 
 
 def note(text: str) -> None:
     """Print a note on standard error."""
-    click.echo(f"note: {printable(text, _MAX_LINE)}", err=True)
+    _tell(f"note: {printable(text, _MAX_LINE)}")
+
+
+def _tell(text: str) -> None:
+    """Print a line on standard error, in the place of the progress that is shown there."""
+    if _shown:
+        _write(_CLEAR)
+    click.echo(text, err=True)
 
 
 def is_quiet() -> bool:

@@ -63,9 +63,10 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
     def look() -> list[Case]:
         return refresh_plan.refresh_cases(chosen, root, is_forced=is_forced)
 
-    cases = look()
+    with console.progress("comparing the specs with the node"):
+        cases = look()
     if not is_dry and any(case.state in (STALE, FORGOTTEN) for case in cases):
-        with _locked():
+        with console.progress("writing the specs"), _locked():
             # Another process may have written them.
             cases = [_outcome(case, root) for case in look()]
     _show(cases, output, is_dry=is_dry)
