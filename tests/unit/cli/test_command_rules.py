@@ -168,3 +168,23 @@ def test_wrong_value_with_a_code(words: str, code: str) -> None:
     done = gpuhook(*words.split())
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"Error {code}: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("limits list", "limits show"),
+        ("limits ls", "limits show"),
+        ("health get", "health show"),
+        ("configure list", "configure show"),
+        ("config ls", "config show"),
+        ("cdi ls", "cdi list"),
+    ],
+)
+def test_name_by_habit(words: str, meant: str) -> None:
+    """It is the command that lists, and --help does not list it."""
+    shown, expected = gpuhook(*words.split(), "-h"), gpuhook(*meant.split(), "-h")
+    assert shown.exit_code == 0
+    assert shown.stdout.replace(words, meant).split() == expected.stdout.split()
+    group, alias = words.split()
+    assert f"\n  {alias} " not in gpuhook(group, "-h").stdout or group == "cdi"
