@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_EVERYWHERE = ("-q", "--quiet", "--debug")  # before or after the command
+_EVERYWHERE = ("-q", "--quiet", "--debug", "--verbose")  # before or after the command
 _COMPLETED = 45  # characters of help that shells show: click's own default
 COMMANDS = {
     "attach": "gpuhook.cli.containers.attach:attach",
@@ -187,7 +187,9 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
 @click.option(
     "-q", "--quiet", is_flag=True, help="Print only errors, warnings and the requested output."
 )
-@click.option("--debug", is_flag=True, help="Log each step, and print the traceback of an error.")
+@click.option(
+    "--debug", "--verbose", is_flag=True, help="Log each step, and print the traceback of an error."
+)
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),

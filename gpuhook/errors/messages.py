@@ -792,7 +792,7 @@ GH1912 FileError
 container {id} has no config.json: its engine has removed the bundle
 explain its variables: pass --env NAME=VALUE for each of them
 GH1914 RequestError
-there is no error code {name}; the nearest codes are {nearest}
+there is no error code {name}; {others}
 copy the code from the error message, as in `Error GH1102`; https://github.com/gpuhook/gpuhook/blob/main/docs/reference/errors.md lists all codes
 GH1915 FileError
 {path} is not a bundle: it has no config.json
@@ -802,7 +802,7 @@ GH1930 FileError
 fix the text there; `kubectl apply --dry-run=client -f FILE` checks it too
 GH1931 RequestError
 {path} has no pod and no workload with a pod template: {kinds}
-name a file with a Pod, Deployment or similar; check its indentation
+name a file with a Pod, Deployment or similar, and check its indentation; for a Compose file, name its running container or pass the variables with --env
 GH1932 RequestError
 {path} has {pods}, but no containers in it
 write them as a list below spec.containers; each starts with `- name:`
