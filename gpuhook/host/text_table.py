@@ -48,7 +48,8 @@ def fitted(
     """Return a table for a terminal, and the headers of the columns that were left out.
 
     `order` has the headers of the columns that matter, the most important one first; the others
-    follow from left to right. The first column of the table is never cut: it names the row.
+    follow from left to right. The first column names the row: it is cut only if it needs more than
+    three quarters of the terminal.
     """
     lines = _cells(headers, rows)
     if no_headers:
@@ -56,7 +57,8 @@ def fitted(
     if not lines:
         return "", []
     full = _widths(lines)
-    least = [width if n == 0 else min(width, _LEAST) for n, width in enumerate(full)]
+    least = [min(width, _LEAST) for width in full]
+    least[0] = full[0] if full[0] <= terminal.width * 3 // 4 else max(_LEAST, terminal.width // 2)
     ranked = sorted(range(len(headers)), key=lambda n: (n > 0, _rank(headers[n], order), n))
     kept: list[int] = []
     for column in ranked:
@@ -122,8 +124,7 @@ def _cut(
         first = [_short(cell, width, terminal) for cell, width in zip(cells, widths, strict=False)]
         empty = [""] * len(cells)
         for number, part in enumerate(parts):
-            own = part if not cells else _short(part, room, terminal)
-            found.append([*(first if number == 0 else empty), own])
+            found.append([*(empty if number else first), _short(part, room, terminal)])
     return found
 
 
