@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 TYPE_CHECKING = False
@@ -38,7 +37,11 @@ def takes_escapes(stream: TextIO) -> bool:
 
 def width() -> int | None:
     """Return the columns of the terminal at standard output, None for a file or a pipe."""
-    return shutil.get_terminal_size((0, 0)).columns or None if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # it loads all compressions
+
+    return shutil.get_terminal_size((0, 0)).columns or None
 
 
 def is_unicode() -> bool:
