@@ -37,7 +37,7 @@ SYSTEM += debian-archive-keyring
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client?|kubectl systemd
 
 .PHONY: help test test-unit test-all test-part test-engines check generate bench demo manifests docs \
-	install wheel tarball deb rpm chart release-check release-notes clean packages
+	install pictures wheel tarball deb rpm chart release-check release-notes clean packages
 
 ##@ General
 help: ## Print what can be made
@@ -79,6 +79,9 @@ docs: $(READY) ## Make the documentation as a site in build/site
 
 generate: $(READY) ## Write the generated files: error pages, schemas, tables of settings and checks
 	@PYTHONPATH=packaging $(BIN)/python -m generate
+
+pictures: $(READY) ## Draw the pictures of docs/images as PNG in build/images, with chromium
+	@PYTHONPATH=packaging $(BIN)/python -m drawings build/images
 
 ##@ Measure and show
 bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
