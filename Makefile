@@ -23,6 +23,9 @@ WORKERS ?= 3
 # Which part of the tests that `make test` leaves out: K/N.
 PART ?= 1/10
 
+# Each worker would compile all of the tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

@@ -123,12 +123,12 @@ def build_library(target: str, library: str, python: str) -> None:
     )
     for module in ("gpuhook_bundle.py", "gpuhook_os.py"):
         shutil.copy(os.path.join(HERE, module), target)
-    bundle = [os.path.join(HERE, "bundle.py"), target, library, python]
-    subprocess.run([python, "-IS", "-X", "no_debug_ranges", *bundle], check=True)
     # Byte code that is not compared with its source: one stat(2) less per module.
     compiled = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     compiled += ["-s", target, "-p", library, target]
     subprocess.run([python, "-IS", *compiled], check=True)
+    bundle = [os.path.join(HERE, "bundle.py"), target, library, python]
+    subprocess.run([python, "-IS", "-X", "no_debug_ranges", *bundle], check=True)
 
 
 def cli_environment(directory: str, python: str, *, with_plugin: bool) -> str:
