@@ -67,6 +67,7 @@ def build(packages: Path, target: Path, debian: Debian | None = None) -> None:
     Its other files are those of a Debian, by default of this machine's.
     """
     sys.path[:0] = [str(CHECKOUT), str(HERE.parent)]  # gpuhook, and what installs it
+    os.umask(0o022)  # modes are part of the digest
     debian = debian or Debian()
     target.mkdir(parents=True)
     home, library = target / "python", debian.library
@@ -97,7 +98,7 @@ def _split(packages: Path, common: Path, plugin: Path) -> None:
                 continue  # pip's list has the checksums of programs that name a temporary directory
             place = into / file
             place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(packages / file, place)
+            shutil.copyfile(packages / file, place)  # some wheels have texts that are executable
 
 
 def _normal(name: str) -> str:

@@ -111,8 +111,7 @@ def _placed(release: Release, unpacked: Files) -> Files:
     files: Files = {}
     for path, file in unpacked.items():
         if any(path == part or path.startswith(f"{part}/") for part in TREE):
-            is_module = path.endswith(".py")  # some wheels have modules that can be executed
-            files[f"{release.library}/{path}"] = replace(file, mode=0o644) if is_module else file
+            files[f"{release.library}/{path}"] = file
         for part, place in MOVED.items():
             if path.startswith(f"{part}/"):
                 files[place + path.removeprefix(part)] = file
