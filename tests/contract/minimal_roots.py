@@ -12,10 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.contract import roots
 from tests.contract.build_cache import built
+from tests.contract.bundles import bundle
 from tests.contract.debian_host import ENV, NEEDLESS, SCRIPT
 from tests.contract.debs import mirror
 from tests.contract.runtimes import Result, run_command
+from tests.simulated.node import SimulatedNode
 
 SUITES = ("bullseye", "bookworm", "trixie", "sid")
 # An empty layer above the release; what mounts a container's root needs a mount of its own.
@@ -47,7 +50,7 @@ def minimal_root(suite: str) -> Path:
             subprocess.run(["rm", "-rf", str(root / directory)], check=True)
             (root / directory).mkdir()
 
-    recipe = f"{Path(__file__).read_text(encoding='utf-8')} {mirror()}"
+    recipe = f"minbase, runc, without {NEEDLESS}, {mirror()}"
     return built(f"minimal-{suite}", recipe, build) / "root"
 
 
@@ -83,3 +86,21 @@ def minimal_node(suite: str, place: Path, shown: Path | None = None) -> Iterator
             yield MinimalNode(place / "upper", process.pid)
         finally:
             process.kill()
+
+
+def require_gpu_in_container(
+    node: MinimalNode, gpus: SimulatedNode, programs: str, place: Path
+) -> None:
+    """Run a container of the node's runc that requests a GPU, by gpuhook-runtime in `programs`.
+
+    `place` is an empty path for its bundle, which the node sees.
+    """
+    roots.copy("debian", place / "root")
+    script = "ls /dev/nvidia0 && /sbin/ldconfig -p | grep -c libcuda.so.1"
+    bundle(place, place / "root", ["/bin/sh", "-c", script], ["NVIDIA_VISIBLE_DEVICES=0"])
+    words = ["--root", "/run/state", "run", "--bundle", str(place), f"minimal-{os.getpid()}"]
+    env = {"GPUHOOK_HOST_ROOT": gpus.host_root}
+    spec = ["--output-file", "/var/run/cdi/nvidia.yaml"]
+    node.check(f"{programs}/gpuhook", "generate-cdi", *gpus.options, *spec, env=env)
+    found = node.check(f"{programs}/gpuhook-runtime", *words, env=env)
+    assert found.split() == ["/dev/nvidia0", "1"]
