@@ -98,9 +98,7 @@ def _part(name: str, version: str, licence: str, kind: str) -> dict[str, Any]:
     }
 
 
-def _copy_licences(
-    tree: Path, packages: Path, debian: Debian, found: Mapping[str, str]
-) -> None:
+def _copy_licences(tree: Path, packages: Path, debian: Debian, found: Mapping[str, str]) -> None:
     into = tree / "share/licenses"
     (into / "gpuhook").mkdir(parents=True)
     shutil.copy2(CHECKOUT / "LICENSE", into / "gpuhook/LICENSE")

@@ -104,9 +104,10 @@ def _bundled(package: Package) -> str:
     """Return the sentences about the interpreter, the libraries and the packages."""
     return (
         "Python, the C library, other libraries, busybox and Python packages are in the\n"
-        f" directory of the release. Their licences are in /usr/share/doc/{package.name}/licenses,\n"
-        " and their versions in share/gpuhook/sbom.spdx.json of that directory. The sources of\n"
-        " those of Debian are at https://snapshot.debian.org."
+        " directory of the release. Their licences are in\n"
+        f" /usr/share/doc/{package.name}/licenses, and their versions in\n"
+        " share/gpuhook/sbom.spdx.json of that directory. The sources of those of Debian are at\n"
+        " https://snapshot.debian.org."
     )
 
 

@@ -21,7 +21,7 @@ from tests.contract.runtimes import Result, run_command
 from tests.simulated.node import SimulatedNode
 
 SUITES = ("bullseye", "bookworm", "trixie", "sid")
-# An empty layer above the release; what mounts a container's root needs a mount of its own.
+# An empty layer above the release; what mounts a container's root needs to be on a mount.
 ENTER = """
 set -e
 mount --make-rprivate /

@@ -13,6 +13,7 @@ import pytest
 
 from gpuhook import __version__
 from tests.contract import package_builds, roots
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.debian_host import DebianHost, debian_host
 from tests.contract.minimal_roots import (
     MinimalNode,
@@ -262,7 +263,7 @@ def test_builds_are_reproducible(tmp_path: Path) -> None:
     """Two builds of one tarball have the same bytes; of the sources: test_tarball."""
     words = [*package_builds.KINDS, "--tarball", str(package_builds.tarball())]
     env = {"TZ": "Asia/Seoul", "LC_ALL": "C", "HOME": "/nonexistent"}
-    package_builds.make(package_builds.CHECKOUT, words, tmp_path / "made", env)
+    package_builds.make(CHECKOUT, words, tmp_path / "made", env)
     names = sorted(os.listdir(tmp_path / "made"))
     assert names == sorted(os.listdir(package_builds.standalone()))
     for name in names:
@@ -276,6 +277,6 @@ def test_a_tarball_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "gpuhook/tree.json").write_text(json.dumps(described))
     command = ["tar", "-C", str(tmp_path), "-czf", str(tmp_path / "old.tar.gz"), "gpuhook"]
     subprocess.run(command, check=True)
-    with pytest.raises(AssertionError, match="is of version 0.0.1: run make tarball"):
-        words = ["deb", "--tarball", str(tmp_path / "old.tar.gz")]
-        package_builds.make(package_builds.CHECKOUT, words, tmp_path / "made")
+    words = ["deb", "--tarball", str(tmp_path / "old.tar.gz")]
+    with pytest.raises(AssertionError, match=r"is of version 0\.0\.1: run make tarball"):
+        package_builds.make(CHECKOUT, words, tmp_path / "made")

@@ -15,6 +15,7 @@ import pytest
 
 from gpuhook import __version__
 from tests.contract import minimal_roots, package_builds, roots
+from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import bundle
 from tests.contract.minimal_roots import SUITES, minimal_node
 from tests.contract.runtimes import Result, run_command
@@ -229,10 +230,10 @@ def test_builds_are_reproducible(tmp_path: Path) -> None:
     """Another directory, time zone, language, user and umask: the same bytes from the sources."""
     checkout = package_builds.copy_sources(tmp_path / "elsewhere")
     for name in ("docs", "README.md"):
-        source = package_builds.CHECKOUT / name
+        source = CHECKOUT / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, checkout / name)
     env = OTHER_ENVIRONMENT | {"TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    package_builds.make_tarball(package_builds.CHECKOUT, tmp_path / "one")
+    package_builds.make_tarball(CHECKOUT, tmp_path / "one")
     package_builds.make_tarball(checkout, tmp_path / "two", env=env)
     (one,), (two,) = ((tmp_path / name).glob("*.tar.gz") for name in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
