@@ -33,11 +33,12 @@ AS_HOST = (
 )
 READ_ONLY = 'mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec "$0/gpuhook" "$@"'
 # Programs of the other machine run by qemu, without a registration that the whole machine has.
-BY_QEMU = """
+_MAGIC = r"\x7fELF\x02\x01\x01" + 9 * r"\x00" + r"\x02\x00\xb7\x00"
+_MASK = 7 * r"\xff" + r"\x00" + 8 * r"\xff" + r"\xfe\xff\xff\xff"
+BY_QEMU = f"""
 mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
-echo ':qemu:M::\\x7fELF\\x02\\x01\\x01\\0\\0\\0\\0\\0\\0\\0\\0\\0\\x02\\0\\xb7\\0:\
-\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\0\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xfe\\xff\\xff\\xff:\
-/usr/bin/qemu-aarch64-static:F' >/proc/sys/fs/binfmt_misc/register
+printf %s ':qemu:M::{_MAGIC}:{_MASK}:/usr/bin/qemu-aarch64-static:F' \\
+    >/proc/sys/fs/binfmt_misc/register
 exec "$@"
 """
 
