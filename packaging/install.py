@@ -33,7 +33,7 @@ LAUNCHERS = {
     "gpuhook-hook": "gpuhook-hook.py",
     "gpuhook-prestart": PRESTART,
 }
-CLI_LAUNCHER = {"gpuhook": "gpuhook.sh"}
+CLI_LAUNCHERS = {"gpuhook": "gpuhook.sh", "kubectl-gpuhook": "kubectl-gpuhook.sh"}
 NVIDIA_HOOK = "nvidia-container-runtime-hook"
 # What the command needs: the package by the module that it contains.
 CLI_MODULES = {"click": "click", "jsonschema": "jsonschema", "yaml": "pyyaml"}
@@ -80,7 +80,7 @@ def install(
     left out; `more` are launchers under other names.
     """
     bindir = destdir + os.path.join(prefix, "bin")
-    launchers = LAUNCHERS | (CLI_LAUNCHER if cli_python else {}) | more
+    launchers = LAUNCHERS | (CLI_LAUNCHERS if cli_python else {}) | more
     library = os.path.join(prefix, "lib/gpuhook")
     target = destdir + library
     build_library(target + ".new", library, python)

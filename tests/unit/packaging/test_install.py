@@ -44,7 +44,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("install") / "prefix"
     done = install("--prefix", str(place), "--python", SYSTEM, "--cli-python", sys.executable)
     assert done.returncode == 0, done.stderr
-    names = ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook")
+    names = ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook", "kubectl-gpuhook")
     assert done.stdout.split() == [str(place / "bin" / name) for name in names]
     return place
 
