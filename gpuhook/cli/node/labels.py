@@ -104,7 +104,10 @@ class _Update:
     "--oneshot", is_flag=True, help="Exit after the first update.  [env var: GFD_ONESHOT]"
 )
 @parameters.output(
-    "text", "json", "yaml", help="The output format: name=value lines, or a document."
+    "text",
+    "json",
+    "yaml",
+    help="The output format: name=value lines, or a document.",
 )
 def command(output: str, interval: str | None, oneshot: bool, **options: Any) -> None:
     """Print the feature labels of a node, or write them to the file that NFD reads.
