@@ -22,7 +22,10 @@ SECTION = "1"
 ROOTS = {"gpuhook": main, "kubectl-gpuhook": kubectl_plugin.main}
 _STATUS = (
     ("0", "Success."),
-    ("1", "Failure, or a fault was found. Standard error has the code, the message and a hint."),
+    (
+        "1",
+        "Failure, or a fault was found. Standard error contains the code, the message and a hint.",
+    ),
     ("2", "Wrong usage."),
 )
 _FILES = (

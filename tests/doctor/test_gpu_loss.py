@@ -157,7 +157,7 @@ def test_gpus_missing_from_nvml_are_one_failure(
     Path(case.node.nvml_profile).write_text("driver 580.95.05\n", encoding="utf-8")
     gpu_loss.hold(case, 3, **POD)
     failure = only_failure(case.examine())
-    assert "the kernel module has 8 GPUs that NVML does not have" in failure.message
+    assert "the kernel module has 8 GPUs that NVML does not list" in failure.message
     assert "(used by ml/train-0/main)" in failure.message
 
 

@@ -64,7 +64,7 @@ def clear(gpu: str) -> None:
     chosen = _marked_gpu(gpu, health_marks.read())
     health_marks.request_clear(chosen)
     name = "all GPUs" if chosen == ALL else chosen
-    console.say(f"requested the device plugin to clear {name}")
+    console.say(f"asked the device plugin to clear {name}")
 
 
 def _marked_gpu(name: str, marks: Sequence[HealthMark]) -> str:

@@ -163,7 +163,7 @@ def test_unknown_devices_are_a_warning() -> None:
     )
     offered = offer(T4, SharedResource(GPU, 2, devices=3))
     assert only_warning(offered) == (
-        f"sharing.timeSlicing.resources[0]: it selects the first 3 devices of {GPU}, and this node "
+        f"sharing.timeSlicing.resources[0]: it selects the first 3 devices of {GPU}, but this node "
         "has 1"
     )
 

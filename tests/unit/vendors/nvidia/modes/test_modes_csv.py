@@ -117,7 +117,7 @@ def test_without_device_nodes(root: Path) -> None:
     (root / FILES / "devices.csv").write_text("dev, /dev/gone\n")
     message = refused("GH1222", root)
     assert f"{root / FILES}/devices.csv" in message
-    assert "GPU 0 is skipped" in message
+    assert "GPU 0 is omitted" in message
 
 
 def test_empty_file_has_a_warning(root: Path) -> None:
