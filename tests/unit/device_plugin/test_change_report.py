@@ -64,7 +64,7 @@ def test_isolation_is_logged_once_per_change() -> None:
         for unenforced in ("", "", "the driver is old", ""):
             report.report_isolation((shared,), (unenforced, ""), guard=True)
     reported = [memory.partition(" by ")[0] for _, memory in sharing(lines)]
-    enforced, watched = "limited to 9Mi a replica, enforced", "limited to 9Mi a replica, watched"
+    enforced, watched = "limited to 9Mi a replica, enforced", "limited to 9Mi a replica, monitored"
     assert reported == [enforced, watched, enforced]
     assert {line["strategy"] for line in lines} == {"time-slicing"}
     assert all({"compute", "stability", "crash"} <= line.keys() for line in lines)

@@ -195,7 +195,7 @@ def test_hint_for_a_spec_of_gpuhook_is_refresh(host: Host) -> None:
     hook = {"hookName": "createContainer", "path": "/opt/bin/gpuhook-hook"}
     document["containerEdits"] = {"hooks": [hook]}
     path.write_text(json.dumps(document))
-    assert f"run `gpuhook refresh`, which writes {path} again" in hint(host, "GPU-9")
+    assert f"run `gpuhook refresh`, which regenerates {path}" in hint(host, "GPU-9")
     document["kind"] = "nvidia.com/other"
     path.write_text(json.dumps(document))
     assert hint(host, "GPU-9") == f"run `gpuhook generate-cdi --output-file {run}/nvidia.yaml`"

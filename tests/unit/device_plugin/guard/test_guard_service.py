@@ -240,7 +240,7 @@ def test_container_above_its_limit_is_reported_marked_and_terminated(
     assert environment.action_counts() == {("report", NAME): 1, ("terminate", NAME): 1}
     strangers = [fields for _, event, fields in environment.log.lines if "without a share" in event]
     assert strangers == [{"container": STRANGER, "gpu": GPU}]
-    hosts = [fields["pid"] for _, event, fields in environment.log.lines if "of the host" in event]
+    hosts = [fields["pid"] for _, event, fields in environment.log.lines if "on the host" in event]
     assert hosts == [os.getpid()]
 
 
