@@ -21,7 +21,7 @@ from gpuhook.setup.minimal_root import minimal_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gpuhook.setup.minimal_root import MinimalRoot
     from gpuhook.setup.setup_facts import SetupFacts, TestedDevice
