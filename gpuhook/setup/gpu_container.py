@@ -8,31 +8,31 @@ a bundle: only a pod uses their handler.
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gpuhook.engines.configure.host_files import Host
-from gpuhook.engines.configure.host_programs import HostPrograms, Ran, last_words
+from gpuhook.engines.configure.host_programs import HostPrograms, last_words
 from gpuhook.errors import fault
+from gpuhook.setup.engine_program import WITH_IMAGES, EngineProgram, engine_program
 from gpuhook.setup.minimal_root import minimal_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gpuhook.engines.configure.host_files import Host
+    from gpuhook.engines.configure.host_programs import Ran
     from gpuhook.setup.minimal_root import MinimalRoot
     from gpuhook.setup.setup_facts import SetupFacts, TestedDevice
     from gpuhook.setup.setup_plan import EngineStep
 
+UNREAD = "{engine} has not read its configuration yet"
 PROGRAM = ("nvidia-smi", "-L")
 _RUNTIME = "gpuhook-runtime"
-WITH_IMAGES = ("docker", "podman")
 _DEVICES = "NVIDIA_VISIBLE_DEVICES"
 _UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]+)\)")
-_VERSION = {"docker": "{{.Server.Version}}", "podman": "{{.Client.Version}}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +43,8 @@ class ContainerProof:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Engine:
-    """The program of an engine on this host."""
-
-    name: str
-    programs: HostPrograms
-    options: tuple[str, ...] = ()
-
-    def run(self, *words: str) -> Ran:
-        ran = self.programs.run((self.name, *self.options, *words))
-        return ran or Ran(self.name, 127, "", f"this host has no {self.name}")
-
-
-def no_container(step: EngineStep, facts: SetupFacts) -> str:
-    """Return why no container can prove the step now, "" if one can."""
+def not_provable(step: EngineStep, facts: SetupFacts) -> str:
+    """Return why no container can prove the step, "" if one can."""
     if facts.device is None:
         return "no GPU of this node has an index and a UUID"
     if not facts.smi:
@@ -65,24 +52,23 @@ def no_container(step: EngineStep, facts: SetupFacts) -> str:
     if step.engine not in WITH_IMAGES:
         is_wrapper = step.options.route == "wrapper"
         return "" if is_wrapper else f"only a pod proves the route {step.options.route}"
-    if step.is_pending:
-        return f"{step.engine} has not read its configuration yet"
-    ran = _engine(step).run("version", "--format", _VERSION[step.engine])
-    return f"{step.engine} does not answer: {last_words(ran)}" if ran.status else ""
+    return UNREAD.format(engine=step.engine) if step.is_pending else ""
 
 
-def prove(step: EngineStep, device: TestedDevice, files: Sequence[str]) -> ContainerProof:
+def prove(
+    step: EngineStep, device: TestedDevice, files: Sequence[str], host: Host
+) -> ContainerProof:
     """Run the container; `files` of the host are what it needs the C library for.
 
     Raises GH2115 if it does not see exactly its device, and OSError.
     """
-    engine = _engine(step)
+    engine = engine_program(step.where, host)
     with minimal_root(engine.programs, files) as root:
         if step.engine in WITH_IMAGES:
             with _image(engine, root) as image:
                 ran = _run_image(engine, image, request_options(step, device.name))
         else:
-            ran = _run_bundle(step, root, device)
+            ran = _run_bundle(step, root, device, host)
     seen = {uuid for uuid in _UUID.findall(ran.output) if uuid[:4] == device.uuid[:4]}
     if ran.status or seen != {device.uuid}:
         reason = f"status {ran.status}: {last_words(ran)}"
@@ -102,17 +88,8 @@ def request_options(step: EngineStep, device: str) -> tuple[str, ...]:
     return ("--gpus", f"device={device}") if step.engine == "docker" else variable
 
 
-def _engine(step: EngineStep) -> _Engine:
-    """Return the engine; rootless Docker listens in the user's directory."""
-    programs = HostPrograms(Host())
-    socket = f"{os.environ.get('XDG_RUNTIME_DIR', '')}/docker.sock"
-    if step.engine == "docker" and step.where.home is not None and os.path.exists(socket):
-        return _Engine(step.engine, programs, ("--host", f"unix://{socket}"))
-    return _Engine(step.engine, programs)
-
-
 @contextmanager
-def _image(engine: _Engine, root: MinimalRoot) -> Iterator[str]:
+def _image(engine: EngineProgram, root: MinimalRoot) -> Iterator[str]:
     """Import the root file system as an image, and remove it."""
     name = f"localhost/gpuhook-setup:{secrets.token_hex(4)}"
     root.pack()
@@ -125,7 +102,7 @@ def _image(engine: _Engine, root: MinimalRoot) -> Iterator[str]:
         engine.run("rmi", "--force", name)
 
 
-def _run_image(engine: _Engine, image: str, options: tuple[str, ...]) -> Ran:
+def _run_image(engine: EngineProgram, image: str, options: tuple[str, ...]) -> Ran:
     name = image.partition("/")[2].replace(":", "-")
     words = ("--rm", "--pull=never", "--network=none", f"--name={name}", *options, image)
     try:
@@ -134,9 +111,9 @@ def _run_image(engine: _Engine, image: str, options: tuple[str, ...]) -> Ran:
         engine.run("rm", "--force", name)
 
 
-def _run_bundle(step: EngineStep, root: MinimalRoot, device: TestedDevice) -> Ran:
+def _run_bundle(step: EngineStep, root: MinimalRoot, device: TestedDevice, host: Host) -> Ran:
     """Run a bundle by the program that the engine's handler names."""
-    runtime = _Engine(_RUNTIME, HostPrograms(Host(), {_RUNTIME: step.options.program}))
+    runtime = EngineProgram(_RUNTIME, HostPrograms(host, {_RUNTIME: step.options.program}))
     name = f"gpuhook-setup-{secrets.token_hex(4)}"
     ran = runtime.run("spec", "--bundle", root.place)
     if ran.status:

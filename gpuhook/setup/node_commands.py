@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.configure_engine import Where
     from gpuhook.engines.configure.engine_plan import EngineOptions
+    from gpuhook.engines.configure.host_files import Host
     from gpuhook.errors import GpuhookError
 
-WRITES, HAS = "writes", "has"
+WRITES, HAS = "planned", "present"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,11 @@ class SpecState:
 
 
 class NodeCommands(Protocol):
-    """The commands, for the node itself. They raise the faults of the commands, and OSError."""
+    """The commands, for one node. They raise the faults of the commands, and OSError."""
+
+    @property
+    def host(self) -> Host:
+        """The files of the node."""
 
     def node(self) -> ExaminedNode:
         """Return the node as `gpuhook doctor` examines it; each call reads it again."""

@@ -16,7 +16,6 @@ from gpuhook.doctor.facts import driver_facts, engine_facts, program_facts, tool
 from gpuhook.engines.configure import engine_status
 from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.engines.configure.engine_plan import ENGINES
-from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.setup.node_commands import WRITES
@@ -152,21 +151,21 @@ def _file(found: Node | None, end: str) -> str:
 def _engines(
     node: ExaminedNode, commands: NodeCommands, *, is_of_cluster: bool
 ) -> Iterator[EngineFacts]:
-    installed = engine_facts.installed_engines(node)
+    installed = engine_facts.installed_engines(node)  # without the containerd of Docker
     of_kubelet = [
         one for one in _CRI if one in installed and not engine_facts.why_no_gpus(node, one)
     ]
     for name in ENGINES:
-        if name not in installed:
+        if not engine_facts.ENGINES[name](node):
             continue
         where = _place(commands, name)
         yield EngineFacts(
             name,
             program_facts.version(node, {"docker": "dockerd"}.get(name, name)),
             where,
-            engine_status.engine_status(Host(), where),
+            engine_status.engine_status(commands.host, where),
             needs_root=where.home is None and os.geteuid() != 0,
-            is_default=name in of_kubelet if is_of_cluster and of_kubelet else True,
+            is_default=name in (of_kubelet if is_of_cluster and of_kubelet else installed),
         )
 
 

@@ -8,11 +8,11 @@ import shlex
 from dataclasses import dataclass, replace
 
 from gpuhook.engines.configure import configure_engine
+from gpuhook.engines.configure.configure_engine import NO_SERVICE
 from gpuhook.engines.configure.engine_plan import ENGINES, NAME
-from gpuhook.engines.configure.host_files import Host
-from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.engines.read import podman_config
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.setup.engine_program import engine_program
 from gpuhook.setup.node_commands import WRITES
 
 TYPE_CHECKING = False
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpuhook.engines.configure.configure_engine import EngineResult, Where
+    from gpuhook.engines.configure.configure_record import ConfigureRecord
     from gpuhook.engines.configure.engine_plan import EngineOptions
     from gpuhook.engines.configure.engine_restart import Way
+    from gpuhook.engines.configure.host_files import Host
     from gpuhook.setup.node_commands import NodeCommands, SpecState
     from gpuhook.setup.setup_facts import EngineFacts, SetupFacts
 
 BESIDE = "gpuhook"  # the name of a second runtime, if another program has the usual one
+NOTHING_NEEDED = "it reads CDI specs, and needs no configuration"
 _IN_USE = "GH2000"
 _NO_RESTART = "GH2007"
 
@@ -43,8 +46,8 @@ class EngineStep:
     """The configuration of one engine.
 
     `planned` is the result of its dry run. `way` makes the engine read the files, None if that is
-    not needed; `obstacle` is why gpuhook cannot do it. `restarts` is set if it is done. `note` is
-    why the runtime does not have the usual name.
+    not needed; `obstacle` is why gpuhook cannot do it. `can_restart` says whether undo can.
+    `restarts` is set if it is done. `note` is why the runtime does not have the usual name.
     """
 
     engine: str
@@ -53,8 +56,14 @@ class EngineStep:
     planned: EngineResult
     way: Way | None = None
     obstacle: str = ""
+    can_restart: bool = True
     restarts: bool = False
     note: str = ""
+
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether the engine gives GPUs without any configuration of it."""
+        return self.options.route == "cdi" and not self.planned.writes
 
     @property
     def is_restart(self) -> bool:
@@ -74,13 +83,14 @@ class EngineStep:
     @property
     def undo(self) -> str:
         """The command that undoes the configuration, "" if there is none to undo."""
-        if self.options.route == "cdi" and not self.planned.writes:
+        if self.needs_nothing:
             return ""
         words = ["gpuhook", "configure", "undo", self.engine]
         if self.engine == "docker" and self.where.home is not None:
             words.append("--user")
         has_read = self.restarts or not (self.is_pending or self.planned.writes)
-        return shlex.join([*words, "--restart"] if has_read and self.engine != "podman" else words)
+        is_restarted = has_read and self.can_restart and self.engine != "podman"
+        return shlex.join([*words, "--restart"] if is_restarted else words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +129,15 @@ def chosen_engines(facts: SetupFacts, named: Sequence[str]) -> list[EngineFacts]
     return usable
 
 
-def setup_plan(facts: SetupFacts, engines: Iterable[EngineStep]) -> SetupPlan:
+def setup_plan(facts: SetupFacts, engines: Iterable[EngineStep], host: Host) -> SetupPlan:
     """Return the plan. Raises GH2112 if a user cannot write the specs, and the specs' faults."""
     for one in facts.specs:
         if one.error is not None:
             raise one.error
         if one.state == WRITES and not facts.is_root:
             raise fault("GH2112", what=f"writing {one.path}")
-    directories = dict.fromkeys(
-        os.path.dirname(one.path) for one in facts.specs if one.state == WRITES
-    )
-    new = tuple(path for path in directories if not os.path.isdir(path))
+    missing = [host.missing(one.path) for one in facts.specs if one.state == WRITES]
+    new = tuple(dict.fromkeys(path for paths in missing for path in reversed(paths)))
     return SetupPlan(facts, facts.specs, tuple(engines), new)
 
 
@@ -150,17 +158,38 @@ def engine_step(
         options = commands.options(
             engine.name, route, chosen.name, takes_over=chosen.takes_over and route != "cdi"
         )
-    host = Host()
+    host = commands.host
     planned = configure_engine.configure(host, where, options, is_dry=True)
-    way, obstacle = None, ""
+    step = _with_restart(EngineStep(engine.name, where, options, planned), record, host)
+    if step.obstacle and restarts:
+        raise fault(_NO_RESTART, engine=engine.name, how="auto", reason=step.obstacle)
+    does = step.way is not None and bool(step.way.text) and (restarts or step.way.reloads)
+    return replace(step, restarts=does)
+
+
+def _with_restart(step: EngineStep, record: ConfigureRecord | None, host: Host) -> EngineStep:
+    """Return the step with what makes the engine read the files, and with what undo needs."""
+    service = step.planned.service
+    is_read = service == NO_SERVICE or (not step.planned.writes and _has_read(step, host))
+    if service == NO_SERVICE and record is not None:
+        service = record.service
+    way, reason = None, ""
     try:
-        way = configure_engine.restart_way(host, where, planned)
+        way = configure_engine.restart_way(host, step.where, replace(step.planned, service=service))
     except GpuhookError as error:
         if error.code != _NO_RESTART:
             raise
-        obstacle = error.message
-    step = EngineStep(engine.name, where, options, planned, way, obstacle)
-    return replace(step, restarts=way is not None and bool(way.text) and (restarts or way.reloads))
+        reason = error.message.partition(": ")[2].partition(";")[0]
+    if is_read:
+        return replace(step, can_restart=not reason)
+    return replace(step, way=way, obstacle=reason, can_restart=not reason)
+
+
+def _has_read(step: EngineStep, host: Host) -> bool:
+    """Return whether Docker was restarted since its files were written, by another program."""
+    if step.engine != "docker" or step.options.route != "wrapper":
+        return False
+    return engine_program(step.where, host).has_runtime(step.options.name)
 
 
 def runtime_in_use(engine: EngineFacts, commands: NodeCommands) -> str:
@@ -179,12 +208,6 @@ def _route(engine: EngineFacts) -> str | None:
     if engine.name == "podman" and podman_config.has_cdi(engine.version):
         return "cdi"
     return None
-
-
-def running_containers(step: EngineStep) -> int:
-    """Return how many containers a restart stops, 0 if it is unknown."""
-    ran = HostPrograms(Host()).run((step.engine, "ps", "--quiet"))
-    return len(ran.output.split()) if ran and ran.status == 0 else 0
 
 
 def undo_commands(

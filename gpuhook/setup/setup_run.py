@@ -11,13 +11,14 @@ from gpuhook.doctor.check import FAILED
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.engines.configure import configure_engine
-from gpuhook.engines.configure.host_files import Host
 from gpuhook.engines.report import configure_text
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
 from gpuhook.host.interrupt import Interruptible
 from gpuhook.setup import gpu_container
+from gpuhook.setup.engine_program import WITH_IMAGES, engine_program
 from gpuhook.setup.node_commands import WRITES
+from gpuhook.setup.setup_plan import NOTHING_NEEDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 DONE, UNCHANGED, SKIPPED, BROKEN, NOT_RUN = "done", "unchanged", "skipped", "failed", "not run"
 SPECS, ENGINE, DOCTOR, CONTAINER = "specs", "engine", "doctor", "container"
-_CHECKED = ("driver", "devices", "gpus", "specs")  # and the engines of the plan
+_NEEDED = ("driver", "devices", "gpus", "specs")  # and the engines of the plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,9 @@ def _steps(
     """Return each step: its name, its engine and its function."""
     return [
         (SPECS, "", partial(_write_specs, plan, commands)),
-        *((ENGINE, one.engine, partial(_configure, one)) for one in plan.engines),
+        *((ENGINE, one.engine, partial(_configure, one, commands)) for one in plan.engines),
         (DOCTOR, "", partial(_examine, plan, commands)),
-        *((CONTAINER, one.engine, partial(_prove, one, plan)) for one in plan.engines),
+        *((CONTAINER, one.engine, partial(_prove, one, plan, commands)) for one in plan.engines),
     ]
 
 
@@ -118,30 +119,40 @@ def _write_specs(plan: SetupPlan, commands: NodeCommands) -> StepResult:
     return StepResult(SPECS, DONE, lines)
 
 
-def _configure(step: EngineStep) -> StepResult:
+def _configure(step: EngineStep, commands: NodeCommands) -> StepResult:
     how: How = "auto" if step.restarts else "none"
-    done = configure_engine.configure(Host(), step.where, step.options, how=how)
+    done = configure_engine.configure(commands.host, step.where, step.options, how=how)
+    if step.needs_nothing:
+        return StepResult(ENGINE, UNCHANGED, (NOTHING_NEEDED,), step.engine)
     lines = tuple(configure_text.sentences(done, "configure", is_dry=False))
     state = DONE if done.writes or done.restarted else UNCHANGED
     return StepResult(ENGINE, state, lines, step.engine)
 
 
 def _examine(plan: SetupPlan, commands: NodeCommands) -> StepResult:
-    """Examine the node again. Raises GH2116 if a check has failed."""
-    subjects = {*_CHECKED, *(one.engine for one in plan.engines)}
+    """Examine the node again. Raises GH2116 if a check that all containers need has failed.
+
+    A failed check of an engine is reported: the container is the proof.
+    """
+    subjects = {*_NEEDED, *(one.engine for one in plan.engines)}
     ids = [one.id for one in checks() if one.id.partition(".")[0] in subjects]
     found = examine(commands.node(), checks(), ids)
-    for one in found.of(FAILED)[:1]:
-        command = one.finding.command or "gpuhook doctor"
-        raise fault("GH2116", check=one.check.id, message=one.finding.message, command=command)
-    return StepResult(DOCTOR, DONE, (*doctor_text.lines(found), doctor_text.summary(found)))
+    failed = found.of(FAILED)
+    for one in failed:
+        if one.check.section in _NEEDED:
+            command = one.finding.command or "gpuhook doctor"
+            raise fault("GH2116", check=one.check.id, message=one.finding.message, command=command)
+    lines = [f"{one.finding.status}: {one.check.id}: {one.finding.message}" for one in failed]
+    return StepResult(DOCTOR, DONE, (*lines, doctor_text.summary(found)))
 
 
-def _prove(step: EngineStep, plan: SetupPlan) -> StepResult:
+def _prove(step: EngineStep, plan: SetupPlan, commands: NodeCommands) -> StepResult:
     facts = plan.facts
-    reason = gpu_container.no_container(step, facts)
+    reason = gpu_container.not_provable(step, facts)
+    if not reason and step.engine in WITH_IMAGES:
+        reason = engine_program(step.where, commands.host).no_answer()
     if reason or facts.device is None:
         return StepResult(CONTAINER, SKIPPED, (reason,), step.engine)
     files = [path for path in (facts.smi, facts.nvml) if path]
-    proof = gpu_container.prove(step, facts.device, files)
+    proof = gpu_container.prove(step, facts.device, files, commands.host)
     return StepResult(CONTAINER, DONE, (proof.command, *proof.lines), step.engine)

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from gpuhook.engines.configure import changeset, configure_engine
 from gpuhook.engines.report import configure_text
 from gpuhook.errors import printable
 from gpuhook.setup import gpu_container
+from gpuhook.setup.engine_program import WITH_IMAGES
 from gpuhook.setup.node_commands import WRITES
+from gpuhook.setup.setup_plan import NOTHING_NEEDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ CHART = (
 )
 _MAX_LINE = 4096
 _WIDTH = 12
-ENDS = "a restart stops the containers of {engine}"
 
 
 def fact_lines(facts: SetupFacts) -> Iterator[str]:
@@ -84,8 +86,10 @@ def _steps(plan: SetupPlan) -> Iterator[list[str]]:
 
 def _change(step: EngineStep) -> str:
     options = step.options
+    if step.needs_nothing:
+        return NOTHING_NEEDED
     if not step.planned.writes:
-        return f"already configured (route {options.route})"
+        return "already configured"
     if options.route == "wrapper":
         return f"add the runtime {options.name}, which is {options.program}"
     return f"configure the route {options.route}"
@@ -94,24 +98,32 @@ def _change(step: EngineStep) -> str:
 def _details(step: EngineStep) -> Iterator[str]:
     """Yield the diff, and below it the notes and the restart."""
     yield from configure_text.difference_text(step.planned.writes).splitlines()
-    sentences = [step.note] if step.note else []
-    yield from (f"     {one}" for one in [*sentences, *step.planned.notes])
+    notes = step.planned.notes if step.planned.writes else ()
+    restart = changeset.restart_note(step.planned.service)
+    for one in (step.note, *(one for one in notes if one != restart), _restart(step)):
+        if one:
+            yield f"     {one}"
+
+
+def _restart(step: EngineStep) -> str:
+    """Return what makes the engine read the files, "" if nothing is needed."""
     if step.obstacle:
-        yield f"     {step.obstacle}"
-    elif step.way is not None and not step.way.text:
-        yield f"     {step.engine} is not running: it reads the files at its next start"
-    elif step.is_restart:
-        how = "restart" if step.restarts else "no restart (use --restart): then"
-        does = f"{how} {step.engine}" if step.restarts else f"{how} {step.engine} has not read it"
-        yield f"     {does}"
-    elif step.way is not None:
-        yield f"     reload {step.engine}, which stops nothing"
+        return f"setup cannot restart {step.engine}, because {step.obstacle}: restart it yourself"
+    if step.way is None:
+        return ""
+    if not step.way.text:
+        return configure_engine.NOT_RUNNING.format(engine=step.engine)
+    if not step.is_restart:
+        return f"reload {step.engine}: its containers are not affected"
+    does = "restart" if step.restarts else "do not restart"
+    ends = ": a restart stops its containers" if step.ends_containers else ""
+    more = "" if step.restarts else f"; {step.engine} reads the files when it is restarted"
+    return f"{does} {step.engine}{ends}{more}"
 
 
 def _proof(step: EngineStep, facts: SetupFacts) -> str:
-    if facts.device is None or not facts.smi:
-        return f"none: {gpu_container.no_container(step, facts)}"
-    if step.engine in gpu_container.WITH_IMAGES and step.is_pending:
-        return f"none: {step.engine} does not read its configuration before a restart"
-    by = step.options.program if step.engine not in gpu_container.WITH_IMAGES else step.engine
-    return f"run {' '.join(gpu_container.PROGRAM)} by {by} with GPU {facts.device.name}"
+    reason = gpu_container.not_provable(step, facts)
+    if reason or facts.device is None:
+        return f"none: {reason}"
+    by = step.engine if step.engine in WITH_IMAGES else step.options.program
+    return f"{by} runs {' '.join(gpu_container.PROGRAM)} with GPU {facts.device.name}"

@@ -9,6 +9,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+
 _HERE = Path(__file__).resolve().parent
 
 
@@ -35,6 +41,12 @@ def nvml_stub(*, old: bool = False, without: str = "") -> Path:
 def nvidia_smi() -> Path:
     """Return a built static program that replaces nvidia-smi."""
     return _compiled("nvidia_smi.c", ("-static", "-s"))
+
+
+def smi_list(gpus: Sequence[Gpu]) -> Path:
+    """Return a built program that replaces `nvidia-smi -L` on a node with these GPUs."""
+    table = ",".join(f'{{{gpu.minor},"{gpu.uuid}"}}' for gpu in gpus)
+    return _compiled("smi_list.c", (f"-DGPUS={table}", "-ldl"))
 
 
 def gpu_probe() -> Path:

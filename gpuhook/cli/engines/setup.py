@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, replace
 
@@ -15,6 +14,7 @@ from gpuhook.engines.configure import engine_plan
 from gpuhook.errors import fault
 from gpuhook.host import console
 from gpuhook.setup import (
+    engine_program,
     setup_document,
     setup_facts,
     setup_plan,
@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from gpuhook.engines.configure.host_files import Host
     from gpuhook.setup.node_commands import NodeCommands
     from gpuhook.setup.setup_facts import EngineFacts
     from gpuhook.setup.setup_plan import EngineStep, SetupPlan
@@ -121,7 +122,7 @@ def setup(
     if output == console.TEXT:
         _print(setup_text.fact_lines(facts))
     answers = _Answers(engines, choice, restarts, is_asked)
-    plan = setup_plan.setup_plan(facts, _steps(facts, commands, answers))
+    plan = setup_plan.setup_plan(facts, _steps(facts, commands, answers), commands.host)
     undo = setup_plan.undo_commands(plan, plan.specs, plan.engines)
     if output == console.TEXT:
         _print(setup_text.plan_lines(plan))
@@ -136,7 +137,8 @@ def setup(
     if is_asked and plan.has_changes and not setup_questions.ask_consent():
         console.say("nothing was changed")
         ctx.exit(1)
-    _finish(plan, setup_run.carry_out(plan, commands, _announce), output)
+    result = setup_run.carry_out(plan, commands, _announce)
+    _finish(plan, result, commands.host, output)
 
 
 def _announce(title: str) -> None:
@@ -155,8 +157,10 @@ def _steps(
         if step is None:
             continue
         if answers.is_asked and step.is_restart and not step.restarts:
-            running = setup_plan.running_containers(step)
-            step = replace(step, restarts=setup_questions.ask_restart(step, running))
+            program = engine_program.engine_program(step.where, commands.host)
+            step = replace(
+                step, restarts=setup_questions.ask_restart(step, program.running_containers())
+            )
         yield step
 
 
@@ -177,10 +181,10 @@ def _step(engine: EngineFacts, commands: NodeCommands, answers: _Answers) -> Eng
     return replace(step, note=f"{message}: it is kept (--take-over replaces it)")
 
 
-def _finish(plan: SetupPlan, result: SetupResult, output: str) -> None:
+def _finish(plan: SetupPlan, result: SetupResult, host: Host, output: str) -> None:
     """Print the results and the undo; raise the fault of the step that failed."""
     ran = [one for one in plan.engines if _is_configured(one, result)]
-    specs = [one for one in plan.specs if os.path.lexists(one.path)]
+    specs = [one for one in plan.specs if host.status(one.path)]
     undo = setup_plan.undo_commands(plan, specs, ran)
     if output == console.TEXT:
         _print(setup_text.result_lines(result))

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class SetupCommands:
-    """The commands, called in this process; the methods are those of `NodeCommands`."""
+    """The commands for this node, called in this process; see `NodeCommands`."""
 
     def __init__(self, root: click.Context) -> None:
         """Take the context of the command `gpuhook`."""
         self._root = root
+        self.host = Host()
 
     def node(self) -> ExaminedNode:
         """Return the node as `gpuhook doctor` examines it."""
@@ -60,7 +61,7 @@ class SetupCommands:
         """Return the options of `gpuhook configure ENGINE`, and print its warnings."""
         found, warnings = configure_options.engine_options(
             engine,
-            Host(),
+            self.host,
             route=route,
             runtime_name=runtime,
             runtime_path="",
