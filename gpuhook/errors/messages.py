@@ -952,7 +952,7 @@ config-manager is not in a pod with a service account token
 run it in a pod of a service account that may get and watch nodes
 GH2111 DriverError
 containers cannot get a GPU on this node ({check}): {message}; setup changed nothing
-{command}; then run `gpuhook setup` again
+{command}
 GH2112 HostError
 {what} needs root; setup changed nothing
 run `sudo gpuhook setup`; rootless podman then needs no further step

@@ -36,7 +36,11 @@ def _node(facts: SetupFacts) -> dict[str, Any]:
         "driver": facts.driver,
         "gpus": list(facts.gpus),
         "engines": [
-            {"engine": one.name, "version": ".".join(map(str, one.version or ()))}
+            {
+                "engine": one.name,
+                "version": ".".join(map(str, one.version or ())),
+                "needsRoot": one.needs_root,
+            }
             for one in facts.engines
         ],
         "nvidia": list(facts.nvidia),

@@ -155,4 +155,7 @@ def _prove(step: EngineStep, plan: SetupPlan, commands: NodeCommands) -> StepRes
         return StepResult(CONTAINER, SKIPPED, (reason,), step.engine)
     files = [path for path in (facts.smi, facts.nvml) if path]
     proof = gpu_container.prove(step, facts.device, files, commands.host)
-    return StepResult(CONTAINER, DONE, (proof.command, *proof.lines), step.engine)
+    lines = (proof.command, *proof.lines)
+    if step.engine not in WITH_IMAGES:
+        lines += (f"only a pod proves the handler {step.options.name} of {step.engine}",)
+    return StepResult(CONTAINER, DONE, lines, step.engine)

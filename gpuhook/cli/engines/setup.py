@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import click
@@ -122,23 +123,41 @@ def setup(
     if output == console.TEXT:
         _print(setup_text.fact_lines(facts))
     answers = _Answers(engines, choice, restarts, is_asked)
-    plan = setup_plan.setup_plan(facts, _steps(facts, commands, answers), commands.host)
-    undo = setup_plan.undo_commands(plan, plan.specs, plan.engines)
-    if output == console.TEXT:
-        _print(setup_text.plan_lines(plan))
-        if not is_yes:
-            _print(setup_text.undo_lines(undo))
-    if is_dry or not (is_yes or is_asked):
-        if output != console.TEXT:
-            console.document(setup_document.setup_document(plan, None, undo), output)
-        if not is_dry:
-            raise fault("GH2114")
+    with _nothing_changed():
+        plan = setup_plan.setup_plan(facts, _steps(facts, commands, answers), commands.host)
+        undo = setup_plan.undo_commands(plan, plan.specs, plan.engines)
+        does = is_yes or is_asked
+        _print_plan(plan, undo, output, is_last=is_dry or not does)
+        if is_asked and plan.has_changes and not setup_questions.ask_consent():
+            raise click.Abort
+    if is_dry:
         return
-    if is_asked and plan.has_changes and not setup_questions.ask_consent():
-        console.say("nothing was changed")
-        ctx.exit(1)
+    if not does:
+        raise fault("GH2114")
     result = setup_run.carry_out(plan, commands, _announce)
     _finish(plan, result, commands.host, output)
+
+
+@contextmanager
+def _nothing_changed() -> Iterator[None]:
+    """Print that nothing was changed if the user ends the questions."""
+    try:
+        yield
+    except click.Abort:
+        console.say("nothing was changed")
+        raise
+
+
+def _print_plan(plan: SetupPlan, undo: list[str], output: str, *, is_last: bool) -> None:
+    """Print the plan; a document and the undo only if no result follows."""
+    if output == console.TEXT:
+        _print(setup_text.plan_lines(plan))
+    if not is_last:
+        return
+    if output == console.TEXT:
+        _print(setup_text.undo_lines(undo))
+    else:
+        console.document(setup_document.setup_document(plan, None, undo), output)
 
 
 def _announce(title: str) -> None:
@@ -157,10 +176,8 @@ def _steps(
         if step is None:
             continue
         if answers.is_asked and step.is_restart and not step.restarts:
-            program = engine_program.engine_program(step.where, commands.host)
-            step = replace(
-                step, restarts=setup_questions.ask_restart(step, program.running_containers())
-            )
+            running = engine_program.engine_program(step.where, commands.host).running_containers()
+            step = replace(step, restarts=setup_questions.ask_restart(step, running))
         yield step
 
 

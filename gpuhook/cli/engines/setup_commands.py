@@ -8,7 +8,8 @@ import os
 
 from gpuhook.cli.diagnosis import doctor_target
 from gpuhook.cli.engines import configure_options, engine_place
-from gpuhook.cli.generate import generate_call, refresh, refresh_plan, spec_writer
+from gpuhook.cli.generate import generate_call, refresh, refresh_plan
+from gpuhook.doctor.check import first_items
 from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.engines.configure.host_files import Host
 from gpuhook.host import console
@@ -47,7 +48,8 @@ class SetupCommands:
             return SpecState(case.path, HAS, case.reason, is_foreign=is_foreign, error=case.error)
         spec = json.loads(generate_call.text(case.words, "json", self._root))
         files = len(spec["containerEdits"].get("mounts") or ())
-        contents = f"{spec['kind']}: {spec_writer.names(spec)}; {files} driver files"
+        names = first_items([one["name"] for one in spec["devices"]])
+        contents = f"{spec['kind']}: {names}; {files} driver files"
         is_new = not os.path.lexists(case.path)
         return SpecState(case.path, WRITES, case.reason, contents, is_new=is_new)
 
