@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 
-from gpuhook.doctor import doctor_text
 from gpuhook.doctor.check import FAILED
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.checks.kubernetes import kubelet_facts
@@ -122,7 +121,9 @@ def _require_driver(node: ExaminedNode) -> None:
         one = result.finding
         command = one.command or "gpuhook doctor"
         raise fault("GH2111", check=result.check.id, message=one.message, command=command)
-    for message in doctor_text.without_gpu(examination):
+    is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
+    if not (is_other_kind or driver_facts.has_gpu(node)):
+        message = "this machine has no NVIDIA GPU"
         raise fault("GH2111", check="driver.gpu", message=message, command="gpuhook doctor --all")
 
 
