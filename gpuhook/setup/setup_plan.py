@@ -162,7 +162,7 @@ def engine_step(
     planned = configure_engine.configure(host, where, options, is_dry=True)
     step = _with_restart(EngineStep(engine.name, where, options, planned), record, host)
     if step.obstacle and restarts:
-        raise fault(_NO_RESTART, engine=engine.name, how="auto", reason=step.obstacle)
+        raise fault("GH2007", engine=engine.name, how="auto", reason=step.obstacle)
     does = step.way is not None and bool(step.way.text) and (restarts or step.way.reloads)
     return replace(step, restarts=does)
 

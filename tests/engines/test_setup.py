@@ -26,7 +26,7 @@ LISTING = r"""
 cd /
 find etc opt root home usr/local var run/cdi -xdev \
     ! -path 'var/log/*' ! -path 'var/lib/containerd*' ! -path 'var/lib/docker*' \
-    ! -path 'var/cache/*' ! -path 'root/.cache*' \
+    ! -path 'var/cache/*' ! -path 'root/.cache*' ! -path 'home/*/.local/share/containers*' \
     \( -printf '%p %M %u:%g %l\n' -type f -exec sha256sum {} + -o -true \) | sort
 """
 FOREIGN = '{"runtimes": {"nvidia": {"path": "/usr/bin/nvidia-container-runtime"}}}\n'
