@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.configure_engine import Where
-    from gpuhook.engines.configure.engine_plan import EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineOptions, Route
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.errors import GpuhookError
 
@@ -51,6 +51,6 @@ class NodeCommands(Protocol):
         """Return the place of the files of the user's engine; GH2014 for one that is root's."""
 
     def options(
-        self, engine: str, route: str | None, runtime: str, *, takes_over: bool
+        self, engine: str, route: Route | None, runtime: str, *, takes_over: bool
     ) -> EngineOptions:
         """Return the options of `gpuhook configure ENGINE`."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.configure_engine import EngineResult, Where
     from gpuhook.engines.configure.configure_record import ConfigureRecord
-    from gpuhook.engines.configure.engine_plan import EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineOptions, Route
     from gpuhook.engines.configure.engine_restart import Way
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.setup.node_commands import NodeCommands, SpecState
@@ -203,7 +203,7 @@ def runtime_in_use(engine: EngineFacts, commands: NodeCommands) -> str:
     return ""
 
 
-def _route(engine: EngineFacts) -> str | None:
+def _route(engine: EngineFacts) -> Route | None:
     """Return the route with the fewest changes: podman that reads CDI specs needs none."""
     if engine.name == "podman" and podman_config.has_cdi(engine.version):
         return "cdi"

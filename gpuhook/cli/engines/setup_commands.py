@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.cli.generate.refresh_plan import Case
     from gpuhook.doctor.check import ExaminedNode
     from gpuhook.engines.configure.configure_engine import Where
-    from gpuhook.engines.configure.engine_plan import EngineOptions
+    from gpuhook.engines.configure.engine_plan import EngineOptions, Route
 
 
 class SetupCommands:
@@ -58,7 +58,7 @@ class SetupCommands:
         return engine_place.where(engine, "/")
 
     def options(
-        self, engine: str, route: str | None, runtime: str, *, takes_over: bool
+        self, engine: str, route: Route | None, runtime: str, *, takes_over: bool
     ) -> EngineOptions:
         """Return the options of `gpuhook configure ENGINE`, and print its warnings."""
         found, warnings = configure_options.engine_options(
