@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.engines.configure.host_programs import Ran
     from gpuhook.setup.minimal_root import MinimalRoot
-    from gpuhook.setup.setup_facts import SetupFacts, TestedDevice
+    from gpuhook.setup.setup_facts import ProofDevice, SetupFacts
     from gpuhook.setup.setup_plan import EngineStep
 
 UNREAD = "{engine} has not read its configuration yet"
@@ -56,7 +56,7 @@ def not_provable(step: EngineStep, facts: SetupFacts) -> str:
 
 
 def prove(
-    step: EngineStep, device: TestedDevice, files: Sequence[str], host: Host
+    step: EngineStep, device: ProofDevice, files: Sequence[str], host: Host
 ) -> ContainerProof:
     """Run the container; `files` of the host are what it needs the C library for.
 
@@ -111,7 +111,7 @@ def _run_image(engine: EngineProgram, image: str, options: tuple[str, ...]) -> R
         engine.run("rm", "--force", name)
 
 
-def _run_bundle(step: EngineStep, root: MinimalRoot, device: TestedDevice, host: Host) -> Ran:
+def _run_bundle(step: EngineStep, root: MinimalRoot, device: ProofDevice, host: Host) -> Ran:
     """Run a bundle by the program that the engine's handler names."""
     runtime = EngineProgram(_RUNTIME, HostPrograms(host, {_RUNTIME: step.options.program}))
     name = f"gpuhook-setup-{secrets.token_hex(4)}"

@@ -42,7 +42,7 @@ _CRI = ("containerd", "crio")
 
 
 @dataclass(frozen=True, slots=True)
-class TestedDevice:
+class ProofDevice:
     """The GPU or the MIG instance that a container gets to prove the setup: "0", or "0:1"."""
 
     name: str
@@ -81,7 +81,7 @@ class SetupFacts:
 
     driver: str
     gpus: tuple[str, ...]
-    device: TestedDevice | None
+    device: ProofDevice | None
     smi: str
     nvml: str
     engines: tuple[EngineFacts, ...]
@@ -132,15 +132,15 @@ def _gpu_names(found: Node | None) -> tuple[str, ...]:
     return tuple(f"{count} x {name}" for name, count in counts.items())
 
 
-def _device(gpus: tuple[Gpu, ...]) -> TestedDevice | None:
+def _device(gpus: tuple[Gpu, ...]) -> ProofDevice | None:
     """Return the first device that a container can get."""
     for gpu in gpus:
         if gpu.lost is None and gpu.mig_mode != "enabled" and gpu.uuid:
-            return TestedDevice(str(gpu.index), gpu.uuid)
+            return ProofDevice(str(gpu.index), gpu.uuid)
         if gpu.lost is None:
             for one in gpu.instances:
                 if one.trouble is None:
-                    return TestedDevice(f"{gpu.index}:{one.index}", one.uuid)
+                    return ProofDevice(f"{gpu.index}:{one.index}", one.uuid)
     return None
 
 

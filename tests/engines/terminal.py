@@ -11,6 +11,7 @@ import termios
 from collections.abc import Sequence
 
 from tests.contract.runtimes import SECONDS, Result
+from tests.engines.booted_node import BootedDebian
 from tests.engines.engine_node import EngineNode
 
 CTRL_C, CTRL_D = "\x03", "\x04"
@@ -22,14 +23,16 @@ def on_terminal(node: EngineNode, answers: Sequence[tuple[str, str]], *words: st
     The result has all output. Ctrl-C also reaches the program that starts the command in the node:
     the status is then the signal's.
     """
+    host = node.debian
+    command = host.inside(*words) if isinstance(host, BootedDebian) else host.command(*words)
     ours, theirs = pty.openpty()
     rest = list(answers)
     with subprocess.Popen(
-        node.debian.command(*words),
+        command,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env={**node.debian.variables, "TERM": "xterm"},
+        env={**host.variables, "TERM": "xterm"},
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 # no threads
     ) as process:

@@ -45,8 +45,14 @@ def nvidia_smi() -> Path:
 
 def smi_list(gpus: Sequence[Gpu]) -> Path:
     """Return a built program that replaces `nvidia-smi -L` on a node with these GPUs."""
-    table = ",".join(f'{{{gpu.minor},"{gpu.uuid}"}}' for gpu in gpus)
-    return _compiled("smi_list.c", (f"-DGPUS={table}", "-ldl"))
+    devices = [(f"/dev/nvidia{gpu.minor}", gpu.uuid) for gpu in gpus]
+    devices += [
+        (f"/dev/nvidia-caps/nvidia-cap{one.compute_instance_minor}", one.uuid)
+        for gpu in gpus
+        for one in gpu.instances
+    ]
+    table = ",".join(f'{{"{node}","{uuid}"}}' for node, uuid in devices)
+    return _compiled("smi_list.c", (f"-DDEVICES={table}", "-ldl"))
 
 
 def gpu_probe() -> Path:

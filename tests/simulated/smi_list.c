@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A stand-in for `nvidia-smi -L`: it loads the driver's library by the loader, as nvidia-smi does,
- * and lists the GPUs of GPUS (minor and UUID, by index) whose nodes it may open. Without a driver,
- * a node that the device cgroup allows answers ENXIO.
+ * and lists the GPUs and MIG instances of DEVICES (node and UUID) whose nodes it may open. Without
+ * a driver, a node that the device cgroup allows answers ENXIO.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,17 +13,13 @@
 #include <unistd.h>
 
 static const struct {
-	int minor;
-	const char *uuid;
-} gpus[] = { GPUS };
+	const char *node, *uuid;
+} devices[] = { DEVICES };
 
-static int may_open(int minor)
+static int may_open(const char *path)
 {
-	char path[64];
-	int fd;
+	int fd = open(path, O_RDWR | O_CLOEXEC);
 
-	snprintf(path, sizeof path, "/dev/nvidia%d", minor);
-	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
 	return fd >= 0 || errno == ENXIO || errno == ENODEV;
@@ -39,9 +35,12 @@ int main(int argc, char **argv)
 		puts("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.");
 		return 12;
 	}
-	for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
-		if (may_open(gpus[i].minor))
-			printf("GPU %d: Simulated GPU (UUID: %s)\n", seen++, gpus[i].uuid);
+	for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+		if (!may_open(devices[i].node))
+			continue;
+		printf("%s: Simulated (UUID: %s)\n", devices[i].node, devices[i].uuid);
+		seen++;
+	}
 	if (!seen) {
 		puts("No devices found.");
 		return 6; /* as nvidia-smi: a query for a device was unsuccessful */
