@@ -236,6 +236,23 @@ def test_engine_that_is_not_here(bare: EngineNode) -> None:
     assert setup(bare, "--engine", "lxc", rc=2).stdout == ""
 
 
+def test_spec_of_another_program(bare: EngineNode, podman_image: str) -> None:
+    """A spec that gpuhook did not write is kept, and podman's container has its GPU by it."""
+    del podman_image
+    spec = json.loads(bare.check("gpuhook", "generate-cdi", "--hooks", "none", "-o", "json"))
+    spec["containerEdits"]["env"] = ["NVIDIA_VISIBLE_DEVICES=void"]
+    bare.check("mkdir", "-p", "/etc/cdi")
+    bare.path("/etc/cdi/nvidia.json").write_text(json.dumps(spec), encoding="utf-8")
+    try:
+        found = document(bare, "--yes", "--engine", "podman")
+        assert (states(found)["specs"], found["undo"]) == ("unchanged", [])
+        assert found["node"]["nvidia"] == ["CDI spec: /etc/cdi/nvidia.json"]
+        assert not bare.path(FILE).exists()
+        assert seen(found, "podman") == [first_gpu(bare)]
+    finally:
+        bare.check("rm", "-r", "/etc/cdi")
+
+
 @contextmanager
 def hidden(node: EngineNode, path: str, text: str | None = None) -> Iterator[None]:
     """Let a file have another text meanwhile, or a directory be empty."""

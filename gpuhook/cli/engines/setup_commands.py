@@ -15,6 +15,8 @@ from gpuhook.engines.configure.host_files import Host
 from gpuhook.host import console
 from gpuhook.setup.node_commands import HAS, WRITES, SpecState
 
+_KEPT = "another program wrote it, and it is kept"
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import click
@@ -45,7 +47,8 @@ class SetupCommands:
     def _spec(self, case: Case) -> SpecState:
         if case.state != refresh_plan.STALE:
             is_foreign = case.reason == refresh_plan.FOREIGN
-            return SpecState(case.path, HAS, case.reason, is_foreign=is_foreign, error=case.error)
+            reason = _KEPT if is_foreign else case.reason
+            return SpecState(case.path, HAS, reason, is_foreign=is_foreign, error=case.error)
         spec = json.loads(generate_call.text(case.words, "json", self._root))
         files = len(spec["containerEdits"].get("mounts") or ())
         names = first_items([one["name"] for one in spec["devices"]])
