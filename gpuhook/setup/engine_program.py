@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import dataclass
 
 from gpuhook.engines.configure.host_programs import HostPrograms, Ran, last_words
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.host_files import Host
 
 WITH_IMAGES = ("docker", "podman")
+_RELOAD_TIME = 10.0  # seconds
 _VERSION = {"docker": "{{.Server.Version}}", "podman": "{{.Client.Version}}"}
 
 
@@ -43,6 +45,12 @@ class EngineProgram:
             return ran.status == 0 and runtime in json.loads(ran.output)
         except (ValueError, TypeError):
             return False
+
+    def await_runtime(self, runtime: str) -> None:
+        """Wait until Docker has a runtime: it reads its files some time after SIGHUP."""
+        end = time.monotonic() + _RELOAD_TIME
+        while not self.has_runtime(runtime) and time.monotonic() < end:
+            time.sleep(0.1)
 
     def running_containers(self) -> int:
         """Return the number of running containers, 0 if it is unknown."""

@@ -125,6 +125,8 @@ def _configure(step: EngineStep, commands: NodeCommands) -> StepResult:
     if step.needs_nothing:
         return StepResult(ENGINE, UNCHANGED, (NOTHING_NEEDED,), step.engine)
     lines = tuple(configure_text.sentences(done, "configure", is_dry=False))
+    if step.engine == "docker" and step.options.route == "wrapper" and done.restarted:
+        engine_program(step.where, commands.host).await_runtime(step.options.name)
     state = DONE if done.writes or done.restarted else UNCHANGED
     return StepResult(ENGINE, state, lines, step.engine)
 

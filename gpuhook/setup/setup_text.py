@@ -33,7 +33,7 @@ def fact_lines(facts: SetupFacts) -> Iterator[str]:
     yield _row("driver", f"{facts.driver or 'unknown'}; {', '.join(facts.gpus) or 'no GPU'}")
     engines = [one.shown + (" (needs root)" if one.needs_root else "") for one in facts.engines]
     yield _row("engines", ", ".join(engines) or "none")
-    for one in facts.nvidia or ("none of its parts is here",):
+    for one in facts.nvidia or ("no part of its stack",):
         yield _row("NVIDIA", one)
     yield _row("Kubernetes", f"kubelet in {facts.kubernetes}" if facts.kubernetes else "no kubelet")
 
