@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.configure_engine import EngineResult, Where
     from gpuhook.engines.configure.configure_record import ConfigureRecord
-    from gpuhook.engines.configure.engine_plan import EngineOptions, Route
+    from gpuhook.engines.configure.engine_plan import EngineOptions, Route, Service
     from gpuhook.engines.configure.engine_restart import Way
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.setup.node_commands import NodeCommands, SpecState
@@ -170,19 +170,26 @@ def engine_step(
 def _with_restart(step: EngineStep, record: ConfigureRecord | None, host: Host) -> EngineStep:
     """Return the step with what makes the engine read the files, and with what undo needs."""
     service = step.planned.service
-    is_read = service == NO_SERVICE or (not step.planned.writes and _has_read(step, host))
-    if service == NO_SERVICE and record is not None:
-        service = record.service
-    way, reason = None, ""
+    if service == NO_SERVICE:
+        used = replace(record.service, reloads=False) if record else service
+        return replace(step, can_restart=not _restart(step, used, host)[1])
+    # A reload removes no setting: undo needs a restart.
+    can_restart = not _restart(step, replace(service, reloads=False), host)[1]
+    if not step.planned.writes and _has_read(step, host):
+        return replace(step, can_restart=can_restart)
+    way, obstacle = _restart(step, service, host)
+    return replace(step, way=way, obstacle=obstacle, can_restart=can_restart)
+
+
+def _restart(step: EngineStep, service: Service, host: Host) -> tuple[Way | None, str]:
+    """Return how gpuhook restarts or reloads a service, and why it cannot."""
     try:
-        way = configure_engine.restart_way(host, step.where, replace(step.planned, service=service))
+        planned = replace(step.planned, service=service)
+        return configure_engine.restart_way(host, step.where, planned), ""
     except GpuhookError as error:
         if error.code != _NO_RESTART:
             raise
-        reason = error.message.partition(": ")[2].partition(";")[0]
-    if is_read:
-        return replace(step, can_restart=not reason)
-    return replace(step, way=way, obstacle=reason, can_restart=not reason)
+        return None, error.message.partition(": ")[2].partition(";")[0]
 
 
 def _has_read(step: EngineStep, host: Host) -> bool:

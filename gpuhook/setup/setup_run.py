@@ -120,10 +120,10 @@ def _write_specs(plan: SetupPlan, commands: NodeCommands) -> StepResult:
 
 
 def _configure(step: EngineStep, commands: NodeCommands) -> StepResult:
-    how: How = "auto" if step.restarts else "none"
-    done = configure_engine.configure(commands.host, step.where, step.options, how=how)
     if step.needs_nothing:
         return StepResult(ENGINE, UNCHANGED, (NOTHING_NEEDED,), step.engine)
+    how: How = "auto" if step.restarts else "none"
+    done = configure_engine.configure(commands.host, step.where, step.options, how=how)
     lines = tuple(configure_text.sentences(done, "configure", is_dry=False))
     if step.engine == "docker" and step.options.route == "wrapper" and done.restarted:
         engine_program(step.where, commands.host).await_runtime(step.options.name)
