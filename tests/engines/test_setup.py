@@ -240,7 +240,7 @@ def test_spec_of_another_program(bare: EngineNode, podman_image: str) -> None:
     """A spec that gpuhook did not write is kept, and podman's container has its GPU by it."""
     del podman_image
     spec = json.loads(bare.check("gpuhook", "generate-cdi", "--hooks", "none", "-o", "json"))
-    spec["containerEdits"]["env"] = ["NVIDIA_VISIBLE_DEVICES=void"]
+    spec["containerEdits"]["env"] = ["LD_LIBRARY_PATH=/usr/local/nvidia/lib64"]
     bare.check("mkdir", "-p", "/etc/cdi")
     bare.path("/etc/cdi/nvidia.json").write_text(json.dumps(spec), encoding="utf-8")
     try:
