@@ -95,3 +95,5 @@ def test_question(docker: BootedNode, answer: str) -> None:
     assert (main_pid(docker) != before) == is_restarted
     assert ("container of docker: done" in done.stdout) == is_restarted
     assert ("gpuhook configure undo docker --restart" in done.stdout) == is_restarted
+    printed = done.stdout.rpartition("\nUndo\n")[2].splitlines()
+    undo(docker, [line for line in printed if "gpuhook configure undo" in line])
