@@ -52,6 +52,7 @@ def test_launcher_has_the_same_effect(
             assert (live.view(), live.nodes(), live.mounts()) == before
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("command", ["attach", "doctor", "limits", "ps", "refresh"])
 def test_forked_command_has_the_modules_of_its_start(
     command: str, node8: Installation, tmp_path: Path
