@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.contract.runtimes import Result
 from tests.documented.command_lines import CommandLine
@@ -25,8 +25,8 @@ class Expected:
     """
 
     replaces: Mapping[str, str]
-    status: Mapping[str, int]
-    prepare: Mapping[str, Callable[[], None]]
+    status: Mapping[str, int] = field(default_factory=dict)
+    prepare: Mapping[str, Callable[[], object]] = field(default_factory=dict)
     differs: tuple[str, ...] = ()
 
 
