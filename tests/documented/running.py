@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.contract.runtimes import Result
@@ -19,24 +19,36 @@ VARIES = re.compile(r"\.\.\.|[\w:-]*\d[\w:.-]*")
 class Expected:
     """How the lines of a page are run.
 
-    `replaces` are regular expressions of placeholders; `status` has lines with another exit status
-    than 0, by a part of their words; `prepare` has what is done before such a line; `differs` has
-    lines whose output is an example of another node.
+    `replaces` has values for placeholders, which are regular expressions. The others are by a part
+    of a line: `status` an exit status other than 0; `before` a script that runs before the first
+    such line, or one for each of the first such lines; `around` a script that runs the line, as
+    `{line}`; `differs` are lines whose output on the page is that of another node.
     """
 
     replaces: Mapping[str, str]
     status: Mapping[str, int] = field(default_factory=dict)
-    prepare: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    before: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    around: Mapping[str, str] = field(default_factory=dict)
     differs: tuple[str, ...] = ()
 
 
 def run_lines(lines: Iterable[CommandLine], run: Run, expected: Expected) -> None:
     """Run lines in their order; each must end with its status and print what its page shows."""
+    before = {
+        part: [scripts] if isinstance(scripts, str) else list(scripts)
+        for part, scripts in expected.before.items()
+    }
     for line in lines:
-        for part, action in expected.prepare.items():
+        for part, scripts in before.items():
+            if part in line.words and scripts:
+                script = scripts.pop(0)
+                done = run(script)
+                assert done.rc == 0, (script, done)
+        script = replaced(line.script, expected.replaces)
+        for part, around in expected.around.items():
             if part in line.words:
-                action()
-        done = run(replaced(line.script, expected.replaces))
+                script = around.replace("{line}", script)
+        done = run(script)
         wanted = [rc for part, rc in expected.status.items() if part in line.words] or [0]
         assert done.rc == wanted[0], (str(line), done)
         if not any(part in line.words for part in expected.differs):

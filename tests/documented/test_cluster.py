@@ -10,7 +10,6 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,5 +96,4 @@ def test_page(page: str, cluster: ApiServer, tmp_path: Path) -> None:
     def run(script: str) -> Any:
         return run_command(["bash", "-o", "pipefail", "-c", f"cd {tmp_path}\n{script}"], env)
 
-    prepare = {part: partial(run, script) for part, script in BEFORE.get(page, {}).items()}
-    run_lines(PAGES[page], run, Expected(REPLACES, prepare=prepare))
+    run_lines(PAGES[page], run, Expected(REPLACES, before=BEFORE.get(page, {})))

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines of the documentation that need a node, in the order of their page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from tests.contract.build_cache import cache
+from tests.documented.claims import lines_of_scenario
+from tests.engines.booted_node import BootedNode
+from tests.engines.documented_node import documented_node, run_page
+
+PAGES = lines_of_scenario("node")
+
+
+@pytest.fixture(scope="module", params=["trixie"])
+def workstation(request: pytest.FixtureRequest) -> Iterator[BootedNode]:
+    """Yield a booted node of the release that most readers have."""
+    if os.geteuid() != 0:
+        pytest.skip("systemd-nspawn needs root")
+    with documented_node(request.param, Path(mkdtemp(prefix="booted-", dir=cache()))) as node:
+        yield node
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(workstation: BootedNode, page: str) -> None:
+    run_page(workstation, page, PAGES[page])
