@@ -50,7 +50,7 @@ END
 runc run --detach --bundle bundle trainer </dev/null >/dev/null 2>&1
 """
 RUNTIME = "gpuhook configure docker --restart"
-LOCAL = "ln -s /srv/local/usr/local/share/gpuhook /usr/local/share/gpuhook"
+LOCAL = "cp -r /srv/local/usr/local/. /usr/local"  # what `make install` writes
 UNPACKED = "mkdir -p build && ln -s /srv/packages build/packages"
 BUILT = "cp -r /srv/build/. ."  # the last stage of the Dockerfile, with the tree of the others
 TOOLKIT = """
@@ -59,7 +59,7 @@ echo 'disable-require = true' >/etc/nvidia-container-runtime/config.toml
 """
 OLD_MODULE = "sed -i s/580.95.05/575.57.08/ /srv/gpus/proc/driver/nvidia/version"
 JOB = f"podman run --detach --name job {IMAGE} {WAIT}"
-ALICE = "runuser -u alice -- env HOME=/home/alice XDG_RUNTIME_DIR=/run/user/1000"
+ALICE = "cd /home/alice && runuser -u alice -- env HOME=/home/alice XDG_RUNTIME_DIR=/run/user/1000"
 
 
 def pod(namespace: str, name: str, container: str, image: str = IMAGE) -> str:
@@ -73,6 +73,7 @@ def pod(namespace: str, name: str, container: str, image: str = IMAGE) -> str:
 REPLACES = {
     r" \.\.\.(?=\s|$)": f" {IMAGE} nvidia-smi",
     r"\bIMAGE ID COMMAND": f"{IMAGE} one nvidia-smi",
+    "^ctr run": "ctr run --cpu-shares 0",  # the node has no controller `cpu`
     r"\bIMAGE$": f"{IMAGE} nvidia-smi",
     r"\bCONTAINER\b": "trainer",
     r"GPU-\.\.\.": GPU,
@@ -150,7 +151,7 @@ FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 # How a line is run that does not end, or that a user runs.
 AROUND: dict[str, dict[str, str]] = {
     "docs/how-to/podman.md": {"podman unshare": f"{ALICE} {{line}}"},
-    "docs/how-to/slurm.md": {"devices+=": "CUDA_VISIBLE_DEVICES=0,1\n{line}"},
+    "docs/how-to/slurm.md": {"devices": "CUDA_VISIBLE_DEVICES=0,1\n{line}"},
     "docs/reference/labels.md": {
         "--interval": f"{{line}} & until [ -s {FEATURES} ]; do sleep 0.1; done; kill $!; wait $!",
     },

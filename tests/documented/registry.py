@@ -13,6 +13,7 @@ class Registry(BaseHTTPRequestHandler):
     """Accepts each layer and manifest; HEAD finds what was sent."""
 
     protocol_version = "HTTP/1.1"
+    length = 1  # of the last body
     known: dict[str, int] = {}  # noqa: RUF012 # of all requests
     sent: dict[str, bytes] = {}  # noqa: RUF012
 
@@ -27,13 +28,14 @@ class Registry(BaseHTTPRequestHandler):
         self.answer(202, place=f"{self.path}{id(self)}")
 
     def do_PATCH(self) -> None:
-        self.sent[self.client_address[0] + self.path] = self.body()
+        self.sent[self.path] = self.body()
+        self.length = len(self.sent[self.path])
         self.answer(202, place=self.path)
 
     def do_PUT(self) -> None:
         body = self.body()
         place, _, query = self.path.partition("?digest=")
-        data = self.sent.pop(self.client_address[0] + place, b"") or body
+        data = self.sent.pop(place, b"") or body
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         self.known[query.replace("%3A", ":") or digest] = len(data)
         self.answer(201, place=place, digest=digest)
@@ -54,7 +56,7 @@ class Registry(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(size))
         if place:
             self.send_header("Location", place)
-            self.send_header("Range", "0-0")
+            self.send_header("Range", f"0-{self.length - 1}")
             self.send_header("Docker-Upload-UUID", "one")
         if digest:
             self.send_header("Docker-Content-Digest", digest)

@@ -64,7 +64,8 @@ systemctl reset-failed
 gpuhook node uninstall
 for engine in docker containerd podman; do gpuhook configure undo $engine --restart; done
 cp -a /srv/containerd/. /etc/containerd/
-rm -rf {PLACE} /etc/gpuhook/config.yaml /etc/cdi/* /var/run/cdi/* /usr/local/share/gpuhook
+rm -rf {PLACE} /etc/gpuhook/config.yaml /etc/cdi/* /var/run/cdi/*
+(cd /srv/local/usr/local && find . ! -type d) | (cd /usr/local && xargs rm -f)
 rm -rf /run/nvidia/driver /dev/nvidia-caps-imex-channels /dev/nvidia-fs0
 rm -f /etc/systemd/system/gpuhook-*.* /usr/share/containers/oci/hooks.d/gpuhook-*
 mkdir {PLACE}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -15,6 +15,8 @@ from tests.documented.claims import lines_of_scenario
 from tests.engines.booted_node import BootedNode
 from tests.engines.documented_node import documented_node, run_page
 
+ENGINES = {"Docker": "docker", "podman": "podman"}
+ROW = "command lines of the documentation"
 PAGES = lines_of_scenario("node")
 
 
@@ -28,5 +30,8 @@ def workstation(request: pytest.FixtureRequest) -> Iterator[BootedNode]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_page(workstation: BootedNode, page: str) -> None:
+def test_page(workstation: BootedNode, page: str, covers: Callable[..., None]) -> None:
     run_page(workstation, page, PAGES[page])
+    for engine, program in ENGINES.items():
+        if any(line.words.startswith(f"{program} ") for line in PAGES[page]):
+            covers(engine, workstation.version(program, "--version"), ROW)
