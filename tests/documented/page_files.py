@@ -50,18 +50,23 @@ def page_files(page: str, directory: Path) -> None:
     two = next(block for block in blocks(GUIDE) if "gpu-test-2" in block)
     one = two.partition("---")[0]
     spec = yaml.safe_dump({"spec": yaml.safe_load(one)["spec"]})
-    values = yaml.safe_load(yaml_files(GUIDE)["values.yaml"])
     found = {
         "pods.yaml": two,
         "pod.yaml": TWO_GPUS if page.endswith("troubleshooting.md") else one,
         "deployment.yaml": DEPLOYMENT + indent(spec, "    "),
-        "plugin.yaml": values["devicePlugin"]["config"]["data"]["default"],
+        "plugin.yaml": plugin_config(),
         "broken.yaml": BROKEN,
         "fair.yaml": next(block for block in blocks(SHARING) if "memory: fair" in block),
         **yaml_files(page),
     }
     for name, text in found.items():
         (directory / name).write_text(text, encoding="utf-8")
+
+
+def plugin_config() -> str:
+    """Return the plugin's configuration in the values of the guide."""
+    values = yaml.safe_load(yaml_files(GUIDE)["values.yaml"])
+    return str(values["devicePlugin"]["config"]["data"]["default"])
 
 
 def blocks(page: str) -> list[str]:

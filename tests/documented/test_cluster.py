@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.contract.runtimes import run_command
 from tests.documented.api_server import ApiServer, serving
 from tests.documented.claims import lines_of_scenario
 from tests.documented.command_lines import ROOT
-from tests.documented.page_files import page_files
+from tests.documented.page_files import page_files, plugin_config
 from tests.documented.running import Expected, run_lines
 from tests.unit.cluster.test_kubectl_plugin import facts
 
-pytestmark = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
 PAGES = lines_of_scenario("cluster")
 HELM = "helm install gpuhook packaging/helm/gpuhook --namespace gpuhook --create-namespace"
 HELM += " --set image.repository=x --set image.tag=y"
@@ -42,30 +40,41 @@ PLUGIN = {"app.kubernetes.io/name": "gpuhook-device-plugin"}
 LABELS = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "1", "example.com/x": "y"}
 
 
+@pytest.fixture(scope="module")
+def kubectl() -> None:
+    """Skip the tests without a kubectl that has `debug --profile` and WebSockets."""
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    version = json.loads(run_command(["kubectl", "version", "--client", "-o", "json"]).stdout)
+    minor = int(version["clientVersion"]["minor"].rstrip("+"))
+    if minor < 31:
+        pytest.skip(f"kubectl 1.{minor} is older than 1.31")
+
+
 @pytest.fixture
-def cluster() -> Iterator[ApiServer]:
+def cluster(kubectl: None) -> Iterator[ApiServer]:
     with serving() as server:
-        capacity = {"capacity": UNITS, "allocatable": UNITS}
-        for name in ("gpu-1", "gpu-2"):
-            metadata = {"name": name, "labels": LABELS}
-            node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": capacity}
-            server.add(node)
-            server.add(pod(f"gpuhook-{name}", "gpuhook", "DaemonSet", node=name))
-        server.add(pod("web-0", "ml", "ReplicaSet"))
-        daemon_set = {"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {}}
-        server.add({**daemon_set, "metadata": {"name": "old", "namespace": "gpuhook"}})
+        for one in objects():
+            server.add(one)
         server.metrics = {
             "gpuhook-gpu-1": facts("GPU-a", "train-0", "eval-1"),
             "gpuhook-gpu-2": facts("GPU-b"),
         }
-        text = (ROOT / "packaging/kubernetes/gpuhook.yaml").read_text(encoding="utf-8")
-        (data,) = [
-            one["data"] for one in yaml.safe_load_all(text) if one and one["kind"] == "ConfigMap"
-        ]
-        metadata = {"name": "device-plugin-config", "namespace": "gpu-operator"}
-        config = {"default": next(iter(data.values()))}
-        server.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": config})
         yield server
+
+
+def objects() -> Iterator[dict[str, Any]]:
+    """Yield two nodes with the plugin, another pod, and a configuration of the GPU operator."""
+    for name in ("gpu-1", "gpu-2"):
+        head = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": LABELS}}
+        yield {**head, "status": {"capacity": UNITS, "allocatable": UNITS}}
+        yield pod(f"gpuhook-{name}", "gpuhook", "DaemonSet", node=name)
+    yield pod("web-0", "ml", "ReplicaSet")
+    metadata = {"name": "old", "namespace": "gpuhook"}
+    yield {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": {}}
+    metadata = {"name": "device-plugin-config", "namespace": "gpu-operator"}
+    data = {"default": plugin_config()}
+    yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def pod(name: str, namespace: str, owner: str, node: str = "gpu-1") -> dict[str, Any]:
@@ -73,8 +82,8 @@ def pod(name: str, namespace: str, owner: str, node: str = "gpu-1") -> dict[str,
     reference = {"kind": owner, "name": "old", "controller": True, "apiVersion": "apps/v1"}
     metadata = {"name": name, "namespace": namespace, "ownerReferences": [reference]}
     state = {"name": "main", "state": {"running": {}}, "ready": True, "image": "x"}
-    container = {"name": "main", "image": "x"}
-    container |= {"ports": [{"name": "metrics", "containerPort": 9395}]}  # type: ignore[dict-item]
+    ports = [{"name": "metrics", "containerPort": 9395}]
+    container = {"name": "main", "image": "x", "ports": ports}
     labels = PLUGIN if namespace == "gpuhook" else {}
     return {
         "apiVersion": "v1",
