@@ -59,10 +59,13 @@ runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/1000 podman rm --all --force -
 runc delete --force trainer
 cd /srv/packages
 [ -x /usr/bin/gpuhook ] || dpkg --install gpuhook-[dr]*.deb gpuhook_*.deb
-dpkg --purge gpuhook-nvidia-compat
+[ ! -e /usr/bin/nvidia-ctk ] || dpkg --purge gpuhook-nvidia-compat
 systemctl reset-failed
-gpuhook node uninstall
-for engine in docker containerd podman; do gpuhook configure undo $engine --restart; done
+[ ! -e /opt/gpuhook ] || gpuhook node uninstall
+for engine in docker containerd podman; do
+    ! grep -qs $engine /var/lib/gpuhook/configured/*/record.json ||
+        gpuhook configure undo $engine --restart
+done
 cp -a /srv/containerd/. /etc/containerd/
 rm -rf {PLACE} /etc/gpuhook/config.yaml /etc/cdi/* /var/run/cdi/*
 (cd /srv/local/usr/local && find . ! -type d) | (cd /usr/local && xargs rm -f)
