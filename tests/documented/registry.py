@@ -44,12 +44,12 @@ class Registry(BaseHTTPRequestHandler):
         """Return the body, of which Docker does not know the size of a layer."""
         if self.headers.get("Transfer-Encoding") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        data = b""
+        data = bytearray()
         while size := int(self.rfile.readline(), 16):
             data += self.rfile.read(size)
             self.rfile.readline()
         self.rfile.readline()
-        return data
+        return bytes(data)
 
     def answer(self, status: int, size: int = 0, place: str = "", digest: str = "") -> None:
         self.send_response(status)
