@@ -19,7 +19,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /usr/src/gpuhook
 COPY pyproject.toml ./
-COPY packaging/image/tree.py packaging/image/
+COPY packaging/image/tree.py packaging/image/debian.py packaging/image/
 # The packages change seldom: this layer is made again only with pyproject.toml.
 RUN python3 packaging/image/tree.py requirements > requirements.txt \
  && python3 -m pip install --no-cache-dir --no-compile --disable-pip-version-check \
@@ -28,6 +28,8 @@ COPY packaging/bundle.py packaging/install.py packaging/gpuhook* packaging/
 COPY packaging/image packaging/image
 COPY gpuhook gpuhook
 COPY LICENSE ./
+# The time of the bill of materials.
+ARG SOURCE_DATE_EPOCH
 RUN python3 packaging/image/tree.py build --packages /packages /image/opt/gpuhook \
  && python3 packaging/image/sbom.py --packages /packages /image/opt/gpuhook \
  && python3 packaging/image/rootfs.py /image /opt/gpuhook

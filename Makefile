@@ -18,10 +18,15 @@ DEVICE_PLUGIN ?=
 NVIDIA_HOOK ?=
 # 1: every name that configurations, CDI specs and scripts made for NVIDIA's toolkit call.
 NVIDIA_COMPAT ?=
+# The machine of the tarball and the standalone packages: x86_64 or aarch64.
+MACHINE ?= $(shell uname -m)
 # How many processes the tests run in.
 WORKERS ?= 3
 # Which part of the tests that `make test` leaves out: K/N.
 PART ?= 1/10
+
+# Each worker would compile all of the tests again.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -35,9 +40,14 @@ SYSTEM := python3 util-linux mount shellcheck strace ca-certificates groff-base 
 SYSTEM += debian-archive-keyring
 # Packages, images, manifests and units are made and checked with these.
 PACKAGING := dpkg-dev rpm lintian buildah busybox-static debootstrap kubernetes-client?|kubectl systemd
+# The tarball for the other machine is compiled here, and started by qemu in a test.
+CROSS := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+ifeq ($(shell uname -m),aarch64)
+CROSS := gcc-x86-64-linux-gnu libc6-dev-amd64-cross qemu-user-static
+endif
 
 .PHONY: help test test-unit test-all test-part test-engines check generate bench demo manifests docs \
-	install wheel tarball deb rpm chart release-check release-notes clean packages
+	install pictures wheel tarball standalone deb rpm chart release-check release-notes clean packages
 
 ##@ General
 help: ## Print what can be made
@@ -51,9 +61,11 @@ test-unit: $(READY) ## Run the unit tests, without packages of the system
 	$(PYTEST_RUN) -m "not gpu and not engines and not thorough and not contract" tests/unit tests/imports
 
 test-all: packages $(READY) ## Run every test that needs no GPU: all combinations, kill points, random examples
+	@.ci/packages $(CROSS)
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" $(PYTEST)
 
 test-part: packages $(READY) ## Run part PART (K/N) of what test-all adds to test
+	@.ci/packages $(CROSS)
 	GPUHOOK_TESTS=all $(PYTEST_RUN) --timeout 1800 -m "not gpu and not engines" --part $(PART) $(PYTEST)
 
 test-engines: packages $(READY) ## Run the engines of three Debian releases; writes docs/support.md if all pass
@@ -80,6 +92,9 @@ docs: $(READY) ## Make the documentation as a site in build/site
 generate: $(READY) ## Write the generated files: error pages, schemas, tables of settings and checks
 	@PYTHONPATH=packaging $(BIN)/python -m generate
 
+pictures: $(READY) ## Draw the pictures of docs/images as PNG in build/images, with chromium
+	@PYTHONPATH=packaging $(BIN)/python -m drawings build/images
+
 ##@ Measure and show
 bench: packages $(READY) ## Print what a container's start and the device plugin cost, and the budgets
 	$(BIN)/python -m tests.bench
@@ -101,7 +116,13 @@ wheel: $(READY) ## Make the wheel and the source archive in build/wheel, and che
 	$(BIN)/twine check --strict build/wheel/*
 
 tarball: packages $(READY) ## Make the tarball that runs anywhere, with its own Python, in build/packages
-	PIP_PYTHON=$(abspath $(BIN)/python) /usr/bin/python3 packaging/image/tarball.py build/packages
+	@$(if $(filter $(shell uname -m),$(MACHINE)),,.ci/packages $(CROSS))
+	PIP_PYTHON=$(abspath $(BIN)/python) /usr/bin/python3 packaging/image/tarball.py \
+		--machine $(MACHINE) build/packages
+
+standalone: tarball ## Make the packages with their own Python, deb and rpm, of the tarball; MACHINE=aarch64
+	@PYTHONPATH=packaging $(BIN)/python -m packages deb rpm \
+		--tarball build/packages/gpuhook-$$(sed -n 's/^__version__ = "\(.*\)"$$/\1/p' gpuhook/__init__.py)-linux-$(MACHINE).tar.gz
 
 deb: packages $(READY) ## Make the Debian packages and their bill of materials in build/packages
 	@PYTHONPATH=packaging $(BIN)/python -m packages deb

@@ -15,6 +15,7 @@ import marshal
 import os
 import subprocess
 import sys
+from functools import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Lean(ast.NodeTransformer):
         return node
 
 
+@cache
 def order(python: str, target: str, entry: str) -> list[str]:
     """Return the modules that `entry` imports of the package in `target`, itself last."""
     command = [python, "-ISB", "-c", ORDER, target, entry]

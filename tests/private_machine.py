@@ -29,7 +29,8 @@ _MS_NOATIME, _MS_BIND, _MS_REC, _MS_PRIVATE = 1024, 4096, 16384, 1 << 18
 _MNT_DETACH = 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _GPU_NODES = "nvidia*"
-# Directories that are empty for the tests.
+# Directories that are empty for the tests, and private. On the machine, all that the tests leave of
+# one that it lacks is the empty directory: a mount needs it.
 _EMPTY = ("/etc/cdi", "/run/cdi", "/run/gpuhook")
 # Installed programs that gpuhook finds by the PATH.
 _PROGRAMS = ("gpuhook*", "nvidia-container*", "nvidia-ctk", "nvidia-cdi-hook")
@@ -46,8 +47,8 @@ def enter() -> None:
     if any(Path("/dev").glob(_GPU_NODES)):
         _hide_gpu_nodes()
     for directory in _EMPTY:
-        if os.path.isdir(directory):
-            _mount("tmpfs", directory, "tmpfs", 0)
+        os.makedirs(directory, exist_ok=True)  # without a mount, tests would write to the machine
+        _mount("tmpfs", directory, "tmpfs", 0)
     _hide_programs()
 
 

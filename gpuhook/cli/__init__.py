@@ -19,12 +19,13 @@ from gpuhook.errors import GpuhookError, UsageError
 from gpuhook.host import console
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot.engine_log import unforeseen
+from gpuhook.host.terminal import terminal_features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_EVERYWHERE = ("-q", "--quiet", "--debug")  # before or after the command
+_EVERYWHERE = ("-q", "--quiet", "--debug", "--verbose")  # before or after the command
 _COMPLETED = 45  # characters of help that shells show: click's own default
 COMMANDS = {
     "attach": "gpuhook.cli.containers.attach:attach",
@@ -186,7 +187,9 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
 @click.option(
     "-q", "--quiet", is_flag=True, help="Print only errors, warnings and the requested output."
 )
-@click.option("--debug", is_flag=True, help="Log each step, and print the traceback of an error.")
+@click.option(
+    "--debug", "--verbose", is_flag=True, help="Log each step, and print the traceback of an error."
+)
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -196,6 +199,8 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
 )
 def main(quiet: bool, debug: bool, log_format: str) -> None:  # noqa: ARG001 # console.py reads it
     """Give containers NVIDIA GPUs, and show which container uses which GPU."""
+    if terminal_features.has_colour():
+        click.get_current_context().color = True  # also if a variable forces it in a pipe
     if debug:
         from gpuhook.host import logs
 

@@ -81,7 +81,8 @@ def ps(
     else:
         is_wide = output == console.WIDE
         headers = cluster_usage.WIDE_HEADERS if is_wide else cluster_usage.HEADERS
-        console.rows(headers, cluster_usage.rows(found, is_wide=is_wide), no_headers=no_headers)
+        lines = cluster_usage.rows(found, is_wide=is_wide)
+        console.rows(headers, lines, no_headers=no_headers, is_wide=is_wide)
     for one in nodes:
         if one.trouble:
             console.warn(f"{one.node}: {one.trouble}")

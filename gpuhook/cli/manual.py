@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manual pages of `gpuhook`, made from --help: one page for each command.
+"""The manual pages of `gpuhook` and `kubectl-gpuhook`, made from --help: one for each command.
 
 Source of the format: man(7). `python -m gpuhook.cli.manual DIRECTORY` writes them.
 """
@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from gpuhook.cli import main
+from gpuhook.cli import kubectl_plugin, main
 from gpuhook.cli.options.command_sections import listed_commands
 
 TYPE_CHECKING = False
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SECTION = "1"
+ROOTS = {"gpuhook": main, "kubectl-gpuhook": kubectl_plugin.main}
 _STATUS = (
     ("0", "Success."),
     ("1", "Failure, or a fault was found. Standard error has the code, the message and a hint."),
@@ -33,8 +34,16 @@ _FILES = (
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its file name, such as gpuhook-doctor.1."""
-    root = click.Context(main, info_name="gpuhook", auto_envvar_prefix="GPUHOOK")
-    return {f"{'-'.join(names)}.{SECTION}": _page(names, ctx) for names, ctx in _commands(root)}
+    return {
+        f"{'-'.join(names)}.{SECTION}": _page(names, ctx)
+        for program, command in ROOTS.items()
+        for names, ctx in _commands(root(program, command))
+    }
+
+
+def root(program: str, command: click.Command) -> click.Context:
+    """Return the context in which a program runs its command."""
+    return click.Context(command, info_name=program, auto_envvar_prefix="GPUHOOK")
 
 
 def _commands(ctx: click.Context) -> Iterator[tuple[list[str], click.Context]]:

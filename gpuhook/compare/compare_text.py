@@ -30,7 +30,7 @@ def container(one: dict[str, Any], gpus: GpuNames, *, is_wide: bool, no_headers:
     if not shown:
         return
     lines = [[*_sides(i), *([i["reason"] or "-"] if is_wide else [])] for i in shown]
-    console.rows(_WIDE if is_wide else _HEADERS, lines, no_headers=no_headers)
+    console.rows(_WIDE if is_wide else _HEADERS, lines, no_headers=no_headers, is_wide=is_wide)
 
 
 def count_text(counts: dict[str, int]) -> str:

@@ -145,7 +145,7 @@ GH1123 HostError
 restart the container: it then gets the current devices, or is refused
 GH1200 DriverError
 no libnvidia-ml.so.1 below the driver root {root} (searched {looked})
-install the NVIDIA driver, or set its location with --driver-root, --library-search-path or --nvml-library; driver.root in the settings applies to all commands
+install the NVIDIA driver, start the driver container (found in /run/nvidia/driver), or set the location with --driver-root, --library-search-path or --nvml-library; driver.root in the settings applies to all commands
 GH1201 DriverError
 {path}: no such NVML library
 set --nvml-library to the path of a libnvidia-ml.so.1 on this host, or omit it
@@ -223,7 +223,7 @@ GH1243 FileError
 correct the YAML there; gpuhook does not skip a file of this directory
 GH1244 FileError
 {file}, line {line}: {where}: {reason}
-write a mapping with the lists add (entries with path, containerPath, kind, capabilities) and drop (globs): see docs/reference/driver-files.md
+write a mapping with the lists add (entries with path, containerPath, kind, capabilities) and drop (globs): see https://github.com/gpuhook/gpuhook/blob/main/docs/reference/driver-files.md
 GH1245 FileError
 {file}, line {line}: a driver file cannot be at {path} in a container
 set a containerPath outside /dev, /proc and /sys, without ..
@@ -400,7 +400,7 @@ GH1530 FileError
 check it with `gpuhook config validate`; until it is correct, no container gets a GPU
 GH1532 FileError
 {path}: {reason}
-see docs/reference/configuration.md or `gpuhook config default` for every key and its values
+correct the file: `gpuhook config default` prints every key with its values, and https://github.com/gpuhook/gpuhook/blob/main/docs/reference/configuration.md describes them
 GH1533 RequestError
 {variable}={value}: {reason}
 correct or unset the variable, if necessary in the environment of the container engine; until then, no container gets a GPU
@@ -422,6 +422,9 @@ check where the output goes; a requested change may be complete: see `gpuhook in
 GH1592 HostError
 {path}: {reason}, in the state directory {directory}
 make {directory} a directory in which you can write; {variable}
+GH1594 HostError
+{places} {verb} not mounted in this chroot or container, so the machine cannot be read
+run `{commands}` there first, or run gpuhook outside of it; in a container, keep the mounts that its engine makes
 GH1600 FileError
 cannot read /etc/ld.so.cache of the image: {reason}
 run ldconfig in the image, or delete the file there
@@ -789,8 +792,8 @@ GH1912 FileError
 container {id} has no config.json: its engine has removed the bundle
 explain its variables: pass --env NAME=VALUE for each of them
 GH1914 RequestError
-there is no error code {name}; the nearest codes are {nearest}
-copy the code from the error message, as in `Error GH1102`; docs/reference/errors.md lists all codes
+there is no error code {name}; {others}
+copy the code from the error message, as in `Error GH1102`; https://github.com/gpuhook/gpuhook/blob/main/docs/reference/errors.md lists all codes
 GH1915 FileError
 {path} is not a bundle: it has no config.json
 name the directory that contains config.json, or name a running container by its id, as in `gpuhook ps`
@@ -799,7 +802,7 @@ GH1930 FileError
 fix the text there; `kubectl apply --dry-run=client -f FILE` checks it too
 GH1931 RequestError
 {path} has no pod and no workload with a pod template: {kinds}
-name a file with a Pod, Deployment or similar; check its indentation
+name a file with a Pod, Deployment or similar, and check its indentation; for a Compose file, name its running container or pass the variables with --env
 GH1932 RequestError
 {path} has {pods}, but no containers in it
 write them as a list below spec.containers; each starts with `- name:`
@@ -826,7 +829,7 @@ could not restore {path}: {reason}
 fix that, then run `gpuhook configure undo {engine}` to restore it; the original content is in {place}
 GH2003 FileError
 {where} {said}: {engine} would not start with it; nothing was changed
-fix that line or move the file away, then configure {engine} again
+fix that line or move the file away, then run `gpuhook configure {engine}` again
 GH2004 HostError
 the planned {paths} would still not make {engine} {lack}; nothing was changed
 run with --dry-run to see the plan, and find a file that {engine} reads later and that overrides it; choose another file with --drop-in or --config
@@ -871,7 +874,7 @@ GH2023 RefusedError
 use another name, such as --runtime-name gpuhook, or remove the other registration
 GH2024 HostError
 {system} generates containerd's configuration; changes to it do not persist
-let the device plugin use CDI names (deviceListStrategy cdi-cri), which need no runtime: see docs/how-to/containerd.md
+let the device plugin use CDI names (deviceListStrategy cdi-cri), which need no runtime: see https://github.com/gpuhook/gpuhook/blob/main/docs/how-to/containerd.md
 GH2025 FileError
 {where}: with the planned files, {said}
 remove the conflict, or choose the file to write with --config or --drop-in
@@ -928,7 +931,7 @@ GH2101 FileError
 run `gpuhook node install` in gpuhook's image, or set a tree with --tree
 GH2102 HostError
 cannot install gpuhook in {path}: {reason}
-choose another directory with --install-dir, or use --route cdi (docs/how-to/image.md)
+choose another directory with --install-dir, or use --route cdi (https://github.com/gpuhook/gpuhook/blob/main/docs/how-to/image.md)
 GH2104 FileError
 {path} exists and is not gpuhook's
 choose another directory with --install-dir, or move it away
@@ -943,7 +946,7 @@ GH2107 RequestError
 add the configuration to the ConfigMap, or change the label of the node
 GH2108 RequestError
 config-manager: {variable} is {value!r}: {reason}
-see docs/how-to/image.md for the variables of config-manager
+set the variable in the DaemonSet of the device plugin: https://github.com/gpuhook/gpuhook/blob/main/docs/how-to/image.md lists those of config-manager
 GH2109 RequestError
 {node} has no label {label}, DEFAULT_CONFIG is not set, and no strategy applies: {strategies}
 label the node, or set DEFAULT_CONFIG, or set FALLBACK_STRATEGIES to named,single,empty

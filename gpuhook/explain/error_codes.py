@@ -17,6 +17,7 @@ SCHEMA = "gpuhook/explain-code/v1"
 RETIRED_SCHEMA = "gpuhook/explain-retired-code/v1"
 _CODE = re.compile(r"GH\d{1,6}", re.IGNORECASE)
 _NEAREST = 3
+_AREA = 4  # characters: GH and two digits
 
 
 def is_code(text: str) -> bool:
@@ -35,7 +36,7 @@ def document(code: str) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(found), "kind": catalogue.KINDS[found.kind]}
     if name in (retired := catalogue.retired_codes()):
         return {"schema": RETIRED_SCHEMA, **asdict(retired[name])}
-    raise fault("GH1914", name=name, nearest=", ".join(_nearest(name)))
+    raise fault("GH1914", name=name, others=_others(name))
 
 
 def lines(document: dict[str, Any]) -> Iterator[str]:
@@ -63,10 +64,15 @@ def _retired_code(document: dict[str, Any]) -> Iterator[str]:
         yield f"replaced by: {document['replacement']}"
 
 
-def _nearest(name: str) -> list[str]:
-    known = catalogue.explanations()
-    return sorted(sorted(known, key=lambda code: abs(_number(code) - _number(name)))[:_NEAREST])
+def _others(name: str) -> str:
+    """Return a phrase with the nearest codes of the same area; without any, the range of codes."""
+    known = sorted(catalogue.explanations())
+    area = [code for code in known if code[:_AREA] == name[:_AREA]]
+    near = sorted(area, key=lambda code: abs(_number(code) - _number(name)))[:_NEAREST]
+    if near:
+        return f"the nearest codes are {', '.join(sorted(near))}"
+    return f"the codes are from {known[0]} to {known[-1]}"
 
 
 def _number(code: str) -> int:
-    return int(code[2:].ljust(4, "0"))
+    return int(code[2:6].ljust(4, "0"))

@@ -19,7 +19,8 @@ import click
 
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host import documents
-from gpuhook.host.text_table import table
+from gpuhook.host.terminal import terminal_features
+from gpuhook.host.text_table import Terminal, fitted, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,10 +62,52 @@ def _yaml(value: dict[str, Any]) -> str:
 
 
 def rows(
-    headers: Sequence[str], lines: Sequence[Sequence[str]], *, no_headers: bool = False
+    headers: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    *,
+    no_headers: bool = False,
+    order: Sequence[str] = (),
+    is_wide: bool = False,
 ) -> None:
-    """Print a table."""
-    click.echo(table(None if no_headers else headers, lines), nl=False)
+    """Print a table, and a note on the columns that the terminal has no room for."""
+    shown, left_out = table_text(
+        headers, lines, no_headers=no_headers, order=order, is_wide=is_wide
+    )
+    click.echo(shown, nl=False)
+    say_left_out(left_out)
+
+
+def table_text(
+    headers: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    *,
+    no_headers: bool = False,
+    order: Sequence[str] = (),
+    is_wide: bool = False,
+) -> tuple[str, list[str]]:
+    """Return a table, fitted to a terminal unless `is_wide`, and the columns that are left out.
+
+    `order` has the most important columns first: see text_table.fitted().
+    """
+    width = None if is_wide else terminal_features.width()
+    if width is None:
+        return table(None if no_headers else headers, lines), []
+    is_unicode = terminal_features.is_unicode()
+    if not is_unicode:
+        lines = [[_ascii(cell) for cell in line] for line in lines]
+    terminal = Terminal(width, "…" if is_unicode else "~")
+    return fitted(headers, lines, terminal, order, no_headers=no_headers)
+
+
+def say_left_out(headers: Sequence[str]) -> None:
+    """Print which columns of tables are left out, if any."""
+    if headers:
+        names = ", ".join(dict.fromkeys(headers))
+        say(f"not shown in this narrow terminal: {names}; `| cat` shows all columns")
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def names(found: Iterable[str]) -> None:
@@ -76,17 +119,24 @@ def names(found: Iterable[str]) -> None:
 def say(text: str) -> None:
     """Print a message on standard error, but not with --quiet."""
     if not is_quiet():
-        click.echo(printable(text, _MAX_LINE), err=True)
+        _tell(printable(text, _MAX_LINE))
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    click.echo(f"warning: {printable(text, _MAX_LINE)}", err=True)
+    _tell(f"warning: {printable(text, _MAX_LINE)}")
 
 
 def note(text: str) -> None:
     """Print a note on standard error."""
-    click.echo(f"note: {printable(text, _MAX_LINE)}", err=True)
+    _tell(f"note: {printable(text, _MAX_LINE)}")
+
+
+def _tell(text: str) -> None:
+    """Print a line on standard error, in the place of the progress that is shown there."""
+    if _shown:
+        _write(_CLEAR)
+    click.echo(text, err=True)
 
 
 def is_quiet() -> bool:
@@ -95,23 +145,13 @@ def is_quiet() -> bool:
     return bool(context and context.find_root().params.get("quiet"))
 
 
-def has_colour() -> bool:
-    """Return whether standard output takes colour: it is a terminal, and NO_COLOR is not set.
-
-    Source: https://no-color.org: an empty variable does not apply.
-    """
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return sys.stdout.isatty()
-
-
 @contextmanager
 def progress(work: str, after: float = AFTER) -> Iterator[None]:
     """Show `work` and the seconds so far on a terminal if it takes longer than `after` seconds.
 
     The line is removed at the end. Nothing is shown with --quiet, and for work within other work.
     """
-    if _shown or is_quiet() or not sys.stderr.isatty():
+    if _shown or is_quiet() or not terminal_features.takes_escapes(sys.stderr):
         yield
         return
     ended = threading.Event()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host import system_mounts
 from gpuhook.host.hot import state
 
 
@@ -15,9 +16,16 @@ def fault_document(error: GpuhookError) -> dict[str, str]:
 
 
 def worded(error: GpuhookError | OSError) -> GpuhookError:
-    """Return an error as a fault: GH1592 for the state directory, GH1590 for other paths."""
+    """Return an error as a fault: GH1594 for a missing /proc or /dev, else GH1592 or GH1590.
+
+    GH1592 is for paths of the state directory, GH1590 for all others.
+    """
     if isinstance(error, GpuhookError):
         return error
+    if str(error.filename or "").startswith(("/proc/", "/dev/")):
+        unmounted = system_mounts.trouble()
+        if unmounted is not None:
+            return unmounted
     reason = error.strerror or error
     if error.filename is None:
         return fault("GH1590", where="the system", reason=reason)

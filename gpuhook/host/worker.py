@@ -19,6 +19,7 @@ from functools import partial
 from struct import Struct
 
 from gpuhook.errors import GpuhookError
+from gpuhook.host import system_mounts
 from gpuhook.host.hot import files, procfs
 from gpuhook.host.warm import child_process
 
@@ -66,7 +67,8 @@ class Worker:
 
     Arguments and results are pickled. Raises the faults of `make` and of the methods, and
     NoAnswerError: if no answer comes within `seconds`, and at each call from then on; if the child
-    ends, or a method raises another exception; if no child can be started. With `relay_stderr`, the
+    ends, or a method raises another exception; if no child can be started; GH1594 without /proc or
+    /dev. With `relay_stderr`, the
     child's standard error appears on ours after each answer. With `undo`, the child gets
     interrupt()'s SIGTERM and can undo its work.
     """
@@ -82,6 +84,7 @@ class Worker:
         self._seconds = seconds
         self._lost: NoAnswerError | None = None
         self._signal = 0
+        system_mounts.require()
         self._stderr: _Stderr | None = None
         with ExitStack() as opened:
             try:

@@ -145,18 +145,6 @@ class Picture:
     warnings: tuple[str, ...] = ()
 
 
-def shortened(name: str, most: int, sign: str = "…") -> str:
-    """Return a name of at most `most` letters: both ends, as the last ones tell pods apart.
-
-    >>> shortened("train-7d9f-x2", 13), shortened("training-7d9f-x2", 11)
-    ('train-7d9f-x2', 'train…9f-x2')
-    """
-    if len(name) <= most:
-        return name
-    end = most // 2
-    return name[: most - end - 1] + sign + name[len(name) - end :]
-
-
 def size(number: int | None) -> str:
     """Return bytes in GiB or MiB; "" for None.
 

@@ -11,7 +11,8 @@ import html
 import textwrap
 
 from gpuhook.errors import printable
-from gpuhook.map import map_model, svg_style
+from gpuhook.host.terminal.display_width import clipped, shortened, width_of
+from gpuhook.map import svg_style
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, WORDS, Bar, Cell, Picture
 from gpuhook.usage.display_names import short_image
 
@@ -237,7 +238,7 @@ def _box(  # noqa: PLR0917 # as a rectangle in SVG
 
 def _text_width(words: str, height: float) -> float:
     """Return the approximate width of text in pixels."""
-    return len(printable(words, _MAX_TEXT)) * height * _EM
+    return width_of(printable(words, _MAX_TEXT)) * height * _EM
 
 
 def _letters(room: float, height: float) -> int:
@@ -245,10 +246,8 @@ def _letters(room: float, height: float) -> int:
 
 
 def _cut(words: str, room: float, height: float) -> str:
-    most = _letters(room, height)
-    words = printable(words, _MAX_TEXT)
-    return words if len(words) <= most else words[: most - 1] + "…"
+    return clipped(printable(words, _MAX_TEXT), _letters(room, height))
 
 
 def _shortened(name: str, room: float, height: float) -> str:
-    return map_model.shortened(printable(name, _MAX_TEXT), _letters(room, height))
+    return shortened(printable(name, _MAX_TEXT), _letters(room, height))

@@ -11,7 +11,7 @@ import textwrap
 from dataclasses import dataclass
 
 from gpuhook.errors import printable
-from gpuhook.map import map_model
+from gpuhook.host.terminal.display_width import clipped, padded, shortened, width_of
 from gpuhook.map.map_model import FREE, HELD, LOST, OVER, UNCUT, WORDS, Bar, Cell, Picture
 from gpuhook.usage.display_names import short_image
 
@@ -90,7 +90,7 @@ class _Drawing:
     def _row(self, cell: Cell, width: int, number: int) -> str:
         if number == 0:
             names = [cell.mark + name for name in cell.names]
-            words = next((name for name in names if len(name) <= width), names[-1])
+            words = next((name for name in names if width_of(name) <= width), names[-1])
             shown = self._fit(self._shortened(words, width), width)
             return self._paint(shown, _COLOURS[cell.state])
         label = cell.label if cell.state != UNCUT else ""
@@ -102,7 +102,9 @@ class _Drawing:
             busy = f"{cell.percent}%" if cell.percent is not None else ""
             choices = ((label, cell.memory, busy), (label, cell.memory), (cell.memory,))
             texts = [" ".join(filter(None, facts)) for facts in choices]
-            return self._fit(next((one for one in texts if len(one) <= width), texts[-1]), width)
+            return self._fit(
+                next((one for one in texts if width_of(one) <= width), texts[-1]), width
+            )
         return self._paint(self._level(cell, width), _COLOURS[cell.state])
 
     def _image(self, cell: Cell, width: int) -> str:
@@ -138,11 +140,11 @@ class _Drawing:
         """Return the words of a cell with a letter; of a long name, both ends."""
         name = cell.holder or WORDS[cell.state]
         facts = (cell.label, cell.mark + name, cell.memory, cell.busy)
-        rest = len("  ".join(fact for fact in facts if fact)) - len(name) + len("  a ")
+        rest = width_of("  ".join(fact for fact in facts if fact)) - width_of(name) + len("  a ")
         short = self._shortened(name, max(_READABLE, self._width - rest))
         words = "  ".join(fact for fact in (facts[0], cell.mark + short, *facts[2:]) if fact)
         image = f"  {short_image(cell.image)}" if cell.image else ""
-        if len(f"  {letter} {words}{image}") <= self._width:
+        if width_of(f"  {letter} {words}{image}") <= self._width:
             words += image
         shown = self._cut(f"  {letter} {words}", self._width)
         return self._paint(shown, "" if cell.state == HELD else _COLOURS[cell.state])
@@ -155,7 +157,7 @@ class _Drawing:
     def _between(self, left: str, right: str) -> str:
         """Return two texts at the ends of a line; the left one is cut."""
         right = self._plain(right)
-        room = self._width - len(right) - 2
+        room = self._width - width_of(right) - 2
         if room < _READABLE:
             return self._cut(f"{left}  {right}", self._width)
         return self._fit(left, room) + "  " + right if right else self._cut(left, self._width)
@@ -169,13 +171,13 @@ class _Drawing:
 
     def _cut(self, words: str, width: int) -> str:
         words = self._plain(words)
-        return words if len(words) <= width else words[: width - 1] + self._signs.cut
+        return clipped(words, width, self._signs.cut)
 
     def _shortened(self, name: str, width: int) -> str:
-        return map_model.shortened(self._plain(name), width, self._signs.cut)
+        return shortened(self._plain(name), width, self._signs.cut)
 
     def _fit(self, words: str, width: int) -> str:
-        return self._cut(words, width).ljust(width)
+        return padded(self._cut(words, width), width)
 
     def _paint(self, words: str, colour: str) -> str:
         return f"\x1b[{colour}m{words}\x1b[0m" if self._has_colour and colour and words else words
@@ -183,7 +185,9 @@ class _Drawing:
 
 def _is_readable(cell: Cell, width: int) -> bool:
     """Return whether a cell of this width can have words, shortened a little."""
-    return width > (_READABLE if cell.holder or cell.state == LOST else max(4, len(cell.label)))
+    return width > (
+        _READABLE if cell.holder or cell.state == LOST else max(4, width_of(cell.label))
+    )
 
 
 def _has_letter(cell: Cell) -> bool:

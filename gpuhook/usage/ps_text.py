@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 HEADERS = ("CONTAINER", "NAME", "IMAGE", "GPUS", "MEMORY", "SHARE", "BUSY", "LIMIT")
+ORDER = ("MEMORY", "GPUS", "NAME", "SHARE", "LIMIT", "BUSY")  # the most important columns
 WIDE = (
     "NAMESPACE", "UUIDS", "REPLICAS", "ROUTE", "SINCE", "ENGINE", "PROCESSES", "REQUEST",
     "TIME-SLICE", "COMPUTE-MODE",

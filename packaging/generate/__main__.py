@@ -17,6 +17,7 @@ sys.path[:0] = [str(CHECKOUT)]
 
 from generate import (  # noqa: E402 # of this checkout
     chart,
+    chart_values,
     doctor_checks,
     errors,
     inventory_schema,
@@ -36,6 +37,7 @@ GENERATORS = (
     support.files,
     pictures.files,
     chart.files,
+    chart_values.files,
 )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 
-from gpuhook.errors.catalogue import KINDS, explanations, with_angle_brackets
+from gpuhook.errors.catalogue import DOCS, KINDS, explanations, with_angle_brackets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.errors.catalogue import Explanation
 
+_PAGE = re.compile(rf"{re.escape(DOCS)}docs/([\w/-]+\.md)")
 _TABLE_HEAD = '''\
 # SPDX-License-Identifier: Apache-2.0
 """Three lines per code: code and kind, sentence, hint. Generated from catalogue/: make generate.
@@ -55,7 +56,7 @@ def page(found: list[Explanation]) -> str:
         if one.block != block:
             block = one.block
             parts.append(f"## {block}\n\n")
-        parts.append(_entry(one))
+        parts.append(_PAGE.sub(r"[docs/\1](../\1)", _entry(one)))
     return "".join(parts).rstrip("\n") + "\n"
 
 

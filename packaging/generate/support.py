@@ -20,7 +20,9 @@ PAGE = "docs/support.md"
 SOURCES = Path(__file__).parents[2] / "docs/support"
 _TESTED = {"engine", "version", "integration", "with_"}
 _SEEN = {"engine", "version", "date", "what"}
-_CLUSTER = {"date", "about", "scenarios", "faults", "left_out"}
+# Of what was seen on a machine: by the section of the page.
+_BY_HAND = {"clusters": "Seen on a real cluster", "gpus": "Seen on a real GPU"}
+_RUN = {"date", "about", "scenarios", "faults", "fixes", "left_out"}
 _WIDTH = 120
 _ENGINES = ("Docker", "containerd", "podman")  # the first; others follow by name
 _ROOTLESS = "rootless"
@@ -33,15 +35,13 @@ has run it with: low-level runtimes, further programs, cgroup versions. "Not tes
 integration that no test has run with that version: the version may not have it.
 
 """
-_CLUSTERS = "## Seen on a real cluster\n"
 _SCENARIOS = """
 | scenario | result |
 |---|---|
 """
 _FAULTS = """\
 
-These faults were found there and fixed since. Each fix has a test. **The fixed versions have not
-run on a cluster yet.**
+These faults were found there and fixed since. Each fix has a test. {fixes}
 
 | fault | see |
 |---|---|
@@ -56,7 +56,7 @@ def files() -> dict[str, str]:
 
 
 def tables(tested: list[dict[str, str]], seen: dict[str, list[dict[str, Any]]]) -> str:
-    """Return the generated part: a section for each engine, and one for each cluster.
+    """Return the generated part: a section for each engine, then what people have run.
 
     Raises ValueError for a source with other keys.
     """
@@ -64,8 +64,9 @@ def tables(tested: list[dict[str, str]], seen: dict[str, list[dict[str, Any]]]) 
         _require_keys(row, _TESTED, "tested.json")
     for row in seen["engines"]:
         _require_keys(row, _SEEN, "seen.yaml, engines")
-    for one in seen["clusters"]:
-        _require_keys(one, _CLUSTER, "seen.yaml, clusters")
+    for key in _BY_HAND:
+        for one in seen[key]:
+            _require_keys(one, _RUN, f"seen.yaml, {key}")
     known = {row["engine"] for row in (*tested, *seen["engines"])}
     sections = [
         _engine(
@@ -75,8 +76,13 @@ def tables(tested: list[dict[str, str]], seen: dict[str, list[dict[str, Any]]]) 
         )
         for name in sorted(known, key=_engine_order)
     ]
-    clusters = [_CLUSTERS, *map(_cluster, seen["clusters"])] if seen["clusters"] else []
-    return _HEAD + "\n".join((*sections, *clusters))
+    runs = [
+        text
+        for key, title in _BY_HAND.items()
+        if seen[key]
+        for text in (f"## {title}\n", *map(_run, seen[key]))
+    ]
+    return _HEAD + "\n".join((*sections, *runs))
 
 
 def _require_keys(row: dict[str, Any], keys: set[str], source: str) -> None:
@@ -135,11 +141,11 @@ def _version_order(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
-def _cluster(one: dict[str, Any]) -> str:
+def _run(one: dict[str, Any]) -> str:
     text = _paragraph(f"Run by hand on {one['date']}: {one['about']}") + _SCENARIOS
     text += "".join(_row(row["scenario"], row["result"]) + "\n" for row in one["scenarios"])
     if one["faults"]:
-        text += _FAULTS
+        text += _FAULTS.format(fixes=one["fixes"])
         text += "".join(_row(row["fault"], row["see"]) + "\n" for row in one["faults"])
     left_out = _paragraph(f"Not tested: {one['left_out']}.")
     return f"{text}\n{left_out}"

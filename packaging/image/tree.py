@@ -5,9 +5,9 @@
     python3 packaging/image/tree.py build --packages DIR TARGET
 
 The first prints what pip has to install into DIR. The second makes TARGET out of DIR, of this
-checkout and of the Debian that it runs on. The tree runs wherever its kernel does: in the image,
-and on hosts that have no Python, no C library and no shell. Only launchers name where it is;
-gpuhook/install/runtime_tree.py fills that in.
+checkout and of the Debian that it runs on; tarball.py makes one for another architecture. The tree
+runs wherever its kernel does: in the image, and on hosts that have no Python, no C library and no
+shell. Only launchers name where it is; gpuhook/install/runtime_tree.py fills that in.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
+
+from debian import Debian
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent.parent
 SCHEMA = "gpuhook/tree/v1"
-BUSYBOX = Path("/bin/busybox")
 # Programs for the launchers, and for a shell in a container of the image.
 TOOLS = "sh cat grep ls ps sleep env test readlink mount umount kill id true tail wget"
 # Only the device plugin needs these: they are not in a host's tree.
@@ -51,7 +51,6 @@ OWN_PYTHON = (
     '"@TREE@/python/lib/ld.so" --inhibit-cache --library-path "@TREE@/python/lib"'
     ' "@TREE@/python/bin/python3"'
 )
-_NEEDED = re.compile(r"^\t(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
 def requirements() -> list[str]:
@@ -62,24 +61,29 @@ def requirements() -> list[str]:
     return [*project["dependencies"], *project["optional-dependencies"]["plugin"]]
 
 
-def build(packages: Path, target: Path) -> None:
-    """Build the new tree `target` with the packages that pip installed into `packages`."""
+def build(packages: Path, target: Path, debian: Debian | None = None) -> None:
+    """Build the new tree `target` with the packages that pip installed into `packages`.
+
+    Its other files are those of a Debian, by default of this machine's.
+    """
+    sys.path[:0] = [str(CHECKOUT), str(HERE.parent)]  # gpuhook, and what installs it
+    os.umask(0o022)  # modes are part of the digest
+    debian = debian or Debian()
     target.mkdir(parents=True)
-    python = Path(sys.executable).resolve()
-    library = Path(sysconfig.get_path("stdlib"))
-    home = target / "python"
+    home, library = target / "python", debian.library
     (home / "bin").mkdir(parents=True)
-    shutil.copy2(python, home / "bin/python3")
+    shutil.copy2(debian.python, home / "bin/python3")
     shutil.copytree(library, home / "lib" / library.name, ignore=shutil.ignore_patterns(*LEFT_OUT))
     _split(packages, target / "lib/packages", target / "lib/plugin")
-    _copy_libraries(target, python)
-    _copy_tools(target / "tools")
+    _copy_libraries(target, debian)
+    _copy_tools(target / "tools", debian.busybox)
     _copy_gpuhook(target)
     compiled = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     for part in ("python/lib", "lib/packages", "lib/plugin"):
         place = str(target / part)
-        subprocess.run([python, "-IS", *compiled, "-s", place, "-p", part, place], check=True)
-    _describe(target)
+        command = [sys.executable, "-IS", *compiled, "-s", place, "-p", part, place]
+        subprocess.run(command, check=True)
+    _describe(target, debian.machine)
 
 
 def _split(packages: Path, common: Path, plugin: Path) -> None:
@@ -90,44 +94,52 @@ def _split(packages: Path, common: Path, plugin: Path) -> None:
         for file in found.files or ():
             if ".." in file.parts or "__pycache__" in file.parts or file.parts[0] == "bin":
                 continue
+            if file.name == "RECORD":
+                continue  # pip's list has the checksums of programs that name a temporary directory
             place = into / file
             place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(packages / file, place)
+            shutil.copyfile(packages / file, place)  # some wheels have texts that are executable
 
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _copy_libraries(target: Path, python: Path) -> None:
+def _copy_libraries(target: Path, debian: Debian) -> None:
     """Copy the loader and every shared library that the tree's programs need."""
-    programs = [python, *target.rglob("*.so"), *target.rglob("*.so.*")]
-    found: set[Path] = set()
-    for program in programs:
-        done = subprocess.run(["ldd", program], check=True, stdout=subprocess.PIPE, text=True)
-        found.update(Path(path) for path in _NEEDED.findall(done.stdout))
-    (loader,) = (path for path in found if path.name.startswith("ld-linux"))
-    beside = next(path.parent for path in found if path.name == "libc.so.6")
-    into = target / "python/lib"
-    shutil.copy2(loader.resolve(), into / "ld.so")
-    for path in sorted({*found, *(beside / name for name in ALWAYS)}):
+    from gpuhook.loader import elf
+
+    programs = [debian.python, *target.rglob("*.so"), *target.rglob("*.so.*")]
+    into, bundled = target / "python/lib", {path.name for path in programs}
+    found: dict[str, Path] = {}
+    waiting, names = [*programs], [*ALWAYS]
+    while waiting or names:
+        for name in names:
+            if name not in found and name not in bundled:
+                found[name] = debian.shared_library(name)
+                waiting.append(found[name])
+        read = elf.read(str(waiting.pop())) if waiting else None
+        names = read.needed if read else []
+    for name, path in found.items():
         # Libraries need the loader under its own name, too.
-        shutil.copy2(path.resolve(), into / path.name)
+        shutil.copy2(path.resolve(), into / name)
+    (loader,) = (name for name in found if name.startswith("ld-linux"))
+    shutil.copy2(into / loader, into / "ld.so")
 
 
-def _copy_tools(tools: Path) -> None:
+def _copy_tools(tools: Path, busybox: Path) -> None:
+    from gpuhook.loader import elf
+
     tools.mkdir()
-    kind = subprocess.run(["ldd", BUSYBOX], check=False, capture_output=True, text=True)
-    if kind.returncode == 0:
-        sys.exit(f"{BUSYBOX} needs libraries: install busybox-static")
-    shutil.copy2(BUSYBOX, tools / "busybox")
+    if not elf.is_static(str(busybox)):
+        sys.exit(f"{busybox} needs libraries: install busybox-static")
+    shutil.copy2(busybox, tools / "busybox")
     for name in TOOLS.split():
         (tools / name).symlink_to("busybox")
 
 
 def _copy_gpuhook(target: Path) -> None:
     """Copy the package with its byte code, and the launchers with their @WORDS@."""
-    sys.path[:0] = [str(HERE.parent)]
     from install import build_library, version
 
     build_library(str(target / "lib/gpuhook"), "lib/gpuhook", sys.executable)
@@ -138,6 +150,7 @@ def _copy_gpuhook(target: Path) -> None:
         "bin/gpuhook-hook": HERE.parent / "gpuhook-hook.py",
         "bin/gpuhook-prestart": HERE.parent / "gpuhook-prestart.sh",
         "bin/gpuhook": HERE / "launchers/gpuhook",
+        "bin/kubectl-gpuhook": HERE / "launchers/kubectl-gpuhook",
         "libexec/python3": HERE / "launchers/python3",
         "libexec/nvidia-device-plugin": HERE / "launchers/nvidia-device-plugin",
         "libexec/config-manager": HERE / "launchers/config-manager",
@@ -152,7 +165,7 @@ def _copy_gpuhook(target: Path) -> None:
         (launchers / name).write_text(text.replace("@PYTHON@", "@TREE@/libexec/python3"), "utf-8")
 
 
-def _describe(target: Path) -> None:
+def _describe(target: Path, machine: str) -> None:
     """Write tree.json: the kind of the tree, and a digest of its content."""
     from install import version
 
@@ -160,7 +173,7 @@ def _describe(target: Path) -> None:
         "schema": SCHEMA,
         "version": version(),
         "python": platform.python_version(),
-        "architecture": platform.machine(),
+        "architecture": machine,
         "digest": digest(target),
     }
     (target / "tree.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

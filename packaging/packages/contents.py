@@ -14,7 +14,7 @@ from pathlib import Path
 import bundle
 import install
 
-from packages.description import CONFIG, PYTHON
+from packages.description import CONFIG, RUNTIME
 from packages.modules import module_files, shared_out
 from packages.release import Release
 
@@ -24,6 +24,7 @@ NOT_AT_RUN_TIME = (".pyi", ".proto", ".pyc")
 UNITS = "usr/lib/systemd/system"
 # The last step of a package after the removal of its units.
 RELOAD = "[ ! -d /run/systemd/system ] || systemctl daemon-reload || true\n"
+PLUGIN_LAUNCHER = {"gpuhook-device-plugin": "packages/gpuhook-device-plugin.sh"}
 # Existing files of these directories of packaging/: package, target directory, suffix.
 GATHERED = (
     ("gpuhook", "systemd", UNITS, (".service", ".path", ".timer", ".target", ".socket")),
@@ -55,23 +56,30 @@ def contents(release: Release) -> dict[str, Files]:
     found["gpuhook"] |= _command(release)
     listed = f"{release.library}/gpuhook.modules"
     found["gpuhook"][listed] = File(found["gpuhook"][listed].content + b"./pynvml.py\n")
-    found["gpuhook-device-plugin"] |= _launchers(
-        release, {"gpuhook-device-plugin": "packages/gpuhook-device-plugin.sh"}
-    )
-    for package, directory, place, endings in GATHERED:
-        for path in sorted((PACKAGING / directory).rglob("*")):
-            if path.suffix in endings and path.is_file():
-                relative = path.relative_to(PACKAGING / directory)
-                name = relative.name if "systemd" in place or "udev" in place else relative
-                found[package][f"{place}/{name}"] = File(_filled(release, path))
+    found["gpuhook-device-plugin"] |= launchers(release, PLUGIN_LAUNCHER)
+    for package, files in gathered(release).items():
+        found[package] |= files
     for name, page in _manual(release).items():
         found[_owner(name)][f"usr/share/man/man1/{name}.gz"] = page
     return {package: files for package, files in found.items() if files}
 
 
+def gathered(release: Release) -> dict[str, Files]:
+    """Return the units, rules and manifests of each package."""
+    found: dict[str, Files] = {}
+    for package, directory, place, endings in GATHERED:
+        files = found.setdefault(package, {})
+        for path in sorted((PACKAGING / directory).rglob("*")):
+            if path.suffix in endings and path.is_file():
+                relative = path.relative_to(PACKAGING / directory)
+                name = relative.name if "systemd" in place or "udev" in place else relative
+                files[f"{place}/{name}"] = File(_filled(release, path))
+    return found
+
+
 def superseded(package: str) -> str:
     """Return the shell text that runs after another release has replaced a package."""
-    name = "superseded-runtime" if package == "gpuhook-runtime" else "superseded"
+    name = "superseded-runtime" if package == RUNTIME else "superseded"
     return script(name).replace("@PACKAGE@", package)
 
 
@@ -118,11 +126,11 @@ def filled(release: Release, text: str) -> str:
 
 def _values(release: Release) -> dict[str, str]:
     return {
-        "PYTHON": PYTHON,
-        "CLI": PYTHON,
+        "PYTHON": release.python,
+        "CLI": release.python,
         "BIN": "/usr/bin",
         "SHARE": "/usr/share/gpuhook",
-        "LIB": f"/{release.library}",
+        "LIB": f"/{release.modules}",
         "LIBRARY": release.library,
         "VERSION": install.version(),
     }
@@ -132,14 +140,16 @@ def _filled(release: Release, path: Path) -> bytes:
     return filled(release, path.read_text(encoding="utf-8")).encode()
 
 
-def _program(release: Release, path: Path) -> File:
+def program(release: Release, path: Path) -> File:
+    """Return a filled template, which is a program if it names its interpreter."""
     content = _filled(release, path)
     return File(content, 0o755 if content.startswith(b"#!") else 0o644)
 
 
-def _launchers(release: Release, templates: dict[str, str]) -> Files:
+def launchers(release: Release, templates: dict[str, str]) -> Files:
+    """Return programs by their names, made of templates in packaging/."""
     return {
-        f"usr/bin/{name}": _program(release, PACKAGING / template)
+        f"usr/bin/{name}": program(release, PACKAGING / template)
         for name, template in templates.items()
     }
 
@@ -155,28 +165,33 @@ def _library(release: Release, package: str, modules: set[str]) -> Files:
 
 
 def _runtime(release: Release) -> Files:
-    files = _launchers(release, install.LAUNCHERS)
+    files = launchers(release, install.LAUNCHERS)
     for name in ("gpuhook_bundle.py", "gpuhook_os.py", "bundle.py", "packages/byte_code.py"):
         path = PACKAGING / name
         files[f"{release.library}/{path.name}"] = File(path.read_bytes())
-    files[f"{release.library}/maintain"] = _program(release, HERE / "scripts/maintain.sh")
+    return files | shared(release)
+
+
+def shared(release: Release) -> Files:
+    """Return the files for engines, and the program that the maintainer scripts call."""
+    files = {f"{release.library}/maintain": program(release, HERE / "scripts/maintain.sh")}
     for name, template in install.SHARED.items():
         if name.startswith(("systemd/", "udev/")):
             continue  # packages have them where systemd reads them
-        files[f"usr/share/gpuhook/{name}"] = _program(release, PACKAGING / template)
+        files[f"usr/share/gpuhook/{name}"] = program(release, PACKAGING / template)
     return files
 
 
 def _command(release: Release) -> Files:
     """Return the other files of `gpuhook`: data, settings, NVML's bindings."""
-    files = _launchers(release, install.CLI_LAUNCHER)
+    files = launchers(release, install.CLI_LAUNCHERS)
     for path in sorted((release.checkout / "gpuhook").rglob("*")):
         if path.is_file() and path.suffix not in (".py", *NOT_AT_RUN_TIME):
             relative = path.relative_to(release.checkout)
             files[f"{release.library}/{relative}"] = File(path.read_bytes())
     files[f"{release.library}/pynvml.py"] = File(bindings().read_bytes())
-    settings = release.checkout / "gpuhook/schemas/config.yaml"
-    files[CONFIG] = File(settings.read_bytes())
+    files |= settings(release)
+    files[toolkit_front(release)] = program(release, PACKAGING / "compat/nvidia-ctk")
     with tempfile.TemporaryDirectory() as share:
         script = PACKAGING / "documents.py"
         command = [sys.executable, "-I", str(script), str(release.checkout), share]
@@ -189,6 +204,16 @@ def _command(release: Release) -> Files:
     plugin = "usr/share/man/man1/gpuhook-device-plugin.1.gz"
     pages.pop(plugin)
     return files | pages
+
+
+def settings(release: Release) -> Files:
+    """Return the settings file, in which every setting is a comment."""
+    return {CONFIG: File((release.checkout / "gpuhook/schemas/config.yaml").read_bytes())}
+
+
+def toolkit_front(release: Release) -> str:
+    """Return the path of nvidia-ctk, to which gpuhook-nvidia-compat has a link."""
+    return f"{release.library}/nvidia-ctk"
 
 
 def bindings() -> Path:
@@ -212,13 +237,12 @@ def bindings_licence() -> str:
 
 
 def _compat(release: Release) -> Files:
-    directory = PACKAGING / "compat"
-    fronts = sorted(directory.iterdir()) if directory.is_dir() else []
-    files = {
-        f"usr/bin/{path.name.removesuffix('.sh').removesuffix('.py')}": _program(release, path)
-        for path in fronts
-        if path.is_file() and path.suffix not in (".pyc", ".md")
-    }
+    files = {}
+    for path in sorted((PACKAGING / "compat").iterdir()):
+        # The same for programs of each interpreter: a link to those that name one.
+        link = path.readlink().stem if path.is_symlink() else ""
+        link = f"../../{toolkit_front(release)}" if path.name == "nvidia-ctk" else link
+        files[f"usr/bin/{path.name}"] = File(b"", link=link) if link else program(release, path)
     page = "gpuhook-nvidia-compat.1.gz"
     for name in [path.rpartition("/")[2] for path in files]:
         files[f"usr/share/man/man1/{name}.1.gz"] = File(b"", link=page)
@@ -232,8 +256,6 @@ def _manual(release: Release) -> Files:
     pages = {path.name: path.read_bytes() for path in sorted((HERE / "manual").iterdir())}
     plugin = "gpuhook-device-plugin.1"
     pages[plugin] = manual.pages()[plugin].encode()
-    if not (PACKAGING / "compat").is_dir():
-        del pages["gpuhook-nvidia-compat.1"]
     return {
         name: File(packed(filled(release, page.decode()).encode())) for name, page in pages.items()
     }

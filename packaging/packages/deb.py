@@ -31,10 +31,19 @@ from packages.contents import (
     superseded,
     units,
 )
-from packages.description import CONFIG, LICENSE, NAME, SECTION, VENDORED_LICENSE, Package
+from packages.description import (
+    CONFIG,
+    LICENSE,
+    NAME,
+    RUNTIME,
+    SECTION,
+    VENDORED_LICENSE,
+    Package,
+)
 from packages.release import Release
 
 BINARY = b"2.0\n"
+ARCHITECTURES = {"": "all", "x86_64": "amd64", "aarch64": "arm64"}
 COPYRIGHT_FORMAT = "https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
 YEAR = "2026"
 # The package is still installed: repeat the steps that its removal has undone (Policy 6.5).
@@ -44,10 +53,10 @@ ZSH = ("usr/share/zsh/site-functions/", "usr/share/zsh/vendor-completions/")
 
 def write(release: Release, package: Package, files: Files, directory: Path) -> tuple[Path, Files]:
     """Write one package into `directory`; return its path and contents."""
-    files = _in_debian(files)
+    files = _in_debian(package, files)
     files |= _documents(release, package) | _overrides(release, package, files)
     control = _control_files(release, package, files)
-    path = directory / f"{package.name}_{release.version}_all.deb"
+    path = directory / f"{package.name}_{release.version}_{ARCHITECTURES[package.machine]}.deb"
     members = {
         "debian-binary": BINARY,
         "control.tar.xz": _tar(control, release.time),
@@ -57,9 +66,10 @@ def write(release: Release, package: Package, files: Files, directory: Path) -> 
     return path, files
 
 
-def _in_debian(files: Files) -> Files:
+def _in_debian(package: Package, files: Files) -> Files:
     """Return the files at their paths in Debian."""
-    return {path.replace(*ZSH): file for path, file in files.items()}
+    licences = f"usr/share/licenses/{package.name}/", f"usr/share/doc/{package.name}/licenses/"
+    return {path.replace(*ZSH).replace(*licences): file for path, file in files.items()}
 
 
 def _documents(release: Release, package: Package) -> Files:
@@ -78,14 +88,27 @@ def _copyright(package: Package) -> str:
         f"Format: {COPYRIGHT_FORMAT}\nUpstream-Name: {NAME}",
         f"Files: *\nCopyright: {YEAR} the gpuhook authors\nLicense: {LICENSE}",
     ]
-    if package.name == "gpuhook":
+    if package.name == NAME:
         stanzas.append(_vendored())
+    if package.machine:
+        stanzas[0] += f"\nComment: {_bundled(package)}"
     stanzas.append(
         f"License: {LICENSE}\n"
         " On Debian systems, the full text of the Apache License, Version 2.0, is in the file\n"
         " /usr/share/common-licenses/Apache-2.0."
     )
     return "\n\n".join(stanzas) + "\n"
+
+
+def _bundled(package: Package) -> str:
+    """Return the sentences about the interpreter, the libraries and the packages."""
+    return (
+        "Python, the C library, other libraries, busybox and Python packages are in the\n"
+        " directory of the release. Their licences are in\n"
+        f" /usr/share/doc/{package.name}/licenses, and their versions in\n"
+        " share/gpuhook/sbom.spdx.json of that directory. The sources of those of Debian are at\n"
+        " https://snapshot.debian.org."
+    )
 
 
 def _vendored() -> str:
@@ -110,6 +133,8 @@ def _overrides(release: Release, package: Package, files: Files) -> Files:
     names = ["lintian-overrides"]
     if any(path.startswith(release.library) for path in files):
         names.append("lintian-overrides-library")
+    if package.machine:
+        names.append("lintian-overrides-standalone")
     text = "".join((HERE / name).read_text(encoding="utf-8") for name in names)
     content = text.replace("@PACKAGE@", package.name).encode()
     return {f"usr/share/lintian/overrides/{package.name}": File(content)}
@@ -127,7 +152,7 @@ def _control_files(release: Release, package: Package, files: Files) -> Files:
     }
     if CONFIG in files:
         control["conffiles"] = File(f"/{CONFIG}\n".encode())
-    if package.name == "gpuhook-runtime":
+    if package.name == RUNTIME:
         watched = ("/usr/bin/python3", f"/{release.library}")
         control["triggers"] = File("".join(f"interest-noawait {p}\n" for p in watched).encode())
     for name, text in scripts(release, package, files).items():
@@ -141,14 +166,14 @@ def _control(release: Release, package: Package, files: Files) -> str:
         "Package": package.name,
         "Source": NAME if package.name != NAME else "",
         "Version": release.version,
-        "Architecture": "all",
+        "Architecture": ARCHITECTURES[package.machine],
         "Maintainer": release.maintainer,
         "Installed-Size": str(size),
         "Depends": ", ".join(need.in_deb(release.version) for need in package.needs),
         "Suggests": ", ".join(package.suggests),
         "Conflicts": ", ".join(package.replaces),
         "Replaces": ", ".join(package.replaces),
-        "Provides": ", ".join(package.replaces),
+        "Provides": ", ".join(package.provides(f"{{}} (= {release.version})")),
         "Section": SECTION,
         "Priority": "optional",
         "Homepage": release.homepage,
@@ -165,9 +190,8 @@ def scripts(release: Release, package: Package, files: Files) -> dict[str, str]:
     """Return the maintainer scripts of a package by their names."""
     program = maintain(release)
     services = " ".join(units(files))
-    has_modules = any(path.endswith(".modules") for path in files)
     after, before = [], []
-    if package.name == "gpuhook-runtime":
+    if package.name == RUNTIME:
         # Its trigger handles the modules of the other packages.
         after.append(_in_case(f"{CONFIGURED}|triggered", f"{program} byte-code"))
     if services:
@@ -175,12 +199,12 @@ def scripts(release: Release, package: Package, files: Files) -> dict[str, str]:
         before.append(
             _in_case("remove", f"{program} units-off {services} {' '.join(static_units(files))}")
         )
-    if has_modules:
+    if package.has_modules or package.has_runtime:
         before.append(_in_case("remove", f"{program} leaving {package.name}"))
     made = {
         "postinst": after,
         "prerm": before,
-        "postrm": _postrm(release, package, services, has_modules=has_modules),
+        "postrm": _postrm(release, package, services),
     }
     return {
         name: filled(release, "\n".join(["#!/bin/sh", "set -e", *parts]))
@@ -189,18 +213,20 @@ def scripts(release: Release, package: Package, files: Files) -> dict[str, str]:
     }
 
 
-def _postrm(release: Release, package: Package, services: str, *, has_modules: bool) -> list[str]:
+def _postrm(release: Release, package: Package, services: str) -> list[str]:
     parts = []
-    if has_modules:
+    if package.has_modules:
         upgrade = f'if [ "$1" = upgrade ] && [ "${{2-}}" != "{release.version}" ]; then'
         parts.append(f"{upgrade}\n{superseded(package.name)}fi\n")
-    if package.name == "gpuhook-runtime":
+    if package.has_runtime:
         parts.append(_in_case("purge", script("purge-runtime")))
-    if package.name == "gpuhook":
+    if package.has_command:
         parts.append(_in_case("purge", script("purge")))
     if services:
-        purge = f"! command -v deb-systemd-helper >/dev/null || deb-systemd-helper purge {services}"
-        parts.append(_in_case("purge", f"{purge} >/dev/null"))
+        helper = f"deb-systemd-helper purge {services} >/dev/null"
+        # Another package may have the units now.
+        unused = "command -v gpuhook >/dev/null || ! command -v deb-systemd-helper >/dev/null"
+        parts.append(_in_case("purge", f"{unused} || {helper}"))
         parts.append(_in_case("remove", RELOAD))
     return parts
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NAME = "gpuhook"
+RUNTIME = "gpuhook-runtime"
+STANDALONE_NAME = "gpuhook-standalone"
 LICENSE = "Apache-2.0"
 # The bindings of NVML from PyPI: no distribution packages them.
 VENDORED = "nvidia-ml-py"
@@ -47,6 +49,27 @@ class Package:
     needs: tuple[Need, ...]
     suggests: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()  # packages with the same files, which it replaces
+    machine: str = ""  # such as x86_64; "" for every one
+
+    @property
+    def has_command(self) -> bool:
+        """Whether it contains the command line and the services."""
+        return self.name in (NAME, STANDALONE_NAME)
+
+    @property
+    def has_runtime(self) -> bool:
+        """Whether it contains the programs of a container's start."""
+        return self.name in (RUNTIME, STANDALONE_NAME)
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether it contains modules whose byte code is made on the node."""
+        return self.name in (NAME, RUNTIME, f"{NAME}-device-plugin")
+
+    def provides(self, form: str) -> list[str]:
+        """Return what it replaces, and in `form` those of its own release."""
+        own = [name for name in self.replaces if name.startswith(NAME)]
+        return [form.format(name) if name in own else name for name in self.replaces]
 
 
 def ours(name: str) -> Need:
@@ -123,4 +146,19 @@ PACKAGES = (
             "nvidia-container-runtime-hook",
         ),
     ),
+)
+
+STANDALONE = Package(
+    name=STANDALONE_NAME,
+    summary="GPUs for containers: all programs, with their own Python",
+    described=(
+        "gpuhook-standalone contains the programs of gpuhook-runtime, gpuhook and"
+        " gpuhook-device-plugin under the same names, with the Python, the libraries and the C"
+        " library that they need. It is for distributions whose Python or packages are too old"
+        " for gpuhook, and replaces these packages.\n"
+        "Its services keep the node's CDI specs up to date. They do nothing on a node without a"
+        " GPU. It configures no container engine."
+    ),
+    needs=(),
+    replaces=(RUNTIME, NAME, f"{NAME}-device-plugin"),
 )

@@ -12,16 +12,20 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 
-from packages.description import MAINTAINER, REVISION
+from packages.description import MAINTAINER, PYTHON, REVISION
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release: `upstream` is its version in both formats, `time` seconds since 1970."""
+    """A release: `upstream` is its version in both formats, `time` seconds since 1970.
+
+    The packages of a standalone one have an interpreter.
+    """
 
     checkout: Path
     upstream: str
     time: int
+    is_standalone: bool = False
 
     @property
     def version(self) -> str:
@@ -30,12 +34,22 @@ class Release:
 
     @property
     def library(self) -> str:
-        """Return the directory of this release's modules.
+        """Return the directory of this release's modules, or of its runtime tree.
 
         Each release has its own: while one takes the place of another, each start of a container
         finds the whole of one of them.
         """
         return f"usr/lib/gpuhook/{self.upstream.replace('~', '.')}"
+
+    @property
+    def modules(self) -> str:
+        """Return the directory from which the modules are imported."""
+        return f"{self.library}/lib/gpuhook" if self.is_standalone else self.library
+
+    @property
+    def python(self) -> str:
+        """Return the path of the interpreter."""
+        return f"/{self.library}/libexec/python3" if self.is_standalone else PYTHON
 
     @property
     def date(self) -> str:

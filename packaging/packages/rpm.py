@@ -27,7 +27,7 @@ from packages.contents import (
     superseded,
     units,
 )
-from packages.description import CONFIG, LICENSE, NAME, VENDORED, VENDORED_LICENSE, Package
+from packages.description import CONFIG, LICENSE, NAME, RUNTIME, VENDORED, VENDORED_LICENSE, Package
 from packages.release import Release
 
 # Reproducible packages: independent of the time, the user and the machine.
@@ -39,15 +39,19 @@ SETTINGS = {
     "source_date_epoch_from_changelog": "0",
     "use_source_date_epoch_as_buildtime": "1",
     "__os_install_post": "%{nil}",  # byte code is made on the node
+    "debug_package": "%{nil}",
 }
-USED = "coreutils findutils sed"  # by what runs when a package goes
+USED = "coreutils sed"  # by what runs when a package goes
+# Of what a standalone package bundles; the files of the licences name each part.
+BUNDLED_LICENSES = "BSD-3-Clause AND GPL-2.0-only AND LGPL-2.1-or-later AND MIT AND Python-2.0.1"
 OWNED = ("usr/lib/gpuhook", "usr/share/gpuhook", "etc/gpuhook")
 
 
 def write(release: Release, package: Package, files: Files, directory: Path) -> tuple[Path, Files]:
     """Write one package into `directory`; return its path and contents."""
     files = files | _documents(release, package)
-    name = f"{package.name}-{release.version}.noarch.rpm"
+    machine = package.machine or "noarch"
+    name = f"{package.name}-{release.version}.{machine}.rpm"
     with tempfile.TemporaryDirectory() as place:
         staged, spec = Path(place, "staged"), Path(place, f"{package.name}.spec")
         _stage(files, staged, release.time)
@@ -55,9 +59,9 @@ def write(release: Release, package: Package, files: Files, directory: Path) -> 
         settings = SETTINGS | {"_topdir": place, "staged": str(staged)}
         words = [f"--define={key} {value}" for key, value in settings.items()]
         env = {**os.environ, "SOURCE_DATE_EPOCH": str(release.time), "LC_ALL": "C"}
-        command = ["rpmbuild", "-bb", "--quiet", "--nodeps", "--target=noarch-linux", *words]
+        command = ["rpmbuild", "-bb", "--quiet", "--nodeps", f"--target={machine}-linux", *words]
         subprocess.run([*command, str(spec)], env=env, check=True)
-        shutil.copyfile(Path(place, "RPMS/noarch", name), directory / name)
+        shutil.copyfile(Path(place, "RPMS", machine, name), directory / name)
     return directory / name, files
 
 
@@ -90,6 +94,9 @@ def _spec(release: Release, package: Package, files: Files) -> str:
     licence, scriptlets = LICENSE, _scriptlets(release, package, files)
     if package.name == NAME:
         licence += f" AND {VENDORED_LICENSE}"
+    if package.machine:
+        licence += f" AND {BUNDLED_LICENSES}"
+    used = f"{USED} findutils" if package.has_modules else USED
     upstream, _, revision = release.version.rpartition("-")
     head = [
         f"Name: {package.name}",
@@ -100,15 +107,15 @@ def _spec(release: Release, package: Package, files: Files) -> str:
         "Group: System Environment/Base",
         f"Packager: {release.maintainer}",
         *([f"URL: {release.homepage}"] if release.homepage else []),
-        "BuildArch: noarch",
+        *([] if package.machine else ["BuildArch: noarch"]),
         "AutoReqProv: no",
         f"Provides: {package.name} = %{{version}}-%{{release}}",
         *(f"Requires: {need.in_rpm(release.version)}" for need in package.needs),
         *(f"Suggests: {name}" for name in package.suggests),
         *(f"Conflicts: {name}" for name in package.replaces),
-        *(f"Provides: {name}" for name in package.replaces),
+        *(f"Provides: {name}" for name in package.provides("{} = %{{version}}-%{{release}}")),
         *_bundled(package),
-        *(f"Requires({when}): {USED}" for when in ("preun", "postun") if scriptlets),
+        *(f"Requires({when}): {used}" for when in ("preun", "postun") if scriptlets),
     ]
     described = "\n\n".join(textwrap.fill(part, 78) for part in package.described.split("\n"))
     parts = [
@@ -151,13 +158,15 @@ def _scriptlets(release: Release, package: Package, files: Files) -> list[str]:
     program = maintain(release)
     services = " ".join(units(files))
     made: dict[str, str] = {}
-    if any(path.endswith(".modules") for path in files):
+    leaving = f"{program} leaving {package.name}\n"
+    purge = script("purge-runtime") if package.has_runtime else ""
+    if package.has_modules:
         made["%posttrans"] = f"{program} byte-code"
-        leaving = f"{program} leaving {package.name}\n"
         made["%preun"] = f'if [ "$1" -eq 0 ]; then\n{leaving}else\n{superseded(package.name)}fi'
-    if package.name == "gpuhook-runtime":
+    elif package.has_runtime:
+        made["%preun"] = f'if [ "$1" -eq 0 ]; then\n{leaving}fi'
+    if package.name == RUNTIME:
         made["%triggerin -- python3"] = f"{program} byte-code"
-        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{script("purge-runtime")}fi'
     if services:
         # Keep the administrator's changes since the first installation.
         on, again = (f"{program} units-{verb} {services}" for verb in ("on", "new"))
@@ -165,8 +174,10 @@ def _scriptlets(release: Release, package: Package, files: Files) -> list[str]:
         known = " ".join([services, *static_units(files)])
         off = f'if [ "$1" -eq 0 ]; then /{release.library}/maintain units-off {known} || :; fi\n'
         made["%preun"] = off + made["%preun"]
-    if package.name == "gpuhook":
-        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{script("purge")}{RELOAD}fi'
+    if package.has_command:
+        purge += script("purge") + RELOAD
+    if purge:
+        made["%postun"] = f'if [ "$1" -eq 0 ]; then\n{purge}fi'
     return [f"{name}\n{_escaped(filled(release, text))}" for name, text in made.items()]
 
 

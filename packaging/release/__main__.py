@@ -67,14 +67,16 @@ def chart(checkout: Path, directory: Path) -> Path:
     made = directory / "gpuhook"
     shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(checkout / "packaging/helm/gpuhook", made)
-    values = made / "values.yaml"
-    text = values.read_text(encoding="utf-8")
-    changed, count = re.subn(
-        r"^(image:\n  repository:) .*$", rf"\1 {IMAGE}", text, flags=re.MULTILINE
-    )
-    if count != 1:
-        raise NotReleasedError("values.yaml does not begin `image:` with `repository:`")
-    values.write_text(changed, encoding="utf-8")
+    for name, pattern, text in (
+        ("values.yaml", r"^(image:\n(?:  #.*\n)*  repository:) .*$", rf"\1 {IMAGE}"),
+        ("README.md", r'^(\| `image.repository` \| )`"[^"]*"`', rf'\1`"{IMAGE}"`'),
+    ):
+        file = made / name
+        old = file.read_text(encoding="utf-8") if file.exists() else ""
+        new, count = re.subn(pattern, text, old, flags=re.MULTILINE)
+        if count != 1:
+            raise NotReleasedError(f"{name} has no image.repository in its place")
+        file.write_text(new, encoding="utf-8")
     return made
 
 

@@ -21,7 +21,15 @@ import pytest
 from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
-from tests.contract.runtimes import Container, Result, launcher, lifecycle, run, run_command
+from tests.contract.runtimes import (
+    Container,
+    Result,
+    launcher,
+    lifecycle,
+    run,
+    run_command,
+    run_gpuhook,
+)
 from tests.contract.warm import warm
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -150,9 +158,7 @@ class Installation:
 
     def gpuhook(self, *words: str) -> Result:
         """Call the command line."""
-        command = [str(self.bindir / "gpuhook"), *words]
-        env = self._environment
-        return run_command(command, env)
+        return run_gpuhook(self.bindir / "gpuhook", words, self._environment)
 
     @property
     def _environment(self) -> dict[str, str]:
@@ -162,17 +168,22 @@ class Installation:
         """Write the node's CDI spec to `output` (default: `spec`) with generate-cdi."""
         words = [*self.node.options, "--hook-path", str(self.bindir / "gpuhook-hook")]
         words += ["--output-file", str(output or self.spec), *options]
-        done = warm(self.bindir / "gpuhook").call(["generate-cdi", *words], self._environment)
-        assert done.returncode == 0, done.stderr
+        self._prepared("generate-cdi", *words)
 
     def holders(self) -> list[dict[str, Any]]:
         """Return the containers that `gpuhook ps -o json` reads from the ledger: other tests run
         containers too.
         """
-        words = ["ps", "--recorded", "-o", "json"]
-        done = warm(self.bindir / "gpuhook").call(words, self._environment)
+        text = self._prepared("ps", "--recorded", "-o", "json")
+        return list(json.loads(text)["containers"])
+
+    def _prepared(self, *words: str) -> str:
+        """Return the output of a command that prepares a test."""
+        started = warm(self.bindir / "gpuhook")
+        assert started is not None
+        done = started.call(words, self._environment)
         assert done.returncode == 0, done.stderr
-        return list(json.loads(done.stdout)["containers"])
+        return done.stdout
 
     def entries(self) -> list[str]:
         """Return the names of the ledger's files."""

@@ -15,7 +15,7 @@ from tests.contract import roots
 from tests.contract.bundles import Bundle, bundle
 from tests.contract.device_side import evaluate
 from tests.contract.installation import Installation
-from tests.contract.runtimes import Container, Result, lifecycle, run_command
+from tests.contract.runtimes import Container, Result, lifecycle, run_command, run_gpuhook
 from tests.contract.views import View
 from tests.waiting import eventually
 
@@ -63,14 +63,16 @@ class Live:
 
     def command(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> list[str]:
         """Return the command line of `gpuhook VERB CONTAINER WORDS`, called by `via`."""
-        own = [
-            str(self.installation.bindir / "gpuhook"),
-            verb,
-            name or self.id,
-            *words,
-            *self.roots,
-        ]
+        own = [str(self.launcher), *self._words(verb, *words, name=name)]
         return [*self.container.around.prefix, *via, *own]
+
+    @property
+    def launcher(self) -> Path:
+        """Return the path of gpuhook."""
+        return self.installation.bindir / "gpuhook"
+
+    def _words(self, verb: str, *words: str, name: str) -> list[str]:
+        return [verb, name or self.id, *words, *self.roots]
 
     @property
     def env(self) -> dict[str, str]:
@@ -79,7 +81,10 @@ class Live:
 
     def gpuhook(self, verb: str, *words: str, name: str = "", via: Sequence[str] = ()) -> Result:
         """Call `gpuhook VERB CONTAINER WORDS` in the mount namespace of the container's runtime."""
-        return run_command(self.command(verb, *words, name=name, via=via), self.env)
+        if via:
+            return run_command(self.command(verb, *words, name=name, via=via), self.env)
+        own = self._words(verb, *words, name=name)
+        return run_gpuhook(self.launcher, own, self.env, self.container.around)
 
     def report(self, verb: str, *words: str, name: str = "") -> dict[str, Any]:
         """Return the report of `gpuhook VERB`, which must succeed."""

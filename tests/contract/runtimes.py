@@ -27,6 +27,7 @@ from tests.contract.build_cache import CHECKOUT
 from tests.contract.bundles import Bundle
 from tests.contract.compiled import memlock
 from tests.contract.views import View, view
+from tests.contract.warm import warm
 
 CGROUPS = Path("/sys/fs/cgroup")
 SECONDS = 60
@@ -77,10 +78,14 @@ class Result:
 
 @dataclass(frozen=True)
 class RuntimeEnvironment:
-    """The environment of a runtime: a prefix of its command line, and variables."""
+    """The environment of a runtime: a prefix of its command line, and variables.
+
+    `steps` are the shell commands of the prefix in its mount namespace, if it has nothing else.
+    """
 
     prefix: tuple[str, ...]
     env: dict[str, str]
+    steps: str = ""
 
 
 def runtime_environment(
@@ -102,8 +107,9 @@ def runtime_environment(
         env["LD_PRELOAD"] = str(memlock())
     if not steps:
         return RuntimeEnvironment((), env)
-    script = " && ".join([*steps, 'exec "$@"'])
-    return RuntimeEnvironment(("unshare", "--mount", "sh", "-c", script, "sh"), env)
+    script = " && ".join(steps)
+    prefix = ("unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh")
+    return RuntimeEnvironment(prefix, env, script)
 
 
 def launcher(path: Path, command: Sequence[str], env: Mapping[str, str] | None = None) -> Path:
@@ -126,6 +132,24 @@ def run_command(
     done = subprocess.run(
         command, input=stdin, capture_output=True, text=True, env=env, timeout=300, check=False
     )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def run_gpuhook(
+    launcher: Path,
+    words: Sequence[str],
+    env: Mapping[str, str],
+    around: RuntimeEnvironment = RuntimeEnvironment((), {}),
+) -> Result:
+    """Call an installed `gpuhook` in an environment, by the process that has started it (warm.py).
+
+    `env` is its whole environment. run_command() starts it by its launcher.
+    """
+    command = next((word for word in words if not word.startswith("-")), "")
+    started = warm(launcher, command) if command else None
+    if started is None or (around.prefix and not around.steps):
+        return run_command([*around.prefix, launcher, *words], env)
+    done = started.call(words, env, around.steps)
     return Result(done.returncode, done.stdout, done.stderr)
 
 

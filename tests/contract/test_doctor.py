@@ -16,7 +16,7 @@ import pytest
 
 from tests.contract.installation import Installation, asks
 from tests.contract.live import Live, prestart, sleeping, started, wrapped
-from tests.contract.runtimes import BOTH, Result, run_command
+from tests.contract.runtimes import BOTH, Result, run_command, run_gpuhook
 from tests.contract.test_repair import reset
 from tests.contract.test_repair_others import denied, forgotten
 from tests.simulated.node import make_node
@@ -24,9 +24,8 @@ from tests.simulated.node import make_node
 
 def doctor(live: Live, *words: str, checks: str = "containers") -> Result:
     """Call `gpuhook doctor` in the mount namespace of the container's runtime."""
-    command = [*live.container.around.prefix, str(live.installation.bindir / "gpuhook"), "doctor"]
-    command += [*live.installation.node.options, *live.roots, "--checks", checks, *words]
-    return run_command(command, live.env)
+    own = ["doctor", *live.installation.node.options, *live.roots, "--checks", checks, *words]
+    return run_gpuhook(live.launcher, own, live.env, live.container.around)
 
 
 def results(live: Live, *words: str, checks: str = "containers") -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tests.contract.runtimes import (
     EVERY,
     SECONDS,
     Result,
-    run_command,
+    run_gpuhook,
     runtime_environment,
 )
 from tests.contract.test_attach import assert_as_before, gpu_questions
@@ -154,7 +154,5 @@ def remove_device(pid: int, installation: Installation) -> None:
 
 def gpuhook(installation: Installation, engine: str, *words: str) -> Result:
     """Run the command line where the engine's cgroups are."""
-    around = runtime_environment(engine)
-    command = [*around.prefix, str(installation.bindir / "gpuhook"), *words]
     env = {**os.environ, **installation.env}
-    return run_command(command, env)
+    return run_gpuhook(installation.bindir / "gpuhook", words, env, runtime_environment(engine))

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -13,12 +15,15 @@ from typing import Any
 
 import pytest
 
+from gpuhook import __version__
 from gpuhook.cdi import spec_file
 from tests.contract.build_cache import CHECKOUT
 from tests.contract.runtimes import Result, run_command
 from tests.simulated.node import SimulatedNode, make_node
 
 SPEC = "/var/run/cdi/nvidia.yaml"
+PAGES = "https://github.com/gpuhook/gpuhook/blob"
+PICTURES = "https://raw.githubusercontent.com/gpuhook/gpuhook"
 
 
 class Wheel:
@@ -55,7 +60,7 @@ class Wheel:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel and install it; its dependencies are those of the tests."""
+    """Return the directory of the installed wheel; its dependencies are those of the tests."""
     built, place = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "--quiet"]
     words = ["--no-deps", "--disable-pip-version-check"]
@@ -68,6 +73,23 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def wheel(installed: Path, tmp_path: Path) -> Wheel:
     return Wheel(installed, make_node(tmp_path / "node", "t4"), tmp_path / "state")
+
+
+def test_long_description_has_absolute_addresses(installed: Path) -> None:
+    """PyPI shows README.md without the repository: a link or picture names a file of the tag."""
+    (found,) = importlib.metadata.distributions(name="gpuhook", path=[str(installed)])
+    shown = (found.read_text("METADATA") or "").partition("\n\n")[2]
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    targets, own = (re.findall(r"\]\(([^)\s]+)\)", text) for text in (shown, readme))
+    for target, given in zip(targets, own, strict=True):
+        if given.startswith(("https://", "#")):
+            assert target == given
+            continue
+        host = PICTURES if given.endswith(".svg") else PAGES
+        assert target == f"{host}/v{__version__}/{given}"
+        assert (CHECKOUT / given.partition("#")[0]).is_file()
+    assert any(target.startswith(PICTURES) for target in targets)
+    assert "<img" not in shown
 
 
 def test_spec_names_no_missing_hook(wheel: Wheel) -> None:

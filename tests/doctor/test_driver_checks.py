@@ -20,6 +20,7 @@ from gpuhook.node import node_readings
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.node_tree import DirectoryTree
 from gpuhook.vendors.nvidia.inventory import dump
+from tests.doctor.broken.driver import no_program_holds_gpus
 from tests.doctor.broken.specs import hidden_with_a_lost_hook
 from tests.doctor.case import FaultCase, is_root
 from tests.doctor.parts import driver
@@ -179,6 +180,19 @@ def test_gpu_missing_from_nvml_is_a_failure(fresh: Callable[[str], FaultCase]) -
     text = path.read_text(encoding="utf-8").replace("GPU Excluded:\t No", "GPU Excluded:\t Yes")
     path.write_text(text, encoding="utf-8")
     assert findings_of(case.examined(), "gpus.seen")[0].status == OK
+
+
+@pytest.mark.parametrize(("mode", "status"), [(0, WARNING), (1, OK)])
+def test_persistence_mode_needs_no_daemon(
+    mode: int, status: str, fresh: Callable[[str], FaultCase]
+) -> None:
+    """`nvidia-smi -pm 1` keeps the GPUs initialised as nvidia-persistenced does."""
+    case = fresh("t4")
+    no_program_holds_gpus(case)
+    with Path(case.node.nvml_profile).open("a", encoding="utf-8") as profile:
+        profile.write(f"persistence_mode {mode}\n")
+    [finding] = findings_of(case.examined(), "gpus.persistence")
+    assert finding.status == status
 
 
 def test_nvml_without_permission_is_not_applicable(healthy: Callable[[str], FaultCase]) -> None:

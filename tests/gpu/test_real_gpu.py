@@ -19,6 +19,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.gpu, pytest.mark.contract]
 UUID = re.compile(r"GPU-[0-9a-f-]{36}")
+ALLOCATED = 64 << 20  # bytes, by cuda_probe.c
 SOURCE = Path(__file__).with_name("cuda_probe.c")
 
 
@@ -74,7 +75,13 @@ def test_two_replicas_compute_at_once(real: Installation, tmp_path: Path) -> Non
             containers[-1].start()
         eventually(lambda: all(c.output for c in containers), "a line of each", 30)
         assert [c.output.split()[:2] for c in containers] == [["cuda", "1"], ["cuda", "1"]]
-        assert [one["replicas"] for one in real.holders()] == [[f"{uuid}::0"], [f"{uuid}::1"]]
+        listed = real.gpuhook("ps", "-o", "json").document("ps")["containers"]
+        # Entries of other tests remain: their runtime's state was removed with its directory.
+        own = [one for one in listed if one["bundle"].startswith(f"{tmp_path}/")]
+        assert [one["replicas"] for one in own] == [[f"{uuid}::0"], [f"{uuid}::1"]]
+        for container in own:
+            [usage] = container["usage"]
+            assert usage["used"] >= ALLOCATED, container
 
 
 def test_unassigned_gpu_cannot_be_opened(real: Installation, tmp_path: Path) -> None:

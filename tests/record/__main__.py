@@ -11,6 +11,7 @@ import sys
 from tests.record import cases, surface
 from tests.record.case import EXPECTED, Case
 from tests.record.sandbox import sandbox
+from tests.record.server import FAILED
 
 
 def main() -> None:
@@ -26,18 +27,21 @@ def main() -> None:
         return
     if os.geteuid() != 0:
         sys.exit("the record needs root: it makes namespaces and device nodes")
-    changed = 0
+    changed = failed = 0
     with sandbox(surface.installed()) as runner:
         for case in chosen:
             text = runner.run(case.path)
             recorded = case.expected.read_text("utf-8") if case.expected.exists() else ""
-            if text != recorded:
+            if text.startswith(FAILED):
+                failed += 1
+                print(f"{case.path}: {text}")
+            elif text != recorded:
                 changed += 1
                 _report(case, recorded, text, is_update=options.update)
     if options.update and not options.names:
         changed += _remove_others(chosen)
-    print(f"{len(chosen)} cases, {changed} changed", file=sys.stderr)
-    sys.exit(int(bool(changed) and not options.update))
+    print(f"{len(chosen)} cases, {changed} changed, {failed} failed", file=sys.stderr)
+    sys.exit(int(failed > 0 or (changed > 0 and not options.update)))
 
 
 def _is_named(case: Case, names: list[str]) -> bool:

@@ -19,6 +19,7 @@ from tests.record.case import Case
 _CLONE_NEWNS = 0x20000
 _SECONDS = 100
 _EMPTY = ("/run", "/sys", "/mnt/tmp", "/mnt/host")
+FAILED = "the case failed"  # begins a transcript of a case that raised
 _RESULT = Path("/mnt/result")
 
 
@@ -70,7 +71,7 @@ def _become(case: Case) -> None:
         case.action(box)
         text = box.transcript()
     except BaseException:  # the caller must see the error
-        text = f"the case failed\n{traceback.format_exc()}"
+        text = f"{FAILED}\n{traceback.format_exc()}"
     _RESULT.write_text(text, encoding="utf-8")
     os._exit(0)
 

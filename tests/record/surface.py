@@ -59,7 +59,9 @@ def installed() -> Path:
     """
     build.nvidia_smi()
     build.nvml_stub()
-    place = build.cache_directory() / "record-installation"
+    # Checkouts share the directory: each has its own installation.
+    checkout = hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:12]
+    place = build.cache_directory() / f"record-installation-{checkout}"
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         stamp = place / "stamp"

@@ -26,6 +26,8 @@ from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpuhook.target.running_container import Target
     from gpuhook.usage.display_names import GpuNames
 
@@ -85,8 +87,15 @@ def inspect(
 def _print(
     facts: dict[str, Any], wrong: list[GpuhookError], names: GpuNames, *, is_wide: bool
 ) -> None:
-    for line in _lines(facts, names, is_wide=is_wide):
+    for line in _head(facts, names, is_wide=is_wide):
         click.echo(line)
+    left_out: list[str] = []
+    for headers, rows in _sections(facts, names, is_wide=is_wide):
+        shown = rows or [("-",) * len(headers)]
+        text, others = console.table_text(headers, shown, is_wide=is_wide)
+        click.echo("\n" + text, nl=False)
+        left_out += others
+    console.say_left_out(left_out)
     for code, hint in dict.fromkeys((one.code, one.hint) for one in wrong):
         click.echo()
         for one in wrong:
@@ -111,7 +120,7 @@ def _missing(found: Target) -> list[GpuhookError]:
         return [error]
 
 
-def _lines(facts: dict[str, Any], names: GpuNames, *, is_wide: bool) -> list[str]:
+def _head(facts: dict[str, Any], names: GpuNames, *, is_wide: bool) -> list[str]:
     container, driver, cgroup = facts["container"], facts["driver"], facts["cgroup"]
     head = [
         ("Container", f"{container['id']}, {container['status']}, pid {container['pid']}"),
@@ -127,19 +136,21 @@ def _lines(facts: dict[str, Any], names: GpuNames, *, is_wide: bool) -> list[str
         *(("", _program(program)) for program in cgroup["programs"]),
         ("Ledger", _ledger(facts["ledger"])),
     ]
-    lines = table(None, [(f"{name}:" if name else "", text) for name, text in head]).splitlines()
-    lines += _section(("NODE", "DEVICE", "MODE", "OWNER", "KIND", "CGROUP"), _nodes(facts))
-    lines += _section(("MOUNT", "DRIVER", "OPTIONS", "SOURCE"), _mounts(facts))
-    lines += _section(("LIBRARY", "PATH", "LOADER FINDS IT"), _libraries(facts))
+    return table(None, [(f"{name}:" if name else "", text) for name, text in head]).splitlines()
+
+
+def _sections(
+    facts: dict[str, Any], names: GpuNames, *, is_wide: bool
+) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    """Yield the headers and the rows of each table."""
+    yield ("NODE", "DEVICE", "MODE", "OWNER", "KIND", "CGROUP"), _nodes(facts)
+    yield ("MOUNT", "DRIVER", "OPTIONS", "SOURCE"), _mounts(facts)
+    yield ("LIBRARY", "PATH", "LOADER FINDS IT"), _libraries(facts)
     if facts["memory"]:
         uuid = ("UUID",) if is_wide else ()
         headers = ("MEMORY OF", "LIMIT", "DRIVER", "USED", "BY", *uuid)
-        lines += _section(headers, _limits(facts, names, is_wide=is_wide))
-    return lines + _section(("VARIABLE", "OF"), _variables(facts))
-
-
-def _section(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    return ["", *table(headers, rows or [("-",) * len(headers)]).splitlines()]
+        yield headers, _limits(facts, names, is_wide=is_wide)
+    yield ("VARIABLE", "OF"), _variables(facts)
 
 
 def _joined(separator: str, *words: str | None) -> str:

@@ -28,6 +28,7 @@ SCHEMA = "gpuhook/limits/v1"
 HEADERS = (
     "CONTAINER", "NAME", "IMAGE", "GPU", "GRANTED", "LIMIT", "REQUEST", "DRIVER", "USED", "BY",
 )  # fmt: skip
+_ORDER = ("LIMIT", "USED", "BY", "GPU", "NAME", "DRIVER")  # the most important columns
 WIDE = ("NAMESPACE", "UUID", "CGROUP", "TROUBLE")
 _MAX_LINE = 4096
 _BACKENDS = {
@@ -64,7 +65,7 @@ def show(
     gpus = [limit.gpu for _, limit in pairs]
     names = node_usage.names_of(node_usage.node_devices(asked.library) if gpus else (), gpus)
     rows = [_row(view, limit, names, is_wide=is_wide) for view, limit in pairs]
-    console.rows(headers, rows, no_headers=no_headers)
+    console.rows(headers, rows, no_headers=no_headers, order=_ORDER, is_wide=is_wide)
     for line in _support_lines(asked.node):
         click.echo(printable(line, _MAX_LINE), err=True)
     if asked.trouble:

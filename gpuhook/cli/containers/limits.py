@@ -15,7 +15,7 @@ from gpuhook.cli.options import container_options as options
 from gpuhook.containers import find
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import console
+from gpuhook.host import console, system_mounts
 from gpuhook.host.hot import state
 from gpuhook.live import container_worker
 from gpuhook.memory_limits import limit_changes, limit_report, visible_gpus
@@ -190,6 +190,7 @@ def show(
     command that fixes them, guarantees that were left out (limits.guarantee in the settings), and
     whether this node can enforce limits. The exit status is 1 if nothing could be read.
     """
+    system_mounts.require()
     library = partial(node_options.library, **nvml)
     with console.progress("asking the driver"), limit_report.LimitReader(library) as asked:
         if container is None:

@@ -135,7 +135,8 @@ def _all(
     with container_worker.ContainerWorker(work, to_change=not is_dry) as worker:
         for found in ours:
             try:
-                result = worker.do(found)
+                with console.progress(f"repair {found.id}"):
+                    result = worker.do(found)
             except GpuhookError as error:
                 if error.code not in running_container.GONE:  # else it has ended
                     yield _failure(found.id, error)

@@ -18,6 +18,7 @@ from gpuhook.doctor.examination import examine
 from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
 from gpuhook.host import console
+from gpuhook.host.terminal import terminal_features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -227,7 +228,10 @@ def _print(
     is_wide, is_quiet = output == console.WIDE, console.is_quiet()
     is_all = is_all and not is_quiet
     lines = doctor_text.lines(
-        found, is_wide=is_wide and not is_quiet, is_all=is_all, has_colour=console.has_colour()
+        found,
+        is_wide=is_wide and not is_quiet,
+        is_all=is_all,
+        has_colour=terminal_features.has_colour(),
     )
     for line in [*lines, *doctor_text.fix_lines(fixes)]:
         click.echo(line)
@@ -254,4 +258,4 @@ def _print_list(chosen: Sequence[str] | None, output: str, *, no_headers: bool) 
         lines = [
             [*line, ",".join(check.needs) or "-"] for line, check in zip(lines, listed, strict=True)
         ]
-    console.rows(headers, lines, no_headers=no_headers)
+    console.rows(headers, lines, no_headers=no_headers, is_wide=output == console.WIDE)

@@ -12,6 +12,7 @@ from gpuhook.doctor import reading_collectors
 from gpuhook.doctor.check import ExaminedNode
 from gpuhook.doctor.reading_collectors import ReadingPlace
 from gpuhook.errors import fault
+from gpuhook.host import system_mounts
 from gpuhook.node.node_readings import Readings
 from gpuhook.node.tree_worker import PatientTree
 from gpuhook.vendors.nvidia import discover
@@ -42,8 +43,9 @@ def target_of_options(
     """Return the node that the options describe.
 
     With `root`, the paths of `place` are paths inside it. Only the files of such a tree are read,
-    unless it is the root of this machine as seen from a container. Raises GH1900.
+    unless it is the root of this machine as seen from a container. Raises GH1594, GH1900.
     """
+    system_mounts.require()
     if root is None:
         if os.path.abspath(place.driver_root) == "/":  # the default: the root of the node
             place = replace(place, driver_root=place.host_root)

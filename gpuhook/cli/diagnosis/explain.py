@@ -22,7 +22,7 @@ from gpuhook.explain import (
     simulate,
 )
 from gpuhook.explain.text import explain_text
-from gpuhook.host import console, documents
+from gpuhook.host import console, documents, system_mounts
 from gpuhook.host.hot import settings
 from gpuhook.live import container_worker
 from gpuhook.node import settings_file
@@ -167,6 +167,7 @@ def explain(
             raise click.UsageError(f"a code has no --{form}")
         _print_code(error_codes.document(what), output)
         return
+    system_mounts.require()
     asked = _questions(what, state_roots, is_imagined=bool(env or annotations or mounts))
     target = _explained_node(ctx, node)
     if any(one.asked or requirements.required_terms(parse.environment(one.spec)) for one in asked):

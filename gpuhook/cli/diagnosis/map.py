@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from typing import Any
 
@@ -16,6 +15,7 @@ from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
 from gpuhook.errors import printable
 from gpuhook.host import console, output_file
+from gpuhook.host.terminal import terminal_features
 from gpuhook.map import map_drawing, map_page, map_svg, map_terminal
 from gpuhook.usage import node_usage, usage_devices
 from gpuhook.vendors.nvidia.inventory import dump_file
@@ -154,15 +154,10 @@ def _block(picture: Picture, is_ascii: bool, width: int | None) -> str:
 
 
 def _text(picture: Picture, is_ascii: bool, width: int | None) -> str:
-    signs = map_terminal.ASCII if is_ascii or not _is_unicode() else map_terminal.FINE
+    signs = (
+        map_terminal.ASCII if is_ascii or not terminal_features.is_unicode() else map_terminal.FINE
+    )
     columns = width or shutil.get_terminal_size().columns
-    return map_terminal.text(picture, columns, signs=signs, has_colour=console.has_colour())
-
-
-def _is_unicode() -> bool:
-    """Return whether standard output can encode box-drawing characters."""
-    try:
-        "╭█".encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
+    return map_terminal.text(
+        picture, columns, signs=signs, has_colour=terminal_features.has_colour()
+    )

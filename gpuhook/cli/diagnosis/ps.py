@@ -13,7 +13,6 @@ from gpuhook.cli.options import command_sections, node_options, parameters
 from gpuhook.cli.options import container_options as options
 from gpuhook.errors import printable
 from gpuhook.host import console, documents
-from gpuhook.host.text_table import table
 from gpuhook.usage import ps_text, visibility
 
 TYPE_CHECKING = False
@@ -121,16 +120,22 @@ def _print(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) 
     elif output == console.NAME:
         console.names(one["id"] for one in usage.document["containers"])
     else:
-        click.echo(_text(usage, output, isolation=isolation, no_headers=no_headers), nl=False)
+        text, left_out = _text(usage, output, isolation=isolation, no_headers=no_headers)
+        click.echo(text, nl=False)
+        console.say_left_out(left_out)
 
 
-def _text(usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool) -> str:
+def _text(
+    usage: NodeUsage, output: str, *, isolation: bool, no_headers: bool
+) -> tuple[str, list[str]]:
     is_wide = output == console.WIDE
     if isolation:
         lines = ps_text.isolation(usage.document, is_wide=is_wide)
-        return "".join(printable(line, _MAX_LINE) + "\n" for line in lines)
+        return "".join(printable(line, _MAX_LINE) + "\n" for line in lines), []
     headers, rows = ps_text.columns(usage.document, is_wide=is_wide)
-    return table(None if no_headers else headers, rows)
+    return console.table_text(
+        headers, rows, no_headers=no_headers, order=ps_text.ORDER, is_wide=is_wide
+    )
 
 
 def _block(usage: NodeUsage, output: str, isolation: bool, no_headers: bool) -> str:
@@ -143,5 +148,5 @@ def _block(usage: NodeUsage, output: str, isolation: bool, no_headers: bool) -> 
         return "---\n" + documents.yaml_text(usage.document, yaml.SafeDumper)
     if output == console.NAME:
         return "".join(printable(one["id"]) + "\n" for one in usage.document["containers"]) + "\n"
-    text = _text(usage, output, isolation=isolation, no_headers=no_headers)
+    text, _ = _text(usage, output, isolation=isolation, no_headers=no_headers)
     return usage_options.heading(usage) + text + "\n"

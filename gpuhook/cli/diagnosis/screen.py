@@ -16,6 +16,7 @@ from functools import partial
 import click
 
 from gpuhook.cli.options import parameters
+from gpuhook.host.terminal import terminal_features
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound="Callable[..., Any]")
 
 _HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # alternate screen, no cursor
+# The alternate screen, without a cursor, and with long lines cut instead of wrapped.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _ENDS = (b"q", b"Q", b"\x03", b"\x04", b"")
 
 
@@ -52,7 +54,7 @@ def options(command: F) -> F:
 
 def run(look: Callable[[], str], interval: float) -> None:
     """Show what `look` returns every `interval` seconds, until q, ctrl-c or ctrl-d."""
-    is_terminal = sys.stdout.isatty()
+    is_terminal = terminal_features.takes_escapes(sys.stdout)
     try:
         with _screen() if is_terminal else nullcontext(partial(_elapsed, None)) as waits:
             while True:

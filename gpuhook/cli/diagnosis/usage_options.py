@@ -10,7 +10,7 @@ import click
 
 from gpuhook.cli.options import node_options
 from gpuhook.errors import GpuhookError, printable
-from gpuhook.host import console
+from gpuhook.host import console, system_mounts
 from gpuhook.usage import kubelet_units, node_usage, visibility
 from gpuhook.usage.gpu_readings import DriverReading, UsageLook
 from gpuhook.usage.node_usage import UsageQuestion
@@ -58,6 +58,7 @@ def opened(
     **library: Any,
 ) -> Iterator[Callable[[], NodeUsage]]:
     """Yield a function that reads the usage of the GPUs now; the driver remains open."""
+    system_mounts.require()
     place = kubelet_units.root() if kubelet_root is None else kubelet_root
     question = UsageQuestion(state_roots, place, only_recorded=recorded, is_judged=is_judged)
     if no_nvml:

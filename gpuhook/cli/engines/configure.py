@@ -49,7 +49,8 @@ def _configure(engine: str, *, host_root: str, output: str, is_dry: bool, **opti
     options_of_engine, warnings = configure_options.engine_options(engine, host, **options)
     for sentence in warnings:
         console.warn(sentence)
-    result = configure_engine.configure(host, where, options_of_engine, how=how, is_dry=is_dry)
+    with console.progress(f"configuring {engine}"):
+        result = configure_engine.configure(host, where, options_of_engine, how=how, is_dry=is_dry)
     _print(result, "configure", output, is_dry=is_dry)
 
 
@@ -87,7 +88,8 @@ def undo(
     from gpuhook.engines.configure.host_files import Host
 
     where = engine_place.where(engine, host_root, is_of_user=is_of_user)
-    result = configure_engine.undo(Host(host_root), where, how=restart, is_dry=is_dry)
+    with console.progress(f"restoring the files of {engine}"):
+        result = configure_engine.undo(Host(host_root), where, how=restart, is_dry=is_dry)
     _print(result, "undo", output, is_dry=is_dry)
 
 

@@ -41,11 +41,12 @@ def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) 
     from gpuhook.engines.state import dependent_containers
 
     home = engine_place.where_shown("podman", host_root).home
-    found = [
-        one
-        for one in dependent_containers.dependent_containers(Host(host_root), home)
-        if engine in {None, one.engine}
-    ]
+    with console.progress("reading the engines' containers"):
+        found = [
+            one
+            for one in dependent_containers.dependent_containers(Host(host_root), home)
+            if engine in {None, one.engine}
+        ]
     if output in {console.JSON, console.YAML}:
         console.document(
             {"schema": SCHEMA, "containers": [_document(one) for one in found]}, output

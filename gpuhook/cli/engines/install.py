@@ -14,6 +14,7 @@ from gpuhook.cli.engines import install_options
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import configure_engine, engine_plan
 from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
+from gpuhook.host import console
 from gpuhook.install import (
     engine_choice,
     installation,
@@ -139,15 +140,17 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **values: Any) 
     tree = None
     if route != "cdi":
         tree = runtime_tree.read_tree(values["tree_path"] or runtime_tree.own_tree())
-    done = installation.install(
-        where,
-        tree,
-        tuple(configure_engine.Where(one, values["config"], values["drop_in"]) for one in found),
-        _engine_options(where, route, values),
-        driver=driver,
-        how=values["restart"],
-        is_dry=is_dry,
-    )
+    files = (values["config"], values["drop_in"])
+    with console.progress(f"installing in {where.directory}"):
+        done = installation.install(
+            where,
+            tree,
+            tuple(configure_engine.Where(one, *files) for one in found),
+            _engine_options(where, route, values),
+            driver=driver,
+            how=values["restart"],
+            is_dry=is_dry,
+        )
     done = replace(done, notes=_absent_roots(where.root, values))
     install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=False)
     if values["stays"] and not is_dry:
@@ -220,7 +223,8 @@ def uninstall(*, is_dry: bool, force: bool, output: str, **values: Any) -> None:
     hook, gpuhook's state and the file of its feature labels.
     """
     where = installation.place(values["host_root"], values["install_dir"])
-    done = installation.uninstall(where, how=values["restart"], is_dry=is_dry, forced=force)
+    with console.progress(f"uninstalling from {where.directory}"):
+        done = installation.uninstall(where, how=values["restart"], is_dry=is_dry, forced=force)
     install_options.show(done, output, where.directory, is_dry=is_dry, is_taken_away=True)
 
 

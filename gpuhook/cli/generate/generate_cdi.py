@@ -22,7 +22,7 @@ from gpuhook.cli.generate import (
 from gpuhook.cli.options import node_options
 from gpuhook.cli.options.node_options import load_node
 from gpuhook.errors import fault
-from gpuhook.host import console
+from gpuhook.host import console, system_mounts
 from gpuhook.host.hot import state
 from gpuhook.node import settings_file
 from gpuhook.vendors.nvidia import discover
@@ -71,7 +71,9 @@ def generate_cdi(output: str | None, fmt: str | None, mode: str, **options: Any)
     inventory, files_dir = options["inventory"], options["files_dir"]
     csv = generate_cdi_options.csv_choices(options, mode)
     is_here = inventory is None
-    if not is_here:
+    if is_here:
+        system_mounts.require()
+    else:
         _require_no_live_option(mode, files_dir, create_nodes=options["create_device_nodes"])
     where = discover.roots(
         options["driver_root"],

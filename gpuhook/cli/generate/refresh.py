@@ -14,7 +14,7 @@ from gpuhook.cli.generate import generate_call, refresh_plan
 from gpuhook.cli.generate.refresh_plan import FAILED, FORGOTTEN, STALE, Case
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.host import console
+from gpuhook.host import console, system_mounts
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot import settings, state
 from gpuhook.host.hot.file_lock import FileLock
@@ -56,15 +56,17 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
     The exit status is 0 if all specs are fresh or there is nothing to do, 1 if a spec could not be
     written, and 2 for wrong usage.
     """
+    system_mounts.require()
     chosen = settings.load(_compile_settings)
     root = ctx.find_root()
 
     def look() -> list[Case]:
         return refresh_plan.refresh_cases(chosen, root, is_forced=is_forced)
 
-    cases = look()
+    with console.progress("comparing the specs with the node"):
+        cases = look()
     if not is_dry and any(case.state in (STALE, FORGOTTEN) for case in cases):
-        with _locked():
+        with console.progress("writing the specs"), _locked():
             # Another process may have written them.
             cases = [_outcome(case, root) for case in look()]
     _show(cases, output, is_dry=is_dry)

@@ -12,7 +12,6 @@ from gpuhook.cli.options import command_sections, parameters
 from gpuhook.cli.options.node_options import load_node, node_options
 from gpuhook.errors import GpuhookError
 from gpuhook.host import console
-from gpuhook.host.text_table import table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ HEADERS = (
     "INDEX", "NAME", "UUID", "MINOR", "BUS-ID", "ARCH", "CC", "MEMORY", "NUMA", "MIG",
     "MODE", "SLICE", "STATE",
 )  # fmt: skip
+_ORDER = ("NAME", "PROFILE", "MEMORY", "STATE", "MIG", "UUID")  # the most important columns
 INSTANCE_HEADERS = ("MIG", "PROFILE", "UUID", "GI", "CI", "MEMORY", "SMS", "CAPS", "STATE")
 
 
@@ -44,7 +44,7 @@ def inventory(output: str, no_headers: bool, **options: Any) -> None:
     if options["inventory"] is None:
         node = _with_time_slices(node)
     if output == "table":
-        click.echo("\n".join(_table(node, no_headers=no_headers)))
+        _print(node, no_headers=no_headers)
         return
     if output == "name":
         console.names(_uuids(node))
@@ -78,25 +78,28 @@ def _uuids(node: Node) -> list[str]:
     return found + [one.uuid for gpu in node.gpus for one in gpu.instances]
 
 
-def _table(node: Node, *, no_headers: bool) -> list[str]:
-    rows = [_row(gpu) for gpu in node.gpus]
+def _print(node: Node, *, no_headers: bool) -> None:
+    """Print the driver, the GPUs and the MIG instances."""
+    if not no_headers:
+        driver = node.driver
+        module = driver.module_version or "not loaded"
+        click.echo(
+            f"Driver {_cell(driver.version)}, kernel module {module}, CUDA {_cell(driver.cuda)}"
+        )
+        if not node.gpus:
+            click.echo("\nNo GPUs.")
     instances = [_instance(gpu, one) for gpu in node.gpus for one in gpu.instances]
-    if no_headers:
-        found = _lines(None, rows) if rows else []
-        return found + (_lines(None, instances) if instances else [])
-    driver = node.driver
-    head = f"Driver {_cell(driver.version)}, kernel module {driver.module_version or 'not loaded'}"
-    head += f", CUDA {_cell(driver.cuda)}"
-    if not node.gpus:
-        return [head, "", "No GPUs."]
-    shown = [head, "", *_lines(HEADERS, rows)]
-    if instances:
-        shown += ["", *_lines(INSTANCE_HEADERS, instances)]
-    return shown
-
-
-def _lines(headers: tuple[str, ...] | None, rows: list[tuple[str, ...]]) -> list[str]:
-    return table(headers, rows).splitlines()
+    tables = ((HEADERS, [_row(gpu) for gpu in node.gpus]), (INSTANCE_HEADERS, instances))
+    left_out: list[str] = []
+    for headers, rows in tables:
+        if not rows:
+            continue
+        if not no_headers:
+            click.echo()
+        text, others = console.table_text(headers, rows, no_headers=no_headers, order=_ORDER)
+        click.echo(text, nl=False)
+        left_out += others
+    console.say_left_out(left_out)
 
 
 def _row(gpu: Gpu) -> tuple[str, ...]:

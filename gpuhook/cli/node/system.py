@@ -210,7 +210,8 @@ class _Run:
 
     def _do(self, steps: list[Step]) -> None:
         if not self._is_dry:
-            carry_out(steps)
+            with console.progress("changing the node"):
+                carry_out(steps)
         self._steps += steps
 
     def report(self) -> None:

@@ -42,6 +42,8 @@ _HELP = ("help", "help-all")
 _SHOWS_VARIABLES = "gpuhook.shows_variables"
 _VARIABLE = re.compile(r"  \[env var: [^;\]]*\]|(?<=\[)env var: [^;\]]*; ")
 _WIDTH = max(len(name) for names in SECTIONS.values() for name in names)
+# Names that users of kubectl, docker and git try, and the commands that a group has instead.
+_HABITS = {"list": ("show",), "ls": ("list", "show"), "get": ("show", "list")}
 LONGEST = 200  # characters: no sentence is longer
 
 
@@ -124,6 +126,12 @@ class Sentences(ShortHelp, click.Group):
     """A group whose --help has the whole first sentence of each command."""
 
     command_class: type[click.Command] | None = SectionedCommand
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command; `list`, `ls` and `get` also name the one that lists."""
+        names = (cmd_name, *_HABITS.get(cmd_name, ()))
+        known = (super(Sentences, self).get_command(ctx, name) for name in names)
+        return next((found for found in known if found is not None), None)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, wrapped."""

@@ -165,9 +165,13 @@ def _compile(path: str) -> None:
 
 @contextmanager
 def failing(verb: str, container: str, output: str) -> Iterator[None]:
-    """Print the fault that ends a command as a document too, unless the output is text."""
+    """Show the progress of work on a container, and print its fault also as a document.
+
+    With the output text, only the caller prints the fault.
+    """
     try:
-        yield
+        with console.progress(f"{verb.replace('-', ' ')} {_printable(container)}"):
+            yield
     except (GpuhookError, OSError) as error:
         if output != "text":
             show([], verb, output, [failure(container, worded(error))])

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from gpuhook.cli.options import driver_roots, parameters
-from gpuhook.host import console
+from gpuhook.host import console, system_mounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ def load_node(
 
         node = dump_file.load(inventory)
     else:
+        system_mounts.require()
         from gpuhook.node import driver_worker
         from gpuhook.vendors.nvidia import discover
 

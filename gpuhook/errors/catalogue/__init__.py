@@ -4,7 +4,8 @@
 It is the source of `gpuhook explain CODE` and docs/reference/errors.md. A section has, in this
 order: the code as its heading; kind, sentence and hint, each on one line; cause, cure and example.
 There is no cure if the hint says it all. Names in braces in the sentence and the hint are the
-arguments of `fault()`. retired.md lists the codes that are no longer used.
+arguments of `fault()`. A page `docs/x.md` becomes a URL. retired.md lists the codes that are no
+longer used.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ KINDS = {
 }
 AREAS = Path(__file__).parent
 RETIRED = AREAS.with_name("retired.md")
-_FACT = re.compile(r"\{(\w+)\}")
+_FACT = re.compile(r"\{(\w+)(?:![rs])?\}")
 _FENCE = "```\n"
+DOCS = "https://github.com/gpuhook/gpuhook/blob/main/"  # packages have no docs/
+_PAGE = re.compile(r"\bdocs/[a-z/-]+\.md\b")
 _RETIRED_ROW = re.compile(r"\| (GH\d{4}) \| (GH\d{4}|none) \| (.+) \|")
 
 
@@ -102,11 +105,16 @@ def _explanation(block: str, section: str) -> Explanation:
         block=block,
         kind=_value("kind", kind.strip()),
         message=_value("sentence", message.strip()),
-        hint=_value("hint", hint.strip()),
-        cause=_value("Cause", " ".join(cause.split())),
-        cure=_value("Cure", " ".join(cures[0].split())) if cures else "",
+        hint=_linked(_value("hint", hint.strip())),
+        cause=_linked(_value("Cause", " ".join(cause.split()))),
+        cure=_linked(_value("Cure", " ".join(cures[0].split()))) if cures else "",
         example=example.removesuffix("\n"),
     )
+
+
+def _linked(text: str) -> str:
+    """Return a text in which each page of the documentation is a URL."""
+    return _PAGE.sub(rf"{DOCS}\g<0>", text)
 
 
 def _value(label: str, text: str) -> str:

@@ -64,9 +64,7 @@ allowed() {
 
 leaving() {
 	package=$1
-	if [ "$package" = gpuhook ]; then
-		needed >&2
-	fi
+	case $package in gpuhook | gpuhook-standalone) needed >&2 ;; esac
 	[ ! -r "$library/$package.modules" ] || while read -r module; do
 		directory=${module%/*} name=${module##*/}
 		rm -f "$library/$directory/__pycache__/${name%.py}".*.pyc

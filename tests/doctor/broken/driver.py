@@ -56,7 +56,8 @@ def _no_link(case: FaultCase) -> None:
     case.readings[node_readings.PROGRAMS]["runc"] = {"path": "/usr/bin/runc", "version": "1.1.5"}
 
 
-def _nobody_holds_gpus(case: FaultCase) -> None:
+def no_program_holds_gpus(case: FaultCase) -> None:
+    """Stop nvidia-persistenced, and leave no program that keeps a GPU initialised."""
     _stop(case, name="nvidia-persistenced.service")
     listed = case.readings.get(node_readings.PROCESSES) or []
     listed[:] = [one for one in listed if "device-plugin" not in one["argv"][0]]
@@ -249,7 +250,7 @@ BROKEN = [
     Broken(
         "persistence-daemon-stopped",
         "gpus.persistence",
-        _nobody_holds_gpus,
+        no_program_holds_gpus,
         "h100x8",
         is_warning=True,
     ),

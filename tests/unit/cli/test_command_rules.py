@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import click
 import pytest
@@ -138,13 +139,17 @@ def wrong_values_of(option: click.Option, words: tuple[str, ...]) -> Iterator[st
 
 
 @pytest.mark.parametrize("words", list(wrong_values()), ids=" ".join)
-def test_wrong_value_is_wrong_usage(words: tuple[str, ...], tmp_path: Path) -> None:
-    """The status is 2, the error names the option, and standard output is empty."""
+def test_wrong_value_is_wrong_usage(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status is 2, the error names the option, standard output is empty; no file is written."""
+    monkeypatch.chdir(tmp_path)
     done = gpuhook(
         *words, GPUHOOK_STATE_DIR=str(tmp_path), GPUHOOK_CONFIG=str(tmp_path / "none.yaml")
     )
     assert (done.exit_code, done.stdout) == (2, ""), done.stderr
     assert any(word.partition("=")[0] in done.stderr for word in words if word.startswith("--"))
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -163,3 +168,23 @@ def test_wrong_value_with_a_code(words: str, code: str) -> None:
     done = gpuhook(*words.split())
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"Error {code}: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("limits list", "limits show"),
+        ("limits ls", "limits show"),
+        ("health get", "health show"),
+        ("configure list", "configure show"),
+        ("config ls", "config show"),
+        ("cdi ls", "cdi list"),
+    ],
+)
+def test_name_by_habit(words: str, meant: str) -> None:
+    """It is the command that lists, and --help does not list it."""
+    shown, expected = gpuhook(*words.split(), "-h"), gpuhook(*meant.split(), "-h")
+    assert shown.exit_code == 0
+    assert shown.stdout.replace(words, meant).split() == expected.stdout.split()
+    group, alias = words.split()
+    assert f"\n  {alias} " not in gpuhook(group, "-h").stdout or group == "cdi"

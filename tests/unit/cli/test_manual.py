@@ -30,7 +30,7 @@ def _shown(name: str, tmp_path: Path) -> str:
 
 
 def test_every_command_has_a_page() -> None:
-    assert "gpuhook.1" in PAGES
+    assert {"gpuhook.1", "kubectl-gpuhook.1", "kubectl-gpuhook-ps.1"} <= set(PAGES)
     assert {f"gpuhook-{name}.1" for name in main.list_commands(click.Context(main))} <= set(PAGES)
 
 
@@ -46,9 +46,10 @@ def test_a_page_refers_to_pages_that_exist() -> None:
 def test_page_has_every_option_of_help(name: str, tmp_path: Path) -> None:
     """Every option of --help is on the page, groff has no warning, and no mark of click is left."""
     shown = _shown(name, tmp_path)
-    context = click.Context(main, info_name="gpuhook", auto_envvar_prefix="GPUHOOK")
-    command: click.Command = main
-    rest = name.removesuffix(f".{manual.SECTION}").removeprefix("gpuhook").removeprefix("-")
+    program = max((one for one in manual.ROOTS if name.startswith(one)), key=len)
+    command: click.Command = manual.ROOTS[program]
+    context = manual.root(program, command)
+    rest = name.removesuffix(f".{manual.SECTION}").removeprefix(program).removeprefix("-")
     while rest:
         assert isinstance(command, click.Group)
         # A name may contain a dash.

@@ -22,7 +22,7 @@ SPAN = re.compile(r"`(gpuhook [^`]*)`")
 WORD = re.compile(r"[a-z][a-z-]*")
 ENDS = {"|", "||", "&", "&&", ";", "(", ")"}
 # Common options: `gpuhook --quiet doctor` and `gpuhook doctor --quiet` are the same.
-EVERYWHERE = ("-q", "--quiet", "--debug")
+EVERYWHERE = ("-q", "--quiet", "--debug", "--verbose")
 # Placeholders for values.
 STANDS_FOR_OTHERS = re.compile(r"\b(ENGINE|PATH|NAME|N|DIR|FILE|ID)\b|'\.\.\.'")
 REDIRECTIONS = {">", ">>", "<", ">&", "<<"}

@@ -18,12 +18,14 @@ SEEN: dict[str, list[dict[str, Any]]] = {
         {"engine": "CRI-O", "version": "1.37", "date": "2026-11-22", "what": "the wrapper"}
     ],
     "clusters": [],
+    "gpus": [],
 }
-CLUSTER = {
+RUN = {
     "date": "2026-11-22",
     "about": "one node.",
     "scenarios": [{"scenario": "the chart", "result": "starts"}],
     "faults": [{"fault": "a label remained", "see": "[a page](x.md)"}],
+    "fixes": "They ran there.",
     "left_out": "MIG",
 }
 
@@ -76,12 +78,14 @@ def test_table_of_an_engine() -> None:
     )
 
 
-def test_section_of_a_cluster() -> None:
-    made = support.tables([], {"engines": [], "clusters": [CLUSTER]})
-    _, _, section = made.partition("## Seen on a real cluster\n\n")
+@pytest.mark.parametrize(("key", "what"), [("clusters", "cluster"), ("gpus", "GPU")])
+def test_section_of_what_people_have_run(key: str, what: str) -> None:
+    made = support.tables([], {"engines": [], "clusters": [], "gpus": [], key: [RUN]})
+    _, _, section = made.partition(f"## Seen on a real {what}\n\n")
     assert section.startswith("Run by hand on 2026-11-22: one node.\n")
     assert "\n|---|---|\n| the chart | starts |\n" in section
     assert "\n|---|---|\n| a label remained | [a page](x.md) |\n" in section
+    assert "fixed since. Each fix has a test. They ran there.\n" in section
     assert section.endswith("\nNot tested: MIG.\n")
 
 
@@ -89,8 +93,9 @@ def test_section_of_a_cluster() -> None:
     ("rows", "seen", "source"),
     [
         ([{"engine": "Docker", "version": "1"}], SEEN, "tested.json"),
-        ([], {"engines": [{"engine": "CRI-O"}], "clusters": []}, "seen.yaml, engines"),
-        ([], {"engines": [], "clusters": [{**CLUSTER, "more": 1}]}, "seen.yaml, clusters"),
+        ([], {**SEEN, "engines": [{"engine": "CRI-O"}]}, "seen.yaml, engines"),
+        ([], {**SEEN, "clusters": [{**RUN, "more": 1}]}, "seen.yaml, clusters"),
+        ([], {**SEEN, "gpus": [{"date": "2026-11-26"}]}, "seen.yaml, gpus"),
     ],
 )
 def test_other_keys_are_refused(rows: Any, seen: Any, source: str) -> None:

@@ -7,7 +7,15 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.cli import kubectl_plugin, main
+from gpuhook.host import console
 
 WAITING = """
 import threading
@@ -90,3 +98,69 @@ main(["doctor", "--root", {str(tmp_path)!r}])
 def test_without_a_terminal_or_with_quiet_nothing_is_shown() -> None:
     assert _talk(after=0.01, wait=0.3, terminal=False) == ("done\n", "")
     assert _talk("--quiet", after=0.01, wait=0.3, terminal=True) == ("done\n", "")
+
+
+def test_dumb_terminal_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that cannot clear a line would keep every line of the progress."""
+    monkeypatch.setenv("TERM", "dumb")
+    assert _talk(after=0.01, wait=0.3, terminal=True) == ("done\n", "")
+
+
+def test_message_replaces_the_progress() -> None:
+    program = """
+import threading
+from gpuhook.host import console
+with console.progress("reading", after=0.01):
+    threading.Event().wait(0.3)
+    console.warn("no answer")
+"""
+    said = output_of([sys.executable, "-c", program])[1]
+    assert "reading ... 0 s\r\x1b[Kwarning: no answer\r\n" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "attach x --device 0",
+        "compare --all",
+        "configure docker --dry-run --host-root HOST --route cdi",
+        "configure undo docker --host-root HOST",
+        "configure users --host-root HOST",
+        "detach x --device 0",
+        "doctor --checks host",
+        "explain --env NVIDIA_VISIBLE_DEVICES=0 --inventory t4",
+        "generate-cdi",
+        "inspect x",
+        "inventory",
+        "kubectl ps",
+        "limits clear x",
+        "limits set x --limit 4g",
+        "limits show",
+        "map",
+        "node uninstall --host-root HOST",
+        "ps",
+        "refresh --dry-run",
+        "repair x",
+        "support-bundle --dry-run --no-logs",
+        "system create-device-nodes --driver-root HOST --dev-root HOST",
+    ],
+)
+def test_long_work_of_every_command(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command that waits for drivers, engines, disks or containers names its work."""
+    named: list[str] = []
+
+    @contextmanager
+    def progress(work: str) -> Iterator[None]:
+        named.append(work)
+        yield
+
+    monkeypatch.setattr(console, "progress", progress)
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "host/etc").mkdir(parents=True)
+    program = kubectl_plugin.main if words.startswith("kubectl") else main
+    arguments = words.removeprefix("kubectl ").replace("HOST", str(tmp_path / "host")).split()
+    CliRunner().invoke(program, arguments, prog_name="gpuhook")
+    assert named

@@ -44,7 +44,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("install") / "prefix"
     done = install("--prefix", str(place), "--python", SYSTEM, "--cli-python", sys.executable)
     assert done.returncode == 0, done.stderr
-    names = ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook")
+    names = ("gpuhook-runtime", "gpuhook-hook", "gpuhook-prestart", "gpuhook", "kubectl-gpuhook")
     assert done.stdout.split() == [str(place / "bin" / name) for name in names]
     return place
 
@@ -288,14 +288,28 @@ def test_base_spec_usage(prefix: Path) -> None:
     assert based(prefix, spec_with(), "file").returncode == 2
 
 
+def without_grpc(place: Path) -> Path:
+    """Return an interpreter that has the dependencies of the command, and not gRPC."""
+    python = place / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase $2 in *grpc*) exit 1 ;; esac\nexec "{sys.executable}" "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
 @pytest.fixture(scope="module")
 def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the prefix of an installation over another, which had one more module."""
+    """Return the prefix of an installation over another, which had one more module.
+
+    The first has the device plugin; the interpreter of the second has only what the command needs.
+    """
     place = tmp_path_factory.mktemp("again") / "p"
     stale = place / "lib/gpuhook/gpuhook/stale.py"
-    python = ("--python", SYSTEM, "--cli-python", sys.executable)
-    for _ in range(2):
-        done = install("--prefix", str(place), *python, "--nvidia-hook")
+    common = ("--prefix", str(place), "--python", SYSTEM, "--nvidia-hook")
+    bare = without_grpc(place.parent)
+    for words in ((sys.executable, "--device-plugin"), (str(bare),)):
+        done = install(*common, "--cli-python", *words)
         assert done.returncode == 0, done.stderr
         assert done.stdout.split()[-1] == str(place / "bin/nvidia-container-runtime-hook")
         assert not stale.exists()
@@ -428,17 +442,7 @@ def test_interpreter_without_required_modules_is_refused(python: str, tmp_path: 
     assert not (tmp_path / "prefix").exists()
 
 
-def without_grpc(place: Path) -> Path:
-    """Return an interpreter that has the dependencies of the command, and not gRPC."""
-    python = place / "python"
-    python.write_text(
-        f'#!/bin/sh\ncase $2 in *grpc*) exit 1 ;; esac\nexec "{sys.executable}" "$@"\n'
-    )
-    python.chmod(0o755)
-    return python
-
-
-def test_device_plugin_needs_its_dependencies(tmp_path: Path) -> None:
+def test_device_plugin_needs_its_dependencies(again: Path, tmp_path: Path) -> None:
     """An interpreter without them is refused with --device-plugin, and is good without it."""
     words = ["--prefix", str(tmp_path / "prefix"), "--cli-python", str(without_grpc(tmp_path))]
     done = install(*words, "--device-plugin")
@@ -446,9 +450,7 @@ def test_device_plugin_needs_its_dependencies(tmp_path: Path) -> None:
     lacking = "the dependencies of gpuhook device-plugin: grpcio, protobuf, prometheus-client"
     assert done.stderr == f"{tmp_path}/python lacks {lacking}\n"
     assert not (tmp_path / "prefix").exists()
-    assert install(*words).returncode == 0
-    done = install(*words[:3], sys.executable, "--device-plugin")
-    assert done.returncode == 0, done.stderr
+    assert f'exec "{again.parent}/python" -I' in (again / "bin/gpuhook").read_text()
 
 
 # Makes an environment whose interpreter writes how pip is called.

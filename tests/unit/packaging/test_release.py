@@ -84,6 +84,7 @@ def test_chart_names_the_published_image(tmp_path: Path) -> None:
     made = release.chart(release.CHECKOUT, tmp_path)
     values = yaml.safe_load((made / "values.yaml").read_text("utf-8"))
     assert values["image"]["repository"] == release.IMAGE
+    assert f'`image.repository` | `"{release.IMAGE}"`' in (made / "README.md").read_text("utf-8")
     assert (made / "Chart.yaml").read_text("utf-8") == (
         release.CHECKOUT / "packaging/helm/gpuhook/Chart.yaml"
     ).read_text("utf-8")

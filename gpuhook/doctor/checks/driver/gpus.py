@@ -219,15 +219,17 @@ def _persistence(node: ExaminedNode) -> Findings:
         return absent("the files of a node do not show whether nvidia-persistenced runs")
     if runs:
         return ok("nvidia-persistenced keeps the GPUs initialised", "nvidia-persistenced.service")
+    gpus = [gpu for answer in _answers(node) for gpu in _working(answer)]
+    if gpus and all(gpu.persistence_mode == "enabled" for gpu in gpus):
+        return ok("persistence mode keeps the GPUs initialised until the next boot")
     if why := _needs_none(node, names):
         return absent(why)
     has_unit = program_facts.unit(node, _UNIT).get("load") == "loaded"
     return Finding(
         WARNING,
         f"nvidia-persistenced does not run, on a node with {names[0]} (GPUs: {len(names)})",
-        meaning="unless persistence mode was set by nvidia-smi -pm 1, the driver initialises a "
-        "GPU again for each first program: containers and nvidia-smi start seconds later, "
-        "and settings such as clocks are lost",
+        meaning="the driver initialises a GPU again for each first program: containers and "
+        "nvidia-smi start seconds later, and settings such as clocks are lost",
         command=f"systemctl enable --now {_UNIT}"
         if has_unit
         else "nvidia-smi -pm 1  # until the next boot; nvidia-persistenced keeps it",

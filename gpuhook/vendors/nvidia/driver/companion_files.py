@@ -7,12 +7,15 @@ import os
 import posixpath
 import stat
 
+from gpuhook.loader import elf
 from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.inventory.inventory import DriverFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from gpuhook.vendors.nvidia.driver.libcuda import Libcuda
 
 BINARIES = (
     "nvidia-smi",
@@ -67,30 +70,51 @@ _CONFIGS = {
 
 
 def companions(
-    root: DriverRoot, version: str, *, config_search_paths: Sequence[str] = (), host_root: str = "/"
+    root: DriverRoot,
+    located: Libcuda,
+    *,
+    config_search_paths: Sequence[str] = (),
+    host_root: str = "/",
 ) -> list[DriverFile]:
-    """Return the driver's files of `version` below `root` that are not libraries.
+    """Return the files below `root` of the driver with this libcuda that are not libraries.
 
     The kernel's extra firmware directory is read below `host_root`/sys.
     """
     return [
-        *_binaries(root),
-        *_firmware(root, version, host_root),
+        *_binaries(root, located),
+        *_firmware(root, located.version, host_root),
         *_sockets(root),
         *_mps(root, host_root),
         *_configs(root, config_search_paths),
     ]
 
 
-def _binaries(root: DriverRoot) -> Iterable[DriverFile]:
+def _binaries(root: DriverRoot, located: Libcuda) -> Iterable[DriverFile]:
+    """Yield each program once: a binary rather than a script.
+
+    A script calls a program that is not in containers: some hosts have one in /usr/bin that calls
+    the program next to the directory of the driver's libraries.
+    """
+    own = posixpath.dirname(posixpath.dirname(located.path)).rstrip("/") + "/bin"
     for name in BINARIES:
-        for directory in (*_BINARY_DIRECTORIES, _NIXOS_BINARIES):
-            path = directory + "/" + name
-            real = root.real(path)
-            if real and _is(root, real, stat.S_ISREG) and os.access(root.host(real), os.X_OK):
-                place = f"/usr/bin/{name}" if directory == _NIXOS_BINARIES else path
-                yield DriverFile("binary", root.host(real), root.container(place))
-                break
+        found = [
+            (directory, root.host(real))
+            for directory in dict.fromkeys((*_BINARY_DIRECTORIES, _NIXOS_BINARIES, own))
+            if (real := root.real(f"{directory}/{name}"))
+            and _is(root, real, stat.S_ISREG)
+            and os.access(root.host(real), os.X_OK)
+        ]
+        if found:
+            directory, path = next((one for one in found if _is_elf(one[1])), found[0])
+            in_path = directory if directory in _BINARY_DIRECTORIES else "/usr/bin"
+            yield DriverFile("binary", path, root.container(f"{in_path}/{name}"))
+
+
+def _is_elf(path: str) -> bool:
+    try:
+        return elf.read(path) is not None
+    except OSError:
+        return False
 
 
 def _firmware(root: DriverRoot, version: str, host_root: str) -> Iterable[DriverFile]:

@@ -58,7 +58,7 @@ def find(
             raise fault("GH1515", what="the search path", path=path)
     others = companion_files.companions(
         root,
-        located.version,
+        located,
         config_search_paths=where.config_search_paths,
         host_root=where.host,
     )

@@ -106,6 +106,12 @@ class Gpu:
     compute_mode: str | None = fact(
         nvml="nvmlDeviceGetComputeMode", words=nvml_constants.COMPUTE_MODES, is_optional=True
     )
+    # Whether the driver keeps the GPU initialised while no program uses it.
+    persistence_mode: str | None = fact(
+        nvml="nvmlDeviceGetPersistenceMode",
+        words=nvml_constants.PERSISTENCE_MODES,
+        is_optional=True,
+    )
     # Only `gpuhook inventory` reads it.
     time_slice: str | None = fact(values=nvml_constants.TIME_SLICES, is_optional=True)
     # Whether the GPU addresses the host's memory coherently (ATS).

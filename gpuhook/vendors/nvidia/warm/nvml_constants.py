@@ -47,6 +47,9 @@ COMPUTE_MODES: dict[int | None, str] = {
     3: "exclusive-process",
 }
 
+# nvmlEnableState_t, of the persistence mode: whether the driver keeps the GPU initialised.
+PERSISTENCE_MODES: dict[int | None, str] = {0: "disabled", 1: "enabled"}
+
 # The time slices of `nvidia-smi compute-policy --set-timeslice`; a slice's number is its position.
 TIME_SLICES = ("default", "short", "medium", "long")
 

@@ -142,6 +142,26 @@ def test_debian_alternatives_are_followed(tmp_path: Path) -> None:
     assert gbm == "../nvidia/current/libnvidia-allocator.so.1"
 
 
+def test_binary_rather_than_a_script_that_calls_it(tmp_path: Path) -> None:
+    """Ubuntu with a driver in /usr/local/nvidia: /usr/bin/nvidia-smi is a script of the host.
+
+    A script is the driver's program only if there is no binary.
+    """
+    tree(tmp_path, "/usr/local/nvidia/lib64")
+    library(tmp_path / "usr/local/nvidia/bin/nvidia-smi", "")
+    (tmp_path / "usr/local/nvidia/bin/nvidia-smi").chmod(0o755)
+    (tmp_path / "usr/bin").mkdir()
+    for name in ("nvidia-smi", "nvidia-debugdump"):
+        script = tmp_path / "usr/bin" / name
+        script.write_text(f'#!/bin/sh\nexec /usr/local/nvidia/bin/{name} "$@"\n')
+        script.chmod(0o755)
+    roots = Roots(str(tmp_path), library_search_paths=("/usr/local/nvidia/lib64",))
+    paths = by_path(driver_files.find(roots))
+    assert paths["/usr/bin/nvidia-smi"][1] == f"{tmp_path}/usr/local/nvidia/bin/nvidia-smi"
+    assert paths["/usr/bin/nvidia-debugdump"][1] == f"{tmp_path}/usr/bin/nvidia-debugdump"
+    assert "/usr/local/nvidia/bin/nvidia-smi" not in paths
+
+
 def test_links_never_leave_the_root(tmp_path: Path) -> None:
     """An absolute link is relative to the driver's root: the host's file is not used."""
     outside = tmp_path / "host"
