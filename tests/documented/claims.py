@@ -31,6 +31,7 @@ SCENARIOS: dict[str, Lines] = {
         "README.md": ("helm *",),
         "docs/how-to/air-gapped.md": ("helm *",),
         "docs/how-to/alerts.md": ("*",),
+        "docs/how-to/install.md": ("kubectl *",),
         "docs/how-to/kind.md": ("kubectl *", "helm *"),
         "docs/how-to/kubectl.md": ("kubectl *",),
         "docs/how-to/kubernetes.md": ("kubectl *", "helm *", "cp *"),
@@ -120,6 +121,9 @@ NOT_RUN: dict[str, Lines] = {
     },
     "a Debian has no repository of RPMs; contract/test_packages.py reads them with rpm": {
         "docs/how-to/install.md": ("dnf install ./build*", "dnf install --allowerasing *"),
+    },
+    "replaces the node's packages; contract/test_standalone.py installs the standalone ones": {
+        "docs/how-to/install.md": ("dpkg --install *",),
     },
     "kind and minikube download the image of their nodes": {
         "docs/how-to/kind.md": ("kind *", "minikube *"),

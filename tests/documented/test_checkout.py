@@ -16,6 +16,7 @@ RUN_BY = {
     "deb": ("packages", "tests/contract/package_builds.py"),
     "rpm": ("packages", "tests/contract/package_builds.py"),
     "tarball": ("tarball", "tests/contract/test_tarball.py"),
+    "standalone": ("packages", "tests/contract/package_builds.py"),
     "wheel": ("wheel", "tests/contract/test_wheel.py"),
     "install": ("packaging/install.py", "tests/unit/packaging/test_install.py"),
     "demo": ("tests.demo", "tests/contract/test_demo.py"),
