@@ -102,20 +102,16 @@ def furnish(node: BootedNode) -> None:
         node.path(name).write_text(text, encoding="utf-8")
     packages = node.path("/srv/packages")
     packages.mkdir()
-    for package in package_builds.built().glob("*.deb"):
+    for package in (*package_builds.built().glob("*.deb"), package_builds.tarball()):
         shutil.copyfile(package, packages / package.name)
     build = node.path("/srv/build")
     shutil.copytree(image.root(), build / "image", symlinks=True)
     stage = (CHECKOUT / "Dockerfile").read_text(encoding="utf-8").rpartition("FROM scratch")[2]
     stage = re.sub("COPY --from=build", "COPY", stage)
     (build / "Dockerfile").write_text(f"FROM scratch{stage}", encoding="utf-8")
-    for command in (
-        [sys.executable, "packaging/image/tarball.py", "--tree", f"{build}/image/opt/gpuhook"],
-        [sys.executable, "packaging/install.py", "--prefix", "/usr/local", "--destdir"],
-    ):
-        place = packages if "tarball" in command[1] else node.path("/srv/local")
-        done = run_command([command[0], str(CHECKOUT / command[1]), *command[2:], str(place)])
-        assert done.rc == 0, done
+    command = [sys.executable, str(CHECKOUT / "packaging/install.py"), "--prefix", "/usr/local"]
+    done = run_command([*command, "--destdir", node.path("/srv/local")])
+    assert done.rc == 0, done
     node.check("bash", "-c", IMAGES)
 
 
