@@ -57,7 +57,8 @@ TOOLKIT = """
 mkdir -p /etc/nvidia-container-runtime
 echo 'disable-require = true' >/etc/nvidia-container-runtime/config.toml
 """
-OLD_MODULE = "sed -i s/580.95.05/575.57.08/ /srv/gpus/proc/driver/nvidia/version"
+MODULE = "/srv/gpus/proc/driver/nvidia/version /srv/gpus/sys/module/nvidia/version"
+OLD_MODULE = f"sed -i s/580.95.05/575.57.08/ {MODULE}"
 JOB = f"podman run --detach --name job {IMAGE} {WAIT}"
 ALICE = "cd /home/alice && runuser -u alice -- env HOME=/home/alice XDG_RUNTIME_DIR=/run/user/1000"
 
@@ -153,6 +154,8 @@ FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 AROUND: dict[str, dict[str, str]] = {
     "docs/how-to/podman.md": {"podman unshare": f"{ALICE} {{line}}"},
     "docs/how-to/slurm.md": {"devices": "CUDA_VISIBLE_DEVICES=0,1\n{line}"},
+    # The status of a program that head ends is 1.
+    "docs/reference/cli.md": {"head -1": "set +o pipefail\n{line}"},
     "docs/reference/labels.md": {
         "--interval": f"{{line}} & until [ -s {FEATURES} ]; do sleep 0.1; done; kill $!; wait $!",
     },

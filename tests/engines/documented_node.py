@@ -22,7 +22,7 @@ from tests.contract.build_cache import CHECKOUT
 from tests.contract.runtimes import Result, run_command
 from tests.documented import registry
 from tests.documented.command_lines import CommandLine
-from tests.documented.node_pages import CUDA, IMAGE, PYTORCH, SAMPLE, expected
+from tests.documented.node_pages import CUDA, IMAGE, MODULE, PYTORCH, SAMPLE, expected
 from tests.documented.page_files import page_files
 from tests.documented.running import run_lines
 from tests.engines.booted_node import BootedNode, booted_node
@@ -72,7 +72,7 @@ rm -rf {PLACE} /etc/gpuhook/config.yaml /etc/cdi/* /var/run/cdi/*
 rm -rf /run/nvidia/driver /dev/nvidia-caps-imex-channels /dev/nvidia-fs0
 rm -f /etc/systemd/system/gpuhook-*.* /usr/share/containers/oci/hooks.d/gpuhook-*
 mkdir {PLACE}
-sed -i s/575.57.08/580.95.05/ /srv/gpus/proc/driver/nvidia/version
+sed -i s/575.57.08/580.95.05/ {MODULE}
 gpuhook generate-cdi --output-file /var/run/cdi/nvidia.yaml
 """
 
