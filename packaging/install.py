@@ -7,7 +7,7 @@
 
 `--python` runs the wrapper and the hook, and needs only the standard library (3.9 or newer).
 `--cli-python` runs `gpuhook`, and needs the package's dependencies. Without it, they are installed
-into a virtual environment in PREFIX/lib/gpuhook-cli; with --destdir, `gpuhook` is left out.
+into a virtual environment in PREFIX/lib/gpuhook-cli; with --destdir, `gpuhook` is skipped.
 `--device-plugin` also requires, or installs, the dependencies of `gpuhook device-plugin`.
 `--nvidia-hook` installs the prestart hook also under the name that Docker calls. `--nvidia-compat`
 installs all names that configurations, CDI specs and scripts for NVIDIA's toolkit call.
@@ -77,7 +77,7 @@ def install(
     """Install below `destdir` for use at `prefix`; returns the paths of the launchers.
 
     An existing installation is replaced by a rename. Without `cli_python`, the `gpuhook` command is
-    left out; `more` are launchers under other names.
+    skipped; `more` are launchers under other names.
     """
     bindir = destdir + os.path.join(prefix, "bin")
     launchers = LAUNCHERS | (CLI_LAUNCHERS if cli_python else {}) | more

@@ -19,7 +19,7 @@ _HASH = {"io.kubernetes.container.hash": "b6f1d2c3"}  # the kubelet writes it in
 
 
 def crio(pod: Mapping[str, str], kubelet: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return those of a container of CRI-O: the pod's first, then CRI-O's, then the kubelet's."""
+    """Return those of a CRI-O container: the pod's first, then CRI-O's, then the kubelet's."""
     said = {**_HASH, **(kubelet or {})}
     return {
         **pod,
@@ -35,7 +35,7 @@ def crio(pod: Mapping[str, str], kubelet: Mapping[str, str] | None = None) -> di
 def crio_container(
     id_: str, mount_point: str, pod: Mapping[str, str], kubelet: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return all those of a container of CRI-O 1.3x with its root file system at `mount_point`."""
+    """Return all those of a CRI-O container 1.3x with its root file system at `mount_point`."""
     own = {
         "Image": "registry.example/trainer:1",
         "ImageName": "registry.example/trainer:1",

@@ -4,7 +4,7 @@
 `make test` runs each test with representative cases; GPUHOOK_TESTS=all in the environment asks for
 all of them, more rounds and random examples. What is asserted of a case is the same in both.
 
-A case that is left out has the marker `thorough`. Three ways lead there:
+A case that is skipped has the marker `thorough`. Three ways lead there:
 - `representative()`: of a test's combinations, those whose values occur in the module already;
 - `cases()`: the values of a parameter that are not named as everyday ones;
 - `@pytest.mark.thorough` at a test whose faults others would find as well.

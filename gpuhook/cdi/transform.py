@@ -50,7 +50,7 @@ def _directory(path: str) -> str:
 class TransformOptions:
     """The options of hooks inside the container whose values contain paths.
 
-    The value of an option in `of_host` is a path of the host. In a value of `behind`, the path
+    The value of an option in `of_host` is a path on the host. In a value of `behind`, the path
     begins after the first such sign; in a value of `before`, it ends before the last one. The other
     side of the sign is not a path.
     """

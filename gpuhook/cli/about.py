@@ -41,7 +41,7 @@ def version(output: str) -> None:
 def help_(ctx: click.Context, command: tuple[str, ...]) -> None:
     """Show the help of a command.
 
-    COMMAND is one word or several, such as `cdi list`. Without COMMAND: the list of all commands.
+    COMMAND is one or more words, such as `cdi list`. Without COMMAND: the list of all commands.
     """
     shown = ctx.find_root()
     for name in command:

@@ -22,10 +22,10 @@ _SHELLS = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}
 @click.argument("shell", type=click.Choice(sorted(_SHELLS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of SHELL.
+    """Print the completion script for SHELL.
 
-    The script has gpuhook complete commands, options, their values, and the names and ids of
-    running containers.
+    The script completes commands, options and their values, and the names and ids
+    of running containers.
     """
     click.echo(script(shell, ctx.find_root().command), nl=False)
 

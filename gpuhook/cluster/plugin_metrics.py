@@ -71,7 +71,7 @@ def _pods(kubectl: Sequence[str], selector: str, seconds: float) -> list[tuple[s
         items = json.loads(_output(kubectl, words, seconds))["items"]
         return [_place(one) for one in items if one["spec"].get("nodeName")]
     except (ValueError, KeyError, TypeError) as error:
-        raise fault("GH1960", reason=f"it printed no list of pods: {error}") from error
+        raise fault("GH1960", reason=f"it did not print a list of pods: {error}") from error
 
 
 def _place(pod: dict[str, Any]) -> tuple[str, str, str, int]:
@@ -84,7 +84,7 @@ def _place(pod: dict[str, Any]) -> tuple[str, str, str, int]:
 def _node(kubectl: Sequence[str], place: tuple[str, str, str, int], seconds: float) -> NodeMetrics:
     node, namespace, pod, port = place
     if not port:
-        why = f"{namespace}/{pod} serves no metrics: set metrics.enabled of the chart"
+        why = f"{namespace}/{pod} serves no metrics: set metrics.enabled in the chart"
         return NodeMetrics(node, trouble=why)
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/metrics"
     try:
@@ -108,7 +108,7 @@ def _output(kubectl: Sequence[str], words: Sequence[str], seconds: float) -> str
 
 
 def samples(text: str) -> Iterator[Sample]:
-    """Yield the samples of gpuhook in the exposition format; others are left out.
+    """Yield the samples of gpuhook in the exposition format; others are skipped.
 
     Source: the text format of Prometheus, version 0.0.4.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import NVIDIA's config.toml into gpuhook's settings, with a remark on each key that is left out.
+"""Import NVIDIA's config.toml into gpuhook's settings, with a remark on each key that is skipped.
 
 Source of the keys, their types and defaults: NVIDIA Container Toolkit 1.20, `nvidia-ctk config
-default`. Default values of the toolkit are left out: gpuhook has the same defaults.
+default`. Default values of the toolkit are skipped: gpuhook has the same defaults.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MAX_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """gpuhook's settings, and remarks on the keys that are left out, by line."""
+    """gpuhook's settings, and remarks on the keys that are skipped, by line."""
 
     document: dict[str, dict[str, Any]]
     remarks: tuple[str, ...]
@@ -90,7 +90,7 @@ def import_settings(found: toolkit_settings.ToolkitSettings) -> Imported:
 
 def text(found: Imported, path: str) -> str:
     """Return the settings file, with the remarks as comments."""
-    lines = [f"# Settings of gpuhook, by `gpuhook config import {printable(path, 200)}`."]
+    lines = [f"# gpuhook settings, by `gpuhook config import {printable(path, 200)}`."]
     if found.remarks:
         lines.append("# Not imported:")
         lines += [f"#   {printable(remark, 1000)}" for remark in found.remarks]
@@ -121,7 +121,7 @@ class _Import:
             advice = f"did you mean {near}?" if near else "remove it"
             self._remark(key, f"the toolkit has no such key, and ignores it: {advice}")
         elif key in self._wrong:
-            self._remark(key, f"it {self._wrong[key]}, and is {shown(value)}: correct it")
+            self._remark(key, f"it {self._wrong[key]}, but is {shown(value)}: correct it")
         elif (key, value if isinstance(value, (bool, str)) else None) in _ENTRIES:
             own, entry = _ENTRIES[key, value]
             section, name = own.split(".")
@@ -156,7 +156,7 @@ class _Import:
         known = self._properties.get(section, {}).get("properties", {}).get(own)
         if known is None or ("enum" in known and value not in known["enum"]):
             what = f"no {own} {value}" if known else f"no option for it ({section}.{own})"
-            self._remark(key, f"gpuhook generate-cdi has {what}: leave it out")
+            self._remark(key, f"gpuhook generate-cdi has {what}: omit it")
             return
         self._sources[section, own] = key
         if isinstance(value, list) and all(isinstance(one, str) for one in value):

@@ -13,7 +13,7 @@ _LOG = (
     "gpuhook-runtime writes to the engine's own log (--log), errors and warnings only: read it,"
     " or run `gpuhook explain CONTAINER`"
 )
-_NO_PROGRAM = f"gpuhook runs no program of the toolkit: {_NOTHING}"
+_NO_PROGRAM = f"gpuhook does not run any program of the toolkit: {_NOTHING}"
 
 # Key -> the remark on a value that is not a default of the toolkit.
 _REMARKS = {
@@ -25,11 +25,11 @@ _REMARKS = {
         " add others with generate.librarySearchPaths"
     ),
     f"{_CLI}.user": (
-        "gpuhook runs as the user of the engine, and does not change to another: if device"
+        "gpuhook runs as the engine's user, and does not switch to another user: if device"
         " nodes belong to a group, set the module parameter NVreg_DeviceFileMode"
     ),
     f"{_CLI}.load-kmods": (
-        "gpuhook loads no kernel module when a container starts: run `gpuhook system"
+        "gpuhook does not load kernel modules when a container starts: run `gpuhook system"
         " load-kernel-modules` and `gpuhook system create-device-nodes` at boot"
     ),
     f"{_CLI}.no-cgroups": (
@@ -49,7 +49,7 @@ _REMARKS = {
     ),
     f"{_RUNTIME}.modes.legacy.cuda-compat-mode": (
         "gpuhook adds the image's CUDA compatibility libraries to its loader cache if they are"
-        f" newer than the driver's, as the mode ldconfig does: {_NOTHING}"
+        f" newer than the driver's, as the ldconfig mode does: {_NOTHING}"
     ),
     f"{_RUNTIME}-hook.path": _NO_PROGRAM,
     f"{_RUNTIME}-hook.skip-mode-detection": (
@@ -61,13 +61,13 @@ _REMARKS = {
         f"gpuhook uses an image's compatibility libraries if they are newer: {_NOTHING}"
     ),
     "features.allow-ldconfig-from-container": (
-        f"gpuhook runs no program of an image, not even ldconfig: {_NOTHING}"
+        f"gpuhook does not run any program of an image, not even ldconfig: {_NOTHING}"
     ),
     "features.allow-unknown-oci-spec-fields": (
         f"gpuhook keeps all fields of config.json, known or not: {_NOTHING}"
     ),
     "features.disable-imex-channel-creation": (
-        f"gpuhook creates no IMEX channel on the host when a container starts: {_NOTHING}"
+        f"gpuhook does not create IMEX channels on the host when a container starts: {_NOTHING}"
     ),
     # False is the toolkit's default; True is imported.
     "features.no-additional-gids-for-device-nodes": "",

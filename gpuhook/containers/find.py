@@ -108,7 +108,7 @@ def _described(found: Found) -> str:
 def _with_process(text: str, named: list[Found], search: ContainerSearch) -> list[Found]:
     """Return `named` and the container of the process with this pid; its faults without any.
 
-    Other users choose ids that are numbers: theirs are left out if this container is ours.
+    Other users choose ids that are numbers: theirs are skipped if this container is ours.
     """
     try:
         found = membership.of_pid(int(text), search.living())

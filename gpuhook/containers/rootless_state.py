@@ -125,7 +125,7 @@ def _answers(method: str, places: dict[int, list[str]], found: Containers) -> It
     for user, paths in places.items():
         now = time.monotonic()
         if now < _silent.get((method, user), now):
-            reason = "it did not answer a moment ago"
+            reason = "it did not answer recently"
         elif now >= end:
             reason = f"the states of other users took the {_SECONDS:g} seconds"
         else:

@@ -179,7 +179,7 @@ class ContainerSearch:
         if not best:
             if _DENIED in self.trouble.values():
                 return "run as root: containers of other users are not visible"
-            return "no container runs here that this user can see"
+            return "this user cannot see any running container here"
         alike = suggestion.nearest(text, best)
         best = list(dict.fromkeys([*([alike] if alike else []), *best]))
         return "there are " + ", ".join([*best[:_NEAR], *(["..."] if best[_NEAR:] else [])])

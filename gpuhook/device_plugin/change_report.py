@@ -67,7 +67,7 @@ class ChangeReport:
     def report_reload_request(self) -> None:
         """Report a SIGHUP; its outcome is then reported even if nothing has changed."""
         self._is_reload_requested = True
-        self._log.info("SIGHUP: reading the configuration and the node again")
+        self._log.info("SIGHUP: reloading the configuration and rescanning the node")
 
     def report_refusal(
         self, error: Exception, active: LoadedConfig | None, refused: LoadedConfig | None = None
@@ -112,7 +112,7 @@ class ChangeReport:
             self._log.info("CDI spec written", path=path)
         self._report_faults("MpsNotStarted", outcome.mps.faults)
         for name in outcome.mps.started:
-            self._notifier.info("MpsStarted", f"the MPS control daemon of {name} runs", name)
+            self._notifier.info("MpsStarted", f"the MPS control daemon of {name} is running", name)
         for name in outcome.mps.changed:
             self._log.warning(
                 "the limits of the MPS control daemon have changed; they apply to the MPS servers "

@@ -112,7 +112,9 @@ class ChangeWatch:
         except OSError as error:
             self._unwatch_files()
             if not self._is_blind:
-                logger().warning("no inotify, looking at each poll", reason=str(error))
+                logger().warning(
+                    "inotify is not available, checking at each poll", reason=str(error)
+                )
         self._is_blind = bool(directories) and self._watch is None
         self._directories = directories
 

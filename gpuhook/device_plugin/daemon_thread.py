@@ -47,7 +47,7 @@ def begin(call: Callable[[], T], name: str) -> asyncio.Future[T]:
         try:
             loop.call_soon_threadsafe(resolve, result, error)
         except RuntimeError:
-            return  # the loop has ended
+            return  # the loop has exited
 
     Thread(target=run, name=name, daemon=True).start()
     return future

@@ -102,7 +102,7 @@ def with_last_memory(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
 
 
 def has_changed(last: NodeSnapshot, launch: Launch) -> bool:
-    """Return whether /proc shows another node than at the last snapshot."""
+    """Return whether /proc has changed since the last snapshot."""
     if launch.inventory is not None:
         return False
     return signature(launch.host_root, _libcuda(last.seen)) != last.signature

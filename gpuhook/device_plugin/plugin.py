@@ -195,7 +195,7 @@ class Plugin:
         self._sockets.require_pre_start(own.pre_start_check)
 
     async def _reconcile(self, reasons: frozenset[Reason], configuration: Configuration) -> None:
-        """Take a snapshot of the node, unless only a daemon may have ended, and compute the offer.
+        """Take a snapshot of the node, unless only a daemon may have exited, and compute the offer.
 
         Raises the error of the driver: the previous offer remains, as unhealthy.
         """

@@ -88,7 +88,7 @@ def _missing_driver_limits(
     if not any(resource.memory for resource in offered):
         return "", ""
     if snapshot.is_dump:
-        return "an inventory file has no driver that enforces limits", ""
+        return "with an inventory file, no driver enforces limits", ""
     from gpuhook.memory_limits import driver_support
 
     support = driver_support.driver_support(snapshot.seen.driver.nvml)

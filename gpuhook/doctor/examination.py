@@ -101,7 +101,7 @@ def _crashed(check: Check, error: Exception) -> Finding:
     return Finding(
         WARNING,
         f"{check.id} failed with an internal error: {kind}: {reason}",
-        meaning="this check has no result; all other checks ran",
+        meaning="this check has no result; all other checks have run",
         command=f"gpuhook --debug doctor --checks {check.id} -o wide # and report the output",
     )
 

@@ -21,7 +21,7 @@ _MAX_OUTPUT = 65536
 _TIMEOUT = 30.0  # seconds, for earlier runs and this one together
 _LOOK = 0.01
 _FAILURE_AGE = 5.0  # seconds without another run after a failure
-_NO_HELP = "it was run a few seconds ago and did not change that"
+_NO_HELP = "it was run a few seconds ago and did not fix that"
 _KILL = 9
 
 
@@ -60,7 +60,7 @@ def reason(output: bytes, status: int) -> str:
     faults = [line[len("Error ") :] for line in lines if line.startswith("Error ")]
     last = [line for line in lines if line.strip()][-1:]
     code = os.waitstatus_to_exitcode(status)
-    end = f"it was killed by signal {-code}" if code < 0 else f"it ended with status {code}"
+    end = f"it was killed by signal {-code}" if code < 0 else f"it exited with status {code}"
     return (faults or last or [end])[0]
 
 
@@ -142,7 +142,7 @@ def _failure_of(command: list[str], end: float) -> str:
             return _reason_in(output, status) if status else ""
         if time.monotonic() > end:
             os.kill(pid, _KILL)  # and not waited for: a hung driver may block it
-            return f"{' '.join(command)} did not end in time"
+            return f"{' '.join(command)} did not finish in time"
         time.sleep(_LOOK)
 
 

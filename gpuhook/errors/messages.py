@@ -9,11 +9,11 @@ GH1003 RequestError
 {name}: malformed replica id
 write <device>::<n> with a decimal n, such as GPU-<uuid>::2
 GH1004 RequestError
-{where} names a device that has control characters or more than 255 characters: {name}
-name devices by index, UUID, PCI bus id or vendor/class=name
+{where} requests a device whose name contains control characters or more than 255 characters: {name}
+use an index, a UUID, a PCI bus id or vendor/class=name
 GH1005 RequestError
-{where} names {count} devices; the limit is {limit}
-name each device once, or use `all`
+{where} requests {count} devices; the limit is {limit}
+list each device once, or use `all`
 GH1006 DriverError
 {where} requests {what}, but the NVIDIA driver is not loaded on this node
 load the driver, or set request.onMissingDriver to start in /etc/gpuhook/config.yaml
@@ -24,11 +24,11 @@ GH1008 DriverError
 {where} requests {what}, but the NVIDIA driver is not loaded on this node; starting without it
 to refuse such containers, set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml
 GH1009 RefusedError
-{where} names {name}, a device of a vendor other than {vendor}
-request it with a device plugin or the engine's --device; variables, and annotations that are not a grant, may name only devices of {vendor}
+{where} requests {name}, a device of a vendor other than {vendor}
+request it with a device plugin or the engine's --device; variables, and annotations that are not a grant, may request only devices of {vendor}
 GH1020 RequestError
 unknown driver capability {word} in NVIDIA_DRIVER_CAPABILITIES
-use {known} in lower case; to ignore other words, set request.onUnknownCapability to ignore in /etc/gpuhook/config.yaml
+use lower-case names: {known}; to ignore other words, set request.onUnknownCapability to ignore in /etc/gpuhook/config.yaml
 GH1022 RequestError
 {name}={value} is not a whole number of MiB
 use a whole number of at least 1, such as 4096 for 4 GiB, or unset the variable
@@ -37,7 +37,7 @@ GH1023 RequestError
 raise the limit (in MiB), lower the request, or unset one of the variables
 GH1024 RequestError
 a memory limit is set, but this node has no UUID for GPU {nodes}
-run `gpuhook generate-cdi`, which records the UUIDs, or name the GPU by its UUID
+run `gpuhook generate-cdi`, which records the UUIDs, or use the GPU's UUID
 GH1025 RequestError
 a memory limit of {limit} on {device} is too small for a CUDA context, which takes about {least}
 the container starts, but its programs run out of memory; the unit is MiB, so 4096 is 4 GiB
@@ -46,16 +46,16 @@ refused the request for {names} in {where}: {reason}
 change that setting in /etc/gpuhook/config.yaml if this container needs GPUs, or set request.onRefusal to ignore to start it without them
 GH1027 RefusedError
 driver capability {word} is not allowed on this node; allowed: {allowed}
-request fewer, or all, which means the allowed ones; or add it to request.driverCapabilities in /etc/gpuhook/config.yaml
+request fewer capabilities, or all, which means the allowed ones; or add it to request.driverCapabilities in /etc/gpuhook/config.yaml
 GH1028 RequestError
 ignored the mount at {path}: it does not name a device
-for a CDI device use cdi/<vendor>/<class>/<name>, for any other device its id alone
+for a CDI device, use cdi/<vendor>/<class>/<name>; for any other device, use only its id
 GH1036 RequestError
 {where}: {number} is not an IMEX channel
 use channel numbers from 0 to 1048575, as in /dev/nvidia-caps-imex-channels
 GH1037 DriverError
 {name}: not on this node: no device node {looked}{why}
-load the kernel module that makes the node, make the node (see `gpuhook explain GH1037`), or remove the request
+load the kernel module that creates the node, create the node (see `gpuhook explain GH1037`), or remove the request
 GH1038 RefusedError
 {where} requests {name}, which only privileged containers may have
 run the container privileged (with CAP_SYS_ADMIN), or remove the request
@@ -82,19 +82,19 @@ GH1045 RequestError
 write terms such as cuda>=12.4, with a comma for `and` and a space for `or`, or set NVIDIA_DISABLE_REQUIRE=1 in the container
 GH1046 RequestError
 {count} NVIDIA_REQUIRE_* variables are set; the limit is {limit}
-put terms that must all be true into one variable, separated by commas
+put terms that must all be true into one variable, comma-separated
 GH1047 DriverError
 cannot check {variables}: {terms}; starting the container
 run `gpuhook generate-cdi`, which records the properties of the driver and the GPUs
 GH1060 RequestError
 {name} is ambiguous: it is a prefix of the UUIDs {uuids}
-write more digits of the UUID, or all of them
+use more digits of the UUID, or the full UUID
 GH1061 RequestError
 ignored unknown words in NVIDIA_DRIVER_CAPABILITIES: {words}
 use {known} or all in lower case, or unset the variable
 GH1062 DriverError
 the image is built for CUDA {version}, but this node's driver supports CUDA {cuda}; starting it
-programs that need more than CUDA minor version compatibility fail: install a newer driver, or use an image for CUDA {cuda}
+programs that need more than CUDA's minor version compatibility will fail: install a newer driver, or use an image for CUDA {cuda}
 GH1101 RequestError
 {name} is not a CDI device name
 write vendor/class=device, such as nvidia.com/gpu=0
@@ -102,26 +102,26 @@ GH1102 RequestError
 {name}: no such device; {files} has {have}{broken}
 request one of these; {way}
 GH1103 FileError
-{name} is described twice at the same priority: by {first} and by {second}
+{name} is defined twice at the same priority: by {first} and by {second}
 remove one of the two files, or change the --vendor or --class of one
 GH1104 FileError
 {name}: no CDI spec of kind {kind} in {dirs}{broken}
 {way}
 GH1105 HostError
-{path}: cannot store its compiled form in {directory}
+{path}: cannot store the compiled form in {directory}
 make that directory writable for root; until then, no container gets a GPU
 GH1106 FileError
 {path}: {pointer}: {reason}
 correct the CDI spec there; `gpuhook cdi validate FILE` checks it
 GH1107 FileError
 {path}: cdiVersion {version} is newer than {newest}, the newest that gpuhook supports
-write the spec in an older version of CDI, or install a newer gpuhook
+write the spec for an older version of CDI, or install a newer gpuhook
 GH1108 FileError
 {path}: cdiVersion is {version}, but {reason} needs {needed}
 declare cdiVersion {needed}
 GH1109 FileError
 {path}: {place}: {reason}
-correct the syntax of the CDI spec, or generate it again
+correct the syntax of the CDI spec, or regenerate it
 GH1110 FileError
 {path}: cannot read the CDI spec: {reason}
 make it a readable regular file, or remove it
@@ -130,15 +130,15 @@ GH1111 HostError
 choose a path on a writable file system with free space; nothing was changed
 GH1112 RequestError
 {name} is neither an existing spec file nor a CDI device name
-name the path of a spec, or a device from `gpuhook cdi list`, as vendor/class=device
+use the path of a spec, or a device from `gpuhook cdi list`, as vendor/class=device
 GH1120 FileError
-the CDI spec is stale: it describes another state of this host ({changes})
-run `gpuhook refresh` to generate the specs of this node again
+the CDI spec is stale: it no longer matches this host ({changes})
+run `gpuhook refresh` to regenerate the specs of this node
 GH1121 DriverError
 the nvidia kernel module is not loaded: {root} has no /proc/driver/nvidia/version
-run modprobe nvidia and read dmesg; on a node without a GPU, nothing is wrong
+run modprobe nvidia and check dmesg; on a node without a GPU, nothing is wrong
 GH1122 HostError
-cannot generate the CDI specs of this node again: {reason}
+cannot regenerate the CDI specs of this node: {reason}
 run `gpuhook refresh` to see the error
 GH1123 HostError
 {container} has {nodes}, whose GPU or MIG instance is no longer on this node
@@ -151,31 +151,31 @@ GH1201 DriverError
 set --nvml-library to the path of a libnvidia-ml.so.1 on this host, or omit it
 GH1202 DriverError
 {path}: cannot load the library: {reason}
-reinstall the driver package, or name another library with --nvml-library
+reinstall the driver package, or set another library with --nvml-library
 GH1203 DriverError
-{path} is of driver {library}, but the loaded kernel module is {module}
+{path} belongs to driver {library}, but the loaded kernel module is {module}
 reboot, or stop all GPU programs and run rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia, then modprobe nvidia
 GH1204 DriverError
 the nvidia kernel module is not loaded (NVML of {path}: {reason})
-run modprobe nvidia and read dmesg; on a node without a GPU, nothing is wrong
+run modprobe nvidia and check dmesg; on a node without a GPU, nothing is wrong
 GH1205 DriverError
 {path}: permission denied by the driver
 run as root, or grant this user read and write access to /dev/nvidiactl and /dev/nvidia*
 GH1206 DriverError
 {path}: NVML failed: {reason}
-run nvidia-smi on the host; if it fails too, see dmesg | grep NVRM
+run nvidia-smi on the host; if it also fails, see dmesg | grep NVRM
 GH1207 DriverError
-NVML is of driver {nvml}, but the driver files below {root} are of {tree}
+NVML belongs to driver {nvml}, but the driver files below {root} belong to {tree}
 set --driver-root and --nvml-library to the same driver, or reinstall the driver
 GH1210 DriverError
 device node {path}: {reason}
 {way}
 GH1213 DriverError
-mode {mode} finds no device on this node: {reason}
+mode {mode} found no device on this node: {reason}
 {way}
 GH1216 DriverError
 the driver has no MIG {name}: its minor number is in neither {minors} nor {file}
-use a GPU with MIG and a loaded driver of version 450 or newer
+use a GPU with MIG, and load driver version 450 or newer
 GH1217 DriverError
 {path}: {reason}; all GPUs in WSL need it
 update the Windows driver, run wsl.exe --update and wsl.exe --shutdown; on a machine without WSL, omit --mode wsl
@@ -187,10 +187,10 @@ GH1219 RequestError
 omit --device-id and --no-all-device
 GH1220 DriverError
 {directory} has neither devices.csv nor drivers.csv nor l4t.csv
-install the package nvidia-l4t-init of JetPack, or name the files with --csv-file; on a machine other than a Tegra, omit --mode csv
+install JetPack's nvidia-l4t-init package, or set the files with --csv-file; on a machine other than a Tegra, omit --mode csv
 GH1221 HostError
 cannot read {path}: {reason}
-name a readable file with --csv-file, or omit the option
+set --csv-file to a readable file, or omit it
 GH1222 DriverError
 containers can get none of the device nodes in {files}{reasons}
 check that the GPU's module is loaded (modprobe nvgpu), or set the directory of the nodes with --dev-root
@@ -199,7 +199,7 @@ no NVIDIA driver below {root}: no libcuda.so.<version> in {searched}
 install the driver there, or set its location with --driver-root or --library-search-path
 GH1231 DriverError
 the driver below {root} has two versions: libcuda {libcuda}, libnvidia-ml {ml}
-complete or repeat the driver's installation, so that both have one version
+complete the driver installation, or reinstall the driver, so that both have the same version
 GH1232 DriverError
 the driver is {version}, but the libcuda below {root} is {have} (searched {searched})
 install the libraries of {version} there, or reboot into the installed driver
@@ -208,19 +208,19 @@ several drivers below {root} ({have}), and no libcuda.so.1 selects one
 remove the old ones, or run ldconfig there to create the link
 GH1234 DriverError
 {path} is not a readable 64-bit shared library
-repeat the driver's installation; a full disk is the usual cause
+reinstall the driver; a full disk is the usual cause
 GH1235 DriverError
 the driver root {root} is not a directory
 set --driver-root to the directory of the driver
 GH1240 DriverError
 waiting for GPU events failed: {reason}
-run nvidia-smi on the host; if it fails too, see dmesg | grep NVRM; a lost GPU needs a reset or a reboot
+run nvidia-smi on the host; if it also fails, see dmesg | grep NVRM; a lost GPU needs a reset or a reboot
 GH1242 DriverError
 {path}: NVML cannot create an event set: {reason}
-the plugin does not see XIDs: run nvidia-smi on the host, and update an old driver
+the plugin does not receive XIDs: run nvidia-smi on the host, and update an old driver
 GH1243 FileError
 {file}, line {line}, column {column}: {reason}
-correct the YAML there; gpuhook does not skip a file of this directory
+correct the YAML there; gpuhook does not skip files in this directory
 GH1244 FileError
 {file}, line {line}: {where}: {reason}
 write a mapping with the lists add (entries with path, containerPath, kind, capabilities) and drop (globs): see https://github.com/gpuhook/gpuhook/blob/main/docs/reference/driver-files.md
@@ -229,10 +229,10 @@ GH1245 FileError
 set a containerPath outside /dev, /proc and /sys, without ..
 GH1246 HostError
 {path} is missing and cannot be created: {reason}
-run nvidia-modprobe -f {file} on the host, or add the capability MKNOD to this container; in the chart's values: features.mig: true
+run nvidia-modprobe -f {file} on the host, or add the MKNOD capability to this container; in the chart's values: features.mig: true
 GH1250 DriverError
 {path}: this driver has no memory limits for containers; CUDA 13.4 added them
-update the driver, or share the GPU without them: the device plugin's guard monitors the memory, and limits.onFailure: start lets containers start
+update the driver, or share the GPU without limits: the device plugin's guard monitors the memory, and limits.onFailure: start lets containers start
 GH1251 DriverError
 the driver refused a memory limit on {uuid} for cgroup {cgroup}: {reason}
 {remedy}
@@ -250,10 +250,10 @@ cannot set or read memory limits on GPU {uuid}: {reason}
 compare with nvidia-smi -L on the host; for a lost GPU, see dmesg | grep NVRM
 GH1256 DriverError
 the driver did not answer within {seconds} seconds
-run nvidia-smi on the host; if it hangs too, see dmesg | grep -e NVRM -e Xid
+run nvidia-smi on the host; if it also hangs, see dmesg | grep -e NVRM -e Xid
 GH1257 DriverError
 the driver's library failed: {reason}
-run nvidia-smi on the host; if it fails too, reinstall the driver
+run nvidia-smi on the host; if it also fails, reinstall the driver
 GH1258 HostError
 cannot start a process for the driver's library: {reason}
 check pids.max of this process's cgroup, ulimit -u, and the free memory of the host
@@ -265,31 +265,31 @@ GH1261 DriverError
 update the driver to 455 or newer, or remove timeSlice
 GH1262 DriverError
 cannot set the time slice of {uuid}: {reason}
-only GPUs with compute preemption have a time slice: remove timeSlice for this GPU
+only GPUs with compute preemption support time slices: remove timeSlice for this GPU
 GH1263 HostError
 no permission to set the time slice of {uuid}: {reason}
 use root and CAP_SYS_ADMIN; in the chart's values: features.timeSlices: true
 GH1264 DriverError
 `{program} compute-policy {arguments}` failed: {reason}
-run it on the host; if it fails too, see dmesg | grep NVRM
+run it on the host; if it also fails, see dmesg | grep NVRM
 GH1265 DriverError
 cannot read the compute mode of {uuid}: {reason}
-run nvidia-smi -q -d COMPUTE on the host; a GPU without it needs no computeMode
+run nvidia-smi -q -d COMPUTE on the host; a GPU without a compute mode needs no computeMode
 GH1300 FileError
 {path}: no such file
-name the directory that contains config.json with --bundle, or for `gpuhook cdi resolve` the file with --oci
+set --bundle to the directory that contains config.json, or --oci to the file for `gpuhook cdi resolve`
 GH1301 FileError
 {path} is not a usable OCI runtime spec: {reason}
-gpuhook did not change it; let the engine write it again, or create one with `runc spec`
+gpuhook did not change it; let the engine rewrite it, or create one with `runc spec`
 GH1302 DriverError
 device node {node}: {reason}
 create the node (`gpuhook system create-device-nodes --load-kernel-modules`), or run `gpuhook generate-cdi` again if the GPU is gone
 GH1303 FileError
 config.json: {key} is not {kind}
-gpuhook did not change it; correct the engine that wrote it
+gpuhook did not change it; fix the engine that wrote it
 GH1304 RefusedError
 {path} is the host's own root file system
-gpuhook changes no file of the host: use a separate root file system for the container
+gpuhook changes no file on the host: use a separate root file system for the container
 GH1305 HostError
 the root file system {path} is mounted read-only: no runtime can mount a driver into it
 mount it writable (for example an overlay) and set root.readonly in config.json instead
@@ -298,30 +298,30 @@ bundle {bundle} has no usable root file system: {reason}
 set root.path in config.json
 GH1307 FileError
 config.json has {what}: runtimes differ on which one applies
-correct the program that wrote it: a key occurs once, in the spelling of the OCI specification
+fix the program that wrote it: each key must occur once, spelled as in the OCI specification
 GH1310 FileError
 {path} is not a regular file{limit}
 gpuhook did not read it; check the file at that path
 GH1312 HostError
-this node has cgroup v1, but the driver limits the memory of v2 cgroups only
+this node has cgroup v1, but the driver only limits the memory of v2 cgroups
 boot with the kernel parameter systemd.unified_cgroup_hierarchy=1; to start containers without the limit, set limits.onFailure to start in /etc/gpuhook/config.yaml; `gpuhook limits clear --all` removes limits in the ledger that are not enforced
 GH1313 HostError
 the container has no separate cgroup: {reason}
 let its engine create one (podman: not --cgroups=disabled): limits apply to a cgroup
 GH1314 HostError
-cgroup {path} of the container contains other processes, {pids}: the limit would apply to them too
+cgroup {path} of the container contains other processes, {pids}: the limit would also apply to them
 give each container a separate cgroup with a unique linux.cgroupsPath
 GH1315 HostError
-only root of the host can limit a container's GPU memory: {reason}
-run the engine as root; for containers with a user namespace use gpuhook-runtime, whose hook runs outside it
+only root on the host can limit a container's GPU memory: {reason}
+run the engine as root; for containers with a user namespace, use gpuhook-runtime, whose hook runs outside it
 GH1316 FileError
 {path} is larger than {limit} MiB, the limit for a document
-use a part of it: one container, one pod, one node
+use only part of it: one container, one pod, one node
 GH1401 HostError
 no low-level runtime found: searched for {names} in {dirs}
 install runc or crun, or set another in runtime.lowLevelRuntimes of /etc/gpuhook/config.yaml
 GH1402 HostError
-{path} is YAML and not compiled, and there is no `gpuhook` to compile it in {dirs}
+{path} is YAML and not compiled, and no `gpuhook` to compile it was found in {dirs}
 install the gpuhook package, or write the file as JSON
 GH1403 HostError
 cannot compile {path}: `{command}` failed: {reason}
@@ -343,36 +343,36 @@ internal error of gpuhook, {kind} at {place}: {reason}
 report it with this line; commands print a traceback with `gpuhook --debug`
 GH1500 UsageError
 {name}: neither a file nor a known profile
-set --inventory to a file of gpuhook inventory -o yaml, or to one of the profiles {profiles}
+set --inventory to a file written by gpuhook inventory -o yaml, or to one of the profiles {profiles}
 GH1501 FileError
 {file}: line {line}, column {column}: {reason}
 write an inventory as YAML or JSON, in the format of gpuhook inventory -o yaml
 GH1502 FileError
 {file}: {where}: {reason}
-compare it with a profile: gpuhook inventory --inventory t4 -o yaml
+compare it with a built-in profile: gpuhook inventory --inventory t4 -o yaml
 GH1510 UsageError
 --{option} {value}: not a valid CDI {option} name
-use letters, digits, _ - and . with a letter first, and a letter or digit last
+use letters, digits, _ - and .; start with a letter, and end with a letter or digit
 GH1511 RequestError
 --device-id {value}: this node has no such GPU or MIG instance; it has {have}
-name a GPU by its index, UUID or PCI bus id, an instance as 0:1 or by UUID, or use `all`
+select a GPU by its index, UUID or PCI bus id, an instance by 0:1 or its UUID, or use `all`
 GH1512 RequestError
 cannot use --device-id {value}: {reason}
 choose another device, or omit --device-id: gpuhook then skips unusable devices
 GH1513 DriverError
-this node has no GPU that a CDI spec could describe{reasons}
+this node has no GPU that a CDI spec can describe{reasons}
 run `gpuhook inventory` to see what was found
 GH1514 UsageError
 --output-file {path}: {reason}
-name the file *.yaml or *.json, in agreement with its format: container engines read no other files
+name the file *.yaml or *.json to match its format: container engines read no other files
 GH1515 UsageError
 {what} {path}: not an absolute path
 write an absolute path, which begins with /
 GH1517 FileError
 cannot run the host's ldconfig {path} in a container: {reason}
-name a statically linked ldconfig, or omit --ldconfig-path: gpuhook then merges the loader cache itself
+set it to a statically linked ldconfig, or omit --ldconfig-path: gpuhook then merges the loader cache itself
 GH1518 HostError
-{program} wrote no loader cache of the container: {reason}
+{program} did not write the container's loader cache: {reason}
 omit --ldconfig-path: gpuhook then merges the loader cache itself
 GH1519 DriverError
 mode management found no driver device node in {directory}
@@ -381,19 +381,19 @@ GH1520 UsageError
 {options} cannot be combined: {reason}
 omit one of them
 GH1521 HostError
-{option} needs gpuhook-hook, which is neither beside this program nor in {dirs}
+{option} needs gpuhook-hook, which is neither next to this program nor in {dirs}
 install gpuhook-runtime, name the hook with --hook-path, or omit {option}
 GH1526 HostError
 another gpuhook refresh has held {path} for more than {seconds} seconds
-find out why it does not end (`fuser {path}`), stop it, and run the command again
+find out why it does not exit (`fuser {path}`), stop it, and run the command again
 GH1527 RefusedError
 {path} is stale, and there is no record of how it was generated: {what}
-generate it with `gpuhook generate-cdi --output-file {path}` and the options it should have
+generate it with `gpuhook generate-cdi --output-file {path}` and the desired options
 GH1528 FileError
 the record of a spec has options that generate-cdi does not accept ({words}): {reason}
-generate it again with `gpuhook generate-cdi` and the options it should have
+regenerate it with `gpuhook generate-cdi` and the desired options
 GH1529 FileError
-{path} exists but is not a readable CDI spec, and gpuhook may not have written it
+{path} exists but is not a readable CDI spec, and may not be gpuhook's
 check it with `gpuhook cdi validate {path}`; remove it, and run the command again
 GH1530 FileError
 {path}: {reason}
@@ -403,25 +403,25 @@ GH1532 FileError
 correct the file: `gpuhook config default` prints every key with its values, and https://github.com/gpuhook/gpuhook/blob/main/docs/reference/configuration.md describes them
 GH1533 RequestError
 {variable}={value}: {reason}
-correct or unset the variable, if necessary in the environment of the container engine; until then, no container gets a GPU
+fix or unset the variable, if necessary in the environment of the container engine; until then, no container gets a GPU
 GH1534 FileError
 {path}: {reason}
-name the toolkit's file, /etc/nvidia-container-runtime/config.toml, or correct the line
+use the toolkit's file, /etc/nvidia-container-runtime/config.toml, or correct the line
 GH1535 HostError
 {path}: {reason}
 check it with ls -l; --replace removes it, unless it is a directory
 GH1536 HostError
 cannot load kernel module {module}: {reason}
-install the driver's modules for the running kernel (uname -r), and read dmesg
+install the driver's modules for the running kernel (uname -r), and check dmesg
 GH1590 HostError
 {where}: {reason}
 correct that path, and run the command again
 GH1591 HostError
 standard output: {reason}
-check where the output goes; a requested change may be complete: see `gpuhook inspect`
+check where the output goes; a requested change may have been made: see `gpuhook inspect`
 GH1592 HostError
 {path}: {reason}, in the state directory {directory}
-make {directory} a directory in which you can write; {variable}
+make {directory} a directory that you can write to; {variable}
 GH1594 HostError
 {places} {verb} not mounted in this chroot or container, so the machine cannot be read
 run `{commands}` there first, or run gpuhook outside of it; in a container, keep the mounts that its engine makes
@@ -436,10 +436,10 @@ machine {machine} has no known loader cache flags
 supported machines: {known}
 GH1604 FileError
 cannot write the directory {directory} to {file}
-install the driver's libraries in an absolute path without white space, '#', '=' and ':'
+install the driver's libraries below an absolute path without white space, '#', '=' and ':'
 GH1640 FileError
 gpuhook-hook was called with {argument}, but {reason}
-see `gpuhook-hook --help`; its caller must be of the installed release: see `gpuhook explain GH1640`
+see `gpuhook-hook --help`; its caller must be from the installed release: see `gpuhook explain GH1640`
 GH1641 HostError
 skipped: {what}
 the container starts anyway
@@ -447,8 +447,8 @@ GH1642 FileError
 cannot use the OCI state on standard input: {reason}
 a runtime calls gpuhook-hook as an OCI hook; to see what a container would get, run `runc state ID | gpuhook-hook prestart --dry-run`
 GH1643 FileError
-the prestart hook was called in an unsupported stage: {reason}
-register `gpuhook-hook prestart` for the stage prestart or createRuntime; for a running container, use `gpuhook attach`
+the prestart hook was called at an unsupported stage: {reason}
+register `gpuhook-hook prestart` for the prestart or createRuntime stage; for a running container, use `gpuhook attach`
 GH1646 HostError
 no gpuhook-hook in {dirs}; memory limits need it
 reinstall gpuhook-runtime, or link gpuhook-hook into one of these directories
@@ -457,12 +457,12 @@ GPU {device}: the driver does not enforce the memory limit: {trouble}
 the container starts because of limits.onFailure; see `gpuhook ps`
 GH1648 HostError
 GPU {device}: the driver does not enforce the limit that the container has set: {trouble}
-the granted limit applies, as `gpuhook limits show` prints it; set another NVIDIA_GPU_MEMORY_LIMIT, or unset it
+the granted limit applies (see `gpuhook limits show`); set another NVIDIA_GPU_MEMORY_LIMIT, or unset it
 GH1649 HostError
-{path}: the hook of a CDI spec may not read it in the container's user namespace
-request the GPU by NVIDIA_VISIBLE_DEVICES with the runtime gpuhook-runtime, or generate specs without hooks
+{path}: the hook of a CDI spec cannot read it in the container's user namespace
+request the GPU with NVIDIA_VISIBLE_DEVICES and the gpuhook-runtime runtime, or generate specs without hooks
 GH1701 HostError
-cannot read {program} back from the kernel, and no other source has its rules
+cannot read {program} back from the kernel, and its rules are not available elsewhere
 set kernel.kptr_restrict or net.core.bpf_jit_harden to 1 temporarily, or restart the container with the device
 GH1702 RefusedError
 {rule} is still denied after the change: {reason}; the change was undone
@@ -472,16 +472,16 @@ GH1703 HostError
 find that program (a systemctl daemon-reload loop?), and run the command again
 GH1704 RefusedError
 cannot deny {rule}: {reason}
-the container may open a whole class of devices: restart it with narrower rules
+the container is allowed to open a whole class of devices: restart it with narrower rules
 GH1730 RequestError
 no such process: {pid}
-name a running container by its id or by the pid of one of its processes
+use the id of a running container or the pid of one of its processes
 GH1732 RequestError
-process {pid} of the container has ended
+process {pid} of the container has exited
 start the container again; it loses what was attached while it ran
 GH1733 HostError
 {path}: {reason}
-run as root on the host; a pod needs hostPID, CAP_SYS_PTRACE, and for the container's files CAP_SYS_ADMIN and CAP_SYS_CHROOT
+run as root on the host; a pod needs hostPID, CAP_SYS_PTRACE, and CAP_SYS_ADMIN and CAP_SYS_CHROOT for the container's files
 GH1734 HostError
 the user namespace of process {pid} has no root ({map} does not map 0)
 map 0 in linux.uidMappings and linux.gidMappings of the container
@@ -490,21 +490,21 @@ GH1735 RequestError
 {near}; set the state directory of another runtime with --state-root
 GH1736 RequestError
 {name} matches several containers: {candidates}
-write the whole id; if ids are equal, use the pid
+use the full id; if the ids are equal, use the pid
 GH1737 RequestError
-process {pid} is not in a container: it has the mount namespace of the host
-name a process of a container
+process {pid} is not in a container: it is in the host's mount namespace
+use the pid of a process in a container
 GH1738 RequestError
 container {id} is not running: it is {status}
 start it; the command needs a running container
 GH1739 FileError
 cannot use the runtime's state of a container, {path}: {reason}
-name the container by the pid of one of its processes
+use the pid of one of its processes
 GH1740 HostError
 {container} is missing granted devices or files: {what}
 run `gpuhook repair {container}`; its processes continue
 GH1741 DriverError
-{container} has the files of driver {mounted}, but the node's driver is {now}
+{container} uses the files of driver {mounted}, but the node's driver is {now}
 restart the container: libraries cannot be replaced under running programs
 GH1742 DriverError
 {path} is mounted in {container}, but no longer exists on the node ({count} such files)
@@ -517,31 +517,31 @@ the device cgroup of {container} denies its granted nodes {nodes}: its rules wer
 run `gpuhook repair {container}`; its processes continue
 GH1745 RequestError
 {container} requests GPUs ({request}), but its runtime assigned none
-start it with a GPU runtime (the handler nvidia), or run `gpuhook attach`
+start it with a GPU runtime (the nvidia handler), or run `gpuhook attach`
 GH1746 HostError
 permission denied: {places}
 run as root: other users' containers are not visible
 GH1747 RefusedError
-the root directory of process {pid} is not the root of the container's mount namespace
-restart the container, and let a child process, not the first process, call chroot(2) or mount over the root
+process {pid} has a root directory other than the root of the container's mount namespace
+restart the container, and let a child process instead of the first process call chroot(2) or mount over the root
 GH1748 RefusedError
 process {pid} has created a user namespace that is not in its container's config.json
-restart the container, and let a child process, not the first process, create the namespace
+restart the container, and let a child process instead of the first process create the namespace
 GH1749 RefusedError
 container {id} cannot be changed outside the user namespace of its engine: {where}: not permitted
-put `podman unshare` before the command
+run the command under `podman unshare`
 GH1750 FileError
 {path} in the container is already {what}
 remove it from the image or the volume; nothing was changed
 GH1751 HostError
 {cause}; some changes could not be undone: {left}
-undo these by hand, or restart the container
+undo these manually, or restart the container
 GH1752 DriverError
 {path} is not on the host: {reason}
 if the driver was upgraded, run `gpuhook generate-cdi` again, then repeat the command
 GH1753 RefusedError
 processes in container {id} use the device: {holders}
-stop them first, or use --force: open handles remain, new opens are denied
+stop them first, or use --force: open handles keep working, new opens are denied
 GH1754 RefusedError
 the mount at {path} would also appear outside the container: it is shared
 use private or rslave propagation for the volume or for rootfsPropagation; nothing was changed
@@ -550,28 +550,28 @@ GH1755 FileError
 make root the owner, and remove write permission for others
 GH1756 RefusedError
 container {id} belongs to user {user}
-run gpuhook as that user; to change a container, with `podman unshare` before the command
+run gpuhook as that user, prefixed with `podman unshare` to change a container
 GH1757 HostError
 another gpuhook has been changing containers of this node for 30 seconds
 wait for it, or find it with `fuser {path}`
 GH1759 RequestError
 {name}; the container has {nodes}
-a GPU that fell off the bus is in no CDI spec: name its device node, as --device {node}
+a GPU that fell off the bus is in no CDI spec: pass its device node, --device {node}
 GH1760 HostError
 the file systems of {container} did not answer for {seconds} seconds{left}
-find FUSE and NFS in its /proc/PID/mountinfo: a blocked child process ends when the server of that mount answers or ends
+look for FUSE and NFS in its /proc/PID/mountinfo: a blocked child process exits when the server of that mount answers or stops
 GH1761 HostError
-the child process for {container} gave no answer: {reason}
+the child process for {container} did not answer: {reason}
 run the command again; if the process was killed, search dmesg for an OOM kill
 GH1762 HostError
 {container} was skipped: its {fstype} mount at {path} may never answer
-check it alone: `gpuhook repair {container}` waits for the mount, for a limited time
+check this container separately: `gpuhook repair {container}` waits for the mount for a limited time
 GH1770 RequestError
-`none` means the control nodes and the driver's files, but container {id} has {nodes}
-detach these devices: the files that came with them go with the last one
+`none` stands for the control nodes and the driver's files, but container {id} has {nodes}
+detach these devices: the files that came with them are removed with the last one
 GH1771 FileError
 {reason}
-{hint}; or name the device node, as --device {node}: that needs no CDI spec
+{hint}; or pass the device node, --device {node}, which needs no CDI spec
 GH1772 FileError
 {reason}, but a container was started with it
 the file contains the container's grants: correct it, or restart the container
@@ -580,7 +580,7 @@ GH1780 RequestError
 add a GPU with `gpuhook attach`; `gpuhook inspect {container}` lists its devices
 GH1781 RequestError
 {name} is not a GPU of {container}; it has {gpus}
-name one of these by its index or UUID, or omit --gpu for all of them
+select one by its index or UUID, or omit --gpu to select all
 GH1782 RequestError
 {limit} exceeds the memory of {gpu}: {whole}
 set a smaller limit; `gpuhook limits clear` removes a limit
@@ -588,7 +588,7 @@ GH1783 RequestError
 {gpu} of {container} is a MIG instance or has MIG instances: it cannot have a limit
 an instance has the memory of its profile; select other GPUs of the container with --gpu
 GH1784 RefusedError
-only root of the host can set and clear memory limits, not user {user}
+only root on the host can set and clear memory limits; this is user {user}
 run as root on the host; `gpuhook limits show` prints the limits in the ledger
 GH1785 DriverError
 the memory limit of {container} on {gpu} is {noted} in the ledger, but {held} in the driver
@@ -601,9 +601,9 @@ the configuration has {count}: {first}
 run `gpuhook device-plugin --validate {path}` to print all errors of the file
 GH1801 FileError
 cannot read the configuration from {path}: {reason}
-name a readable file; a ConfigMap must be in the namespace of the plugin's pod
+use a readable file; a ConfigMap must be in the namespace of the plugin's pod
 GH1802 FileError
-cannot choose a configuration of {directory}: {reason}; it has {known}
+cannot choose a configuration from {directory}: {reason}; it has {known}
 set --default-config, a node label, or --fallback-strategies named,single,empty
 GH1803 UsageError
 {source}: {reason}
@@ -622,16 +622,16 @@ GH1807 HostError
 allow the service account to get and watch nodes, and mount its token; in the chart's values: apiAccess.nodeConfig: true
 GH1820 RequestError
 {method} got {size} bytes that are not a {message}
-call it as in the kubelet's device plugin API v1beta1
+call it with the kubelet's device plugin API v1beta1
 GH1821 HostError
 cannot serve {resource} on {path}: {reason}
-check that the kubelet runs on this node; in a pod, mount its plugin directory, writable
+check that the kubelet runs on this node; in a pod, mount its plugin directory read-write
 GH1822 HostError
 path {directory} is too long: a socket in it would have more than {limit} bytes
 mount the kubelet's plugin directory at a shorter path in the plugin's container
 GH1823 HostError
 the kubelet at {socket} did not register {resource}: {reason}
-read the kubelet's log; its device plugin API must be v1beta1
+check the kubelet's log; its device plugin API must be v1beta1
 GH1824 HostError
 another process serves {resource} on {path}
 run one device plugin per node; this one waits until the socket is free
@@ -649,16 +649,16 @@ interposer {name} of {resource} uses {placeholder}, but {uuid} has no memory lim
 set `memory` in the entry of the resource, or remove {placeholder}
 GH1840 FileError
 migStrategy single cannot offer these GPUs: {reason}
-give all GPUs the same MIG mode and instances of one profile, set gpuhook.excludeDevices, or set migStrategy to mixed
+give all GPUs the same MIG mode and MIG profile, set gpuhook.excludeDevices, or set migStrategy to mixed
 GH1843 RequestError
-{resource} has no device {name}, which the preferred allocation must include
-the devices have changed since the kubelet read them: create the pod again
+{resource} has no device {name}, which must be part of the preferred allocation
+the devices have changed since the kubelet read them: recreate the pod
 GH1844 RequestError
 {resource}: invalid preferred allocation: {reason}
-the kubelet makes no such call; check which program uses the plugin's socket
+the kubelet does not make such calls; check which program uses the plugin's socket
 GH1846 RequestError
 {resource}: {size} devices requested, but only {known} of the {named} available devices are known
-wait until other containers end, or request fewer
+wait until other containers exit, or request fewer
 GH1847 FileError
 {entry}: {resource}: {reason}
 {hint}
@@ -667,22 +667,22 @@ GH1848 FileError
 set `unit` of its entries in sharing.memoryUnits, for example to GiB
 GH1849 RequestError
 {size} units of {resource} ({memory}) requested on one GPU, but at most {most} are free
-request less, or wait until other containers end: gpuhook never splits a request
+request fewer units, or wait until other containers exit: gpuhook never splits a request
 GH1850 RequestError
 {resource} has no device {id}; the nearest are {nearest}
-the kubelet's device list is outdated: create the pod again
+the kubelet's device list is outdated: recreate the pod
 GH1851 DriverError
 device {id} of {resource} is unhealthy: {reason}
-create the pod again: the scheduler assigns another device
+recreate the pod: the scheduler will assign another device
 GH1852 RequestError
-a container requests {count} of {resource}, but the limit is one: it is shared
-request 1: several replicas of one GPU are not more GPU
+a container requests {count} of {resource}, but at most one is allowed: the resource is shared
+request 1: several replicas of one GPU provide no additional compute or memory
 GH1853 DriverError
 cannot assign devices of {resource} to containers: {reason}
-complete the driver's installation, or add envvar to deviceListStrategy
+complete the driver installation, or add envvar to deviceListStrategy
 GH1854 HostError
 {resource} is shared by MPS, but its control daemon is not running
-the plugin's log has the reason; the plugin tries again at each check of the node
+the plugin's log has the reason; the plugin retries at each check of the node
 GH1855 DriverError
 no CDI spec describes {name}
 the plugin's log has a warning with the reason
@@ -694,7 +694,7 @@ the container cannot start: {uuid} has {free} MiB free, and minFreeMemory is {ne
 find the other users of the GPU with `gpuhook ps`, or lower gpuhook.minFreeMemory
 GH1859 RequestError
 {count} units of {resource} are on {devices}, but the memory of a container must be on one GPU
-create the pod again: its init containers had units elsewhere, or the kubelet chose the units alone
+recreate the pod: its init containers had units on other GPUs, or the kubelet selected the units without the plugin
 GH1860 RequestError
 {name} is not the UUID of a GPU
 use a UUID from `gpuhook health show`, or `all`
@@ -715,10 +715,10 @@ cannot read the unhealthy GPUs from {path}: {reason}
 run as root; to reset the plugin's marks, run `gpuhook health clear all`
 GH1870 FileError
 {resource} is shared by MPS with unequal {kind}: {values}
-one daemon gives all of its clients the same share: give the devices different names with `rename`
+one daemon gives all clients the same share: give the devices different names with `rename`
 GH1871 FileError
 {resource} is shared by MPS among {replicas}, but {model} serves at most {most} clients
-lower sharing.mps.resources[].replicas, or share it by time slicing
+lower sharing.mps.resources[].replicas, or use time slicing
 GH1872 FileError
 {resource} consists of MIG instances, which gpuhook does not share by MPS
 use sharing.timeSlicing for it, or set flags.migStrategy to none
@@ -727,7 +727,7 @@ GH1873 HostError
 install its package: nvidia-compute-utils, nvidia-driver-cuda or nvidia-cuda-mps
 GH1874 HostError
 the MPS control daemon of {resource} failed at `{command}`: {reason}
-read the logs in {log}
+check the logs in {log}
 GH1875 HostError
 {path} is not on a tmpfs, and no tmpfs can be mounted there: {reason}
 put --mps-root below /run, or mount a tmpfs at {path}
@@ -742,18 +742,18 @@ GH1880 HostError
 make the state directory writable: mount /run/gpuhook into the plugin's container
 GH1881 DriverError
 the {kind} of {uuid} is still {ours}; it could not be restored to {before}: {reason}
-the plugin tries again at each check of the node; a reboot restores it, too
+the plugin retries at each check of the node; a reboot restores it, too
 GH1882 FileError
 {resource}: cannot set {key} for {uuid}: {reason}
-name other devices in the entry, or remove {key}
+select other devices in the entry, or remove {key}
 GH1885 HostError
-the guard cannot watch memory limits that the driver does not enforce: {reason}
-run the plugin's pod with hostPID: the driver reports the pids of the host
+the guard cannot monitor memory limits that the driver does not enforce: {reason}
+run the plugin's pod with hostPID: the driver reports host pids
 GH1886 HostError
 cannot stop process {pid}, which exceeds its container's memory limit: {reason}
-add the capability KILL to the plugin's container, on Linux 5.3 or later; in the chart's values: features.guard: true
+add the KILL capability to the plugin's container, on Linux 5.3 or later; in the chart's values: features.guard: true
 GH1887 HostError
-the driver has not reported its processes for {seconds} seconds: memory limits are not watched
+the driver has not reported its processes for {seconds} seconds: memory limits are not monitored
 check with `nvidia-smi` whether the driver answers; the plugin waits for its answer
 GH1890 HostError
 cannot serve metrics at {address}: {reason}
@@ -763,63 +763,63 @@ gpuhook.metrics.address {address} is not a valid address
 write host:port, such as 127.0.0.1:9395, [::1]:9395, or :9395 for every interface
 GH1900 FileError
 {path} does not contain the files of a node: {reason}
-set the directory that has the node's etc, proc and dev, such as /host in a pod
+set the directory that contains the node's etc, proc and dev, such as /host in a pod
 GH1902 HostError
 systemd is not running here: {path} does not exist
-query the states of services with the service manager of this system
+query the state of services with the service manager of this system
 GH1903 UsageError
-{path} has the files of another node: --fix only changes the node on which it runs
+{path} contains the files of another node: --fix only changes the node that it runs on
 run `gpuhook doctor --fix` on the node itself
 GH1904 HostError
 {container} was skipped: {count} containers before it did not answer in time
-find out why they do not answer: often FUSE or NFS is mounted in them
+find out why they do not answer: often because of a FUSE or NFS mount
 GH1905 HostError
 cannot query the API server of the cluster: {reason}
-run it where `kubectl get nodes` works, or as root on the node
+run the command where `kubectl get nodes` works, or as root on the node
 GH1906 FileError
 {path} is not a support bundle: {reason}
 use the unchanged file that `gpuhook support-bundle` wrote
 GH1907 RefusedError
 {path} is refused as a support bundle: {reason}
-nothing of it was used; request a new one from the sender
+none of its contents were used; request a new one from the sender
 GH1910 FileError
 cannot explain {where}: {reason}
-name a bundle, a config.json, an image's configuration (docker image inspect, skopeo inspect --config), a Kubernetes manifest, or a container
+use a bundle, a config.json, an image's configuration (docker image inspect, skopeo inspect --config), a Kubernetes manifest, or a container
 GH1911 FileError
 {path}: no such file, directory or running container
-name an existing file or directory, or a running container from `gpuhook ps`
+use an existing file or directory, or a running container from `gpuhook ps`
 GH1912 FileError
 container {id} has no config.json: its engine has removed the bundle
-explain its variables: pass --env NAME=VALUE for each of them
+pass its variables with --env NAME=VALUE instead
 GH1914 RequestError
 there is no error code {name}; {others}
 copy the code from the error message, as in `Error GH1102`; https://github.com/gpuhook/gpuhook/blob/main/docs/reference/errors.md lists all codes
 GH1915 FileError
 {path} is not a bundle: it has no config.json
-name the directory that contains config.json, or name a running container by its id, as in `gpuhook ps`
+name the directory that contains config.json, or the id of a running container, as shown by `gpuhook ps`
 GH1930 FileError
 {place}: not a readable manifest: {reason}
-fix the text there; `kubectl apply --dry-run=client -f FILE` checks it too
+fix the text there; `kubectl apply --dry-run=client -f FILE` also checks it
 GH1931 RequestError
 {path} has no pod and no workload with a pod template: {kinds}
 name a file with a Pod, Deployment or similar, and check its indentation; for a Compose file, name its running container or pass the variables with --env
 GH1932 RequestError
 {path} has {pods}, but no containers in it
-write them as a list below spec.containers; each starts with `- name:`
+add them as a list under spec.containers; each item starts with `- name:`
 GH1942 DriverError
 no NVIDIA driver in {root}, so gpuhook's result is unknown
 run it on the node that has the GPUs; in a pod with the node's files in /host, add --driver-root /host --host-root /host
 GH1953 HostError
-cannot match GPU processes to containers: this pid namespace is not the host's, and the driver reports pids of the host
+cannot match GPU processes to containers: this pid namespace is not the host's, and the driver reports host pids
 run it on the host, or in a container with the host's pid namespace (hostPID, --pid=host)
 GH1960 HostError
 kubectl: {reason}
-run the same with kubectl: `kubectl get pods --all-namespaces`; reading metrics needs the verb get of pods/proxy in the namespace of the plugin
+try `kubectl get pods --all-namespaces`; reading metrics requires the verb get for pods/proxy in the plugin's namespace
 GH1961 HostError
 {where} has no pod of gpuhook's device plugin with the labels {selector}
-install the chart with metrics.enabled=true, or name the labels of the plugin's pods with --selector
+install the chart with metrics.enabled=true, or set the labels of the plugin's pods with --selector
 GH2000 RefusedError
-{where}: the runtime {name} of {engine} is {program}, not gpuhook's
+{where}: the {name} runtime of {engine} is {program}, not gpuhook's
 use another name with --runtime-name, or replace it with --take-over: undo restores it
 GH2001 HostError
 cannot write {path}: {reason}; all files are unchanged
@@ -831,7 +831,7 @@ GH2003 FileError
 {where} {said}: {engine} would not start with it; nothing was changed
 fix that line or move the file away, then run `gpuhook configure {engine}` again
 GH2004 HostError
-the planned {paths} would still not make {engine} {lack}; nothing was changed
+with the planned {paths}, {engine} would still not {lack}; nothing was changed
 run with --dry-run to see the plan, and find a file that {engine} reads later and that overrides it; choose another file with --drop-in or --config
 GH2005 HostError
 {engine} rejects the new configuration, which was undone: `{command}`: {said}
@@ -840,19 +840,19 @@ GH2006 HostError
 {engine} stopped after a reload of its configuration ({unit}): {said}
 its old files were restored and it was started with them: see `systemctl status` and `journalctl -u`
 GH2007 RequestError
-cannot restart {engine} by {how}: {reason}; nothing was changed
-configure it without --restart, and restart it as it was started
+cannot restart {engine} with {how}: {reason}; nothing was changed
+configure it without --restart, then restart it the way it was started
 GH2008 HostError
 another process is configuring the engine of {path}
 wait for that `gpuhook configure` or `gpuhook node install`, and try again
 GH2009 FileError
 cannot use the record {path}: {reason}
-remove gpuhook's changes from the engine's files by hand (`gpuhook configure show`), then remove the directory of that file
+remove gpuhook's changes from the engine's files manually (`gpuhook configure show`), then remove the directory of that file
 GH2010 HostError
 the host at {root} has no {name}, which the engine must run
-install gpuhook-runtime there, or set the program with {option}
+install gpuhook-runtime there, or set the program's path with {option}
 GH2011 RequestError
-{path} {said} on the host at {root}: each container of the engine would fail
+{path} {said} on the host at {root}: every container of the engine would fail
 install it there, set its path on the host, or omit {option}: gpuhook then finds it
 GH2012 HostError
 {path} was changed by another program during the run; everything else is unchanged
@@ -864,10 +864,10 @@ GH2014 RequestError
 only root may configure the system's Docker, and this user runs no rootless dockerd
 run the command with sudo, or pass --user to configure the rootless Docker of this user
 GH2020 RefusedError
-{where} disables the plugin cri: this containerd serves Docker, not a kubelet
+{where} disables the cri plugin: this containerd serves Docker, not a kubelet
 for Docker: gpuhook configure docker. For a kubelet: --enable-cri removes cri from disabled_plugins
 GH2022 RequestError
-this node has several containerds that a kubelet may use: {files}
+this node has several containerd configurations that a kubelet may use: {files}
 choose one with --config
 GH2023 RefusedError
 {where}: the runtime {name} is already registered by {by}
@@ -883,36 +883,36 @@ GH2026 RefusedError
 {how}; then configure without --set-as-default
 GH2027 FileError
 {where}: {said}
-write it as plain tables ([a.b], then one key per line), or edit it by hand
+write it as plain tables ([a.b], then one key per line), or edit it manually
 GH2028 HostError
-the route hook needs containerd's own default spec, but {where} does not exist
+the hook route needs containerd's own default spec, but {where} does not exist
 run on the node: ctr oci spec | /usr/share/gpuhook/containerd/base-spec --output {where}; then configure again
 GH2029 HostError
-{where} {said}: the route cdi cannot work
-use the route wrapper, or containerd 1.7 or newer
+{where} {said}: the cdi route cannot work
+use the wrapper route, or containerd 1.7 or newer
 GH2041 RequestError
 a runtime of {engine} cannot have the name {name}
 choose another name with --runtime-name, such as nvidia
 GH2042 RequestError
-the route {route} registers no runtime in {engine} that could be the default
+the {route} route registers no runtime in {engine} that could be the default
 omit --set-as-default, or choose --route wrapper
 GH2043 RequestError
-{engine} reads one file and no drop-ins
+{engine} reads a single file and no drop-ins
 omit --drop-in; choose the file with --config
 GH2044 RefusedError
-{where}: dockerd has the flag {flag}, so it refuses {key} in daemon.json
+{where}: dockerd has the flag {flag}, so it rejects {key} in daemon.json
 move the flag's value to daemon.json, then configure again
 GH2045 RefusedError
 {engine} {version} does not support CDI devices; {needed} is the first version that does
 choose --route wrapper, or use a newer {engine}
 GH2046 RefusedError
-{where}: the Docker snap cannot run programs of this host, so --route {route} has no effect
+{where}: the Docker snap cannot run programs on this host, so --route {route} has no effect
 choose --route cdi, or install Docker from a package
 GH2047 FileError
-{where}: {key} occurs twice, and readers differ on which one applies
+{where}: {key} occurs twice, and parsers differ on which one applies
 merge both, then configure again
 GH2048 RefusedError
-{where} exists, adds GPUs to containers, and is not gpuhook's
+{where} exists and adds GPUs to containers, but is not gpuhook's
 replace it with --take-over (undo restores it), move it away, or choose --route wrapper
 GH2051 HostError
 {engine} has no program for its runtime {name}, on which gpuhook's runtime is based

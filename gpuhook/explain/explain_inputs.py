@@ -65,7 +65,7 @@ def text_questions(raw: bytes, where: str) -> list[Question]:
             return manifest_questions.questions(_text(raw, where), where)
     if image_env.is_image(document):
         return image_env.questions(document, where)
-    reason = "it is neither a config.json, an image's configuration nor a Kubernetes object"
+    reason = "it is not a config.json, an image configuration or a Kubernetes object"
     raise fault("GH1910", where=where, reason=reason)
 
 
@@ -138,7 +138,7 @@ def _attach_notes(entry: dict[str, Any]) -> list[str]:
     kept = [node["path"] for node in nodes if node["path"] not in entry.get("withdrawn", ())]
     if not kept or entry.get("route") == "prestart":
         return []
-    return [f"gpuhook attach added {', '.join(kept)}, which the answer does not include"]
+    return [f"gpuhook attach added {', '.join(kept)}, which the explanation does not include"]
 
 
 def _text(raw: bytes, where: str) -> str:

@@ -74,7 +74,7 @@ def this_node(
     except GpuhookError as failure:
         note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
         return ExplainedNode(context, NOTHING, dirs, notes=(note,), settings_error=error)
-    note = f"no spec of {node.kind} in {dirs}: the explanation is by {NAME}"
+    note = f"no spec of {node.kind} in {dirs}: the explanation uses {NAME}"
     return replace(found, notes=(note, *found.notes))
 
 
@@ -83,9 +83,9 @@ def _stale_specs(specs: SpecNode) -> Iterator[str]:
     for path, changed in specs.await_refresh().items():
         yield (
             f"{path} is stale ({changed}): gpuhook-runtime runs `gpuhook refresh` before the "
-            "container starts (cdi.onStale: refresh). This explanation is by the spec as it is; "
-            "devices and files may differ after the refresh. If an engine applies the spec itself, "
-            "its hook refuses the container until then (GH1120)"
+            "container starts (cdi.onStale: refresh). This explanation uses the spec as it is; "
+            "devices and files may differ after the refresh. If an engine applies the spec "
+            "itself, its hook refuses the container until then (GH1120)"
         )
 
 

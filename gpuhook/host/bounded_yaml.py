@@ -103,7 +103,7 @@ def _count_events(content: bytes, most: int) -> None:
         if isinstance(event, yaml.NodeEvent):
             nodes += 1
             if nodes > most:
-                raise _too_much(event, f"it stands for more than {most} values")
+                raise _too_much(event, f"it expands to more than {most} values")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _MAX_NESTING:
@@ -125,7 +125,7 @@ def value_of(construct: Callable[[yaml.Node], Any], node: yaml.Node) -> Any:
         return construct(node)
     except (AttributeError, OverflowError, TypeError, ValueError, KeyError) as error:
         is_long = str(error).startswith("Exceeds the limit")  # of digits, in int()
-        reason = f"a value is not what it claims to be: {error}"
+        reason = f"a value does not match its tag: {error}"
         raise _too_much(node, "a number has too many digits" if is_long else reason) from error
 
 
@@ -173,7 +173,7 @@ def require_small(node: yaml.Node, most: int = _MAX_VALUES, deepest: int = _MAX_
         for child in children:
             size += measured(child, depth + 1)
             if size > most:
-                raise _too_much(node, f"it stands for more than {most} values")
+                raise _too_much(node, f"it expands to more than {most} values")
         sizes[id(node)] = size
         return size
 

@@ -85,7 +85,7 @@ def table_text(
     order: Sequence[str] = (),
     is_wide: bool = False,
 ) -> tuple[str, list[str]]:
-    """Return a table, fitted to a terminal unless `is_wide`, and the columns that are left out.
+    """Return a table, fitted to a terminal unless `is_wide`, and the columns that are omitted.
 
     `order` has the most important columns first: see text_table.fitted().
     """
@@ -100,7 +100,7 @@ def table_text(
 
 
 def say_left_out(headers: Sequence[str]) -> None:
-    """Print which columns of tables are left out, if any."""
+    """Print which columns of tables are omitted, if any."""
     if headers:
         names = ", ".join(dict.fromkeys(headers))
         say(f"not shown in this narrow terminal: {names}; `| cat` shows all columns")

@@ -46,8 +46,8 @@ def configure(form: str = "text", *, debug: bool = False) -> None:
 class _Sink:
     """A stream for log lines: standard error as it is at the time.
 
-    A line that cannot be written, as its reader has ended or the disk is full, is lost; the program
-    continues.
+    A line that cannot be written, as its reader has exited or the disk is full, is lost; the
+    program continues.
     """
 
     def write(self, text: str) -> int:

@@ -58,7 +58,7 @@ def _require_file(place: int, name: str, path: str) -> None:
     """Raise OSError for a device or a pipe, or a link to one or into /proc: /dev/stdout."""
     found = os.stat(name, dir_fd=place, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=place).startswith("/proc/"):
-        raise OSError(errno.EEXIST, "it leads to an open file and is not replaced", path)
+        raise OSError(errno.EEXIST, "it points to an open file and is not replaced", path)
     files.require_file(os.stat(name, dir_fd=place).st_mode, path)
 
 

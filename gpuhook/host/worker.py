@@ -116,7 +116,7 @@ class Worker:
         """Call the object's method in the child; answer() returns its result."""
         if self._lost is not None:
             raise self._lost
-        with suppress(BrokenPipeError):  # it has ended: answer() raises, after its last answer
+        with suppress(BrokenPipeError):  # it has exited: answer() raises, after its last answer
             files.write_whole(self._writer, _packed((name, arguments)))
 
     def answer(self, seconds: float | None = None) -> Any:
@@ -212,11 +212,11 @@ class Worker:
             time.sleep(_LOOK)
         left = self._kill()
         how = f" by signal {self._signal}" if self._signal else ""
-        self._lost = NoAnswerError(ENDED, f"its process has ended{how}", left)
+        self._lost = NoAnswerError(ENDED, f"its process has exited{how}", left)
         return self._lost
 
     def _is_over(self) -> bool:
-        """Return whether the child has ended; it keeps its pid until close()."""
+        """Return whether the child has exited; it keeps its pid until close()."""
         try:
             found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:

@@ -125,7 +125,7 @@ class _Search:
     def add_processes(self) -> None:
         """Add the directories in the command lines of running engines and their helpers.
 
-        The engines of other users are left out: they can name any file. A pod without the host's
+        The engines of other users are skipped: they can name any file. A pod without the host's
         pid namespace does not see these processes.
         """
         for process in host_processes.running(self._host.root):

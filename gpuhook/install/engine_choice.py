@@ -57,7 +57,7 @@ _NAMES = {
 def engines(root: str, chosen: str, config: str = "") -> tuple[str, ...]:
     """Return the engine to configure, () for "none". Raises GH2106 if "auto" finds no engine.
 
-    `config` is the engine's file, a path of the host, or "".
+    `config` is the engine's file, a path on the host, or "".
     """
     if chosen == "none":
         return ()

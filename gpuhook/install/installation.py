@@ -124,7 +124,7 @@ def install(
 
 
 def is_replaced(where: InstallPlace, tree: RuntimeTree | None) -> bool:
-    """Return whether the host uses another version than `tree` now, which another pod installed."""
+    """Return whether the host now uses a version other than `tree`, which another pod installed."""
     return tree is not None and tree_copy.current_version(where.here) not in ("", tree.name)
 
 

@@ -70,7 +70,7 @@ def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
         if _is_written_by_us(path, content, at):
             paths.append(path)
         else:
-            notes.append(f"{path} names a program in {at}, but gpuhook did not write all of it")
+            notes.append(f"{path} refers to a program in {at}, but gpuhook did not write all of it")
     user = _user(host, at)
     if is_installed and not user:
         if _OWN_LABEL in _content(host, _FEATURES):

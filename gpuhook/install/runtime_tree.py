@@ -51,7 +51,9 @@ def read_tree(path: str) -> RuntimeTree:
         raise fault("GH2101", path=path, reason=str(error)) from error
     version, digest = str(document.get("version", "")), str(document.get("digest", ""))
     if document.get("schema") != SCHEMA or not _NAME.fullmatch(version) or len(digest) != 64:
-        raise fault("GH2101", path=path, reason=f"its {DESCRIPTION} is not of {SCHEMA}")
+        raise fault(
+            "GH2101", path=path, reason=f"its {DESCRIPTION} does not have the schema {SCHEMA}"
+        )
     return RuntimeTree(path, version, digest)
 
 
@@ -102,7 +104,7 @@ def require_launcher_path(path: str) -> None:
         raise fault(
             "GH2102",
             path=path,
-            reason="it may only have plain ASCII letters, digits and ./_-+~,:=@",
+            reason="it may only contain plain ASCII letters, digits and ./_-+~,:=@",
         )
     if len(f"#!{path}/libexec/python3 -IS") > _LONGEST:
         raise fault("GH2102", path=path, reason="it is too long for the first line of a script")

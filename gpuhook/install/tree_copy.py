@@ -87,7 +87,7 @@ def require_usable(place: str, root: str = "/") -> None:
         raise fault("GH2102", path=place, reason="its file system is mounted noexec")
     open_one = _open_to_others(directory, root)
     if open_one:
-        reason = f"other users than root can write to {open_one}, and replace programs of root"
+        reason = f"users other than root can write to {open_one}, and replace root's programs"
         raise fault("GH2102", path=place, reason=reason)
 
 

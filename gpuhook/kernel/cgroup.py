@@ -28,8 +28,8 @@ _FROZEN = (b"FROZEN", b"FREEZING")
 # scope is the container's as well, and systemd attaches its program to it.
 _SUBGROUP = ".scope/container"
 _V1_REASONS = {
-    errno.EPERM: "not permitted: the cgroup above denies it, or this is not the host's root",
-    errno.EINVAL: "the kernel does not take this rule",
+    errno.EPERM: "not permitted: the parent cgroup denies it, or this is not the host's root",
+    errno.EINVAL: "the kernel does not accept this rule",
 }
 
 

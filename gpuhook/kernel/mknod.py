@@ -12,7 +12,7 @@ from gpuhook.kernel.libc import LIBC, os_error
 from gpuhook.kernel.mounts import AT_EMPTY_PATH
 
 _KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK}
-_REASONS = {errno.EPERM: "not permitted to make device nodes here, as in a user namespace"}
+_REASONS = {errno.EPERM: "not permitted to create device nodes here, as in a user namespace"}
 
 LIBC.fchownat.argtypes = (
     ctypes.c_int,
@@ -52,7 +52,7 @@ def _own(dir_fd: int, name: str, device: int, uid: int, gid: int) -> None:
     try:
         found = os.fstat(fd)
         if found.st_rdev != device:
-            raise OSError(errno.ESTALE, "another process replaced it meanwhile", name)
+            raise OSError(errno.ESTALE, "another process replaced it in the meantime", name)
         if (found.st_uid, found.st_gid) == (uid, gid):
             return
         if LIBC.fchownat(fd, b"", uid, gid, AT_EMPTY_PATH) != 0:

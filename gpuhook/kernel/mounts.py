@@ -37,10 +37,10 @@ _SYS_MOUNT_SETATTR = 442
 # The attributes have the values of the MS_ and ST_ constants: one mask for all three.
 _LOCKS = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC
 
-_OLD_KERNEL = {errno.ENOSYS: "Linux 5.2 or newer is needed to hand a mount to a namespace"}
+_OLD_KERNEL = {errno.ENOSYS: "Linux 5.2 or newer is needed to move a mount into a namespace"}
 _SETATTR = {
     errno.ENOSYS: "Linux 5.12 or newer is needed to change a mount by its descriptor",
-    errno.EPERM: "not permitted: a user namespace keeps the flags of what was mounted outside it",
+    errno.EPERM: "not permitted: a user namespace locks the flags of mounts from outside it",
 }
 _UMOUNT = {
     errno.EINVAL: "nothing is mounted there, or a user namespace locks the mount",

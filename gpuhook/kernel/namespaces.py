@@ -164,7 +164,7 @@ def _opened_of_child(
             release.close_writer()
             os.write(result.writer, b"%d" % work())
             result.close_writer()
-            os.read(release.reader, 1)  # until the parent has opened the files, or has ended
+            os.read(release.reader, 1)  # until the parent has opened the files, or has exited
 
         def in_parent(pid: int) -> None:
             result.close_writer()

@@ -21,9 +21,9 @@ _RESOLVE_IN_ROOT = 0x10
 _SYS_OPENAT2 = 437
 _TRIES = 32
 _REASONS = {
-    errno.ELOOP: "symbolic links form a circle, or lead through /proc",
-    errno.EXDEV: "the path leads out of its root",
-    errno.EAGAIN: "the path changed at every try",
+    errno.ELOOP: "symbolic links form a loop, or lead through /proc",
+    errno.EXDEV: "the path leads outside its root",
+    errno.EAGAIN: "the path changed at every attempt",
 }
 # Of a kernel without the call; of Docker's and libseccomp's filters of before 2020.
 _IS_MISSING = (errno.ENOSYS, errno.EPERM)

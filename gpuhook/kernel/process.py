@@ -24,7 +24,7 @@ def die_with(parent: int) -> None:
     """Let the kernel kill this process when its parent, process `parent`, ends; raises OSError."""
     if LIBC.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0) != 0:
         raise os_error("PR_SET_PDEATHSIG")
-    if os.getppid() != parent:  # it has ended before the call
+    if os.getppid() != parent:  # it has exited before the call
         os.kill(os.getpid(), _SIGKILL)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
-_RESTART = "a restart of the container removes the GPU: its config.json does not have it"
+_RESTART = "restarting the container removes the GPU: it is not in its config.json"
 _ENV = "the variables of the container's processes do not change"
 
 

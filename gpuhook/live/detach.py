@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.limit_plan import Limits
     from gpuhook.target.running_container import Target
 
-_RESTART = "config.json grants it: a restart of the container brings it back"
-_NOT_DENIED = "device rules: {}: a process that can make a node there can open the device again"
-_OPEN = "{} keeps its open descriptors: only new opens are refused"
+_RESTART = "config.json grants it: restarting the container adds it again"
+_NOT_DENIED = "device rules: {}: a process that can create a node there can open the device again"
+_OPEN = "{} keeps its open file descriptors: only new opens are refused"
 
 
 def detach(
@@ -145,7 +145,7 @@ class _Detach:
         found = [path for path in mounts if vocabulary.is_driver_file(path) and path not in known]
         if not found:
             return []
-        return [f"{len(found)} mounts of driver files remain: no record shows where they come from"]
+        return [f"{len(found)} mounts of driver files remain: their origin is not recorded"]
 
     def _rest(self, binds: dict[str, Bind]) -> HotplugPlan:
         """Return the plan that removes the driver's files, as far as they can be read."""

@@ -72,7 +72,7 @@ def read(path: str) -> Elf | None:
     """Return what the loader reads of the ELF file at `path`, None if it is not one.
 
     Big-endian files are not usable. SONAME and NEEDED come from PT_DYNAMIC, so section headers are
-    not needed. A name that cannot be a file's name is left out.
+    not needed. A name that cannot be a file's name is skipped.
     """
     fd = _opened(path)
     if fd < 0:

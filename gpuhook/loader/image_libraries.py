@@ -32,7 +32,7 @@ def entries(
 ) -> list[tuple[str, str]]:
     """Return the (name, path) entries of the directory `where`, which contains `names`.
 
-    Libraries of another machine, those in `skipped`, and unreadable files are left out. A directory
+    Libraries of another machine, those in `skipped`, and unreadable files are skipped. A directory
     of more than MAX_LIBRARIES has none.
     """
     libraries = [

@@ -89,7 +89,7 @@ class Cache:
         return not self._names.count
 
     def paths(self, names: Iterable[bytes]) -> dict[bytes, list[bytes]]:
-        """Return the paths of the entries with these flags by name; hwcaps entries are left out."""
+        """Return the paths of the entries with these flags by name; hwcaps entries are skipped."""
         wanted = frozenset(names)
         self._names.require(wanted)
         ranges = self._names.ranges(wanted)

@@ -192,7 +192,7 @@ def _notes(gpu: Mapping[str, Any], document: Mapping[str, Any]) -> Iterable[str]
     if hosts:
         names = ", ".join(dict.fromkeys(one["name"] or str(one["pid"]) for one in hosts))
         used = size(sum(one["used"] or 0 for one in hosts))
-        yield f"processes of the host use {used} ({names})"
+        yield f"processes on the host use {used} ({names})"
     left = gpu["unattributed"] or 0
     if left >= _LEAST_UNKNOWN:
         yield f"{size(left)} are in use by unknown processes"

@@ -15,7 +15,7 @@ from gpuhook.memory_limits.warm import memory_backend, nvml_limits
 
 _CGROUPS = "/sys/fs/cgroup"
 _NO_DRIVER = "this node has no NVIDIA driver, or its library is not found"
-_V1 = "this node has cgroup v1, and the driver only limits the memory of cgroup v2"
+_V1 = "this node has cgroup v1, but the driver only limits the memory of cgroup v2"
 _BOOT = "boot with the kernel parameter systemd.unified_cgroup_hierarchy=1"
 
 
@@ -85,7 +85,7 @@ def supported(library: str) -> bool:
 def _too_old(library: str) -> str:
     found = container_limits.driver_branch(library)
     if found is None:
-        return f"the driver has no memory limits: they came with r{FIRST_BRANCH} (CUDA 13.4)"
+        return f"the driver has no memory limits: they were added in r{FIRST_BRANCH} (CUDA 13.4)"
     if found >= FIRST_BRANCH:
-        return f"driver {found} has no memory limits, though they came with r{FIRST_BRANCH}"
+        return f"driver {found} has no memory limits, although they were added in r{FIRST_BRANCH}"
     return f"driver {found} is older than r{FIRST_BRANCH} (CUDA 13.4)"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""guard.json below the state directory: what the guard watches, overruns, and its actions.
+"""guard.json below the state directory: what the guard monitors, overruns, and its actions.
 
 Only the plugin writes it, and removes it when there is nothing to report. It reads the marks in it
 when it restarts (guard_marks.py); the command line shows the rest, and loads nothing else of the
-guard. The file of a plugin that has ended is ignored.
+guard. The file of a plugin that has exited is ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """How the guard watches a container's memory of one device, of which `limit` bytes are its.
+    """How the guard monitors a container's memory of one device, of which `limit` bytes are its.
 
     `action` is what the guard does about an overrun; it only reports if it is not certain whose the
     share is. `over` is the overrun as JSON has it: the bytes `used`, `since` when (seconds since
@@ -82,7 +82,7 @@ def write(document: Mapping[str, Any] | None) -> None:
 
 
 def watched() -> dict[Key, Watched]:
-    """Return what the guard watches now, {} without a running plugin that watches."""
+    """Return what the guard monitors now, {} without a running plugin that watches."""
     found = read()
     if not _is_at_work(found):
         return {}
@@ -131,7 +131,7 @@ def _over(found: Mapping[str, Any]) -> tuple[Key | None, dict[str, Any] | None]:
 def guarded_devices(
     container: str, watched: Mapping[tuple[str, str], Watched]
 ) -> dict[str, Watched]:
-    """Return how the guard watches a container, by device; `watched` is the guard's whole state."""
+    """Return how the guard monitors a container, by device; `watched` is the guard's state."""
     return {device: one for (identity, device), one in watched.items() if identity == container}
 
 
@@ -162,7 +162,7 @@ def sentence(found: Mapping[str, Any] | None) -> str:
     done = [
         f"{one['signal']} for process {one['pid']}"
         if one["signal"]
-        else f"process {one['pid']} could not be ended"
+        else f"process {one['pid']} could not be killed"
         for one in above["done"]
     ]
     return words + f"; the guard: {', '.join(done) or 'nothing done yet'}"

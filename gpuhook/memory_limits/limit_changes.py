@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu
 
-_GRANTED = "{gpu} has its granted limit, {limit}: clear --all lifts that, too"
-_LIFTED = "{gpu}: the granted limit, {limit}, is lifted: nothing limits the container now"
-_ABOVE = "{}: it uses {} now, more than {}: a driver refuses a limit below that"
-_LEFT_OUT = "{}: its granted guarantee of {} is left out: {}"
+_GRANTED = "{gpu} has its granted limit, {limit}: clear --all also removes it"
+_LIFTED = "{gpu}: the granted limit, {limit}, is removed: the container is now unlimited"
+_ABOVE = "{}: it uses {}, more than {}: the driver rejects a limit below the current use"
+_LEFT_OUT = "{}: its granted guarantee of {} is not set: {}"
 _RESERVED = (
     "{gpu}: the kernel's dmem controller enforces this node's limits: the {soft} guaranteed to the "
-    "container remain reserved in the cgroups above when it ends. `gpuhook limits clear "
+    "container remain reserved in the parent cgroups when it exits. `gpuhook limits clear "
     "{container}` before that releases them"
 )
 _FORGOTTEN = "only the ledger changes, not the driver: {}"

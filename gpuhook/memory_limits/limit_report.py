@@ -176,7 +176,7 @@ def document(limit: LimitState) -> dict[str, Any]:
 def by(limit: LimitState) -> str:
     """Return what enforces the limit: the driver, by its own report or by the ledger's.
 
-    Otherwise the device plugin's guard, if it ends processes above their limit.
+    Otherwise the device plugin's guard, if it terminates processes above their limit.
     """
     record = limit.record
     is_held = record is not None and record.is_limited and record.by == limit_records.DRIVER

@@ -78,7 +78,7 @@ def lost_limits(target: Target, library: Callable[[], str], guarantee: str) -> I
 def again(
     target: Target, driver: NvmlWorker, by: str, guarantee: str = settings.ALWAYS
 ) -> tuple[HotplugPlan, list[str]]:
-    """Return the plan that sets limits of the ledger again, and why some are left out.
+    """Return the plan that sets limits of the ledger again, and why some are skipped.
 
     `by` selects the records: DRIVER, or "" for limits that a driver refused; today's may be another
     one. `guarantee` is the setting limits.guarantee. Raises GH1312, GH1313.

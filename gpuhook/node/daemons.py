@@ -84,7 +84,7 @@ def processes(tree: Tree) -> list[dict[str, Any]]:
 
 
 def _process(tree: Tree, pid: int, booted: float) -> dict[str, Any] | None:
-    """Return an engine or a daemon, None for other processes, and for one that has ended."""
+    """Return an engine or a daemon, None for other processes, and for one that has exited."""
     try:
         raw = tree.read(f"/proc/{pid}/cmdline", 65536) or b""
         comm = (tree.read(f"/proc/{pid}/comm", 64) or b"").decode("utf-8", "replace").strip()
@@ -125,7 +125,7 @@ def _is_nodes_own(tree: Tree, pid: int) -> bool:
 
 
 def _owner(tree: Tree, pid: int) -> int:
-    """Return the effective user of a process, -1 if it has ended: proc_pid_status(5), Uid."""
+    """Return the effective user of a process, -1 if it has exited: proc_pid_status(5), Uid."""
     for line in _lines(tree, f"/proc/{pid}/status"):
         words = line.split()
         if words[:1] == ["Uid:"] and words[2:3]:

@@ -2,7 +2,7 @@
 """The cluster's data about this node, from its API server: nothing is changed there.
 
 A pod uses its service account; other processes use kubectl, with the user's credentials or, for
-root on a node, the kubelet's. Parts without permission are left out and reported.
+root on a node, the kubelet's. Parts without permission are skipped and reported.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def collect(environ: Mapping[str, str] | None = None, node: str = "") -> dict[st
     [{"type", "status", "reason", "message"}], "unschedulable", "kubelet", "engine"},
     "runtimeClasses": [{"name", "handler"}], "daemonSets": [{"namespace", "name", "wanted", "ready",
     "images", "runtimeClass"}] those of device plugins, "refused": {part: reason}}. A refused key is
-    left out. Raises GH1905 without any answer.
+    skipped. Raises GH1905 without any answer.
     """
     environ = os.environ if environ is None else environ
     name = node or environ.get("NODE_NAME", "") or os.uname().nodename.lower()

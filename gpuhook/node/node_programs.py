@@ -36,8 +36,8 @@ _HEAD = 4096  # bytes of a script that show whose it is
 def programs(tree: Tree) -> dict[str, dict[str, str]]:
     """Return path and version of each installed program.
 
-    Without a version, that is "" and `trouble` is the reason. Programs that another user than root
-    could have replaced are not run. Fronts of gpuhook's with NVIDIA's names are left out: their
+    Without a version, that is "" and `trouble` is the reason. Programs that a user other than root
+    could have replaced are not run. Fronts of gpuhook's with NVIDIA's names are skipped: their
     versions are not those of NVIDIA's toolkit.
     """
     found = {name: path for name in _PROGRAMS if (path := where(tree, name))}
@@ -108,7 +108,7 @@ def _version(path: str, started: ProgramOutput | OSError) -> dict[str, str]:
 
 
 def _require_roots(tree: Tree, path: str) -> None:
-    """Raise OSError if another user than root, or this one, may change a program."""
+    """Raise OSError if a user other than root, or this one, may change a program."""
     found = tree.status(path)
     if found is None or found.uid not in (0, os.geteuid()) or found.permissions & 0o002:
         raise OSError(errno.EPERM, "it is not run: users other than root may change it", path)
@@ -159,7 +159,7 @@ class ProgramOutput:
             raise OSError(errno.ETIMEDOUT, late, self._argv[0]) from None
         if self._process.returncode != 0:
             status = self._process.returncode
-            raise OSError(errno.EIO, f"it ended with status {status}", self._argv[0])
+            raise OSError(errno.EIO, f"it exited with status {status}", self._argv[0])
         return out[:_MAX_OUTPUT].decode("utf-8", "replace")
 
     def _end(self) -> None:

@@ -58,7 +58,7 @@ class Reading:
     hint: str = ""
 
 
-NOT_RUNNING = Reading(trouble="only the files of this node are available: nothing of it runs")
+NOT_RUNNING = Reading(trouble="only the files of this node are available: it is not running")
 
 
 class Readings:

@@ -27,8 +27,8 @@ MOST_NAMES = 200_000  # in a directory
 _NULL = os.makedev(1, 3)  # the target of a masked file: systemd.unit(5)
 _WORDED = {
     errno.EINVAL: "it is not a regular file",
-    errno.E2BIG: f"it has more than {MOST_NAMES} names",
-    errno.EXDEV: "it belongs to another user, or leads out of its root",
+    errno.E2BIG: f"it has more than {MOST_NAMES} entries",
+    errno.EXDEV: "it belongs to another user, or leads outside its root",
     errno.ETIMEDOUT: "it does not answer",
 }
 _MISSING = (FileNotFoundError, NotADirectoryError)

@@ -231,11 +231,11 @@ def _why(error: jsonschema.ValidationError) -> str:
     if kind == "enum":
         near = nearest(found, wanted) if isinstance(found, str) else None
         meant = f"; did you mean {near}?" if near else ""
-        return f"it must be {_either(wanted)}, and is {shown(found)}{meant}"
+        return f"it must be {_either(wanted)}, but is {shown(found)}{meant}"
     if kind == "type":
-        return f"it must be {_TYPES[str(wanted)]}, and is {shown(found)}"
+        return f"it must be {_TYPES[str(wanted)]}, but is {shown(found)}"
     if kind == "pattern":
-        return f"it must be {_PATTERNS.get(str(wanted), _PATTERN)}, and is {shown(found)}"
+        return f"it must be {_PATTERNS.get(str(wanted), _PATTERN)}, but is {shown(found)}"
     if kind == "uniqueItems":
         return f"it names {_repeated(found)} twice"
     return "it must not be empty"  # minItems, minLength

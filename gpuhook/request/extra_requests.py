@@ -32,7 +32,7 @@ class Extra:
 
     `kind` is parse.ENV or parse.MOUNTS. `result` is WON, REFUSED or IGNORED of policy.py, `reason`
     why it does not apply. A container starts without an extra that `is_switch` if the node lacks
-    the device; one that `is_list` lists ids. A warning reports an extra that is left out, if
+    the device; one that `is_list` lists ids. A warning reports an extra that is skipped, if
     `is_reported`.
     """
 
@@ -87,7 +87,7 @@ def judged(spec: dict[str, Any], words: Vocabulary, settings: Settings) -> list[
         if how != WHOLE:  # for privileged containers only, see policy.require_privilege()
             policy.judge_extra(extra, spec, settings)
         if extra.result == WON and kind in listed:
-            extra.out(IGNORED, "mounts request devices of this kind, and they come first")
+            extra.out(IGNORED, "mounts request devices of this kind, and take precedence")
         found.append(extra)
     return found
 
@@ -113,7 +113,7 @@ def with_extras(
 ) -> list[str]:
     """Return the names of a source that applies, and after them those of the extras that apply.
 
-    Adds to `warnings` what is left out. Raises the faults of policy.py and of the node's
+    Adds to `warnings` what is skipped. Raises the faults of policy.py and of the node's
     extra_requests().
     """
     policy.require_privilege(source.names, source.where, spec, node.vocabulary)

@@ -103,7 +103,7 @@ def _both(one: MemoryLimit, other: MemoryLimit) -> MemoryLimit:
 
 
 def memory_request(environment: Mapping[str, str], words: Vocabulary) -> MemoryRequest:
-    """Return the values of the two variables. Raises GH1022 for another value than MiB.
+    """Return the values of the two variables. Raises GH1022 for a value other than MiB.
 
     An empty variable is not set.
     """

@@ -91,7 +91,7 @@ def variables(spec: dict[str, Any]) -> list[str]:
 def environment(spec: dict[str, Any]) -> dict[str, str]:
     """Return the variables of `process.env`; of duplicates the last wins, as in the container.
 
-    Entries without '=' are left out (they remain in config.json).
+    Entries without '=' are skipped (they remain in config.json).
     """
     found = {}
     for entry in variables(spec):
@@ -131,7 +131,7 @@ def _has_variable(spec: dict[str, Any], starts: tuple[str, ...]) -> bool:
 
 
 def names_of(text: str, where: str) -> list[str]:
-    """Return the names of a comma list, each once; raises GH1004 and GH1005, which name `where`."""
+    """Return the comma-separated names, each once; raises GH1004 and GH1005, which name `where`."""
     return _checked([part.strip() for part in text.split(",")], where)
 
 

@@ -70,7 +70,7 @@ def plan(
 
 
 def plan_names(names: Sequence[str], capabilities: frozenset[str], node: VendorNode) -> Injection:
-    """Return the injection of the devices `names`, whatever the container requests.
+    """Return the injection of the devices `names`, regardless of what the container requests.
 
     Raises the faults of resolve_names() and take_jobs().
     """
@@ -183,7 +183,7 @@ def take_jobs(
 ) -> None:
     """Set the grant of an injection, and move the jobs of our hooks out of its edits.
 
-    Raises GH1120 if one of them describes another state of this host.
+    Raises GH1120 if one of them does not match the current state of this host.
     """
     grant.edits, found = node.take_jobs(grant.edits, capabilities)
     for job in found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's policy for requests: what applies and what is refused.
+"""The node's policy for requests: what applies and what is rejected.
 
 It covers sources, vendors, extra devices, capabilities, and a node without a driver.
 """
@@ -152,7 +152,7 @@ def require_privilege(
 
 
 def require_own_vendor(source: Source, default_kind: str, spec: dict[str, Any]) -> None:
-    """Raise GH1009 for a source that is not a grant and names another vendor than `default_kind`'s.
+    """Raise GH1009 for a source that is not a grant and names a vendor other than `default_kind`'s.
 
     Pods and images choose such sources: they may request GPUs, but not the other devices that the
     CDI specs of the host describe (another vendor's devices, management access, host directories).

@@ -80,14 +80,14 @@ def _node(node: DeviceNode, pointer: str) -> Iterator[SpecFinding]:
         yield SpecFinding(ERROR, pointer, f"{path} is not a device node")
         return
     if kind and not _KINDS[kind](status.st_mode):
-        yield SpecFinding(ERROR, pointer, f"{path} is not of the type {kind}")
+        yield SpecFinding(ERROR, pointer, f"{path} does not have the type {kind}")
     number = (os.major(status.st_rdev), os.minor(status.st_rdev))
     written = (
         node.get("major", number[0]),
         node.get("minor", number[1] if "major" not in node else 0),
     )
     if is_node and written != number:
-        wrong = f"{path} is {number[0]}:{number[1]}, and the spec has {written[0]}:{written[1]}"
+        wrong = f"{path} is {number[0]}:{number[1]}, but the spec has {written[0]}:{written[1]}"
         yield SpecFinding(ERROR, pointer, wrong)
 
 
@@ -133,7 +133,7 @@ def _fingerprint(hook: Hook, pointer: str) -> Iterator[SpecFinding]:
         return
     changed = host_fingerprint.changes(job)
     if changed:
-        message = "it describes another state of this host: " + "; ".join(changed)
+        message = "it does not match the current state of this host: " + "; ".join(changed)
         yield SpecFinding(ERROR, pointer, message)
 
 
@@ -148,7 +148,8 @@ def _of_file(spec: Spec, path: str) -> Iterator[SpecFinding]:
     if loose is not None:
         place, users = loose
         message = (
-            f"{place} can be written by {users}; a user who writes a spec is root on this host"
+            f"{place} can be written by {users}; a user who writes a spec is effectively root on "
+            "this host"
         )
         yield SpecFinding(WARNING, "", message)
     version = spec["cdiVersion"]

@@ -81,7 +81,7 @@ def _between(paths: tuple[str, ...], names: list[str]) -> Iterable[tuple[str, Sp
             message = f"{listed}: also described by {', '.join(rivals)}: engines use neither"
             yield path, SpecFinding(ERROR, "/devices", message)
         elif directory != last:
-            message = f"{listed}: {paths[-1]} describes them too and overrides this file"
+            message = f"{listed}: {paths[-1]} also describes them and overrides this file"
             yield path, SpecFinding(WARNING, "/devices", message)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The allow-list of a bundle: files by path, and in each the keys whose values are kept.
 
-An unlisted file is left out. In a listed file, the value of an unlisted key is replaced.
+An unlisted file is skipped. In a listed file, the value of an unlisted key is replaced.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def bundle_node(path: str) -> ExaminedNode:
     members = bundle_archive.read(path)
     manifest = _document(path, members, MANIFEST)
     if manifest.get("schema") != SCHEMA:
-        raise fault("GH1906", path=path, reason=f"its {MANIFEST} is not of schema {SCHEMA}")
+        raise fault("GH1906", path=path, reason=f"its {MANIFEST} does not have the schema {SCHEMA}")
     contents = {
         name[len(CONTENTS) :]: content
         for name, content in members.items()

@@ -97,7 +97,7 @@ class RecordedTree:
 
 
 def _write(records: Records, root: str) -> None:
-    """Write the contents below `root`. A file that is a directory, too, is left out."""
+    """Write the contents below `root`. A file that is a directory, too, is skipped."""
     # Forged records may contradict each other: the first one applies. A name that this file
     # system does not support is only in the records.
     for path in records.names:

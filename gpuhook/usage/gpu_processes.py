@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HOST = "host"
 _ENDED, _HIDDEN, _STRANGE = "ended", "hidden", "strange"
 _REASONS = {
-    _ENDED: "it has ended",
+    _ENDED: "it has exited",
     _HIDDEN: "permission denied",
     _STRANGE: "it is in a container without a runtime state",
 }
@@ -48,7 +48,7 @@ class Members:
     def of(self, pid: int) -> tuple[str, str]:
         """Return (id of the container, "") of a process; ("", reason) if it has none.
 
-        The reason is HOST, or that the process has ended, cannot be read or has no pid here, or is
+        The reason is HOST, or that the process has exited, cannot be read or has no pid here, or is
         in an unknown container.
         """
         if self.trouble is not None:

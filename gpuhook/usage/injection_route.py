@@ -128,7 +128,7 @@ def _mounts(found: Found) -> list[Mount]:
         with found.process() as process:
             return process.mounts()
     except (OSError, GpuhookError):
-        return []  # it has ended, or belongs to another user
+        return []  # it has exited, or belongs to another user
 
 
 def _config_nodes(spec: Mapping[str, Any]) -> list[str]:

@@ -29,7 +29,7 @@ _SIGNIFICANT = 256 << 20  # bytes; a driver rounds, and uses some memory itself
 
 
 def columns(document: dict[str, Any], *, is_wide: bool) -> tuple[list[str], list[list[str]]]:
-    """Return headers and rows: containers, processes of the host, memory of unknown processes.
+    """Return headers and rows: containers, processes on the host, memory of unknown processes.
 
     A wide table also has the containers that started without a GPU. If a container has warnings,
     the last column has their codes.

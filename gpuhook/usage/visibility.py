@@ -48,9 +48,9 @@ def warnings() -> list[str]:
         named = ", ".join(places[:_MOST]) + (", ..." if places[_MOST:] else "")
         verb = "do" if places[1:] else "does"
         sentences.append(
-            f"{_entries(len(absent))} could not be checked, the containers may have ended:"
+            f"{_entries(len(absent))} could not be checked, the containers may have exited:"
             f" {named} {verb} not exist here; `gpuhook repair --all` on the host removes entries of"
-            " containers that have ended"
+            " containers that have exited"
         )
     if state.is_rootless() and not os.environ.get(state.DIRECTORY_ENV):
         try:

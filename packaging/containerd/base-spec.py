@@ -25,7 +25,7 @@ NAMES = {dict: "an object", list: "a list", str: "a string", bool: "true or fals
 
 
 class SpecError(Exception):
-    """Standard input is not an OCI spec. The message has the place and the reason."""
+    """Standard input is not an OCI spec. The message contains the place and the reason."""
 
 
 def with_hook(spec: object, hook: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ _GPUHOOK = """\
 #
 #   kubectl apply -f gpuhook.yaml
 #
-# Nodes need the NVIDIA driver and a container engine with a handler `nvidia` (the README describes
+# Nodes need the NVIDIA driver and a container engine with an `nvidia` handler (the README describes
 # how to register gpuhook-runtime). The plugin runs on nodes with one of the labels below. Without a
 # feature discovery, label such a node yourself:
 #

@@ -48,6 +48,12 @@ ERRORS = {
     r"(stands?|stood) in": "is in",
     r"(lies|lie|lay) in": "is in",
     r"(look|see|decide|say)s? for (themselves|itself)": "name who does what",
+    r"another \w+ than": "an X other than",
+    r"(is|are|was|were) of another": "belongs to another, is from another",
+    r"ended by (a )?signal": "killed by a signal",
+    r"met an error": "had an error",
+    r"one \w+ less": "one X fewer",
+    r"comma list": "comma-separated",
 }
 WARNINGS = {
     r"where": "if (condition)",

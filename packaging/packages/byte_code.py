@@ -54,7 +54,7 @@ def sources(place: str = HERE) -> list[str]:
 def compiled(path: str) -> bool:
     """Compile the byte code of a module unless it exists; return whether it exists then.
 
-    It is never compared with its source: one stat less per module and start. Source: PEP 552.
+    It is never compared with its source: one stat fewer per module and start. Source: PEP 552.
     """
     made = importlib.util.cache_from_source(path)
     try:

@@ -303,7 +303,7 @@ def test_arguments_of_the_installer() -> None:
 
 
 def test_installer_and_plugin_share_the_driver_root() -> None:
-    """With the route cdi the installer copies no program that reads it."""
+    """With the cdi route the installer copies no program that reads it."""
     values = {"nvidiaDriverRoot": "/run/nvidia/driver", "installer": {"enabled": True}}
     args = container(rendered(values), "installer")["args"]
     assert args[args.index("--driver-root") + 1] == "/run/nvidia/driver"
@@ -314,7 +314,7 @@ def test_installer_and_plugin_share_the_driver_root() -> None:
 
 
 def test_hook_path_of_the_plugin_is_that_of_the_installer() -> None:
-    """Without an installer, or with the route cdi, the plugin searches the usual places."""
+    """Without an installer, or with the cdi route, the plugin searches the usual places."""
     hook = "NVIDIA_CDI_HOOK_PATH"
     assert variables(rendered(SETS["installer"]))[hook] == "/opt/gpuhook/bin/gpuhook-hook"
     assert hook not in variables(rendered({}))

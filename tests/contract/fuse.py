@@ -78,7 +78,7 @@ def waiting(pid: int) -> bool:
 
 
 def wait_for_end(pid: int) -> None:
-    """Wait until a process has ended."""
+    """Wait until a process has exited."""
     eventually(lambda: not Path(f"/proc/{pid}").exists() or _is_zombie(pid))
 
 

@@ -47,7 +47,7 @@ def open_node(node8: Installation, tmp_path: Path) -> Installation:
 
 
 def with_agent(node: Installation, place: Path) -> Installation:
-    """Add a CDI device of another vendor to the node: a writable directory of the host."""
+    """Add a CDI device of another vendor to the node: a writable directory on the host."""
     host = place / "host"
     host.mkdir(exist_ok=True)
     mount = {"hostPath": str(host), "containerPath": "/host", "options": ["rw", "bind"]}

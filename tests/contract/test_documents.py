@@ -54,7 +54,7 @@ def test_inventory_with_exponential_aliases_is_refused(tmp_path: Path) -> None:
     bomb.write_text("\n".join(lines), encoding="utf-8")
     done = gpuhook("inventory", "--inventory", str(bomb))
     assert b"GH1501" in done.stderr
-    assert b"stands for more than" in done.stderr
+    assert b"expands to more than" in done.stderr
 
 
 LARGE = b'{"ociVersion": "1.0.2", "process": {"env": ["A=' + b"x" * documents.LARGEST + b'"]}}'
@@ -93,7 +93,7 @@ def test_yaml_with_many_values_is_refused_before_composing(
     many.write_text(line * (8_000_000 // len(line)), encoding="utf-8")
     done = gpuhook(*command, str(many), limits=("prlimit", f"--as={400 << 20}"))
     assert done.returncode == 1
-    assert b"it stands for more than" in done.stderr
+    assert b"it expands to more than" in done.stderr
 
 
 def test_document_of_the_maximum_size_is_read(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_container_is_found_by_any_pid(root_of: Roots, bundle_of: Bundles) -> No
                 alone = find(str(init.pid))
                 assert (alone.id, alone.pid) == (f"pid-{init.pid}", init.pid)
             finally:
-                started.kill()  # its child ends with the container
+                started.kill()  # its child is released with the container
 
 
 @pytest.mark.parametrize("engine", ["containerd", "podman"])
@@ -166,7 +166,7 @@ def test_container_of_an_engine_is_found(
     def is_marked(one: Found) -> bool:
         try:
             return mark in one.config()["process"]["env"]
-        except FileNotFoundError:  # a container of another test, which has ended since
+        except FileNotFoundError:  # a container of another test, which has exited since
             return False
 
     with ThreadPoolExecutor(1) as pool:

@@ -2,7 +2,7 @@
 """The device plugin's guard, with containers of runc on a GPU whose driver enforces no limit.
 
 The plugin is a separate process, the memory is a simulated driver's, and the rest is real: the
-containers with their pid namespaces and cgroups, their forks, a process of the host, the signals.
+containers with their pid namespaces and cgroups, their forks, a process on the host, the signals.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def test_guard_ends_the_offender_only(cluster: Made) -> None:
     processes use more memory.
     """
     node = cluster("kill")
-    node.pod("neighbour", "alloc", "3700", "fork", "1", "alloc", "50", "hold")
+    node.pod("neighbor", "alloc", "3700", "fork", "1", "alloc", "50", "hold")
     stranger = node.start_without_replica("alloc", "201", "hold")
     with node.driver.started(node.uuid, "alloc", "5000", "hold") as host_process:
         offender = node.pod("offender", "alloc", "1000", "ignore", "fork", "1", "alloc", "3001",
@@ -341,7 +341,7 @@ def test_container_in_a_cgroup_of_another_name_is_limited(
 def test_chroot_does_not_hide_the_limit(cluster: Made) -> None:
     """Below chroot(2) no mount of the grant is visible: the limit applies nevertheless."""
     node = cluster("kill")
-    node.pod("neighbour", "alloc", "101", "hold")
+    node.pod("neighbor", "alloc", "101", "hold")
     offender = node.pod("offender", "alloc", "4005", "hold", is_chrooted=True)
     culprit = node.pid_of(4005)
     assert Path(f"/proc/{culprit}/root/gpu.sock").exists()

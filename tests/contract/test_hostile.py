@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hostile images: no file of the host is executed, written or read for them."""
+"""Hostile images: no file on the host is executed, written or read for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BY = pytest.mark.parametrize("route", ROUTES)
 
 @dataclass(frozen=True)
 class Canary:
-    """A directory of the host, to which hostile images point, and which must not change."""
+    """A directory on the host, to which hostile images point, and which must not change."""
 
     path: Path
     before: dict[str, tuple[object, ...]]

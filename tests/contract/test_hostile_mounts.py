@@ -30,7 +30,7 @@ CACHE = "/etc/ld.so.cache"
 
 @pytest.fixture(params=["directory", "tmpfs", "inside"])
 def volume(request: pytest.FixtureRequest, canary: Canary) -> Iterator[Path]:
-    """Yield a directory of the host: on the root's file system, a tmpfs, or below a tmpfs."""
+    """Yield a directory on the host: on the root's file system, a tmpfs, or below a tmpfs."""
     if request.param == "directory":
         yield canary.path
         return
@@ -74,7 +74,7 @@ def with_mounts_at(made: Bundle, path: str, *mounts: dict[str, Any]) -> Bundle:
 
 
 def bind_mount(source: Path) -> dict[str, Any]:
-    """Return a writable bind mount of a directory of the host."""
+    """Return a writable bind mount of a directory on the host."""
     return {"type": "bind", "source": str(source), "options": ["rbind", "rw", "rprivate"]}
 
 

@@ -95,7 +95,7 @@ def gpuhook(unpacked: Path, host: Path, *words: str) -> str:
 
 
 def installed_files(host: Path) -> dict[str, tuple[int, int]]:
-    """Return inode and time of each file of the host that an installation can write."""
+    """Return inode and time of each file on the host that an installation can write."""
     paths = [*(host / "opt").rglob("*"), *(host / "etc/docker").rglob("*")]
     return {str(p): (p.lstat().st_ino, p.lstat().st_mtime_ns) for p in paths if not p.is_dir()}
 

@@ -256,5 +256,5 @@ def test_mknod_in_a_user_namespace_is_refused(tmp_path: Path) -> None:
     )
     words = ["unshare", "--user", "--map-root-user", "python3", "-c", script, str(tmp_path)]
     done = run_command(words)
-    assert "PermissionError: [Errno 1] not permitted to make device nodes here" in done.stderr
+    assert "PermissionError: [Errno 1] not permitted to create device nodes here" in done.stderr
     assert os.listdir(tmp_path) == []

@@ -143,7 +143,7 @@ class Host:
         return {name: one for name, one in programs.items() if one in (NVIDIA, OURS)}
 
     def path(self, path: str) -> Path:
-        """Return the test's path of a file of the host."""
+        """Return the test's path of a file on the host."""
         return self.root / path[1:]
 
 

@@ -89,7 +89,7 @@ def test_ps_in_the_pod_lists_containers(live: Live) -> None:
     (one,) = json.loads(done.stdout)["containers"]
     assert (one["id"], one["gpus"]) == (live.id, [live.installation.gpu(2).uuid])
     state_root = live.bundle.path / "state"
-    assert "1 entry could not be checked, the containers may have ended" in done.stderr
+    assert "1 entry could not be checked, the containers may have exited" in done.stderr
     assert f"{state_root} does not exist here" in done.stderr
     on_host = live.installation.gpuhook("ps", *live.roots)
     assert "could not be checked" not in on_host.stderr

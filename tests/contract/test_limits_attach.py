@@ -112,7 +112,7 @@ def test_on_failure_policy_of_an_attach(policy: str, mine: Installation, tmp_pat
 
 
 def test_unenforceable_grant_of_the_node_is_a_note(mine: Installation, tmp_path: Path) -> None:
-    """The container itself requests no limit: attach succeeds, and the guard watches the usage."""
+    """The container itself requests no limit: attach succeeds, and the guard monitors the usage."""
     gpu = uuid(mine, 2)
     stub_limits.fail_setting(mine.node, gpu, stub_limits.NOT_SUPPORTED)
     made = grant(mine, sleeping(tmp_path), 2, 4096, 4096)

@@ -137,8 +137,10 @@ def test_limit_below_the_used_memory_is_refused(
             assert change(live, "set", "--limit", "4Gi")["notes"] == []
             assert show_gpu(live, 2)["used"] == 3 * GIB
             (note,) = change(live, "set", "--limit", "2Gi", "--dry-run")["notes"]
-            assert "it uses 3Gi now, more than 2Gi" in note
-            assert "already use more than that" in refused(live, "GH1251", "set", "--limit", "2Gi")
+            assert "it uses 3Gi, more than 2Gi" in note
+            assert "already use more than this limit" in refused(
+                live, "GH1251", "set", "--limit", "2Gi"
+            )
             assert driver_limits(live) == {gpu: (4 * GIB, 0)}
             text = limits(live, "show").stdout
             assert text.splitlines()[0].split()[-3:] == ["DRIVER", "USED", "BY"]
@@ -263,7 +265,7 @@ def test_hanging_driver_is_a_timeout(mine: Installation, tmp_path: Path) -> None
 
 
 def test_limit_is_read_back_from_the_driver(mine: Installation, tmp_path: Path) -> None:
-    """If the driver reports another limit than the one set, nothing is recorded."""
+    """If the driver reports a limit other than the one set, nothing is recorded."""
     with wrapped(sleeping(tmp_path, env=asks("2")), mine, "runc", "v2") as live:
         stub_limits.read_back(mine.node, uuid(mine, 2), 3 * GIB, 0)
         refused(live, "GH1252", "set", "--limit", "6Gi")

@@ -33,7 +33,7 @@ READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 
 
 def volume(place: Path) -> Path:
-    """Return a directory of the host with a root file system in it, for a read-only mount."""
+    """Return a directory on the host with a root file system in it, for a read-only mount."""
     host = place / "host"
     for name in ("dev", "etc", "usr/lib"):
         (host / name).mkdir(parents=True)

@@ -59,7 +59,7 @@ def test_repair_all_continues_after_an_unreadable_state(
         (broken / "state.json").unlink()
         assert done.rc == 1
         assert "Error GH1739: broken: " in done.stderr
-        assert "\nhint: name the container by the pid" in done.stderr
+        assert "\nhint: use the pid of one of its processes" in done.stderr
         assert apart.device(2) in live.view().gpus()
         if output == "json":
             document = done.document("changes")

@@ -193,7 +193,7 @@ def test_prestart_hook_stays_in_the_root(
 
 
 def volume(place: Path) -> Path:
-    """Return a directory of the host to mount into a container."""
+    """Return a directory on the host to mount into a container."""
     made = place / "volume"
     made.mkdir()
     (made / "mine").write_text("as it was", encoding="utf-8")

@@ -152,7 +152,7 @@ def test_detach_by_device_node(apart: Installation, tmp_path: Path) -> None:
         apart.spec.unlink()
         error = live.refused("GH1771", "detach", "--device", "2")
         assert "gpuhook refresh" in error
-        assert f"--device {apart.device(2)}: that needs no CDI spec" in error
+        assert f"--device {apart.device(2)}, which needs no CDI spec" in error
         assert live.detach(apart.device(2))["steps"]
 
 

@@ -91,13 +91,13 @@ def test_dmem_omits_the_guarantee(engine: str, mine: Installation, granted_bundl
         assert gpu["guarantee"] == record["guarantee"] != ""
         assert (gpu["agrees"], gpu["driver"]["request"]) == (True, 0)
         printed = live.gpuhook("limits", live.id, name="show").stderr
-        assert "the granted guarantee, 1Gi, is left out: the kernel's controller dmem" in printed
+        assert "the granted guarantee, 1Gi, is not set: the kernel's controller dmem" in printed
         assert live.report("repair")["steps"] == []
     assert reserved_above(mine, granted_bundle) == 0
 
 
 def test_driver_accounting_sets_the_guarantee(other: Installation, granted_bundle: Bundle) -> None:
-    """With the driver's own accounting the guarantee is set, and ends with the container."""
+    """With the driver's own accounting the guarantee is set, and is released with the container."""
     with wrapped(granted_bundle, other, "runc", "v2") as live:
         assert enforced_limits(other, live.pid) == {uuid(other, 2): (4096, 1024)}
         (record,) = entry(other)["memory"]
@@ -141,7 +141,7 @@ def test_requested_guarantee_is_set_with_a_warning(
     before = reserved_above(mine, granted_bundle)
     with wrapped(granted_bundle, mine, "runc", "v2") as live:
         (note,) = limits(live, "set", "--limit", "3Gi", "--request", "2Gi")["notes"]
-        assert "remain reserved in the cgroups above" in note
+        assert "remain reserved in the parent cgroups" in note
         assert f"gpuhook limits clear {live.id}" in note
         assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (3072, 2048)}
         assert reserved_above(mine, granted_bundle) == before + 2048
@@ -150,7 +150,7 @@ def test_requested_guarantee_is_set_with_a_warning(
         assert reserved_above(mine, granted_bundle) == before
         limits(live, "set", "--limit", "4Gi", "--request", "2Gi")
         notes = " ".join(limits(live, "clear")["notes"])
-        assert "its granted guarantee of 1Gi is left out" in notes
+        assert "its granted guarantee of 1Gi is skipped" in notes
         assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         assert entry(mine)["memory"][0]["guarantee"]
     assert reserved_above(mine, granted_bundle) == before

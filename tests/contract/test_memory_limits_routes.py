@@ -97,11 +97,11 @@ def test_cdi_hook_in_a_shared_cgroup_is_refused(
 ) -> None:
     """Another container runs in the cgroup of the hook's container."""
     made = apply_cdi_spec(mine, bundle_of("debian", ["/bin/echo", "runs"], [f"{LIMIT}=1024"]), "2")
-    neighbour = bundle_of(made.root, WAIT)
+    neighbor = bundle_of(made.root, WAIT)
     config = made.config()
-    config["linux"]["cgroupsPath"] = neighbour.config()["linux"]["cgroupsPath"]
+    config["linux"]["cgroupsPath"] = neighbor.config()["linux"]["cgroupsPath"]
     made.write(config)
-    with started(neighbour, mine, "runc", "v2", "runc") as live:
+    with started(neighbor, mine, "runc", "v2", "runc") as live:
         result = run(made, mine.command_with_state(engine), engine, "v2")
         if engine == "runc":  # crun kills all processes in the cgroup of a container that failed
             assert enforced_limits(mine, live.pid) == {}

@@ -403,7 +403,7 @@ def test_upgrade_and_downgrade_disturb_no_container(installed: Host) -> None:
 
 
 def test_purge_removes_settings_and_state(installed: Host) -> None:
-    """A removal keeps the changed settings; a purge removes them, the state and the spec."""
+    """Removal keeps the changed settings; a purge removes them, the state and the spec."""
     debian = installed.debian
     generate_spec(installed)
     settings = debian.root / "etc/gpuhook/config.yaml"

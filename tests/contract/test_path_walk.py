@@ -50,7 +50,7 @@ def test_paths_without_openat2(error: int, tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines() == [
         *["inside"] * 4,
-        f"{errno.ELOOP} symbolic links form a circle, or lead through /proc round",
+        f"{errno.ELOOP} symbolic links form a loop, or lead through /proc round",
         f"{errno.ENOENT} No such file or directory none",
     ]
 

@@ -192,7 +192,7 @@ def test_newer_cuda_compat_on_an_orin(
 def test_changed_driver_of_a_jetson_makes_the_spec_stale(
     on_stale: str, node8: Installation, tmp_path: Path, bundle_of: Bundles
 ) -> None:
-    """The spec is generated again with the same options, or the container is refused."""
+    """The spec is regenerated with the same options, or the container is refused."""
     node = tegra_node.make(tmp_path / "node")
     mine = node8.apart(tmp_path, node)
     if on_stale == "refuse":

@@ -36,7 +36,7 @@ def pids_of(name: str) -> set[int]:
     """Return the processes with this first argument, as NVIDIA's config-manager looks for them."""
     pids = set()
     for entry in filter(str.isdecimal, os.listdir("/proc")):
-        with suppress(OSError):  # the process has ended
+        with suppress(OSError):  # the process has exited
             if Path("/proc", entry, "cmdline").read_bytes().split(b"\0")[0] == name.encode():
                 pids.add(int(entry))
     return pids

@@ -262,4 +262,4 @@ def test_prestart_hook_in_a_rootless_container(
     assert_found(view.runs[0], str(apart.node.node.driver.version))
     assert errors.read_text(encoding="utf-8") == ""
     log = (apart.state / "hook.log").read_text(encoding="utf-8")
-    assert "only root of the host can change them (rootless container)" in log
+    assert "only root on the host can change them (rootless container)" in log

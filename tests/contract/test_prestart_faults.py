@@ -166,20 +166,20 @@ def test_state_without_a_valid_id_is_refused(
         ([], "GH1642", "its pid [] is not a process number"),
         (4194305, "GH1730", "4194305"),
         (10**30, "GH1730", f"{10**30}"),
-        ("own", "GH1642", "is not of this container: it has the host's mount namespace"),
+        ("own", "GH1642", "does not belong to this container: it is in the host's mount namespace"),
     ],
 )
 def test_state_without_a_valid_pid_is_refused(
     pid: object, code: str, reason: str, node8: Installation, waiting: Bundle
 ) -> None:
-    """The pid is missing, has ended, or is a process of the host."""
+    """The pid is missing, has exited, or is a process on the host."""
     number = os.getpid() if pid == "own" else pid
     before = roots.listing(waiting.root)
     state = {"id": "gpuhook-test-x", "pid": number, "bundle": str(waiting.path)}
     done = call_hook(node8, state)
     assert_refused(done, code)
     assert reason in done.stderr.splitlines()[0]
-    assert ("for the stage prestart" in done.stderr) == (code == "GH1643")
+    assert ("for the prestart or createRuntime stage" in done.stderr) == (code == "GH1643")
     assert roots.listing(waiting.root) == before
 
 
@@ -191,7 +191,7 @@ def test_started_container_is_refused(status: str, node8: Installation, waiting:
         state = {"id": live.id, "pid": live.pid, "bundle": str(waiting.path), "status": status}
         done = call_hook(node8, state)
         assert_refused(done, "GH1643")
-        assert f"the state says that the container is {status}" in done.stderr
+        assert f"the state shows that the container is {status}" in done.stderr
         assert live.seen() == before
 
 
@@ -204,8 +204,9 @@ def test_process_of_another_container_is_refused(
         state = {"id": "gpuhook-test-x", "pid": live.pid, "bundle": str(waiting.path)}
         done = call_hook(node8, state)
         assert_refused(done, "GH1642")
-        assert f"its pid {live.pid} is not of this container: its root is not that of" in (
-            done.stderr
+        assert (
+            f"its pid {live.pid} does not belong to this container: its root is not the root of"
+            in (done.stderr)
         )
         assert live.seen() == before
 
@@ -223,7 +224,7 @@ def test_state_is_not_checked_without_a_request(
 
 
 def test_dry_run_after_the_wrapper(apart: Installation, waiting: Bundle) -> None:
-    """The dry run names the wrapper, even if the process has ended."""
+    """The dry run names the wrapper, even if the process has exited."""
     with wrapped(waiting, apart) as live:
         expected = f"{live.id}: nothing to do: gpuhook-runtime injected its GPUs\n"
         for pid in (live.pid, 4194305):
@@ -350,7 +351,7 @@ def test_unsupported_stage_is_refused(
     made.write({**config, "mounts": [*config["mounts"], state], "hooks": hooks})
     run(made, [engine], engine, cgroup)
     log = (apart.state / "hook.log").read_text(encoding="utf-8")
-    assert "GH1643: the prestart hook was called in an unsupported stage: " in log
+    assert "GH1643: the prestart hook was called at an unsupported stage: " in log
     assert reason in log
     assert apart.entries() == []
 

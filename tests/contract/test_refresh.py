@@ -259,10 +259,7 @@ def test_removed_instance_of_a_running_container(node8: Installation, tmp_path: 
         (note,) = live.report("repair")["notes"]
         assert "whose GPU or MIG instance is no longer on this node" in note
         compared = live.gpuhook("compare").stdout
-        assert (
-            "GH1120: the CDI spec is stale: it describes another state of this host (mig: was"
-            in compared
-        )
+        assert "GH1120: the CDI spec is stale: it no longer matches this host (mig: was" in compared
 
 
 def test_removed_gpu_of_a_running_container(own: Installation, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def gpuhook_json(installation: Installation, *words: str) -> dict[str, Any]:
 
 
 def streams(container: Container) -> tuple[str, str]:
-    """Start a created container, and return its streams after it has ended."""
+    """Start a created container, and return its streams after it has exited."""
     assert container.call("start").rc == 0
     eventually(lambda: container.state["status"] == "stopped")
     return container.output, container.errors
@@ -167,7 +167,7 @@ def test_warning_in_ledger_explain_and_ps(
         live.attach("1")
         assert mine.entry()["route"] == "attach"
         (note,) = gpuhook_json(mine, "explain", live.id, *live.roots)["containers"][0]["notes"]
-        assert f"{mine.device(1)}, which the answer does not include" in note
+        assert f"{mine.device(1)}, which the explanation does not include" in note
         assert codes(mine.entry()["warnings"]) == ["GH1007"]
         (holder,) = gpuhook_json(mine, *ps)["containers"]
         assert (holder["gpus"], codes(holder["warnings"])) == ([mine.gpu(1).uuid], ["GH1007"])

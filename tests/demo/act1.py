@@ -183,7 +183,7 @@ def replicas(page: Page, installation: Installation, place: Path) -> bool:
     page.command("gpuhook ps")
     gone = installation.gpuhook("ps")
     page.output(gone.stdout + gone.stderr)
-    is_free = not installation.holders()  # while the runtime's state shows which have ended
+    is_free = not installation.holders()  # while the runtime's state shows which have exited
     shutil.rmtree(place, ignore_errors=True)
     shutil.rmtree(installation.state / "containers")  # it names directories that are gone
     return good and is_free

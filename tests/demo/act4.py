@@ -216,7 +216,7 @@ def watched(page: Page, node: Node) -> bool:
     """Without limits of the driver, the guard ends only the process above its limit."""
     with ExitStack() as stack:
         running = stack.enter_context(offering(node))
-        by_guard = "watched by the device plugin" in isolation(page, running)
+        by_guard = "monitored by the device plugin" in isolation(page, running)
         keeper = stack.enter_context(placed(node, "keeper", "alloc", str(KEPT), "hold"))
         says(keeper, "holding")
         greedy = stack.enter_context(placed(node, "greedy", "alloc", "9000", "hold"))

@@ -186,7 +186,7 @@ def test_gpu_missing_from_nvml_is_a_failure(fresh: Callable[[str], FaultCase]) -
 def test_persistence_mode_needs_no_daemon(
     mode: int, status: str, fresh: Callable[[str], FaultCase]
 ) -> None:
-    """`nvidia-smi -pm 1` keeps the GPUs initialised as nvidia-persistenced does."""
+    """`nvidia-smi -pm 1` keeps the GPUs initialized as nvidia-persistenced does."""
     case = fresh("t4")
     no_program_holds_gpus(case)
     with Path(case.node.nvml_profile).open("a", encoding="utf-8") as profile:

@@ -255,7 +255,7 @@ def test_spec_without_its_driver_is_reported(fresh: Callable[[str], FaultCase]) 
         for library in (case.root / "usr/lib/x86_64-linux-gnu").glob(f"{stem}.so*"):
             library.unlink()
     message = finding(case.examine(), "specs.driver").message
-    assert message == f"{SPEC} names the driver version 580.95.05, and this node has no driver"
+    assert message == f"{SPEC} specifies driver version 580.95.05, but this node has no driver"
 
 
 def test_container_driver_check_without_a_module(

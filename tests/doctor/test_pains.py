@@ -74,7 +74,7 @@ PAINS = [
     Pain(1, "Failed to initialize NVML: Unknown Error after daemon-reload", "containers.access",
          _lost),
     Pain(2, "the spec names libraries of the driver before", "specs.driver", _upgraded_spec),
-    _pain(3, "MIG was changed, the spec was not", "mig-changed"),
+    _pain(3, "the MIG layout was changed, the spec was not", "mig-changed"),
     _pain(4, "unresolvable CDI devices", "two-specs-in-conflict"),
     _pain(5, "nvidia-cdi-refresh fails at boot", "refresh-unit-failed"),
     _pain(6, "libnvidia-ml.so.1: cannot open shared object file", "no-libnvidia-ml"),

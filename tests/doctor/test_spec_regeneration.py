@@ -45,7 +45,7 @@ def spec_fix_of(case: FaultCase) -> Fix | None:
 def test_fix_of_a_spec_with_all_gpus(profile: str, fresh: Callable[[str], FaultCase]) -> None:
     fix = spec_fix_of(fresh(profile))
     assert fix is not None
-    assert fix.description == f"write {driver.SPEC} again for this node"
+    assert fix.description == f"regenerate {driver.SPEC} for this node"
 
 
 def test_fix_of_a_spec_from_an_earlier_boot(
@@ -118,10 +118,10 @@ def test_spec_with_recorded_options_is_refreshed(
     spec_records.remember(spec_records.Generated(driver.SPEC, ["--output-file", driver.SPEC]))
     fix = spec_fix_of(case)
     assert fix is not None
-    assert fix.description == f"write {driver.SPEC} again, with the options that it was made with"
+    assert fix.description == f"regenerate {driver.SPEC} with its original options"
     if fails:
         with pytest.raises(
-            GpuhookError, match="cannot generate the CDI specs of this node again: GH1206: x: no"
+            GpuhookError, match="cannot regenerate the CDI specs of this node: GH1206: x: no"
         ):
             fix.apply()
     else:

@@ -107,7 +107,7 @@ class EngineNode:
     def daemon(self, command: Sequence[str], answers: Callable[[], bool]) -> Iterator[Path]:
         """Run a daemon on the node, and stop it in the end; yield its log once it answers.
 
-        Its first process has another parent than `nsenter`, which does not pass on signals.
+        Its first process has a parent other than `nsenter`, which does not pass on signals.
         """
         name = Path(command[0]).name
         log, pid = (f"/var/log/{name}.{ending}" for ending in ("log", "pid"))

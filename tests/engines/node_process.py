@@ -74,6 +74,6 @@ def children(pid: int) -> list[int]:
 
 
 def has_ended(pid: int) -> bool:
-    """Return whether a process that its parent has not waited for has ended."""
+    """Return whether a process that its parent has not waited for has exited."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     return text.rpartition(")")[2].split()[0] == "Z"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods of containerd of each release: the device plugin's strategies, CDI, live commands, restarts.
 
-The handler `nvidia` is the one that `gpuhook configure containerd` wrote; the allocations are
+The `nvidia` handler is the one that `gpuhook configure containerd` wrote; the allocations are
 those of the node's device plugin, by the kubelet's protocol.
 """
 

@@ -54,7 +54,7 @@ NAME = f"{written.NAMESPACE}/{written.POD}/{written.CONTAINER}"
 
 @dataclass(frozen=True)
 class Handler:
-    """The handler `nvidia` of CRI-O's configuration on a node."""
+    """The `nvidia` handler of CRI-O's configuration on a node."""
 
     node: EngineNode
     runtime: str

@@ -115,7 +115,7 @@ def test_restart_without_systemd(node: EngineNode, docker_image: str) -> None:
     with daemon_json(node, text), dockerd(node):
         done = node.run("gpuhook", "configure", "docker", "--restart")
         assert (done.rc, "GH2007" in done.stderr) == ((1, True) if has_cdi else (0, False))
-        assert ("restart it as it was started" in done.stderr) == has_cdi
+        assert ("restart it the way it was started" in done.stderr) == has_cdi
         if not has_cdi:
             assert "sent SIGHUP to process" in done.stderr
             eventually(lambda: "nvidia" in _info(node, "{{json .Runtimes}}"), "the runtime")

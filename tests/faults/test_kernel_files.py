@@ -110,7 +110,7 @@ def test_directory_name_that_is_no_bus_id_is_omitted(node: SimulatedNode, name: 
     try:
         done = generate(node, "--mode", "proc")
         assert done.exit_code == 0
-        assert "is not a PCI bus id; left out" in done.stderr
+        assert "is not a PCI bus id; skipped" in done.stderr
         assert generate(node, "--mode", "nvml").exit_code == 0
     finally:
         (place / "information").unlink()

@@ -115,7 +115,7 @@ def test_removed_plugin_directory_is_used_again(run: Run, kubelet: Kubelet) -> N
 
 
 def test_unloaded_driver_makes_all_devices_unhealthy(run: Run, kubelet: Kubelet) -> None:
-    """They are healthy when the driver is loaded again."""
+    """They are healthy when the driver is reloaded."""
     running = run("h100x8", GPUHOOK_HEALTH_POLL_INTERVAL="200ms")
     kubelet.wait_for_devices(GPU, 32)
     with bounded(running, Allowed(lists=4 * 2, lines=16 * 2)):

@@ -130,7 +130,10 @@ def test_directory_as_settings_file_is_named_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gid", "reason"),
-    [("9" * 5000, "a number has too many digits"), ("2001-13-45", "a value is not what it claims")],
+    [
+        ("9" * 5000, "a number has too many digits"),
+        ("2001-13-45", "a value does not match its tag"),
+    ],
 )
 def test_spec_with_an_invalid_yaml_value_is_refused(gid: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
@@ -141,7 +144,7 @@ def test_spec_with_an_invalid_yaml_value_is_refused(gid: str, reason: str, tmp_p
 def test_a_settings_file_that_cannot_be_opened_is_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message has the reason of the system, without Python's number and second path."""
+    """The message contains the reason of the system, without Python's number and second path."""
     path = tmp_path / "x.yaml"
     path.touch()
 

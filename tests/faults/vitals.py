@@ -28,7 +28,7 @@ class Vitals:
 
 
 def read(pid: int) -> Vitals:
-    """Return the resources of a process. Raises OSError if it has ended."""
+    """Return the resources of a process. Raises OSError if it has exited."""
     fds = len(os.listdir(f"/proc/{pid}/fd"))
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     status = dict(line.partition(":")[::2] for line in lines)

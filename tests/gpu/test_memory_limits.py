@@ -140,7 +140,7 @@ def test_cuda_reports_the_limit_as_total(limiting: Installation, tmp_path: Path)
 
 
 def test_guarantee_is_not_left_behind(limiting: Installation, backend: str, tmp_path: Path) -> None:
-    """It is set if it ends with the container; dmem's parent cgroup does not change."""
+    """It is set if it is released with the container; dmem's parent cgroup does not change."""
     with allocating_container(limiting, tmp_path, str(KEPT), request=KEPT) as container:
         assert printed_line(container, 1) == ["held", str(KEPT), "0"]
         limit_read = driver_limit(limiting, container)

@@ -144,7 +144,7 @@ class Oracle:
         """Check a signal that is being sent."""
         self.count += 1
         assert process.pid not in (0, 1, os.getpid(), os.getppid())
-        assert process.container is not None, "a process of the host"
+        assert process.container is not None, "a process on the host"
         container = self.world.containers[process.container]
         assert container.kind not in (ALONE, AMBIGUOUS, EARLIER)
         keys = [
@@ -335,7 +335,7 @@ class Scenario:
 def test_guard_signals_exactly_the_expected_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events are forks, reused pids, restarts, processes of the host, MIG and unknown memory.
+    """Events are forks, reused pids, restarts, processes on the host, MIG and unknown memory.
 
     The oracle checks each signal when it is sent, and that no expected signal is missing.
     """

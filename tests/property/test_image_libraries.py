@@ -28,7 +28,7 @@ links = st.dictionaries(names, names)
 def test_entries_equal_those_of_ldconfig(
     files: dict[str, str | None], links: dict[str, str]
 ) -> None:
-    """Links that ldconfig would create are left out."""
+    """Links that ldconfig would create are skipped."""
     with TemporaryDirectory() as place:
         directory = Path(place) / "lib"
         directory.mkdir()

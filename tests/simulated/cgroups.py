@@ -35,7 +35,7 @@ def inode(directory: Path) -> int | None:
 
 
 def of_process(pid: int) -> list[int]:
-    """Return the inodes of the process's cgroup and of its ancestors; empty if it has ended."""
+    """Return the inodes of the process's cgroup and of its ancestors; empty if it has exited."""
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text("utf-8").splitlines()
     except (FileNotFoundError, ProcessLookupError):

@@ -59,7 +59,7 @@ class _Client:
     cgroups: list[int] = field(default_factory=list)
 
     def is_gone(self) -> bool:
-        """Return whether the other end was closed, as when its process has ended."""
+        """Return whether the other end was closed, as when its process has exited."""
         poll = select.poll()
         poll.register(self.connection, select.POLLRDHUP)
         return bool(poll.poll(0))

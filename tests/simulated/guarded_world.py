@@ -160,8 +160,8 @@ class World(Processes):
         if uuid == "GPU-2":
             mine = [p for p in self.processes.values() if "MIG-0" in p.memory]
             found += [ProcessUse(p.pid, p.memory["MIG-0"], *INSTANCE, "compute") for p in mine]
-            found.append(ProcessUse(3, 50 * GIB, 2, 0, "compute"))  # of the neighbour instance
-        if on:  # graphics: the same process in another list, and one that has ended
+            found.append(ProcessUse(3, 50 * GIB, 2, 0, "compute"))  # of the neighbor instance
+        if on:  # graphics: the same process in another list, and one that has exited
             found.append(ProcessUse(on[0].pid, on[0].memory[uuid], None, None, "graphics"))
             found.append(ProcessUse(999, 50 * GIB, None, None, "compute"))
         return tuple(found)

@@ -125,7 +125,7 @@ def t4() -> Node:
 
 
 def h100x8() -> Node:
-    """Return an eight-way H100 machine: two NUMA nodes, and minors in another order than NVML's."""
+    """Return an eight-way H100 machine: two NUMA nodes, and minors in a order other than NVML's."""
     rows = (
         ("1B", 0, "5c9a1f7e-2f0b-4d35-a1c8-0b6d9e4f7a21"),
         ("43", 1, "e81b64d2-7a39-4c0f-9d52-f3a7c1086b4e"),

@@ -33,7 +33,7 @@ class Kept:
 def recorded(node: SimulatedNode) -> list[Kept]:
     """Return all limits that were set and not cleared, by path and UUID.
 
-    Limits of removed cgroups are left out. What is reserved above a cgroup is a limit there, too.
+    Limits of removed cgroups are skipped. What is reserved above a cgroup is a limit there, too.
     """
     return [limit for limit in known(node) if (limit.hard, limit.soft) != (NO_LIMIT, 0)]
 

@@ -63,7 +63,7 @@ def test_empty_name_is_refused(verb: list[str], name: str) -> None:
 
 def test_repair_takes_one_container_or_all() -> None:
     """Both are a usage error, and so is neither."""
-    assert "name a CONTAINER, or --all, not both" in refused("repair", "--all", "x")
+    assert "pass a CONTAINER or --all, not both" in refused("repair", "--all", "x")
     assert refused("repair").endswith("name a CONTAINER, or --all")
 
 

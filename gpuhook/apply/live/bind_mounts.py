@@ -103,7 +103,7 @@ class BindMounts:
                 bind.place = live.root.make_target(bind.target, is_directory=bind.is_directory)
             fd = live.root.lookup(bind.target)
         if fd is None:
-            raise OSError(errno.ENOENT, "it vanished while it was created", bind.target)
+            raise OSError(errno.ENOENT, "it disappeared while it was being created", bind.target)
         if stat.S_ISDIR(os.fstat(fd).st_mode) != bind.is_directory:
             os.close(fd)
             what = "a file" if bind.is_directory else "a directory"

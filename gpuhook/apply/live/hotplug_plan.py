@@ -172,7 +172,9 @@ def _bind(live: Live, mount: Mount, made: HotplugPlan, *, is_mounted: bool) -> B
     """Return the bind mount to make, None if it exists or is not possible."""
     source, target = mount["hostPath"], mount["containerPath"]
     if mount.get("type", "bind") not in ("", "bind", "none"):
-        made.skipped.append(f"the {mount['type']} mount at {target}: only files are mounted here")
+        made.skipped.append(
+            f"the {mount['type']} mount at {target}: only files can be mounted here"
+        )
         return None
     if is_mounted and live.root.is_mounted(target):
         return None

@@ -96,7 +96,7 @@ class Live:
         Work on no file of the container does not depend on its root.
         """
         if self._root is None:
-            _ = self.identity  # cached: undo() needs it also after the process has ended
+            _ = self.identity  # cached: undo() needs it also after the process has exited
             self.require_users()
             self._root = LiveRoot(self.process, self._place)
         return self._root

@@ -87,7 +87,9 @@ def _sealed(path: str) -> int:
     except OSError as error:
         raise fault("GH1517", path=path, reason=error.strerror or str(error)) from error
     except GpuhookError as error:
-        raise fault("GH1517", path=path, reason="it is not a regular file, or too large") from error
+        raise fault(
+            "GH1517", path=path, reason="it is not a regular file, or it is too large"
+        ) from error
     if not is_executable:
         raise fault("GH1517", path=path, reason="it is not executable")
     copy = os.memfd_create("ldconfig", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -154,10 +156,10 @@ def _run(program: int, arguments: list[str]) -> None:
     output, _ = child_process.read_until(reader, end, _MAX_OUTPUT)
     status = child_process.wait_until(pid, end)
     if status is None:
-        raise OSError(errno.EIO, f"it did not end within {SECONDS} seconds", "ldconfig")
+        raise OSError(errno.EIO, f"it did not finish within {SECONDS} seconds", "ldconfig")
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
-        reason = f"signal {-code} ended it" if code < 0 else f"its exit status is {code}"
+        reason = f"it was killed by signal {-code}" if code < 0 else f"its exit status is {code}"
         text = " ".join(output.decode("utf-8", "replace").split())
         raise OSError(errno.EIO, f"{reason}: {text}" if text else reason, "ldconfig")
 

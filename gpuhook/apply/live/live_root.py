@@ -39,7 +39,7 @@ class LiveRoot(Root):
 
     def __init__(self, process: Process, place: str = "/") -> None:
         with _Host():
-            # Kept open: undo needs them also after the process has ended.
+            # Kept open: undo needs them also after the process has exited.
             self.namespace, self._mountinfo, root = open_root(process, place)
             try:
                 super().__init__(f"/proc/{process.pid}/root{place.rstrip('/')}", root)

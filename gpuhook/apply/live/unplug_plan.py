@@ -49,7 +49,7 @@ def plan_nodes(
         elif not _is_removable(live, path):
             plan.skipped.append(f"{path} remains visible: its directory is not the container's own")
         elif found.st_rdev != number or not stat.S_ISCHR(found.st_mode):
-            plan.skipped.append(f"{path} is kept: it is another device by now")
+            plan.skipped.append(f"{path} is kept: it is now a different device")
         else:
             plan.operations.append(RemoveNode(path, found))
     return plan
@@ -138,7 +138,7 @@ def _changes(
         elif is_ours:
             is_link = summary[0] == "link"
             left = "" if is_link else "is left as it is: "
-            skipped.append(f"{path}: {left}the image's own file was too large to be kept")
+            skipped.append(f"{path}: {left}the image's own file was too large to keep")
             changes += [FileChange(path)] if is_link else []
     return changes
 

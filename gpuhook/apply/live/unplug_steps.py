@@ -101,7 +101,7 @@ class Unmount:
             if (found.st_dev, found.st_ino) == self.shown[bind.target]:
                 return fd
             os.close(fd)
-        raise OSError(errno.ESTALE, "another file is mounted there by now", bind.target)
+        raise OSError(errno.ESTALE, "a different file is now mounted there", bind.target)
 
     def undo(self, live: Live) -> None:
         """Mount the missing ones again."""
@@ -164,7 +164,7 @@ class RemoveEmpty:
                 live.root.remove_empty(path)
 
     def undo(self, live: Live) -> None:
-        """Do nothing: a later mount creates it again."""
+        """Do nothing: a later mount recreates it."""
 
 
 class Forbid(AccessStep):

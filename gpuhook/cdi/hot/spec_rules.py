@@ -42,7 +42,7 @@ _SPEC = {
     "cdiVersion": "text", "kind": "text", "annotations": "texts", "containerEdits": _EDITS,
     "devices": [{"name": "text", "annotations": "texts", "containerEdits": _EDITS}],
 }  # fmt: skip
-_NAMES = {"text": "a string", "count": "an integer of at least 0", "integer": "an integer",
+_NAMES = {"text": "a string", "count": "an integer that is at least 0", "integer": "an integer",
           "flag": "true or false", "texts": "an object of strings"}  # fmt: skip
 _MAX_ANNOTATIONS = 256 << 10  # bytes; Kubernetes' bound, which CDI took over
 
@@ -145,7 +145,7 @@ def _check_spec(spec: dict[str, Any]) -> None:
     _check_edits(spec.get("containerEdits") or {}, "/containerEdits")
     devices = spec.get("devices")
     if not devices:
-        raise _BrokenRuleError("/devices", "a spec describes at least one device")
+        raise _BrokenRuleError("/devices", "a spec must describe at least one device")
     seen: dict[str, int] = {}
     for position, device in enumerate(devices):
         pointer = f"/devices/{position}"

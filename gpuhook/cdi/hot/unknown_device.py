@@ -46,7 +46,7 @@ def unknown_device(
     if not way:
         way = "if the device is new, run its vendor's tool again"
         if _is_written_by_us(newest):
-            way = f"if the GPU is new, run `gpuhook refresh`, which writes {newest.path} again"
+            way = f"if the GPU is new, run `gpuhook refresh`, which regenerates {newest.path}"
         elif _is_ours(kind, own_vendor):
             way = f"if the GPU is new, run `gpuhook generate-cdi --output-file {newest.path}`"
     return fault("GH1102", name=name, have=shown, files=files, broken=broken, way=way)
@@ -88,7 +88,7 @@ def _first_spec(kind: str, registry: Registry, own_vendor: str) -> str:
     # A directory that is read: elsewhere, a new spec has no effect.
     place = registry.dirs[-1] if registry.dirs else "a directory of cdi.specDirs"
     if not _is_ours(kind, own_vendor):
-        return f"install its vendor's tool for CDI specs; specs go into {place}"
+        return f"install its vendor's tool for CDI specs; it must write to {place}"
     vendor, _, device_class = kind.partition("/")
     if device_class != _GPUS or vendor != (own_vendor or vendor):
         return (

@@ -83,7 +83,10 @@ def list_devices(spec_dir: tuple[str, ...], output: str, no_headers: bool) -> No
 @cdi.command(name="compile", hidden=True)
 @click.argument("path", nargs=-1, required=True, callback=parameters.not_empty)
 def compile_files(path: tuple[str, ...]) -> None:
-    """Compile specs for the runtime wrapper; the error of a spec is compiled too, and printed."""
+    """Compile specs for the runtime wrapper.
+
+    If a spec is invalid, its error is printed and compiled.
+    """
     for file in path:
         try:
             found = os.stat(file)

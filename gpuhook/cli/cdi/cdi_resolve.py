@@ -44,10 +44,10 @@ def resolve(
     output: str,
     no_headers: bool,
 ) -> None:
-    """Print the edits of the devices NAME, and the spec of each edit.
+    """Print the container edits for the devices NAME, and the spec that each edit comes from.
 
-    The kind of a NAME without one is cdi.defaultKind. An engine applies these edits by the rules of
-    CDI alone. `gpuhook explain` shows what gpuhook-runtime does with a container.
+    If NAME has no kind, cdi.defaultKind applies. These are the edits that an engine applies by
+    the CDI rules. `gpuhook explain` shows what gpuhook-runtime would do.
     """
     dirs = parameters.spec_dirs(spec_dir)
     kind = settings_file.of_node().default_kind or vocabulary.VOCABULARY.default_kind
@@ -135,7 +135,7 @@ def _hook(hook: Hook) -> str:
         length += len(argument) + 1
         if length > _MOST:
             rest = len(arguments) - len(shown)
-            shown.append(f"... and {rest} argument{'s' * (rest != 1)} more (-o json has all)")
+            shown.append(f"... and {rest} argument{'s' * (rest != 1)} more (-o json shows all)")
             break
         shown.append(argument)
     return " ".join([hook["hookName"], hook["path"], *shown])

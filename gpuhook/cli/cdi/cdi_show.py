@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def show(name: str, spec_dir: tuple[str, ...], output: str) -> None:
     """Print the spec FILE, or the part of a spec that describes the device NAME.
 
-    The output is a spec. For a device (vendor/class=device) it has that device only, and the edits
-    that apply to all devices of the spec.
+    The output is a spec. For a device (vendor/class=device), it contains only that device and the
+    edits that apply to all devices of the spec.
     """
     if names.split(name) is None:
         if not os.path.lexists(name):

@@ -76,14 +76,14 @@ def _files(command: F) -> F:
     type=click.Choice((HOST, CONTAINER)),
     default=HOST,
     show_default=True,
-    help="Which paths: those of the host (nodes, mounted files, hooks) or those in the container.",
+    help="The paths to move: host paths (nodes, mounted files, hooks) or container paths.",
 )
 @_files
 def root(source: str, target: str, fmt: str | None, relative_to: str, **roots: str) -> None:
     """Move the paths below one root to another root.
 
     \b
-    A spec that was made in a driver container, which has the node's root at /host:
+    For a spec generated in a driver container that has the node's root mounted at /host:
       gpuhook cdi transform root --from /host --to / \\
           --input spec.yaml --output-file /etc/cdi/nvidia.yaml
     """  # noqa: D301 # click's own mark: what follows it keeps its lines
@@ -91,10 +91,10 @@ def root(source: str, target: str, fmt: str | None, relative_to: str, **roots: s
 
 
 @transform.command()
-@_root("--driver-root", "The driver root that the spec was made with.", default="/")
-@_root("--target-driver-root", "Where the engine finds the driver's files.", default="/")
-@_root("--dev-root", "The dev root that the spec was made with. Default: the driver root.")
-@_root("--target-dev-root", "Where the engine finds /dev. Default: the target driver root.")
+@_root("--driver-root", "The driver root with which the spec was generated.", default="/")
+@_root("--target-driver-root", "The driver root as the engine sees it.", default="/")
+@_root("--dev-root", "The dev root with which the spec was generated. Default: the driver root.")
+@_root("--target-dev-root", "The dev root as the engine sees it. Default: the target driver root.")
 @_files
 def driver(source: str, target: str, fmt: str | None, **roots: str | None) -> None:
     """Move the driver's host paths: device nodes to one root, files to another."""

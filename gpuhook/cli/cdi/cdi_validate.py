@@ -25,8 +25,8 @@ SCHEMA = "gpuhook/cdi-validate/v1"
     "--host/--no-host",
     "is_host",
     default=None,
-    help="Check specs against this host too: nodes, files and hooks exist, are correct, and only "
-    "root can write them. Default: check the specs in a spec directory.",
+    help="Also check specs against this host: nodes, files and hooks must exist, be correct, "
+    "and be writable only by root. Default: check specs in a spec directory only.",
 )
 @parameters.spec_dir
 @parameters.output("text", "json", "yaml")
@@ -38,11 +38,11 @@ def validate(
     spec_dir: tuple[str, ...],
     output: str,
 ) -> None:
-    """Check the specs PATH, by default all specs that the engines of this host read.
+    """Check the CDI specs in PATH, by default all specs that the engines on this host read.
 
     The checks cover the schema and the rules of CDI, the host, and, for whole directories, devices
-    that two files describe. The last one of --host and --no-host applies. The exit status is 1 if a
-    check fails; warnings do not change it.
+    that two files describe. If both --host and --no-host are passed, the last one applies. The exit
+    status is 1 if a check fails; warnings do not change it.
     """
     dirs = parameters.spec_dirs(spec_dir)
     if path:

@@ -46,7 +46,7 @@ def attach(
 ) -> None:
     """Add a GPU to a running CONTAINER: nodes, device rules, driver files, loader cache.
 
-    The command does everything or nothing; a second call changes nothing.
+    The operation is atomic; repeating it changes nothing.
 
     The memory limit is set before the container gets the GPU: --memory-limit, or the limit that
     was granted when the container was created (by a device plugin, or NVIDIA_GPU_MEMORY_LIMIT). If

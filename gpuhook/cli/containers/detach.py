@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @click.option(
     "--force",
     is_flag=True,
-    help="Remove the device even if a process of the container has it open: the open file works "
-    "until it is closed, new opens fail.",
+    help="Remove the device even if a process in the container has it open. The open file works "
+    "until it is closed; opening it again fails.",
 )
 @options.change_options
 def detach(
@@ -36,13 +36,14 @@ def detach(
 ) -> None:
     """Remove a GPU from a running CONTAINER.
 
-    --device also takes a device node, /dev/nvidia0: a GPU that fell off the bus has no other name.
-    Control nodes and driver files that were added while the container ran are removed with its last
-    GPU; from a container without a GPU, `--device none` removes them. A replica removes its device
-    unless the container also has the device by another request.
+    --device also accepts a device node such as /dev/nvidia0, which is the only name of a GPU that
+    fell off the bus. Removing the last GPU also removes the control nodes and driver files that
+    were added while the container ran; if no GPU is left, `--device none` removes them. Detaching a
+    replica removes its device, unless another request also assigns that device to the container.
 
-    A restart of the container adds the devices of its config.json again. The exit status is also 1
-    if a process keeps a file of the GPU open; the container cannot open the device again.
+    After a restart, the container has the devices of its config.json again. The exit status is also
+    1 if a process still has the GPU open; it can keep using the open file, but the container cannot
+    open the device again.
     """
     names = options.names_of(devices)
 

@@ -38,7 +38,7 @@ _MAX_LINE = 4096
 @options.container
 @options.state_root
 @parameters.output("table", "wide", "json", "yaml", help="wide adds the UUIDs of the GPUs.")
-@click.option("--exit-code", is_flag=True, help="Exit with status 1 if there is a finding.")
+@click.option("--exit-code", is_flag=True, help="Exit with status 1 if there are findings.")
 @node_options.library_options
 @click.pass_context
 def inspect(
@@ -53,11 +53,12 @@ def inspect(
 ) -> None:
     """Show the GPU parts of a running CONTAINER: nodes, mounts, libraries, limits, variables.
 
-    For each driver library, whether the container's loader finds it. For each node, whether the
-    device cgroup allows opening it. The version of the mounted driver and of the node's driver. For
-    each memory limit, the value in the ledger, the value in the driver, and the memory in use. And
-    the granted parts that are missing, with the command that fixes them. The command changes
-    nothing and runs nothing in the container.
+    For each driver library, the output shows whether the container's loader finds it. For each
+    node, it shows whether the device cgroup allows opening it. It also shows the versions of the
+    mounted driver and of the node's driver. For each memory limit, it shows the value in the
+    ledger, the value in the driver, and the memory in use. It lists granted parts that are missing,
+    with the command that restores them. The command changes nothing and does not run anything in
+    the container.
     """
     library = partial(node_options.library, **nvml)
 

@@ -69,17 +69,17 @@ def _amount(option: str, text: str, least: int = MIB, **settings: Any) -> Callab
 
 limit = _amount(
     "--limit",
-    "The memory limit for each of the GPUs: 4Gi, 4096Mi, 1.5G, or as in docker run --memory 4g, "
-    "512mb; rounded down to whole MiB (1.5G is 1430Mi). An allocation above it fails, in this "
-    "container only.",
+    "The memory limit for each GPU: 4Gi, 4096Mi, 1.5G, or in the form of docker run --memory "
+    "(4g, 512mb); rounded down to whole MiB (1.5G is 1430Mi). An allocation above it fails, but "
+    "only in this container.",
     required=True,
 )
 request = _amount(
     "--request",
-    "The guaranteed part of the limit: an MPS server may end the container for others if it "
-    "uses more; 0 for none. On kernels with the dmem controller, the guarantee remains reserved "
-    "after the container has ended, unless it is cleared. Default: the current guarantee, at most "
-    "the limit.",
+    "The guaranteed part of the limit; 0 for none. If the container uses more, an MPS server may "
+    "terminate it in favor of others. On kernels with the dmem controller, the guarantee remains "
+    "reserved after the container exits, unless it is cleared. Default: the current guarantee, "
+    "or the limit if that is lower.",
     least=0,
 )
 new_limit = _amount(
@@ -98,8 +98,8 @@ gpu = click.option(
     metavar="NAME",
     multiple=True,
     show_envvar=True,
-    help="A GPU of the container: index, UUID (or its beginning) or replica id; repeatable, "
-    "or a comma list. Default: all GPUs of the container.",
+    help="A GPU of the container: index, UUID (or a prefix of it) or replica id; repeatable, "
+    "or comma-separated. Default: all GPUs of the container.",
 )
 
 
@@ -121,7 +121,7 @@ def require_order(request: int | None, limit: int, prefix: str = "--") -> None:
 def wish(limit: int | None, request: int | None) -> Wish | None:
     """Return the limit and the guarantee to set, None without --memory-limit."""
     if limit is None and request is not None:
-        what = "it is a part of --memory-limit: pass that option too"
+        what = "it is part of --memory-limit: also pass that option"
         raise click.BadParameter(what, param_hint="--memory-request")
     if limit is None:
         return None
@@ -134,4 +134,4 @@ def warnings(limit: int) -> list[str]:
     if limit >= CONTEXT_MEMORY:
         return []
     least = amount(CONTEXT_MEMORY)
-    return [f"a CUDA context and its libraries need about {least}: no program starts with less"]
+    return [f"a CUDA context and its libraries need about {least}: no program can start with less"]

@@ -124,7 +124,7 @@ def enforcer(limit: Mapping[str, Any]) -> str:
 def _left_out(shown: Sequence[ContainerLimits]) -> list[str]:
     return [
         f"{view.container}: {limit.gpu}: the granted guarantee"
-        f"{_guarantee(limit.granted)} is left out: {limit.record.guarantee}"
+        f"{_guarantee(limit.granted)} is not set: {limit.record.guarantee}"
         for view in shown
         for limit in view.limits
         if limit.record is not None and limit.record.guarantee

@@ -47,8 +47,8 @@ def _examples(*commands: str) -> str:
 def limits() -> None:
     """Limit the GPU memory of running containers, and show the limits.
 
-    The driver enforces the limit for a container's cgroup: an allocation above it fails, in this
-    container only. This requires a driver of CUDA 13.4 or newer, cgroup v2, and root.
+    The driver enforces the limit for a container's cgroup: an allocation above it fails, but only
+    in this container. This requires a driver for CUDA 13.4 or newer, cgroup v2, and root.
     """
 
 
@@ -76,14 +76,14 @@ def set_(
     output: str,
     **nvml: Any,
 ) -> None:
-    """Set the limit of a running CONTAINER for the memory of its GPUs.
+    """Limit the GPU memory of a running CONTAINER.
 
-    The limit applies at once, also to running processes, which keep the memory that they have. The
-    driver refuses a limit below the memory that it has accounted to the container. On kernels
-    without the dmem controller, accounting starts with the container's first limit and does not
-    include older allocations. The command reads the limit back from the driver and records it in
-    the ledger, so that `gpuhook repair` can restore it. It sets the limit on all of the GPUs or on
-    none. A restart of the container restores the granted limit.
+    The limit applies immediately, even to running processes, which keep the memory they have
+    allocated. The driver rejects a limit below the memory that it has already charged to the
+    container. On kernels without the dmem controller, accounting starts with the container's first
+    limit and does not include older allocations. The command reads the limit back from the driver
+    and records it in the ledger, so that `gpuhook repair` can restore it. It sets the limit on all
+    GPUs or on none. The granted limit is restored when the container restarts.
     """
     limit_options.require_order(request, limit)
     names, wish = limit_options.names_of(gpus), limit_changes.Wish(limit, request)
@@ -112,7 +112,7 @@ def set_(
     "--all",
     "lifts_grants",
     is_flag=True,
-    help="Also lift the granted limit: the container then has no limit. If this node cannot "
+    help="Also remove the granted limit: the container is then unlimited. If this node cannot "
     "enforce limits, only the ledger is changed.",
 )
 @options.change_options
@@ -129,10 +129,10 @@ def clear(
 ) -> None:
     """Remove the limits that `gpuhook limits set` has set for a running CONTAINER.
 
-    The granted limit, of a device plugin or of NVIDIA_GPU_MEMORY_LIMIT, applies again. A container
-    without a granted limit has no limit then. If the kernel's dmem controller enforces limits, the
-    command also frees the memory that is reserved above the granted guarantee: the reservation
-    would outlive the container.
+    The granted limit (from a device plugin or NVIDIA_GPU_MEMORY_LIMIT) then applies again. A
+    container without a granted limit is then unlimited. If the kernel's dmem controller enforces
+    limits, the command also releases memory that is reserved above the granted guarantee, because
+    the reservation would outlive the container.
     """
     names = limit_options.names_of(gpus)
 
@@ -166,7 +166,7 @@ def clear(
     "json",
     "yaml",
     "name",
-    help="wide has UUIDs, whole container ids and images, and more columns.",
+    help="wide adds UUIDs, full container ids and images, and more columns.",
 )
 @parameters.no_headers
 @node_options.library_options
@@ -180,15 +180,15 @@ def show(
 ) -> None:
     """Show the memory limits of one running CONTAINER, or of all containers with a limit.
 
-    GRANTED is the limit from the container's creation, LIMIT and REQUEST are the limit and the
-    guarantee in the ledger, DRIVER is the limit in the driver, USED the memory in use. BY is what
-    enforces the limit: `driver`; `guard` if the device plugin's guard ends processes above it; or
-    `nobody`, also if the guard only reports. "(over)" marks a container that the guard last saw
-    above its limit.
+    GRANTED is the limit set when the container was created, LIMIT and REQUEST are the limit and the
+    guarantee in the ledger, DRIVER is the limit in the driver, USED the memory in use. BY is the
+    component that enforces the limit: `driver`; `guard` if the device plugin's guard terminates
+    processes above it; or `nobody`, including when the guard only reports. "(over)" marks a
+    container that the guard last saw above its limit.
 
     Standard error lists the guard's actions, differences between the ledger and the driver with the
-    command that fixes them, guarantees that were left out (limits.guarantee in the settings), and
-    whether this node can enforce limits. The exit status is 1 if nothing could be read.
+    command that fixes them, guarantees that were not set (limits.guarantee in the settings),
+    and whether this node can enforce limits. The exit status is 1 if nothing could be read.
     """
     system_mounts.require()
     library = partial(node_options.library, **nvml)

@@ -46,16 +46,18 @@ def repair(
 ) -> None:
     """Restore the granted GPUs that a running CONTAINER has lost.
 
-    `systemctl daemon-reload` resets the device rules of containers to those that systemd knows, and
-    programs fail with "Failed to initialize NVML: Unknown Error". repair restarts no process.
+    `systemctl daemon-reload` resets the device rules of containers to those that systemd knows
+    about, and programs fail with "Failed to initialize NVML: Unknown Error". repair does not
+    restart any process.
 
     config.json and gpuhook's ledger record the granted GPUs. NVIDIA's hook leaves no such record:
-    for its containers, the requested devices whose nodes the container has are the granted ones.
+    for its containers, repair takes the requested devices whose nodes exist in the container.
 
-    repair also restores memory limits that are in the ledger and not in the driver: a driver that
-    was loaded again has none, and another program may have changed one (`gpuhook limits show`).
+    repair also restores memory limits that are in the ledger but no longer in the driver, for
+    example after the driver was reloaded or another program changed a limit (`gpuhook limits
+    show`).
 
-    --all also removes the ledger entries of containers that have ended.
+    --all also removes the ledger entries of containers that have exited.
     """
     library = partial(node_options.library, **nvml)
     options.require_choice(container, everything=everything)
@@ -138,7 +140,7 @@ def _all(
                 with console.progress(f"repair {found.id}"):
                     result = worker.do(found)
             except GpuhookError as error:
-                if error.code not in running_container.GONE:  # else it has ended
+                if error.code not in running_container.GONE:  # else it has exited
                     yield _failure(found.id, error)
             else:
                 if result:

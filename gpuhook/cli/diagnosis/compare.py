@@ -42,7 +42,7 @@ Examples:
     "wide",
     "json",
     "yaml",
-    help="wide adds the known differences, UUIDs and whole names, json has everything.",
+    help="wide adds the known differences, UUIDs and full names; json has everything.",
 )
 @parameters.no_headers
 @node_options.node_options
@@ -58,13 +58,13 @@ def compare(
     no_headers: bool,
     **node: Any,
 ) -> None:
-    """Compare what a running CONTAINER has of its GPUs with what gpuhook would add.
+    """Compare the GPU parts of a running CONTAINER with what gpuhook would add.
 
     NVIDIA's stack or any other program may have added the GPUs. The comparison covers device nodes
     and access to them, driver files, the libraries that the loader finds, links, variables, groups
-    and the effects of hooks. It changes nothing and runs nothing in a container. What gpuhook would
-    add comes from the specs of `gpuhook generate-cdi`; on a node without such a spec, gpuhook asks
-    the driver and writes nothing.
+    and the effects of hooks. It changes nothing and does not run anything in a container. What
+    gpuhook would add comes from the specs of `gpuhook generate-cdi`; on a node without such a spec,
+    gpuhook asks the driver and writes nothing.
 
     Harmless differences of NVIDIA's modes are counted separately; -o wide lists them with the
     reason. The exit status is 1 if there is another difference, or a container could not be
@@ -80,7 +80,7 @@ def compare(
         with console.progress(f"comparing {named.id}"):
             result = compared_node.container(named)
         results = [result] if result else []
-        none = f"{named.id} has no GPU and requests none"
+        none = f"{named.id} has no GPU and does not request one"
     else:
         living, broken = find.everything(state_roots)
         chosen = [found for found in living if node_comparison.is_comparable(found)]

@@ -91,10 +91,10 @@ def _unknown(word: str) -> str:
     shell_complete=_completed,
     envvar="GPUHOOK_DOCTOR_CHECKS",
     show_envvar=True,
-    help="Run only these checks and the checks that they need: ids, or sections such as driver; "
-    "repeatable.",
+    help="Run only these checks and their prerequisites: ids, or sections such as "
+    "driver; repeatable.",
 )
-@click.option("--list", "is_list", is_flag=True, help="List the checks, and run none.")
+@click.option("--list", "is_list", is_flag=True, help="List the checks without running them.")
 @click.option(
     "--root",
     metavar="DIR",
@@ -110,19 +110,19 @@ def _unknown(word: str) -> str:
     "bundle",
     metavar="BUNDLE",
     type=click.Path(exists=True, dir_okay=False),
-    help="Check the node in this file of `gpuhook support-bundle`, as it was then.",
+    help="Check the node from a file made by `gpuhook support-bundle`, in its state at that time.",
 )
 @click.option(
     "--all",
     "is_all",
     is_flag=True,
-    help="Print all checks, also those that are ok or do not apply. Default with --checks.",
+    help="Print all checks, including those that passed or do not apply. Default with --checks.",
 )
 @click.option(
     "--fix",
     "is_fix",
     is_flag=True,
-    help="Fix what is safe to fix, show each change, then check again.",
+    help="Apply the safe fixes, show each change, then check again.",
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --fix: only show the changes.")
 @parameters.output(
@@ -131,8 +131,8 @@ def _unknown(word: str) -> str:
     "json",
     "yaml",
     "name",
-    help="wide adds the evidence and the skipped checks. name: the ids of the checks that failed "
-    "or warned, which --checks accepts.",
+    help="wide adds the evidence and the skipped checks; name prints the ids of failed "
+    "checks and warnings, for --checks.",
 )
 @parameters.no_headers
 @container_options.state_root
@@ -155,15 +155,16 @@ def doctor(
     host_root: str,
     **place: Any,
 ) -> None:
-    """Check why containers get no GPUs: each fault, its meaning and its fix.
+    """Find out why containers get no GPUs: each fault, what it means and how to fix it.
 
-    The output has what is wrong; --all adds the other checks. The checks cover the driver, device
+    The output shows only problems; --all adds the other checks. The checks cover the driver, device
     nodes, GPUs, CDI specs, engines, Kubernetes, the installation of gpuhook, and running
-    containers. doctor works on nodes with NVIDIA's stack and without any configuration of gpuhook.
-    It changes nothing without --fix. Run it as root: other users cannot read much of a node.
+    containers. doctor also works on nodes with NVIDIA's stack, and needs no gpuhook configuration.
+    It changes nothing without --fix. Run it as root: many files of a node are readable only by
+    root.
 
-    The first fault is the root cause of those below it: checks that depend on a failed check are
-    skipped. The exit status is 1 if a check has failed, and 0 if there are only warnings.
+    The first fault is the root cause of the faults below it; checks that depend on a failed check
+    are skipped. The exit status is 1 if a check fails, and 0 if there are only warnings.
     """
     _require_sense(root, bundle, is_list=is_list, is_fix=is_fix, is_dry=is_dry)
     if is_list:

@@ -79,7 +79,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     multiple=True,
     callback=_pairs,
     help="A variable of the container, as in `docker run -e`; repeatable. Takes precedence over "
-    "WHAT, and works without WHAT. For a pod, a variable of its image.",
+    "WHAT, and can be used without WHAT. For a pod, it is a variable of the image.",
 )
 @click.option(
     "--annotation",
@@ -103,9 +103,12 @@ def _pairs(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> 
     WIDE,
     console.JSON,
     console.YAML,
-    help="text: the explanation; wide: with all files and alternatives; json, yaml: a document.",
+    help=(
+        "text: the explanation; wide: the explanation with all files and alternatives; json, "
+        "yaml: a document."
+    ),
 )
-@click.option("--diff", "is_diff", is_flag=True, help="Print only the changes of config.json.")
+@click.option("--diff", "is_diff", is_flag=True, help="Print only the changes to config.json.")
 @click.option("--dot", "is_dot", is_flag=True, help="Print only a graph for Graphviz's dot.")
 @click.option(
     "--plugin-config",
@@ -139,14 +142,14 @@ def explain(
     WHAT is one of: the directory of a bundle; a config.json; an image's configuration (docker image
     inspect, skopeo inspect --config); a Kubernetes manifest (a pod, a deployment, kubectl get -o
     yaml); `-` for one of these on standard input; a running CONTAINER; or an error code such as
-    GH1102. Without WHAT, the options describe a container. For a running container with GPUs from
-    its engine's CDI or NVIDIA's stack, the answer names those.
+    GH1102. Without WHAT, the options describe a container. For a running container that got its
+    GPUs from its engine's CDI support or NVIDIA's stack, the output says so.
 
-    The node is this machine: its CDI specs, or the spec that generate-cdi would write now.
-    --inventory selects another node, and --driver-root the node at that root. The scheduling of a
-    pod is compared with the labels that gpuhook writes, or with a Node in the manifest. Nothing is
-    changed: the code of gpuhook-runtime edits a copy of config.json, and only simulates its work in
-    the root file system.
+    By default, the node is this machine: its CDI specs, or the spec that generate-cdi would
+    write now. --inventory selects another node, and --driver-root the node at that root. The
+    scheduling of a pod is compared with the labels that gpuhook writes, or with a Node in the
+    manifest. Nothing is changed: the code of gpuhook-runtime edits a copy of config.json and only
+    simulates changes to the root file system.
 
     \b
     Examples:
@@ -207,7 +210,7 @@ def _explained(
 def _file(what: str | None, filename: str) -> str:
     """Return the path of --filename, which is not the name of a container or an error code."""
     if what is not None:
-        raise click.UsageError("name WHAT or --filename, not both")
+        raise click.UsageError("pass WHAT or --filename, not both")
     if filename != "-" and not os.path.exists(filename):
         raise click.BadParameter(f"{filename!r} does not exist", param_hint="'--filename'")
     return filename if "/" in filename or filename == "-" else f"./{filename}"
@@ -230,8 +233,8 @@ def _questions(
     if what is not None:
         return explain_inputs.named_questions(what, state_roots)
     if not is_imagined:
-        raise click.UsageError("name WHAT to explain, or pass --env")
-    return [question.imagined(question.OPTIONS, "the container of the options")]
+        raise click.UsageError("pass WHAT to explain, or --env")
+    return [question.imagined(question.OPTIONS, "the container described by the options")]
 
 
 def _explained_node(ctx: click.Context, node: dict[str, Any]) -> ExplainedNode:

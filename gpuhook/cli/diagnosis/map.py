@@ -53,7 +53,7 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
     callback=parameters.not_empty,
     help="Write a self-contained page with the picture and a table; - prints it.",
 )
-@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with + - | # only.")
+@click.option("--ascii", "is_ascii", is_flag=True, help="Use only the characters + - | #.")
 @click.option(
     "--width",
     type=click.IntRange(min=map_terminal.NARROWEST),
@@ -76,12 +76,12 @@ def map_(
     inventory: str | None,
     **asked: Any,
 ) -> None:
-    """Draw the GPUs of this node: the memory of each, and the containers that use it.
+    """Draw the GPUs of this node, their memory, and the containers that use them.
 
     The bar of a GPU is divided into its MIG instances by their memory, and the GPU or each instance
-    into its replicas. A cell has the name and the image of the container that holds it, and the
+    into its replicas. A cell shows the name and the image of its container, and the
     memory in use; "!" marks a container above its fair share (see `gpuhook ps --help`).
-    --inventory draws the empty picture of another node.
+    --inventory draws another node, without containers.
 
     The data comes from the ledger, the state of the runtimes, the driver and the kubelet, as far
     as they are available.

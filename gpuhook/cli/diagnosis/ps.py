@@ -37,20 +37,21 @@ _DOCUMENTS = (console.JSON, console.YAML)
     "json",
     "yaml",
     "name",
-    help="table sums up the GPUs of a container; wide has each GPU, UUIDs, whole container ids and "
-    "images, and more columns. name: the ids of the containers.",
+    help="table has one line per container; wide has one per GPU, UUIDs, full container ids "
+    "and images, and more columns. name: the ids of the containers.",
 )
 @parameters.no_headers
 @click.option(
     "--isolation",
     is_flag=True,
-    help="Show for each container and GPU how it is shared and what is isolated: memory, compute, "
-    "whether the share changes, and the effect of another container's crash. JSON always has it.",
+    help="For each container and GPU, show how the GPU is shared and what is isolated: memory, "
+    "compute, whether the share changes, and the effect of another container's crash. JSON "
+    "always has it.",
 )
 @click.option(
     "--recorded",
     is_flag=True,
-    help="List only containers in gpuhook's ledger, none with GPUs from other programs.",
+    help="List only containers in gpuhook's ledger, not those with GPUs from other programs.",
 )
 @screen.options
 @usage_options.options
@@ -66,31 +67,32 @@ def ps(
     interval: float,
     **asked: Any,
 ) -> None:
-    """List the containers that use GPUs: their GPU memory, and how busy they are.
+    """List the containers that use GPUs, their GPU memory, and how busy they are.
 
-    The list has all containers with a GPU: those in gpuhook's ledger, and those of NVIDIA's stack
-    (ROUTE of -o wide: nvidia-legacy, nvidia-cdi or unknown). "(host)" is the memory of processes on
-    the host, "(unknown)" memory that no visible process accounts for.
+    The list includes all containers with a GPU: those in gpuhook's ledger, and those of NVIDIA's
+    stack (ROUTE in -o wide: nvidia-legacy, nvidia-cdi or unknown). "(host)" is the memory
+    of processes on the host, "(unknown)" memory that no visible process accounts for.
 
-    NAME is the container's name in its engine, or POD/CONTAINER. GPUS are indices with the model,
-    "0,1 (H100 80GB HBM3)", or with the profile of MIG instances, "0:1 (1g.10gb)".
+    NAME is the container's name in its engine, or POD/CONTAINER. GPUS lists indices with the
+    model, "0,1 (H100 80GB HBM3)", or with the MIG profile, "0:1 (1g.10gb)".
 
-    MEMORY is the memory that the container's processes use on its GPUs, as the driver reports it.
-    SHARE is MEMORY as a part of the container's fair share: its limit, else its replicas' part of
-    the GPU's memory, else that memory divided by the number of containers. BUSY is the part of the
-    last seconds in which its processes computed; MIG instances do not report it.
+    MEMORY is the GPU memory that the container's processes use, as reported by the driver.
+    SHARE is MEMORY relative to the container's fair share: its limit, else its replicas' part
+    of the GPU's memory, else that memory divided by the number of containers. BUSY is the
+    percentage of the last few seconds in which its processes were computing; MIG instances do not
+    report it.
 
     LIMIT is the memory limit for each GPU, and what enforces it: `3776Mi driver`; `3776Mi guard` if
-    the driver cannot (`gpuhook limits show` prints the reason) and the device plugin's guard ends
-    processes above the limit; else `3776Mi nobody`, also if the guard only reports. "(over:
-    5000Mi)" is the memory of a container that the guard last saw above its limit.
+    the driver cannot (`gpuhook limits show` prints the reason) and the device plugin's guard
+    terminates processes above the limit; else `3776Mi nobody`, including when the guard only
+    reports. "(over: 5000Mi)" is the memory of a container that the guard last saw above its limit.
 
-    WARNINGS, if any, are the codes of the warnings from the container's start: `gpuhook explain
+    WARNINGS, if any, lists the codes of warnings from the start of the container: `gpuhook explain
     CONTAINER` prints them. -o wide also lists the containers that requested a GPU and started
     without one.
 
-    A ledger entry without a state of its runtime, as in the device plugin's pod, is listed with a
-    warning. The command changes nothing. The exit status is 1 if nothing could be read.
+    A ledger entry whose runtime state cannot be found, as in the device plugin's pod, is listed
+    with a warning. The command changes nothing. The exit status is 1 if nothing could be read.
     """
     missing = visibility.missing()
     is_judged = isolation or output in _DOCUMENTS

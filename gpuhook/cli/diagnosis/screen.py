@@ -40,14 +40,15 @@ def options(command: F) -> F:
         show_default=True,
         show_envvar=True,
         metavar="SECONDS",
-        help="With --watch: the time between two updates.",
+        help="With --watch: the time between updates.",
     )
     watch = click.option(
         "-w",
         "--watch",
         is_flag=True,
-        help="Update the output until q or ctrl-c. If standard output is not a terminal, print one "
-        "block after another: JSON as one document a line, YAML as documents after ---.",
+        help="Update the output until q or ctrl-c. If standard output is not a terminal, each "
+        "update is appended to the output: JSON with one document per line, YAML with documents "
+        "separated by ---.",
     )
     return watch(interval(command))
 

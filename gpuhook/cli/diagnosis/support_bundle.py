@@ -75,11 +75,15 @@ Examples:
     "--dry-run",
     "is_dry",
     is_flag=True,
-    help="List the files of the bundle, with their sizes and the keys that are kept and left out, "
-    "and write nothing.",
+    help="List the files of the bundle, their sizes, and the keys that are kept or left out, "
+    "without writing anything.",
 )
 @parameters.output(
-    "table", "json", "yaml", "name", help="The report to print; name is only the path of the file."
+    "table",
+    "json",
+    "yaml",
+    "name",
+    help="The report to print; name prints only the path of the file.",
 )
 @parameters.no_headers
 @container_options.state_root
@@ -96,21 +100,21 @@ def support_bundle(
     host_root: str,
     **place: Any,
 ) -> None:
-    """Collect all that is needed to diagnose this node in one file.
+    """Collect everything needed to diagnose this node in one file.
 
-    The bundle has all that doctor reads: files of the driver, CDI specs, engines and the kubelet,
-    the inventory, versions, units, processes, and the cluster's object of the node. It also has the
-    output of doctor, ps and inspect, and the last lines of gpuhook's logs.
+    The bundle contains everything that doctor reads: files of the driver, CDI specs, engines and
+    the kubelet, the inventory, versions, units, processes, and the cluster's Node object. It also
+    contains the output of doctor, ps and inspect, and the last lines of gpuhook's logs.
 
-    An allow-list names the files, and the keys whose values are kept; the words "left out" replace
-    all other values. User names, home directories and /etc/passwd are never included. --dry-run
-    lists the contents. Only the owner of the file can read it.
+    An allow-list defines which files are included and which values are kept; all other values are
+    replaced by "left out". User names, home directories and /etc/passwd are never included.
+    --dry-run lists the contents. Only the owner of the file can read it.
 
-    `gpuhook doctor --from FILE` checks the node on any machine. Run this command as root: other
-    users cannot read much of a node. It changes nothing on the node.
+    `gpuhook doctor --from FILE` checks the node from any machine. Run this command as root: many
+    files of a node are readable only by root. It changes nothing on the node.
     """
     if path in ("", _STANDARD_OUTPUT):
-        raise click.BadParameter("the bundle is a file: name one", param_hint="'--output-file'")
+        raise click.BadParameter("the bundle is a file: pass a path", param_hint="'--output-file'")
     if path is not None and not is_dry:
         output_file.require_place(path)  # fail now, not after a minute
     where = ReadingPlace(host_root=host_root, **place)
@@ -161,7 +165,7 @@ def _add_commands(
     chosen = [*wrong[:_MOST_INSPECTED], *healthy[:_MOST_HEALTHY]]
     if len(chosen) < len(wrong) + len(healthy):
         others = len(wrong) + len(healthy) - len(chosen)
-        why = f"{others} more containers, {len(wrong[_MOST_INSPECTED:])} of them with a finding"
+        why = f"{others} more containers, {len(wrong[_MOST_INSPECTED:])} of them with findings"
         left_out.append(("inspect", why))
     for identity in chosen:
         name = "".join(c if c.isalnum() or c in "-_." else "_" for c in identity)[:100]

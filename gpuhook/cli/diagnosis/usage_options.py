@@ -34,7 +34,7 @@ def options(command: F) -> F:
     no_nvml = click.option(
         "--no-nvml",
         is_flag=True,
-        help="Do not ask the driver: memory, processes and utilization remain unknown.",
+        help="Do not query the driver: memory, processes and utilization remain unknown.",
     )
     root = click.option(
         "--kubelet-root",
@@ -42,7 +42,7 @@ def options(command: F) -> F:
         type=click.Path(exists=True, file_okay=False),
         show_envvar=True,
         help="The kubelet's --root-dir, whose checkpoint lists the replicas of each pod. "
-        f"Default: the first existing directory of {', '.join(kubelet_units.ROOTS)}.",
+        f"Default: the first of {', '.join(kubelet_units.ROOTS)} that exists.",
     )
     return no_nvml(root(command))
 

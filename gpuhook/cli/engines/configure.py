@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=command_sections.Sentences)
 def configure() -> None:
-    """Register gpuhook with a container engine, show that, and undo it.
+    """Register gpuhook with a container engine, and show or undo the registration.
 
-    gpuhook parses each new file as the engine does before it replaces the old one, and keeps the
-    old one: `gpuhook configure undo ENGINE` restores it byte for byte.
+    gpuhook parses each new file the way the engine does before replacing the old one, and
+    keeps a backup: `gpuhook configure undo ENGINE` restores it byte for byte.
 
     \b
     Examples:
@@ -76,9 +76,9 @@ def undo(
     host_root: str,
     output: str,
 ) -> None:
-    """Restore the files of ENGINE from before gpuhook configured it.
+    """Restore the files of ENGINE to their state before gpuhook configured it.
 
-    If a file was edited since then, only the changes of gpuhook are removed from it.
+    If a file has been edited since, only gpuhook's changes are removed.
 
     \b
     Examples:
@@ -102,9 +102,10 @@ def undo(
 @parameters.no_headers
 @parameters.output("table", "json", "yaml")
 def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> None:
-    """Show the GPU runtimes of ENGINE, or of all engines of this host, and whether CDI is enabled.
+    """Show the GPU runtimes of ENGINE, or of all engines on this host, and whether CDI is enabled.
 
-    CONFIGURED shows whether gpuhook, by its record, or another program configured the runtime.
+    CONFIGURED shows whether gpuhook (according to its records) or another program configured the
+    runtime.
 
     \b
     Examples:
@@ -125,7 +126,7 @@ def show(engine: str | None, host_root: str, no_headers: bool, output: str) -> N
         console.document(configure_text.shown_document(present), output)
         return
     if not present:
-        console.say("this host has no configuration of an engine")
+        console.say("this host has no engine configuration")
         return
     lines = [line for one in present for line in configure_text.lines(one)]
     console.rows(configure_text.HEADERS, lines, no_headers=no_headers)

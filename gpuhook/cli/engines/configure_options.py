@@ -54,7 +54,7 @@ of_user = click.option(
     "is_of_user",
     is_flag=True,
     show_envvar=True,
-    help="Use the rootless Docker of this user: the default if the user runs its dockerd.",
+    help="Use this user's rootless Docker: the default if the user runs a rootless dockerd.",
 )
 restart = click.option(
     "--restart",
@@ -64,8 +64,8 @@ restart = click.option(
     default="none",
     show_default=True,
     show_envvar=True,
-    help="Make the engine read changed files: restart it with systemd, or send a signal if that is "
-    "enough. --restart without a value is auto: use whichever works.",
+    help="Make the engine reload changed files: restart it with systemd, or send a signal if "
+    "that is enough. --restart without a value is auto: use whichever works.",
 )
 
 
@@ -140,14 +140,14 @@ _OPTIONS = (
         "takes_over",
         is_flag=True,
         show_envvar=True,
-        help="Replace another program's runtime of that name; undo restores it.",
+        help="Replace another program's runtime with that name; undo restores it.",
     ),
     click.option(
         "--enable-cdi/--no-enable-cdi",
         "has_cdi",
         default=None,
         hidden=True,
-        help="Option of nvidia-ctk: every route enables CDI.",
+        help="Accepted for compatibility with nvidia-ctk: every route enables CDI.",
     ),
     _path_option("--runtime-path", "PATH", f"The path of {RUNTIME} on the host."),
     _path_option("--hook-path", "PATH", f"The path of {HOOK} on the host."),
@@ -164,7 +164,7 @@ _ENABLE_CRI = click.option(
     "enables_cri",
     is_flag=True,
     show_envvar=True,
-    help="Remove cri from disabled_plugins, where Docker's package adds it; a kubelet needs it.",
+    help="Remove cri from disabled_plugins (Docker's package adds it); the kubelet needs it.",
 )
 # The help and the examples of each engine's command.
 _TEXTS = {
@@ -182,14 +182,17 @@ _TEXTS = {
         "undo crio --restart",
     ),
     "docker": (
-        "Register the runtime in Docker's daemon.json; for a user, in that of rootless Docker.",
+        (
+            "Register the runtime in Docker's daemon.json, or in the rootless daemon.json if run "
+            "as a user."
+        ),
         "docker --dry-run",
         "docker --take-over --restart",
         "docker --route cdi",
         "undo docker --restart",
     ),
     "podman": (
-        "Register the hook or the runtime with Podman; for a user, with rootless Podman.",
+        "Register the hook or the runtime with Podman, or with rootless Podman if run as a user.",
         "podman --dry-run",
         "podman --route wrapper",
         "undo podman",
@@ -253,7 +256,7 @@ def engine_options(
 
 
 def _no_effect(option: str, route: str, engine: str) -> str:
-    return f"{option} has no effect: the route {route} of {engine} does not use it"
+    return f"{option} has no effect: the {route} route of {engine} does not use it"
 
 
 def _program_path(host: Host, name: str) -> str:
@@ -262,7 +265,7 @@ def _program_path(host: Host, name: str) -> str:
 
 
 def _require_program(host: Host, path: str, option: str) -> None:
-    """Raise GH2011 unless a path is a program of the host."""
+    """Raise GH2011 unless a path is a program on the host."""
     if _is_program(host, path):
         return
     found = host.status(path)

@@ -28,8 +28,8 @@ HEADERS = ("ENGINE", "ID", "NAME", "RUNS", "WHY")
 def users(engine: str | None, *, host_root: str, output: str, no_headers: bool) -> None:
     """List the containers of ENGINE, or of all engines, that need gpuhook.
 
-    The engine's records of these containers name gpuhook's runtime or hook. Without gpuhook they
-    cannot be started, and some cannot be stopped: remove them, or create them again with another
+    The engine's records for these containers refer to gpuhook's runtime or hook. Without gpuhook
+    they cannot be started, and some cannot be stopped: remove them, or recreate them with another
     runtime, before you remove gpuhook from this node.
 
     \b

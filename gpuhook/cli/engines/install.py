@@ -40,7 +40,7 @@ Examples:
 
 
 def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> str:
-    """Return the path of the host without . and .., "" for an absent option."""
+    """Return the path on the host without . and .., "" for an absent option."""
     if path is None:
         return ""
     if not path.startswith("/"):
@@ -56,8 +56,8 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     type=click.Choice(engine_choice.CHOICES),
     default="auto",
     show_default=True,
-    help="The engine to configure; auto: the engine of --config, else of the kubelet, else a "
-    "running one.",
+    help="The engine to configure; auto: the engine that --config belongs to, else the kubelet's, "
+    "else a running one.",
 )
 @click.option(
     "--route",
@@ -73,20 +73,20 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     help="The name of the runtime.",
 )
 @click.option("--set-as-default", is_flag=True, help="Make it the default runtime of the engine.")
-@click.option("--take-over", is_flag=True, help="Replace another program's runtime of that name.")
+@click.option("--take-over", is_flag=True, help="Replace another program's runtime with that name.")
 @click.option(
     "--config",
     default="",
     callback=parameters.not_empty,
     metavar="FILE",
-    help="The engine's configuration file, a path of the host.",
+    help="The path of the engine's configuration file on the host.",
 )
 @click.option(
     "--drop-in",
     default="",
     callback=parameters.not_empty,
     metavar="FILE",
-    help="The drop-in file to write, a path of the host.",
+    help="The path of the drop-in file to write, on the host.",
 )
 @install_options.restart
 @click.option(
@@ -102,29 +102,27 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     default=None,
     callback=_absolute,
     metavar="DIR",
-    help="The host's directory with the driver's user space: the default of driver.root for the "
-    "copied programs  [default: each program searches for it]",
+    help="The host directory that contains the driver's user space: the default of driver.root "
+    "for the copied programs  [default: each program searches for it]",
 )
 @click.option(
     "--dev-root",
     default=None,
     callback=_absolute,
     metavar="DIR",
-    help="The host's directory with the driver's /dev: the default of driver.devRoot.",
+    help="The host directory that contains the driver's /dev: the default of driver.devRoot.",
 )
 @parameters.dry_run
-@click.option(
-    "--stay", "stays", is_flag=True, help="Do not exit before SIGTERM, as a pod needs it."
-)
-@click.option("--undo-on-exit", is_flag=True, help="With --stay: uninstall at SIGTERM.")
+@click.option("--stay", "stays", is_flag=True, help="Keep running until SIGTERM, as pods must.")
+@click.option("--undo-on-exit", is_flag=True, help="With --stay: uninstall on SIGTERM.")
 @parameters.output("text", "json", "yaml")
 @click.pass_context
 def install(ctx: click.Context, /, *, is_dry: bool, output: str, **values: Any) -> None:
     """Install gpuhook on a host from a container, and configure the engine.
 
-    The host needs no Python: the runtime tree includes Python, its libraries and a shell. Files
-    that exist are not written again, and a configured engine is not restarted. An upgrade does not
-    affect containers: the old version remains as long as a container names it.
+    The host needs no Python: the runtime tree includes Python, its libraries and a shell. Existing
+    files are not rewritten, and an engine that is already configured is not restarted. An upgrade
+    does not affect running containers: the old version remains as long as a container refers to it.
     """
     if values["undo_on_exit"] and not values["stays"]:
         raise click.UsageError("--undo-on-exit needs --stay", ctx)
@@ -135,7 +133,7 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **values: Any) 
     route: Route = values["route"] or engine_plan.default_route("".join(found))
     driver = runtime_tree.driver_text(values["driver_root"], values["dev_root"])
     if driver and route == "cdi":
-        what = "--driver-root and --dev-root are for the copied programs, and --route cdi copies no"
+        what = "--driver-root and --dev-root are for the copied programs, but --route cdi copies no"
         raise click.UsageError(f"{what} programs", ctx)
     tree = None
     if route != "cdi":
@@ -188,7 +186,7 @@ def _stay(
     if not values["undo_on_exit"]:
         click.echo(f"{signal}: ending", err=True)
     elif installation.is_replaced(where, tree):
-        click.echo(f"{signal}: ending; another version is in use, and remains", err=True)
+        click.echo(f"{signal}: exiting; another version is in use, and is kept", err=True)
     else:
         click.echo(f"{signal}: uninstalling", err=True)
         done = installation.uninstall(where, how=values["restart"])
@@ -211,16 +209,18 @@ Examples:
 @install_options.restart
 @parameters.dry_run
 @click.option(
-    "--force", is_flag=True, help="Also remove versions that containers still name in their hooks."
+    "--force",
+    is_flag=True,
+    help="Also remove versions that the hooks of containers still refer to.",
 )
 @parameters.output("text", "json", "yaml")
 def uninstall(*, is_dry: bool, force: bool, output: str, **values: Any) -> None:
-    """Remove gpuhook from a host: all that `gpuhook node install` copied and configured.
+    """Remove gpuhook from a host: everything that `gpuhook node install` copied and configured.
 
-    This restores the configurations of engines. A version that a container needs remains: run
-    uninstall again after the container has ended. All versions remain if the state directory of an
-    engine cannot be read. With the last version, uninstall also removes the CDI specs that call its
-    hook, gpuhook's state and the file of its feature labels.
+    This restores the engines' configuration. A version that a container needs is kept:
+    run uninstall again after the container has exited. All versions are kept if the state directory
+    of an engine cannot be read. With the last version, uninstall also removes the CDI specs that
+    call its hook, gpuhook's state and its feature label file.
     """
     where = installation.place(values["host_root"], values["install_dir"])
     with console.progress(f"uninstalling from {where.directory}"):

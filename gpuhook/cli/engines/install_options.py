@@ -41,7 +41,7 @@ install_dir = click.option(
     default=installation.DIRECTORY,
     show_default=True,
     metavar="DIR",
-    help="The directory of gpuhook, a path of the host.",
+    help="The installation directory of gpuhook on the host.",
 )
 restart = click.option(
     "--restart",
@@ -50,7 +50,7 @@ restart = click.option(
     show_default=True,
     is_flag=False,
     flag_value="auto",
-    help="How to make the engine read its new configuration; --restart without a value is auto.",
+    help="How to make the engine reload its configuration; --restart without a value is auto.",
 )
 
 
@@ -91,13 +91,13 @@ def _show_engine(one: EngineResult, would: str) -> None:
 
 def _show_kept(done: InstallOutcome, directory: str, *, is_taken_away: bool) -> None:
     for name in done.kept:
-        why = "a container names it" if is_taken_away else "it was used before or is named"
+        why = "a container names it" if is_taken_away else "it was used before or was passed"
         why = "a container may need it" if done.unknown else why
         click.echo(f"{os.path.join(directory, 'versions', name)}: kept: {why}")
     for reason in done.unknown:
         console.note(f"every version is kept: {reason}")
     if is_taken_away and done.kept:
-        then = "after these containers have ended"
+        then = "after these containers have exited"
         if done.unknown:
             then = "when the cause is fixed, or with --force if no container needs them"
         console.note(f"run `gpuhook node uninstall` again {then}")

@@ -19,7 +19,7 @@ _EXPLICIT = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 def recorded_argv(ctx: click.Context, *leaving_out: str) -> list[str]:
     """Return the options of the command of `ctx`, without `leaving_out`; paths are absolute.
 
-    Options with default values are left out, so that the defaults of the next call apply. Values
+    Options with default values are skipped, so that the defaults of the next call apply. Values
     of variables are included.
     """
     words = []

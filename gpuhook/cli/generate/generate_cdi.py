@@ -38,8 +38,9 @@ from gpuhook.vendors.nvidia.spec.generate_options import (
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe as spec_of_node
 
 _WITHOUT_HOOK = (
-    "this host has no gpuhook-hook, so the spec is one of --hooks none: engines do not notice when "
-    "it is stale; install gpuhook-runtime and generate the spec again, or use --hook-path"
+    "this host has no gpuhook-hook, so the spec is written as with --hooks none: engines do not "
+    "notice when it becomes stale; install gpuhook-runtime and regenerate the spec, or use "
+    "--hook-path"
 )
 
 TYPE_CHECKING = False
@@ -59,12 +60,12 @@ if TYPE_CHECKING:
 def generate_cdi(output: str | None, fmt: str | None, mode: str, **options: Any) -> None:
     """Write a CDI spec for the GPUs and the driver of a node.
 
-    The spec describes a GPU in MIG mode by its MIG instances, and not as a whole.
+    A GPU in MIG mode is described by its MIG instances, not as a whole GPU.
 
     Every container engine that reads CDI can then give containers these GPUs, and so can
     gpuhook-runtime: podman run --device nvidia.com/gpu=0 ...
 
-    generate-cdi also reads the variables NVIDIA_CTK_CDI_GENERATE_* of NVIDIA's toolkit; its own
+    generate-cdi also reads the NVIDIA_CTK_CDI_GENERATE_* variables of NVIDIA's toolkit; its own
     variables take precedence.
     """
     output = None if output == "-" else output
@@ -118,7 +119,7 @@ def _format(output: str | None, fmt: str | None, choices: Choices) -> str:
     chosen = spec_writer.format_of(output, fmt)
     if choices.coherent and output is None and chosen == "json":
         both = f"--feature-flag {toolkit_switches.COHERENT} and -o json without --output-file"
-        reason = "that is more than one spec, and JSON is one document"
+        reason = "that is more than one spec, but JSON is a single document"
         raise fault("GH1520", options=both, reason=reason)
     return chosen
 

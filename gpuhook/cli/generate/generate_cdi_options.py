@@ -80,27 +80,27 @@ _OPTIONS = (
         type=click.Path(dir_okay=False),
         multiple=True,
         help="On a Tegra, a file that lists what containers get, instead of the system's "
-        "devices.csv, drivers.csv and l4t.csv; repeatable, in the environment separated by colons.",
+        "devices.csv, drivers.csv and l4t.csv; repeatable, colon-separated in the environment.",
     ),
     _option(
         "--csv-ignore-pattern",
         callback=parameters.not_empty,
         metavar="PATTERN",
         multiple=True,
-        help="Leave out the links (`sym`) of these files whose path matches; after **/ the last "
-        "part of the path has to match; repeatable.",
+        help="Ignore the links (`sym`) in these files whose path matches; after **/ the "
+        "last part of the path must match; repeatable.",
     ),
     _option(
         "--csv-compat-container-root",
         callback=parameters.not_empty,
         metavar="DIRECTORY",
-        help="Where images for this Tegra have newer CUDA libraries. Default: "
+        help="The directory of newer CUDA libraries in images for this Tegra. Default: "
         "/usr/local/cuda/compat_orin on Orin, else /usr/local/cuda/compat.",
     ),
     _option(
         "--files-dir",
         type=click.Path(exists=True, file_okay=False),
-        help="A directory with *.yaml files that add driver files or remove some. "
+        help="A directory of *.yaml files that add or remove driver files. "
         f"Default: {site_rules.DIRECTORY}, if it exists.",
     ),
     file_option.output_file(
@@ -133,7 +133,7 @@ _OPTIONS = (
         callback=_list_of(*device_selection.STRATEGIES),
         show_default=True,
         help="How to name devices: 0, GPU-<uuid>, gpu0, MIG instances 0:1, MIG-<uuid>, mig0:1; "
-        "repeatable, or a comma list.",
+        "repeatable, or comma-separated.",
     ),
     _option(
         "--device-id",
@@ -141,20 +141,20 @@ _OPTIONS = (
         multiple=True,
         callback=_list_of(),
         help="Describe only this GPU (index, UUID or PCI bus id) or MIG instance (0:1, UUID); "
-        "none: all devices, without the device `all`; repeatable, or a comma list.",
+        "none: all devices, without the device `all`; repeatable, or comma-separated.",
     ),
     _option(
         "--create-device-nodes",
         is_flag=True,
         help="Create the missing nodes of MIG instances below /dev/nvidia-caps.",
     ),
-    _option("--no-all-device", is_flag=True, help="Leave out the device `all`."),
+    _option("--no-all-device", is_flag=True, help="Omit the device `all`."),
     _option(
         "--hooks",
         type=click.Choice(HOOKS),
         default="gpuhook",
         show_default=True,
-        help="none: name no program of the host, for engines and hosts that run no hooks.",
+        help="none: omit hooks, for engines and hosts that cannot run them.",
     ),
     _option(
         "--hook-path",
@@ -185,16 +185,16 @@ _OPTIONS = (
         metavar="NAME",
         multiple=True,
         callback=_list_of(*hook_names.NAMES, hook_names.EVERY),
-        help="Leave out a job of the hook, also when gpuhook-runtime does it: "
-        f"{', '.join(hook_names.NAMES)}, or {hook_names.EVERY}; repeatable, or a comma list.",
+        help="Skip a job of the hook, even when gpuhook-runtime runs it: "
+        f"{', '.join(hook_names.NAMES)}, or {hook_names.EVERY}; repeatable, or comma-separated.",
     ),
     _option(
         "--enable-hook",
         metavar="NAME",
         multiple=True,
         callback=_list_of(*hook_names.NAMES),
-        help="Do this job of the hook, also if --disable-hook names it; chmod (mode 0755 for "
-        "/dev/dri) is only done if it is named here; repeatable, or a comma list.",
+        help="Run this job of the hook, even if --disable-hook names it; chmod (mode 0755 for "
+        "/dev/dri) is only done if it is named here; repeatable, or comma-separated.",
     ),
     _option(
         "--ldconfig-path",

@@ -58,7 +58,7 @@ def require_same(found: Compiled, given: tuple[str, ...], root: click.Context) -
     now = spec_file.parser(".json")(generate_call.text(given, "json", root).encode(), found.path)
     new = compiled_spec.of_spec(found.path, now)
     if set(new.names()) != set(found.names()):
-        raise fault("GH1527", path=found.path, what="the node has other devices now")
+        raise fault("GH1527", path=found.path, what="the node now has different devices")
     more = sorted((_stems(new) & _CAPABILITY_LIBRARIES) - _stems(found))
     if more:
         raise fault("GH1527", path=found.path, what=f"it was generated without {', '.join(more)}")
@@ -72,7 +72,7 @@ def _stems(found: Compiled) -> set[str]:
 def _driver_root(found: Compiled) -> str:
     """Return the driver root, by the host path of the first library.
 
-    Other files may be elsewhere: the site's rules add any file of the host.
+    Other files may be elsewhere: the site's rules add any file on the host.
     """
     for mount in found.edits.get("mounts") or ():
         host, inside = mount["hostPath"], mount["containerPath"]

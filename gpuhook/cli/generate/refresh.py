@@ -39,19 +39,19 @@ Examples:
 
 @click.command(cls=command_sections.SectionedCommand, epilog=_EXAMPLES)
 @parameters.dry_run
-@click.option("--force", "is_forced", is_flag=True, help="Write all specs again, also fresh ones.")
+@click.option("--force", "is_forced", is_flag=True, help="Regenerate all specs, even fresh ones.")
 @parameters.output("text", "json", "yaml")
 @click.pass_context
 def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str) -> None:
-    """Write the stale CDI specs of this node again.
+    """Regenerate the stale CDI specs of this node.
 
-    Specs become stale by a boot, a driver upgrade, an added or removed GPU, or a change of MIG
-    devices. refresh writes each stale spec of `gpuhook generate-cdi` again with its original
-    options. On a node without a spec, it writes nvidia.yaml in the last directory of cdi.specDirs.
-    It does not change fresh specs and specs of other programs.
+    Specs become stale after a reboot, a driver upgrade, or a change of GPUs or
+    MIG devices. refresh regenerates each stale spec of `gpuhook generate-cdi` with its original
+    options. If the node has no spec, it writes nvidia.yaml to the last directory of cdi.specDirs.
+    Fresh specs and specs of other programs are not changed.
 
-    A node without a driver or a GPU needs no spec: an existing spec of gpuhook remains, and no
-    container gets a GPU by it.
+    A node without a driver or a GPU needs no spec: an existing gpuhook spec remains, but no
+    container gets a GPU from it.
 
     The exit status is 0 if all specs are fresh or there is nothing to do, 1 if a spec could not be
     written, and 2 for wrong usage.

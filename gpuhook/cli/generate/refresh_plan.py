@@ -107,7 +107,7 @@ def _stale(
     """Return the case of a stale spec; without a GPU it is kept, as the driver may return."""
     absent = host_fingerprint.absence(host_root) if host_root is not None else ""
     if absent:
-        return Case(path, KEPT, f"{absent} ({reason}); no container gets a GPU by it", words)
+        return Case(path, KEPT, f"{absent} ({reason}); no container gets a GPU from it", words)
     return Case(path, STALE, reason, words, origin)
 
 
@@ -135,10 +135,10 @@ def _unrecorded(spec: Compiled, *, is_forced: bool) -> Case:
     try:
         ours = hook_args.own_jobs(spec.edits)
     except GpuhookError as error:
-        return Case(spec.path, FAILED, "its hook is not understood", error=error)
+        return Case(spec.path, FAILED, "its hook is unknown", error=error)
     recorded = [job for job in ours if job.fingerprint]
     if not recorded:
-        return Case(spec.path, UNCHANGED, "it has no fingerprint of the host")
+        return Case(spec.path, UNCHANGED, "it contains no host fingerprint")
     job = recorded[0]
     changes = ["--force"] if is_forced else host_fingerprint.changes(job)
     if not changes:

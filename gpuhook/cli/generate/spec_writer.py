@@ -95,8 +95,8 @@ def _note(found: Described, choices: Choices, path: str, words: list[str], files
     except OSError as error:
         reason = error.strerror or error
         console.warn(
-            f"{spec_records.directory()} was not written: {reason}; gpuhook refresh does not know "
-            f"the options of {path}"
+            f"{spec_records.directory()} was not written: {reason}; gpuhook refresh will "
+            f"not know the options of {path}"
         )
 
 

@@ -20,7 +20,7 @@ FLAGS_HELP = (
     f"{EXPLICIT_LIBRARIES}: add the vendor-neutral libraries that ship with the driver; "
     f"{COHERENT}: mark each GPU as coherent or not, in annotations and in the files "
     f"NAME.coherent and NAME.noncoherent next to --output-file; {NO_GIDS}; {NO_IPC}: no sockets of "
-    f"the driver's daemons; {ONE_CSV_DEVICE}; repeatable, or a comma list."
+    f"the driver's daemons; {ONE_CSV_DEVICE}; repeatable, or comma-separated."
 )
 # The modes in which a flag has an effect; other flags have one in all modes.
 _EFFECTIVE = {
@@ -46,7 +46,7 @@ def choices(given: dict[str, Any], mode: str, *, is_here: bool) -> tuple[dict[st
         option = "--disable-hook" if disabled else "--enable-hook"
         option = option if disabled or enabled else "--ldconfig-path"
         both = f"{option} and --hooks none"
-        raise fault("GH1520", options=both, reason="the spec has no hook then")
+        raise fault("GH1520", options=both, reason="the spec then has no hooks")
     if ldconfig and hook_names.LOADER in off:
         both = f"--ldconfig-path and --disable-hook {hook_names.LOADER}"
         raise fault("GH1520", options=both, reason="that hook runs ldconfig")

@@ -29,10 +29,10 @@ def path() -> None:
 
 @config.command()
 def default() -> None:
-    """Print the settings file that ships: each key with its meaning and its default.
+    """Print the default settings file: each key with its meaning and default.
 
-    All keys are commented out: run gpuhook config default > /etc/gpuhook/config.yaml, then remove
-    the mark from each key that you change.
+    All keys are commented out: run gpuhook config default > /etc/gpuhook/config.yaml, then
+    uncomment each key that you change.
     """
     click.echo(settings_file.shipped(), nl=False)
 
@@ -48,7 +48,7 @@ def default() -> None:
 def show(is_with_origin: bool, output: str) -> None:
     """Print the effective value of each setting, with defaults and environment.
 
-    The output is a settings file, but not with --origin.
+    Without --origin, the output is a valid settings file.
     """
     from gpuhook.cli.node import settings_origins
 
@@ -62,7 +62,7 @@ def show(is_with_origin: bool, output: str) -> None:
 @config.command()
 @click.argument("file", required=False, callback=parameters.not_empty)
 def validate(file: str | None) -> None:
-    """Check FILE, by default the settings of this node; exit status 1 if it is invalid."""
+    """Check FILE, by default this node's settings; the exit status is 1 if it is invalid."""
     where = file or settings.path()
     if file is None:
         settings.overridden(settings.Settings())  # GH1533
@@ -84,15 +84,15 @@ def validate(file: str | None) -> None:
     "output",
     envvar=["GPUHOOK_CONFIG_IMPORT_OUTPUT_FILE", "GPUHOOK_CONFIG_IMPORT_OUTPUT"],
     show_envvar=True,
-    help="Write FILE, or replace it. Default: standard output.",
+    help="Write the output to FILE, replacing it if it exists. Default: standard output.",
 )
 def import_file(file: str, output: str | None) -> None:
-    """Convert FILE, the config.toml of NVIDIA's container toolkit, to settings of gpuhook.
+    """Convert FILE, the config.toml of NVIDIA's container toolkit, to gpuhook settings.
 
-    FILE may be -, standard input.
+    Use - as FILE for standard input.
 
-    The result has each setting that differs from gpuhook's default. For each key that cannot be
-    converted, standard error has the line, the reason and what to do. FILE is not changed.
+    The result contains each setting that differs from the default. For each key that cannot be
+    converted, the line, the reason and the fix are printed to standard error. FILE is not changed.
 
     \b
     Example:
@@ -123,7 +123,7 @@ def _write(text: str, output: str | None, rest: str) -> None:
 @config.command(name="compile", hidden=True)
 @click.argument("file", callback=parameters.not_empty)
 def compile_file(file: str) -> None:
-    """Compile FILE for the runtime wrapper; the error of an invalid file is compiled too."""
+    """Compile FILE for the runtime wrapper. If the file is invalid, its error is compiled."""
     found = os.stat(file)
     reason = settings_file.problem(file)
     document: dict[str, object] = {"error": reason} if reason else _warned(file)

@@ -123,8 +123,8 @@ def _plugin_options(command: Any) -> Any:
     "--validate",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="Check a configuration file, with --inventory also for that node, and exit; the status is "
-    "1 if there are errors.",
+    help="Check a configuration file (with --inventory, also against that node) and exit; the "
+    "status is 1 if there are errors.",
 )
 @click.option(
     "--print-config", is_flag=True, help="Print the effective configuration as YAML, and exit."
@@ -148,9 +148,9 @@ def device_plugin(
     """Run the Kubernetes device plugin of this node.
 
     The plugin registers the GPUs with the kubelet and runs until SIGTERM or SIGINT; SIGHUP makes it
-    read the configuration and the node again. An option takes precedence over its variable, the
-    variable over the configuration file, and the file over the default; --print-config shows the
-    effective values. Separate the values of lists with commas.
+    reload the configuration and rescan the node. Options take precedence over variables,
+    variables over the configuration file, and the file over the defaults; --print-config shows the
+    effective values. Lists are comma-separated.
     """
     printed = {
         "--validate": validate is not None,

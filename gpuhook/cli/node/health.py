@@ -34,8 +34,9 @@ def health() -> None:
 def show(output: str, no_headers: bool) -> None:
     """List the GPUs and MIG instances that are marked unhealthy, the reason and what to do.
 
-    The device plugin records the marks in the state directory (GPUHOOK_STATE_DIR). It does not
-    record what it checks each time: a GPU that the driver does not list, a missing driver.
+    The device plugin records the marks in the state directory (GPUHOOK_STATE_DIR). Conditions
+    that it checks every time are not recorded: a GPU that the driver does not list, a missing
+    driver.
     """
     marks = health_marks.stored_marks()
     requests = health_marks.clear_requests()
@@ -54,16 +55,16 @@ def show(output: str, no_headers: bool) -> None:
 @health.command()
 @click.argument("gpu")
 def clear(gpu: str) -> None:
-    """Make the device plugin offer GPU again.
+    """Make the device plugin offer a GPU again.
 
-    Use it after a GPU was reset or repaired and the driver cannot report that. GPU is an index, a
-    UUID or its beginning, or `all`. The device plugin clears the mark at its next check (every 10s,
-    pollInterval) or at its start. A later fault marks the GPU again.
+    Use this command after a GPU was reset or repaired if the driver cannot report it. GPU is an
+    index, a UUID or a prefix of one, or `all`. The device plugin clears the mark at its next check
+    (every 10s, pollInterval) or at its start. A later fault marks the GPU again.
     """
     chosen = _marked_gpu(gpu, health_marks.read())
     health_marks.request_clear(chosen)
     name = "all GPUs" if chosen == ALL else chosen
-    console.say(f"asked the device plugin to clear {name}")
+    console.say(f"requested the device plugin to clear {name}")
 
 
 def _marked_gpu(name: str, marks: Sequence[HealthMark]) -> str:

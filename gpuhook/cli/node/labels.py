@@ -53,8 +53,8 @@ _INTERVAL, _ONESHOT, _FILE = (
     f"flags.gfd.{key}" for key in ("sleepInterval", "oneshot", "outputFile")
 )
 _HELP = {
-    "output-file": "The file for the labels; empty for standard output. Default: standard output, "
-    "with --interval the file that NFD reads.",
+    "output-file": "The file to write the labels to; empty for standard output. "
+    "Default: standard output, or with --interval the file that NFD reads.",
 }
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -96,23 +96,29 @@ class _Update:
     "--sleep-interval",
     "interval",
     metavar="DURATION",
-    help="Keep running, and update the labels after each DURATION (60s; infinite: at SIGHUP only); "
-    "without --output-file, in the file that NFD reads."
+    help="Keep running, and update the labels every DURATION (60s; infinite: only on SIGHUP); "
+    "without --output-file, update the file that NFD reads."
     "  [env var: GFD_SLEEP_INTERVAL]",
 )
 @click.option(
     "--oneshot", is_flag=True, help="Exit after the first update.  [env var: GFD_ONESHOT]"
 )
-@parameters.output("text", "json", "yaml", help="name=value lines, or a document.")
+@parameters.output(
+    "text",
+    "json",
+    "yaml",
+    help="The output format: name=value lines, or a document.",
+)
 def command(output: str, interval: str | None, oneshot: bool, **options: Any) -> None:
     """Print the feature labels of a node, or write them to the file that NFD reads.
 
-    Some labels depend on the configuration of the device plugin, which this command reads too. The
+    Some labels depend on the device plugin's configuration, which this command also reads. The
     labels go to standard output unless --output-file, its variable or the configuration names a
-    file. The command exits after the first update without --interval or its variable. It writes the
-    file when labels change, and removes it at the end only with --remove-labels-on-exit.
+    file. Without --interval or its variable, the command exits after the first update. It writes
+    the file when labels change, and removes it on exit only with --remove-labels-on-exit.
 
-    Without Node Feature Discovery: kubectl label --overwrite node NAME $(gpuhook labels).
+    If Node Feature Discovery is not installed: kubectl label --overwrite node NAME $(gpuhook
+    labels).
     """
     given = {name: options.pop(name.replace("-", "_")) for name in _OPTIONS}
     given["interval"] = (interval,) if interval is not None else ()

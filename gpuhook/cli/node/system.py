@@ -49,7 +49,7 @@ _load = click.option(
 
 @click.group(cls=command_sections.Sentences)
 def system() -> None:
-    """Prepare this node for its GPUs: kernel modules, device nodes, links in /dev/char."""
+    """Prepare this node for GPUs: kernel modules, device nodes, links in /dev/char."""
 
 
 def _options(command: F) -> F:
@@ -102,9 +102,9 @@ def create_device_nodes(
 ) -> None:
     """Create the missing device nodes of the driver: control devices, GPUs, MIG capabilities.
 
-    The kernel provides all device numbers, and the driver's parameters mode and owner. Correct
-    nodes are not changed; a wrong node ends the command before it creates any. It creates no IMEX
-    channels: the administrator decides which of them a container may use.
+    Device numbers come from the kernel; mode and owner come from the driver's parameters. Correct
+    nodes are not changed; if a node is wrong, the command fails before it creates any. It does not
+    create IMEX channels: the administrator decides which of them a container may use.
     """
     run = _Run("create-device-nodes", **options)
     if is_loaded:
@@ -118,8 +118,8 @@ def create_device_nodes(
     "--create-all",
     "is_all",
     is_flag=True,
-    help="Create links for all possible nodes of the present GPUs, also for nodes that do not "
-    "exist.",
+    help="Create links for all possible nodes of the installed GPUs, even for nodes that "
+    "do not exist.",
 )
 @click.option(
     "--dev-char-path",
@@ -145,8 +145,8 @@ def create_dev_char_symlinks(
     """Create the link /dev/char/MAJOR:MINOR for each device node of the driver.
 
     udev creates these links for other drivers. Without them, systemd before 240 and runc 1.1.3 to
-    1.1.6 take the GPUs from running containers at `systemctl daemon-reload`. A wrong link ends the
-    command before it creates any.
+    1.1.6 take the GPUs from running containers at `systemctl daemon-reload`. If a link is wrong,
+    the command fails before it creates any.
     """
     if not directory.startswith("/"):
         raise click.BadParameter("it is not an absolute path", param_hint="'--dev-char-path'")

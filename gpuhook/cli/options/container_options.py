@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 _MAX_LINE = 4096
 _NAMES = """\
-CONTAINER is an id or its beginning; a name of Docker, podman or nerdctl; a service of Compose, as
+CONTAINER is an id or a prefix of one; a name in Docker, podman or nerdctl; a Compose service, as
 service or project/service; a pod, as namespace/pod or namespace/pod/container; or the pid of a
-process in the container. An id comes first; if several containers match, the error lists them.
+process in the container. Ids take precedence over names; if several containers match, the error
+lists them.
 """
 
 
@@ -86,12 +87,12 @@ state_root = click.option(
     type=click.Path(exists=True, file_okay=False),
     multiple=True,
     show_envvar=True,
-    help="A directory with the state of a runtime's containers (its --root), in addition to the "
-    "directories of engines; repeatable, in the environment separated by colons.",
+    help="A runtime's state directory (its --root), in addition to "
+    "those of the engines; repeatable, colon-separated in the environment.",
 )
 # Its name is part of the variable, such as GPUHOOK_ATTACH_DRY_RUN.
 dry_run = click.option(
-    "--dry-run", is_flag=True, help="Print what would be done, and change nothing."
+    "--dry-run", is_flag=True, help="Print what would be done without changing anything."
 )
 everything = click.option(
     "--all", "everything", is_flag=True, help="All running containers of this node."
@@ -105,9 +106,9 @@ device = click.option(
     multiple=True,
     required=True,
     show_envvar=True,
-    help="A GPU: index or range of indices (0-3), UUID (or its beginning), PCI bus id, "
-    "replica id or CDI name, `all`, or `none` for the driver's files only; repeatable, or a comma "
-    "list.",
+    help="A GPU: index or range of indices (0-3), UUID (or a prefix of it), PCI "
+    "bus id, replica id or CDI name, `all`, or `none` for only the driver's files; repeatable, "
+    "or comma-separated.",
 )
 
 
@@ -119,7 +120,7 @@ def change_options(command: F) -> F:
 def require_choice(container: str | None, *, everything: bool) -> None:
     """Raise a usage error unless either a container or --all is given."""
     if container and everything:
-        raise click.UsageError("name a CONTAINER, or --all, not both")
+        raise click.UsageError("pass a CONTAINER or --all, not both")
     if not (container or everything):
         raise click.UsageError("name a CONTAINER, or --all")
 

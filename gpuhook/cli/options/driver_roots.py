@@ -61,7 +61,7 @@ def _root_with_driver(search_paths: tuple[str, ...]) -> str:
     if len(found) > 1:
         others = ", ".join(found[1:])
         console.warn(
-            f"there is a driver in {found[0]} and in {others}: using {found[0]}; set "
+            f"found a driver in {found[0]} and in {others}: using {found[0]}; set "
             "driver.root in the settings to choose another one"
         )
     return found[0] if found else "/"

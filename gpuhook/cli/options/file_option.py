@@ -32,7 +32,7 @@ def output_format(formats: Sequence[str], **settings: Any) -> Callable[[F], F]:
         "--format",
         "fmt",
         type=click.Choice(formats),
-        help="Default: the format that the name of --output-file ends in, else yaml.",
+        help="Default: the format of the --output-file extension, else yaml.",
         **settings,
     )
 
@@ -62,9 +62,7 @@ class OutputFileCommand(command_sections.SectionedCommand):
                 pair += [one for one in (next(words, None),) if one is not None]
             if name == _FORMER and len(pair) == 2 and pair[1] not in formats:
                 if not ctx.resilient_parsing:
-                    console.say(
-                        f"note: {_FORMER} is the format of the output now: write {_FILE} {pair[1]}"
-                    )
+                    console.say(f"note: {_FORMER} is now the output format: use {_FILE} {pair[1]}")
                 renamed += [_FILE, pair[1]]
             else:
                 renamed += [word, *pair[1:]] if not equals else [word]

@@ -53,42 +53,51 @@ _OPTIONS = (
         metavar="FILE|PROFILE",
         callback=parameters.not_empty,
         shell_complete=_profiles,
-        help="Read the node from a dump (gpuhook inventory -o yaml) or a profile that ships with "
-        "gpuhook (t4, a100-mig, ...) instead of from this machine.",
+        help="Use a dump (gpuhook inventory -o yaml) or a built-in profile "
+        "(t4, a100-mig, ...) instead of this machine.",
     ),
     _option(
         "driver-root",
         type=_DIRECTORY,
         callback=parameters.not_empty,
-        help="Where the driver's user space is installed. Default: driver.root of the settings, "
-        "else /, or the directory of a driver container or of GKE if / has no driver.",
+        help=(
+            "The directory where the driver's user space is installed. Default: driver.root of "
+            "the settings, "
+            "else /, or the directory of a driver container or of GKE if / has no driver."
+        ),
     ),
     _option(
         "dev-root",
         type=_DIRECTORY,
         callback=parameters.not_empty,
-        help="Where the driver's /dev is. Default: driver.devRoot of the settings, or the driver "
-        "root if it has a /dev/nvidiactl, else the host root.",
+        help=(
+            "The directory that contains the driver's /dev. Default: driver.devRoot of the "
+            "settings, or the driver "
+            "root if it has a /dev/nvidiactl, else the host root."
+        ),
     ),
     parameters.host_root(
         type=click.Path(file_okay=False, exists=True),
         default="/",
         show_default=True,
-        help="Where the node's /proc and /sys are.",
+        help="The directory that contains the node's /proc and /sys.",
     ),
     _option(
         "nvml-library",
         type=click.Path(dir_okay=False),
         callback=parameters.not_empty,
-        help="The libnvidia-ml.so.1 to load. Default: the one below the driver root.",
+        help="The libnvidia-ml.so.1 to load. Default: the library below the driver root.",
     ),
     _option(
         "library-search-path",
         type=_DIRECTORY,
         multiple=True,
         callback=parameters.not_empty,
-        help="A directory below the driver root to search for libraries first; repeatable, in the "
-        "environment separated by colons.",
+        help=(
+            "A directory below the driver root to search for libraries first; repeatable, "
+            "colon-separated "
+            "in the environment."
+        ),
     ),
 )
 _LIBRARY_OPTIONS = (
@@ -96,8 +105,11 @@ _LIBRARY_OPTIONS = (
         "driver-root",
         type=_DIRECTORY,
         callback=parameters.not_empty,
-        help="Where the driver's user space is installed. Default: where generate-cdi found it, "
-        "else driver.root of the settings, else a directory with a driver.",
+        help=(
+            "The directory where the driver's user space is installed. Default: the root that "
+            "generate-cdi "
+            "found, else driver.root of the settings, else a directory with a driver."
+        ),
     ),
     *_OPTIONS[-2:],
 )

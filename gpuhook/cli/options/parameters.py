@@ -98,11 +98,9 @@ class Seconds(click.FloatRange):
 # Settings of click.option() for a boolean that may have a value, as the device plugin's have.
 boolean_with_value: dict[str, Any] = {"is_flag": False, "flag_value": "true"}
 dry_run = click.option(
-    "--dry-run", "is_dry", is_flag=True, help="Print what would be done, and change nothing."
+    "--dry-run", "is_dry", is_flag=True, help="Print what would be done without changing anything."
 )
-no_headers = click.option(
-    "--no-headers", is_flag=True, help="Leave out the header line of the table."
-)
+no_headers = click.option("--no-headers", is_flag=True, help="Omit the header line of the table.")
 
 
 def not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:

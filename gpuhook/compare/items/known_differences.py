@@ -47,8 +47,8 @@ _MOVED = (
 
 # https://github.com/NVIDIA/nvidia-container-toolkit/issues/1908
 _OTHER_DIRECTORY = (
-    "NVIDIA's CDI modes add only the libraries in libcuda's directory, and Debian's packages use "
-    "several directories (nvidia-container-toolkit issue 1908): gpuhook adds all"
+    "NVIDIA's CDI modes add only the libraries in libcuda's directory, but Debian's packages "
+    "use several directories (nvidia-container-toolkit issue 1908): gpuhook adds all"
 )
 
 
@@ -75,7 +75,7 @@ def _extra_of_legacy(path: str) -> str:
     if path == _PROC or path.startswith(_PROC + "/"):
         return f"the legacy mode mounts a small copy of {_PROC}; gpuhook masks the parameters"
     if _COMPAT in path:
-        return "CUDA's compatibility libraries of the image, mounted by the legacy mode"
+        return "the image's CUDA compatibility libraries, mounted by the legacy mode"
     return ""
 
 
@@ -97,7 +97,7 @@ def missing(path: str, by: str, expected: ExpectedInjection) -> str:
 
 
 def _is_outside_libcudas_directory(path: str, expected: ExpectedInjection) -> bool:
-    """Return whether a library of libcuda's version is in another directory than libcuda."""
+    """Return whether a library of libcuda's version is in a directory other than libcuda."""
     mounts = [mount["containerPath"] for mount in expected.whole.get("mounts") or ()]
     directory, _, name = path.rpartition("/")
     for place, _, libcuda in (mount.rpartition("/") for mount in mounts):

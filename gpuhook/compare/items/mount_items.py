@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Items of the driver's mounts: the file of the host, the path and the options."""
+"""Items of the driver's mounts: the file on the host, the path and the options."""
 
 from __future__ import annotations
 

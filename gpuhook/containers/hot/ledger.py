@@ -6,7 +6,7 @@ neither the container's pid nor its end: an entry names the runtime's state root
 has written its state, the process that creates the container represents it; an entry of the hook
 names the container's process. Ids are unique per state root only.
 
-A container has ended if its state root exists and does not contain it. Only writers remove the
+A container has exited if its state root exists and does not contain it. Only writers remove the
 entries of such containers: a reader can be in a pod that has the ledger mounted and no state root.
 
 If memory is limited, `memory` is a list with an object for each device:
@@ -180,9 +180,9 @@ def is_holder(entry: dict[str, Any]) -> bool:
 
 
 def living(*, is_swept: bool = False) -> list[dict[str, Any]]:
-    """Return the entries of containers that are not known to have ended, oldest first.
+    """Return the entries of containers that are not known to have exited, oldest first.
 
-    With `is_swept`, for writers, the entries of containers that have ended are removed.
+    With `is_swept`, for writers, the entries of containers that have exited are removed.
     """
     held = directory()
     entries = []

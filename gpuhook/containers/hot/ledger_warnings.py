@@ -28,7 +28,7 @@ def records(
 
 
 def read(entry: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the warnings of an entry, printable; values of another form are left out."""
+    """Return the warnings of an entry, printable; values of another form are skipped."""
     return _bounded(fastjson.objects(entry, "warnings"))
 
 

@@ -63,7 +63,7 @@ def storage_of(bundle: str, identity: str) -> str:
 def containers(files: StoreFiles, storage: str) -> Iterator[LibpodContainer]:
     """Yield the containers. Raises what `files` raises.
 
-    Rows of removed containers, which have no directory, are left out.
+    Rows of removed containers, which have no directory, are skipped.
     """
     existing = {
         one: driver

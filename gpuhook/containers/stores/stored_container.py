@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A container as its engine stores it, running or not.
 
-Names and images of a user's engine are that user's text: those that no engine accepts are left out.
+Names and images of a user's engine are that user's text: those that no engine accepts are skipped.
 """
 
 from __future__ import annotations

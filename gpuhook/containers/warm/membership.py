@@ -83,7 +83,7 @@ def members(init: Process) -> Iterator[Process]:
         try:
             process = Process(pid)
         except GpuhookError:
-            continue  # it has ended meanwhile
+            continue  # it has exited meanwhile
         with process:
             if container.has(process):
                 yield process
@@ -98,7 +98,7 @@ def has_own_cgroup(init: Process) -> bool:
                 if _cgroups(process) == _cgroups(init) and not container.sees(process):
                     return False
         except (GpuhookError, OSError):
-            continue  # it has ended meanwhile, or is hidden from every user
+            continue  # it has exited meanwhile, or is hidden from every user
     return True
 
 
@@ -153,7 +153,7 @@ class _Container:
                 is_host = process.namespace("mnt") in self._host_mounts
                 return is_host and _cgroups(process) == self._cgroups
         except (GpuhookError, OSError):
-            return False  # it has ended meanwhile, or is hidden from this user
+            return False  # it has exited meanwhile, or is hidden from this user
 
 
 def _is_inside(process: Process, pids: tuple[int, int]) -> bool:
@@ -187,7 +187,7 @@ def _is_below(process: Process, cgroups: list[tuple[bytes, bytes]]) -> bool:
     try:
         held = _cgroups(process)
     except GpuhookError:
-        return False  # it has ended meanwhile
+        return False  # it has exited meanwhile
     return any(
         hierarchy == of and (path + b"/").startswith(above + b"/")
         for hierarchy, path in held

@@ -46,7 +46,7 @@ def _use(process: Process, numbers: set[tuple[int, int]]) -> str:
     except PermissionError:
         return UNKNOWN
     except GpuhookError as error:
-        return UNKNOWN if error.code == "GH1733" else ""  # else it has ended meanwhile
+        return UNKNOWN if error.code == "GH1733" else ""  # else it has exited meanwhile
     return ""
 
 

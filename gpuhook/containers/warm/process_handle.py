@@ -2,8 +2,8 @@
 """A process of a container, identified by a descriptor.
 
 A descriptor of /proc/PID remains bound to the process for which it was opened: after the process
-has ended, every lookup through it fails (ESRCH, ENOENT), also if the pid is in use again. All facts
-are read through the descriptor. Source: proc(5), namespaces(7), user_namespaces(7).
+has exited, every lookup through it fails (ESRCH, ENOENT), also if the pid is in use again. All
+facts are read through the descriptor. Source: proc(5), namespaces(7), user_namespaces(7).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALWAYS_THERE = ("ns/", "root", "fd", "mountinfo")
 
 
 class Process:
-    """A living process. Lookups raise GH1732 after it has ended, GH1733 without permission."""
+    """A living process. Lookups raise GH1732 after it has exited, GH1733 without permission."""
 
     __slots__ = ("fd", "pid", "started")
 
@@ -122,7 +122,7 @@ class Process:
         return [os.fsdecode(entry) for entry in raw.split(b"\0") if entry]
 
     def require_alive(self) -> None:
-        """Raise GH1732 if the process has ended."""
+        """Raise GH1732 if the process has exited."""
         if self._started() is None:
             raise fault("GH1732", pid=self.pid)
 
@@ -131,7 +131,7 @@ class Process:
         return mountinfo.parse(self.read("mountinfo"))
 
     def _started(self) -> int | None:
-        """Return when the process started, None if it has ended; a zombie has."""
+        """Return when the process started, None if it has exited; a zombie has."""
         try:
             fd = os.open("stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.fd)
         except OSError as error:

@@ -54,7 +54,9 @@ class StateBounds:
     def take(self, size: int) -> None:
         """Record that so many bytes are read; raises UnreadableError past the sum."""
         if size > self.left:
-            raise UnreadableError(f"the states of this user have more than {self.SUM} bytes in all")
+            raise UnreadableError(
+                f"the states of this user have more than {self.SUM} bytes in total"
+            )
         self.left -= size
 
 
@@ -275,7 +277,7 @@ def _path(value: object, key: str) -> str:
 
 
 def _observed(found: Found, directory: int) -> Found:
-    """Set the status, as the kernel shows it, and the values of a container that has ended."""
+    """Set the status, as the kernel shows it, and the values of a container that has exited."""
     owner = found.owner
     try:
         with found.process() as process:

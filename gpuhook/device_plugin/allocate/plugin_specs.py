@@ -56,13 +56,13 @@ def hook(flags: Flags) -> Hook:
     configured = flags.plugin.cdi_hook_path
     path = configured or DEFAULT_HOOK_PATH
     if os.path.basename(path) != hook_args.HOOK_NAME:
-        return Hook(none, path, f"{path} is not {hook_args.HOOK_NAME}: CDI specs name no hook")
+        return Hook(none, path, f"{path} is not {hook_args.HOOK_NAME}: CDI specs contain no hooks")
     mounted = os.path.isdir(flags.plugin.container_driver_root)
     root = DriverRoot(flags.plugin.container_driver_root if mounted else "/")
     if mounted and os.path.normpath(flags.driver_root) != "/":
         if configured:
             return Hook(gpuhooks, path)
-        return Hook(none, path, f"the host's {path} cannot be seen: CDI specs name no hook")
+        return Hook(none, path, f"the host's {path} cannot be seen: CDI specs contain no hooks")
     places = [path]
     if not configured:
         directories = (*state.PROGRAM_DIRS, _INSTALLED)
@@ -71,7 +71,7 @@ def hook(flags: Flags) -> Hook:
         real = root.real(place)
         if real is not None and os.access(root.host(real), os.X_OK):
             return Hook(gpuhooks, place)
-    return Hook(none, path, f"the host has no {path}: CDI specs name no hook")
+    return Hook(none, path, f"the host has no {path}: CDI specs contain no hooks")
 
 
 def update(

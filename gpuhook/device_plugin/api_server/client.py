@@ -202,7 +202,7 @@ class Changes:
         try:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         except OSError:
-            return  # it has ended already
+            return  # it has exited already
 
     def close(self) -> None:
         self._answer.close()

@@ -41,7 +41,7 @@ class ConfigSource:
 
     file: str = flag(
         FILE,
-        "The configuration file. Without it all keys have their defaults.",
+        "The configuration file. Without this file, all keys have their defaults.",
         "",
         option=Option("config-file", ("CONFIG_FILE",)),
     )
@@ -54,21 +54,24 @@ class ConfigSource:
     )
     name_file: str = flag(
         FILE,
-        "A file with the name of a configuration of --config-dir, instead of the node's label.",
+        (
+            "A file that contains the name of a configuration in --config-dir, instead of the "
+            "node's label."
+        ),
         "",
         option=Option("config-name-file"),
     )
     default_name: str = flag(
         NAME,
-        "The configuration of --config-dir for a node without the label.",
+        "The configuration in --config-dir for nodes without the label.",
         "",
         option=Option("default-config", ("DEFAULT_CONFIG",)),
     )
     fallbacks: tuple[str, ...] = flag(
         ChoiceList(("named", "single", "empty"), may_be_empty=True),
-        "The selection without a label and without --default-config: named (the configuration "
-        "called default), single (the only one) or empty (all defaults). The first strategy that "
-        "finds a configuration applies.",
+        "How to select a configuration without a label and --default-config: named (the "
+        "configuration called default), single (the only one) or empty (all defaults). The first "
+        "strategy that finds a configuration is used.",
         ("named", "single"),
         option=Option("fallback-strategies", ("FALLBACK_STRATEGIES",)),
     )
@@ -190,7 +193,7 @@ def watched(source: ConfigSource) -> tuple[str, ...]:
 def _directories(path: str) -> list[str]:
     """Return the directory of a file, and those of its link targets, as config-manager makes.
 
-    The target of a ConfigMap's `..data` is left out: the kubelet removes it with its content.
+    The target of a ConfigMap's `..data` is not set: the kubelet removes it with its content.
     """
     found = []
     for _ in range(_MOST_LINKS):

@@ -53,7 +53,7 @@ class PluginFlags:
     )
     device_list_strategy: tuple[str, ...] = flag(
         ChoiceList(LIST_STRATEGIES),
-        "How the plugin passes devices to the container runtime; one or several.",
+        "How the plugin passes devices to the container runtime; one or more strategies.",
         ("envvar",),
     )
     device_id_strategy: str = flag(
@@ -64,13 +64,13 @@ class PluginFlags:
     )
     cdi_annotation_prefix: str = flag(
         Text(r"[A-Za-z0-9._/-]+", "the prefix of an annotation"),
-        "The prefix of the annotation of strategy cdi-annotations.",
+        "The annotation prefix for the cdi-annotations strategy.",
         "cdi.k8s.io/",
     )
     cdi_hook_path: str | None = flag(
         PATH,
-        "The path of gpuhook-hook on the host, for CDI specs. Default: the path of the package or "
-        "the installer if the plugin sees it on the host, else no hook.",
+        "The path of gpuhook-hook on the host, used in CDI specs. Default: the path that the "
+        "package or the installer uses, if it exists on the host; otherwise no hook.",
         None,
         name="nvidiaCTKPath",
         option=Option(
@@ -90,8 +90,8 @@ class PluginFlags:
     )
     shared_devices_allocation_policy: str = flag(
         Choice(POLICIES),
-        "The order of replicas: distributed spreads containers over the devices, packed fills one "
-        "device after the other.",
+        "The placement of replicas: distributed spreads containers across devices, packed "
+        "fills one device after another.",
         "distributed",
     )
 
@@ -121,12 +121,12 @@ class LabelFlags:
     )
     output_file: str = flag(
         OPTIONAL_PATH,
-        "The file for the labels; empty for standard output.",
+        "The file to write the labels to; empty for standard output.",
         "/etc/kubernetes/node-feature-discovery/features.d/gfd",
     )
     machine_type_file: str = flag(
         OPTIONAL_PATH,
-        "The file with the product name of the machine.",
+        "The file that contains the product name of the machine.",
         "/sys/class/dmi/id/product_name",
     )
 
@@ -146,7 +146,7 @@ class Flags:
         "none",
     )
     fail_on_init_error: bool = flag(
-        BOOLEAN, "Exit if the driver cannot be used at the start, instead of waiting for it.", True
+        BOOLEAN, "Exit if the driver is not usable at startup, instead of waiting for it.", True
     )
     driver_root: str = flag(
         PATH,
@@ -157,7 +157,7 @@ class Flags:
     )
     dev_root: str | None = flag(
         OPTIONAL_PATH,
-        "The directory on the host whose /dev has the driver's device nodes. Default: the driver "
+        "The host directory whose /dev contains the driver's device nodes. Default: the driver "
         "root.",
         None,
         name="nvidiaDevRoot",
@@ -172,7 +172,10 @@ class Flags:
     )
     mps_root: str = flag(
         OPTIONAL_PATH,
-        "The directory of the MPS daemons, the same on the host and in the plugin's container.",
+        (
+            "The directory of the MPS daemons; its path is the same on the host and in the "
+            "plugin's container."
+        ),
         "",
     )
     device_discovery_strategy: str = flag(

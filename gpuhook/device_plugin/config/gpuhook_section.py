@@ -51,11 +51,11 @@ class Health:
         option=Option(variables=("GPUHOOK_HEALTH_ENABLED_XIDS", "DP_ENABLE_HEALTHCHECKS")),
     )
     ask_driver: bool = flag(
-        BOOLEAN, "Use the recovery action that the driver recommends after an XID.", True
+        BOOLEAN, "After an XID, use the recovery action that the driver recommends.", True
     )
     poll_interval: float = flag(
         Duration(),
-        "The interval of checks for lost GPUs and MIG changes.",
+        "The interval between checks for lost GPUs and MIG changes.",
         10.0,
     )
 
@@ -98,31 +98,33 @@ class Guard:
 
     action: str = flag(  # each action includes those before it
         Choice(GUARD_ACTIONS),
-        "The action on a container above a limit that the driver does not enforce: none, report, "
-        "terminate or kill.",
+        "What to do with a container that exceeds a limit the driver does not enforce: none, "
+        "report, terminate or kill.",
         REPORT,
     )
     grace: float = flag(
         Duration(shortest=1.0, may_be_zero=True),
-        "How long a container can exceed its limit before one of its processes gets SIGTERM.",
+        "How long a container may exceed its limit before one of its processes gets SIGTERM.",
         30.0,
     )
     kill_after: float = flag(
-        Duration(shortest=1.0), "The time from SIGTERM to SIGKILL, with action kill.", 10.0
+        Duration(shortest=1.0), "The time between SIGTERM and SIGKILL, with action kill.", 10.0
     )
     tolerance: float = flag(
-        Number(1.0, 10.0), "The factor of its limit above which a container exceeds it.", 1.05
+        Number(1.0, 10.0),
+        "A container exceeds its limit if its memory is above the limit times this factor.",
+        1.05,
     )
     shortest_interval: float = flag(
-        Duration(), "The interval of measurements while a container is near its limit.", 1.0
+        Duration(), "The measurement interval while a container is near its limit.", 1.0
     )
     longest_interval: float = flag(
-        Duration(), "The interval of measurements while no container is near its limit.", 10.0
+        Duration(), "The measurement interval while no container is near its limit.", 10.0
     )
 
     @property
     def ends_processes(self) -> bool:
-        """Whether it ends processes above a limit; a guard that only reports bounds nothing."""
+        """Whether it terminates processes above a limit, instead of only reporting them."""
         return self.action in (TERMINATE, KILL)
 
 
@@ -130,7 +132,7 @@ class Guard:
 class InterposerMount:
     """A bind mount of an interposer."""
 
-    host_path: str = key(edit_values.HOST_PATH, "The source of the mount, a path of the host.")
+    host_path: str = key(edit_values.HOST_PATH, "The source of the mount, a path on the host.")
     container_path: str = key(edit_values.CONTAINER_PATH, "The destination in the container.")
     read_only: bool = key(
         edit_values.MountOptions(),
@@ -152,7 +154,7 @@ _NO_HOST_PATH = (
     (
         "hostPath",
         "is not supported: a device node has one path on both sides",
-        "write the path of the host as `path`",
+        "write the path on the host as `path`",
     ),
 )
 
@@ -211,7 +213,9 @@ class Own:
     """`gpuhook`: the keys that NVIDIA's plugin does not have."""
 
     exclude_devices: tuple[str, ...] = flag(
-        DeviceNames(), "GPUs that are not offered: by index, UUID, PCI bus id or model.", ()
+        DeviceNames(),
+        "GPUs that the plugin does not offer: by index, UUID, PCI bus id or model.",
+        (),
     )
     pre_start_check: bool = flag(
         BOOLEAN,
@@ -219,24 +223,27 @@ class Own:
         False,
     )
     min_free_memory: int = flag(
-        AMOUNT, "The free memory that preStartCheck requires of a device.", 0
+        AMOUNT, "The free memory that preStartCheck requires on each device.", 0
     )
     host_files_path: str = flag(
         PATH,
-        "The directory in the container for the driver's files, with strategy host-files.",
+        "The container directory for the driver's files, with the host-files strategy.",
         "/usr/local/nvidia",
     )
     labels: bool = flag(BOOLEAN, "Write the node's feature labels to flags.gfd.outputFile.", False)
     label_node: bool = flag(
         BOOLEAN, "Set the feature labels on the node through the API server.", False
     )
-    remove_labels_on_exit: bool = flag(BOOLEAN, "Remove the labels when the process ends.", False)
+    remove_labels_on_exit: bool = flag(BOOLEAN, "Remove the labels when the process exits.", False)
     accelerator_label: bool = flag(
         BOOLEAN, "Add the label accelerator=<model>, for example nvidia-tesla-t4.", False
     )
     memory_reserve: int = flag(
         RESERVE,
-        "The memory of each device that fair shares, replicas by size and memory units leave free.",
+        (
+            "The memory of each device that is not given to fair shares, replicas by size or "
+            "memory units."
+        ),
         256 << 20,
     )
     health: Health = key(

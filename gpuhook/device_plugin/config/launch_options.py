@@ -40,7 +40,7 @@ class Launch:
     overrides: Mapping[str, Override] = field(default_factory=dict)
     node_name: str = flag(
         NAME,
-        "The name of this node in the cluster. Without it the plugin does not use the API server.",
+        "The name of this node in the cluster. Without it, the plugin does not use the API server.",
         "",
         option=Option(variables=("NODE_NAME",)),
     )
@@ -63,7 +63,7 @@ class Launch:
     )
     pod_resources_socket: str = flag(
         PATH,
-        "The kubelet's socket of the PodResources API.",
+        "The kubelet's PodResources API socket.",
         "/var/lib/kubelet/pod-resources/kubelet.sock",
         option=Option(variables=("GPUHOOK_POD_RESOURCES_SOCKET", "POD_RESOURCES_SOCKET")),
     )
@@ -73,39 +73,39 @@ class Launch:
         "/var/run/cdi",
     )
     strict: bool = flag(
-        BOOLEAN, "Refuse a configuration with unknown keys.", False, option=Option("strict-config")
+        BOOLEAN, "Reject a configuration with unknown keys.", False, option=Option("strict-config")
     )
     process_name: str = flag(
         NAME,
-        "The name of the process in ps and /proc, for programs that signal it by name, such as "
-        "nvidia-device-plugin. Default: unchanged.",
+        "The process name in ps and /proc, for programs that signal it by name, for "
+        "example nvidia-device-plugin. Default: unchanged.",
         "",
     )
     inventory: str | None = flag(
         Text(metavar="FILE|PROFILE"),
-        "Read the node from a dump (gpuhook inventory -o yaml) or from a profile of gpuhook (t4, "
-        "a100-mig, ...) instead of from this machine.",
+        "Use a dump (gpuhook inventory -o yaml) or a built-in profile (t4, "
+        "a100-mig, ...) instead of this machine.",
         None,
     )
     node_driver_root: str | None = flag(  # None: see host_paths.places
         PATH,
-        "The root directory of the driver for this process. Default: the container driver root if "
-        "it exists, else the driver root.",
+        "The root directory of the driver, as seen by this process. Default: the container "
+        "driver root if it exists, else the driver root.",
         None,
         option=Option(variables=("GPUHOOK_DRIVER_ROOT",)),
     )
     node_dev_root: str | None = flag(
         PATH,
-        "The directory whose /dev has the driver's device nodes for this process.",
+        "The directory whose /dev contains the driver's device nodes, as seen by this process.",
         None,
         option=Option(variables=("GPUHOOK_DEV_ROOT",)),
     )
-    host_root: str = flag(PATH, "The directory with the /proc and /sys of the node.", "/")
+    host_root: str = flag(PATH, "The directory that contains the node's /proc and /sys.", "/")
     nvml_library: str | None = flag(FILE, "The libnvidia-ml.so.1 to use.", None)
     library_search_path: tuple[str, ...] = flag(
         DIRECTORY,
-        "A directory below the driver root to search first for libraries. Repeatable; separated by "
-        "colons in the variable.",
+        "A directory below the driver root to search first for libraries. Repeatable; "
+        "colon-separated in the variable.",
         (),
         option=Option(separator=":"),
     )

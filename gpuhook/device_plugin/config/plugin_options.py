@@ -30,7 +30,7 @@ _WITHOUT_EFFECT = (
         "cdi-disable-hooks",
         ("CDI_DISABLE_HOOKS",),
         about=_ABOUT,
-        ignored="gpuhook's CDI specs have only its own hook, and none of NVIDIA's",
+        ignored="gpuhook's CDI specs contain only its own hook, and none of NVIDIA's",
     ),
     Option(
         "use-node-feature-api",

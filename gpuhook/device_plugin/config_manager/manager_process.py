@@ -143,7 +143,7 @@ def processes(name: str, proc: str = "/proc") -> list[int]:
             with open(f"{proc}/{pid}/cmdline", "rb") as file:
                 first = os.fsdecode(file.read(4096).partition(b"\0")[0])
         except OSError:
-            continue  # the process has ended
+            continue  # the process has exited
         if name in (first, os.path.basename(first)):
             pids.append(pid)
     return sorted(pids)

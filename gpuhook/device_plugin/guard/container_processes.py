@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of the host: their container, its memory grants, and signals.
+"""The processes on the host: their container, its memory grants, and signals.
 
 The cgroup of a process usually has the container's name. A config.json may name any cgroup, also a
 shared one. A process in such a cgroup belongs to a container only if it is in the cgroups of the
@@ -103,7 +103,7 @@ class Processes:
         return None
 
     def about(self, pid: int) -> ProcessFacts | None:
-        """Return the facts about a process, None if it has ended."""
+        """Return the facts about a process, None if it has exited."""
         started = self._started(pid)
         content = self._cgroups(pid)
         mounts = self._mounts(pid)
@@ -116,7 +116,7 @@ class Processes:
         """Return the mount namespaces outside of containers: the host's and this process's.
 
         None without permission. A process that may not read that of the host's first process may
-        not read those of equally privileged processes of the host either: their scopes are None.
+        not read those of equally privileged processes on the host either: their scopes are None.
         """
         host, ours = self._mounts(1), self._mounts(os.getpid())
         return frozenset((ours, host or ours)) if ours else None
@@ -200,7 +200,7 @@ def _granted(mounts: list[Mount]) -> dict[str, int]:
     """Return the memory that mounts grant: bytes by device UUID.
 
     In most images /var/run is a link to /run, and mountinfo has the resolved path. Only the host's
-    /dev/null is a grant: a pod can mount a file of that name from its volume.
+    /dev/null is a grant: a pod can mount a file with that name from its volume.
     """
     prefix = VOCABULARY.memory_prefix
     places = prefix, prefix.replace("/var/run/", "/run/", 1)
@@ -257,7 +257,7 @@ def container_scopes(first: Mapping[str, ProcessFacts]) -> dict[str, ProcessScop
 def process_container(
     about: ProcessFacts, known: Collection[str], scopes: Mapping[str, ProcessScope]
 ) -> str | None:
-    """Return the id of a process's container, None for a process of the host.
+    """Return the id of a process's container, None for a process on the host.
 
     Names of cgroups have priority.
     """

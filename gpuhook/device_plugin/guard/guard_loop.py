@@ -244,7 +244,7 @@ def send_signal(
 ) -> bool:
     """Send the signal of an order to its process, and return whether it was sent. Raises GH1886.
 
-    Since the sample the process may have ended, its pid may have been reused, it may have changed
+    Since the sample the process may have exited, its pid may have been reused, it may have changed
     its cgroup, or it may have released the device. So all of it is checked again while a pidfd
     holds the process. `users` returns the bytes of the processes on the device, None if unknown,
     `whose` the container of a process. `is_allowed` is called last, since the configuration may

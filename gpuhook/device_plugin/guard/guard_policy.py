@@ -42,7 +42,7 @@ class User:
 
     pid: int
     started: int
-    container: str | None  # the id; None: a process of the host
+    container: str | None  # the id; None: a process on the host
     memory: int | None
     in_pod: bool = False  # the container is one of a pod
 

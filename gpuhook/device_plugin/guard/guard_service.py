@@ -219,7 +219,7 @@ class GuardService:
             )
         for device, user in outcome.of_host:
             self._notifier.log.debug(
-                "a process of the host uses a shared GPU",
+                "a process on the host uses a shared GPU",
                 pid=user.pid,
                 gpu=device,
                 bytes=user.memory,
@@ -236,11 +236,13 @@ class GuardService:
         sentence = f"{share.label} uses {_mebibytes(mark.used)} of {share.device}, above {above}"
         if not share.is_certain:
             sentence += (
-                "; its mounts show no grant: it is older than the limit, or hides its mounts"
-                " (chroot), so no process is ended"
+                "; its mounts show no grant: the process is older than the limit, or"
+                " hides its mounts (chroot), so no process is killed"
             )
         elif settings.action in (TERMINATE, KILL):
-            sentence += f"; if this lasts for {settings.grace:g} seconds, a process of it is ended"
+            sentence += (
+                f"; if this lasts for {settings.grace:g} seconds, one of its processes is killed"
+            )
         self._notifier.warn("MemoryLimitExceeded", sentence, _key(mark), **_fields(mark))
 
     def _report_signal(self, order: Order) -> None:

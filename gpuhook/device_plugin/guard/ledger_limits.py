@@ -56,7 +56,7 @@ def version() -> tuple[int, int]:
 
 
 def read() -> tuple[LedgerLimits, ...]:
-    """Return the containers of the ledger that are not known to have ended."""
+    """Return the containers of the ledger that are not known to have exited."""
     return unambiguous(_entry_limits(entry) for entry in ledger_entries.documents())
 
 

@@ -212,7 +212,7 @@ class GpuHealth:
     def configure(self, settings: Health) -> tuple[EndedMark, ...]:
         """Apply new settings, and return the marks of XIDs that they ignore, which are removed."""
         self._settings = settings
-        words = "the configuration ignores it now"
+        words = "the configuration now ignores it"
 
         def ended(mark: HealthMark) -> str:
             number = _xid(mark)

@@ -90,7 +90,7 @@ class HealthMark:
         pairs = (
             ("the node was rebooted", self.boot, now.boot),
             ("the driver was reloaded", self.driver, now.driver),
-            ("the GPU was plugged in again", self.slot, now.slots.get(self.gpu)),
+            ("the GPU was reconnected", self.slot, now.slots.get(self.gpu)),
         )
         for words, then, today in pairs:
             if then is not None and today is not None and then != today:
@@ -168,7 +168,7 @@ def stored_marks() -> tuple[HealthMark, ...]:
     except OSError as error:
         raise fault("GH1865", path=path(), reason=error.strerror or error) from error
     except ValueError as error:
-        raise fault("GH1865", path=path(), reason="it is not as the plugin writes it") from error
+        raise fault("GH1865", path=path(), reason="it was not written by the plugin") from error
     marks = content.get("marks")
     stored = map(from_document, marks if isinstance(marks, list) else [])
     return tuple(mark for mark in stored if mark is not None)
@@ -176,7 +176,7 @@ def stored_marks() -> tuple[HealthMark, ...]:
 
 def _content() -> dict[str, Any]:
     if not state.usable(os.lstat(path())):
-        raise fault("GH1865", path=path(), reason="others than root can write it")
+        raise fault("GH1865", path=path(), reason="users other than root can write to it")
     content = documents.parse_json_object(files.read(path(), _MAX_SIZE))
     if content.get("format") != FORMAT:
         raise ValueError(path())

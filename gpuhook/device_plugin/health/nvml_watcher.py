@@ -111,7 +111,7 @@ class RateLimit:
         return False
 
     def due(self, now: float) -> list[tuple[XidReport, int]]:
-        """Return the keys counted in windows that have ended, with their counts."""
+        """Return the keys counted in windows that have exited, with their counts."""
         reports = []
         for key, (end, count) in list(self._windows.items()):
             if end > now:
@@ -179,7 +179,7 @@ class Watcher:
             self._wake.set()
 
     def suspend(self, timeout: float) -> bool:
-        """End NVML until resume(), after the current wait; returns whether it has ended.
+        """End NVML until resume(), after the current wait; returns whether it has exited.
 
         NVML lists the GPUs that existed when it was first initialized in the process. A new GPU
         appears only after every user in the process has shut it down. A pause is not interrupted.
@@ -206,7 +206,7 @@ class Watcher:
             self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for the thread's end; returns whether it has ended."""
+        """Wait for the thread's end; returns whether it has exited."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 

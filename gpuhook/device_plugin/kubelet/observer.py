@@ -58,12 +58,12 @@ class Observer:
 
     def unwatched(self, resource: str) -> None:
         """The kubelet registered the resource and opened no ListAndWatch stream."""
-        self._log.warning("the kubelet does not watch, registering again", resource=resource)
+        self._log.warning("the kubelet is not watching, registering again", resource=resource)
         self._counters.count("troubles", "unwatched")
 
     def watch_failed(self, reason: OSError) -> None:
         """The plugin polls a directory that inotify cannot watch."""
-        self._log.warning("no inotify, looking each second", reason=str(reason))
+        self._log.warning("inotify is not available, checking every second", reason=str(reason))
         self._counters.count("troubles", "no-inotify")
 
     def list_sent(self, resource: str, devices: int, size: int) -> None:

@@ -62,7 +62,7 @@ class Membership:
 
 
 def of_pid(pid: int, proc: str = "/proc") -> Membership:
-    """Return the names for a process, none if it has ended or cannot be read."""
+    """Return the names for a process, none if it has exited or cannot be read."""
     try:
         return parse(files.read(f"{proc}/{pid}/cgroup", _MAX_SIZE))
     except (OSError, GpuhookError):

@@ -100,7 +100,7 @@ Names = tuple[str, str, str]  # namespace, pod, container
 
 
 def shares(resources: Iterable[Resource], *, guards: bool = False) -> dict[str, MemoryShare]:
-    """Return the share of each unit; `guards`: the plugin ends processes above a limit."""
+    """Return the share of each unit; `guards`: the plugin terminates processes above a limit."""
     by_unit: dict[str, MemoryShare] = {}
     for resource in resources:
         for device in resource.devices:
@@ -176,7 +176,7 @@ def _held(
 ) -> dict[tuple[str, Names], MemoryShare]:
     """Return the share of each container on each device of which it holds units.
 
-    The kubelet has priority over the ledger, which may have entries of ended containers.
+    The kubelet has priority over the ledger, which may have entries of exited containers.
     """
     by_names: dict[Names, set[str]] = {}
     for unit, holder in holders.items():
@@ -227,7 +227,7 @@ def _used(
 ) -> dict[Names, int | None]:
     """Return the memory of the processes in each container, None if none is reported.
 
-    Processes of the host are left out.
+    Processes of the host are skipped.
     """
     amounts: dict[Names, int | None] = {}
     for pid, memory in driver_memory.process_memory(use.processes or ()).items():

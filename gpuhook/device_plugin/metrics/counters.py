@@ -22,17 +22,17 @@ OTHER = "other"
 COUNTERS = {
     "allocations": (
         ("resource", "outcome"),
-        "Containers allocated by Allocate, and refused calls",
+        "Containers allocated by Allocate, and rejected calls",
     ),
     "starts": (
         ("resource", "outcome"),
-        "Containers allowed to start by PreStartContainer, and refused ones",
+        "Containers allowed to start by PreStartContainer, and rejected ones",
     ),
     "refusals": (("resource", "method"), "Calls of the kubelet answered with an error"),
     "registrations": (("resource", "outcome"), "Registrations with the kubelet"),
-    "lists": (("resource",), "Lists of devices sent to the kubelet"),
-    "troubles": (("kind",), "Problems that the plugin survived, by kind"),
-    "config_reloads": (("outcome",), "Rereads of the configuration, by outcome"),
+    "lists": (("resource",), "Device lists sent to the kubelet"),
+    "troubles": (("kind",), "Errors that the plugin recovered from, by kind"),
+    "config_reloads": (("outcome",), "Configuration reloads, by outcome"),
     "xid": (("gpu", "xid"), "XIDs reported by the driver"),
     "guard_actions": (
         ("action", "resource"),

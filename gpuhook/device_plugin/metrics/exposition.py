@@ -39,10 +39,10 @@ GAUGES = {
         ("resource", "state"),
         "Units offered: replicas of devices, or devices that are not shared",
     ),
-    "gpuhook_replicas_held": (("resource",), "Units that containers of pods hold"),
+    "gpuhook_replicas_held": (("resource",), "Units allocated to containers of pods"),
     "gpuhook_replica_holder": (
         ("resource", "unit", *_OF_CONTAINER),
-        "1 for each unit that a container of a pod holds; its number of memory units, by device",
+        "1 for each unit that a container of a pod holds; for memory units, their number by device",
     ),
     "gpuhook_gpu_info": (
         ("gpu", "index", "model", "profile", "parent"),
@@ -52,12 +52,12 @@ GAUGES = {
     "gpuhook_gpu_memory_used_bytes": (("gpu",), "Memory in use, by any process"),
     "gpuhook_gpu_memory_unattributed_bytes": (
         ("gpu",),
-        "Memory in use outside of containers: contexts, processes of the host",
+        "Memory in use outside of containers: contexts, processes on the host",
     ),
     "gpuhook_gpu_processes": (("gpu",), "Processes that use the GPU or MIG instance"),
     "gpuhook_container_memory_used_bytes": (
         _OF_CONTAINER,
-        "Memory of the GPU that the processes of a container use",
+        "GPU memory that the processes of a container use",
     ),
     "gpuhook_container_memory_fair_share_bytes": (
         _OF_CONTAINER,
@@ -65,21 +65,21 @@ GAUGES = {
     ),
     "gpuhook_container_memory_limit_bytes": (
         (*_OF_CONTAINER, "by"),
-        "Memory of the GPU that a container may use, and what enforces the limit",
+        "GPU memory that a container may use, and what enforces the limit",
     ),
     "gpuhook_container_memory_guaranteed_bytes": (
         _OF_CONTAINER,
-        "Memory of the GPU that is guaranteed to a container; 0 without a guarantee",
+        "GPU memory that is guaranteed to a container; 0 without a guarantee",
     ),
     "gpuhook_unit_memory_limit_bytes": (
         ("resource", "gpu"),
-        "Memory of the GPU that one unit grants: a replica with a limit, or a unit of memory",
+        "GPU memory that one unit grants: a replica with a limit, or a unit of memory",
     ),
     "gpuhook_gpu_memory_granted_bytes": (("gpu",), "Sum of the limits of the containers on a GPU"),
     "gpuhook_watch_streams": (("resource",), "Open ListAndWatch streams"),
-    "gpuhook_config_info": (("name", "hash"), "1 for the configuration in force"),
+    "gpuhook_config_info": (("name", "hash"), "1 for the active configuration"),
     "gpuhook_source_up": (("source",), "Whether a source of these metrics has answered"),
-    "gpuhook_series_left_out": ((), "Series left out because there are too many"),
+    "gpuhook_series_left_out": ((), "Series omitted because there are too many"),
 }
 
 

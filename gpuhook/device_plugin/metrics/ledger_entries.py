@@ -2,7 +2,7 @@
 """Reads the ledger without deciding which containers are alive.
 
 In a pod the plugin sees neither the state directories of the runtimes nor, without hostPID, the
-processes of the host, which does not mean that all containers have ended: it removes no entry.
+processes on the host, which does not mean that all containers have exited: it removes no entry.
 """
 
 from __future__ import annotations

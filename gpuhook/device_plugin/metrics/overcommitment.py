@@ -39,7 +39,7 @@ class Overcommitment:
             f"GPU {self.device.gpu_index} ({self.device.uuid}): the units of {self.resource} do "
             "not account for the memory of pods that started under another configuration: "
             f"{pods}; "
-            "until these pods end, the node can assign more memory than the GPU has"
+            "until these pods terminate, the node can assign more memory than the GPU has"
         )
 
 

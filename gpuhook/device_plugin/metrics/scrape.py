@@ -2,7 +2,7 @@
 """Collects the facts for the metrics when they are scraped.
 
 The kubelet and the driver are queried in parallel, within a few seconds. A source that does not
-answer is left out, and a driver that hangs is not queried again before it has answered.
+answer is skipped, and a driver that hangs is not queried again before it has answered.
 """
 
 from __future__ import annotations

@@ -130,4 +130,4 @@ def _quit(daemon: MpsDaemon) -> None:
     try:
         daemon.quit()
     except (GpuhookError, OSError):
-        return  # it has ended, or ends with its GPU
+        return  # it has exited, or ends with its GPU

@@ -97,7 +97,7 @@ def _only_units(
     whole = [share for _, share in offered if share.entry is None and share.resource in units]
     warnings += [
         f"{share.resource}: device {share.device.index} ({share.model}) is not offered: no entry "
-        "of sharing.memoryUnits selects it, and the other devices of that name are memory units"
+        "of sharing.memoryUnits selects it, and the other devices with that name are memory units"
         for share in whole
     ]
     return [(named, share) for named, share in offered if share not in whole]
@@ -157,8 +157,8 @@ def _selected(
     if isinstance(entry.devices, int):
         if entry.devices > len(own):
             warnings.append(
-                f"{where}: it selects the first {entry.devices} devices of {entry.name}, and "
-                f"this node has {len(own)}"
+                f"{where}: it selects the first {entry.devices} devices of "
+                f"{entry.name}, but this node has {len(own)}"
             )
         return own[: max(entry.devices, 0)]
     if isinstance(entry.devices, str):

@@ -55,7 +55,9 @@ def resource_devices(
     for gpu in gpus:
         for named in _named(gpu, configuration, strategy, warnings):
             if named.device.uuid in placed:
-                warnings.append(f"{named.device.uuid} names two devices: the first one is offered")
+                warnings.append(
+                    f"{named.device.uuid} identifies two devices: the first one is offered"
+                )
                 continue
             host_paths = tuple(
                 nodes.get(path) or os.path.join(node.dev_root, path.lstrip("/"))
@@ -120,20 +122,20 @@ def _alike(gpus: list[Gpu], warnings: list[str]) -> list[Gpu]:
         return gpus
     whole = [gpu for gpu in known if not is_divided(gpu)]
     if whole:
-        reason = f"MIG mode is on for {_listed(divided)}, off for {_listed(whole)}"
+        reason = f"MIG mode is on for {_listed(divided)} and off for {_listed(whole)}"
         raise fault("GH1840", reason=reason)
     empty = [gpu for gpu in divided if not gpu.instances and gpu.lost is None]
     if empty:
-        raise fault("GH1840", reason=f"{_listed(empty)} is in MIG mode, but has no instance")
+        raise fault("GH1840", reason=f"{_listed(empty)} is in MIG mode, but has no instances")
     shapes: dict[str, str] = {}
     for gpu in divided:
         for instance in gpu.instances:
             shapes.setdefault(_shape(instance), f"{gpu.index}:{instance.index}")
     if len(shapes) > 1:
         shown = ", ".join(f"{index} is {shape}" for shape, index in shapes.items())
-        raise fault("GH1840", reason=f"the instances have several profiles: {shown}")
+        raise fault("GH1840", reason=f"the instances have different profiles: {shown}")
     warnings += [
-        f"GPU {gpu.index} is lost and its MIG mode unknown: it is not offered"
+        f"GPU {gpu.index} is lost and its MIG mode is unknown: it is not offered"
         for gpu in gpus
         if gpu not in known
     ]
@@ -192,7 +194,7 @@ def _instances(
                 "resources.mig matches"
             )
         else:
-            warnings.append(f"{where} is of an unknown profile: it is not offered")
+            warnings.append(f"{where} has an unknown profile: it is not offered")
 
 
 def _by_profile(profile: str) -> str | None:

@@ -144,7 +144,9 @@ def _check_units(name: str, own: Iterable[Share], reserve: int) -> None:
     entry = next(share.where for share in own if share.entry is not None)
     if len(sizes) > 1 or sizes[0] < MIB:
         listed = " and ".join(_size(size) for size in sizes)
-        reason = f"its units are of {listed}: they must have one size of at least 1 MiB"
+        reason = (
+            f"its units have different sizes, {listed}: they must have one size of at least 1 MiB"
+        )
         raise fault("GH1848", entry=entry, resource=name, reason=reason)
 
     def fits(unit: int) -> bool:

@@ -53,9 +53,9 @@ class SharingNote:
 def limit_enforcer(resource: Resource, device: Device, *, driver: bool, guard: bool) -> str:
     """Return what enforces the memory limit of a unit of `device`: BY_DRIVER and so on.
 
-    `driver`: this node's driver enforces limits. `guard`: otherwise the plugin ends processes above
-    a limit; a guard that only reports enforces nothing. MIG instances have no limits of the driver
-    (nvml.h).
+    `driver`: this node's driver enforces limits. `guard`: otherwise the plugin terminates processes
+    above a limit; a guard that only reports enforces nothing. MIG instances have no limits of the
+    driver (nvml.h).
     """
     if device.uuid not in resource.memory:
         alone = device.instance is not None and resource.sharing == NOT_SHARED
@@ -73,7 +73,7 @@ def sharing_notes(
     """Return the notes on each resource.
 
     `unenforced` is the reason why this node's driver enforces no limits, and the remedy; empty if
-    it does. `guard`: the plugin ends processes above a limit.
+    it does. `guard`: the plugin terminates processes above a limit.
     """
     found: list[SharingNote] = []
     for resource in resources:

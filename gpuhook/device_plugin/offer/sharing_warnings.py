@@ -73,7 +73,7 @@ def _unknown(share: Share, limit: UnitMemory | None) -> str:
     device = f"the driver does not report the memory of device {share.device.index} ({share.model})"
     if limit is None:
         return f"{device}: its replicas have no limit"
-    return f"{device}: it is unknown whether {share.replicas} times {limit.hard // MIB} MiB fit"
+    return f"{device}: cannot check whether {share.replicas} times {limit.hard // MIB} MiB fit"
 
 
 def _number(share: Share, strategy: str) -> str:

@@ -43,7 +43,7 @@ def spec_fix(node: ExaminedNode, one: SpecFile) -> Fix | None:
     or of the driver's files may be intended.
     """
     if _record(node, one) is not None:
-        return Fix(f"write {one.path} again, with the options that it was made with", _refresh)
+        return Fix(f"regenerate {one.path} with its original options", _refresh)
     inventory, jobs = facts.inventory_of(node), one.jobs()
     if one.author != specs.GPUHOOK or inventory is None or not jobs or node.tree.root != "/":
         return None
@@ -53,7 +53,7 @@ def spec_fix(node: ExaminedNode, one: SpecFile) -> Fix | None:
     if set(one.device_names) != set(_names(inventory, choices)) or not _is_whole(one):
         return None
     root = driver_user_space.driver_user_space(node).root
-    return Fix(f"write {one.path} again for this node", partial(write, one.path, choices, root))
+    return Fix(f"regenerate {one.path} for this node", partial(write, one.path, choices, root))
 
 
 def command_with_installed_hook(node: ExaminedNode, one: SpecFile, hook: str) -> str:

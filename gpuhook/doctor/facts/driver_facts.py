@@ -76,7 +76,7 @@ def no_module(node: ExaminedNode) -> Finding | None:
 def other_driver(node: ExaminedNode) -> Finding | None:
     """Return that WSL and Tegra have another kind of driver, None for other systems."""
     if is_wsl(node) or is_tegra(node):
-        return absent("this system has another kind of driver")
+        return absent("this system has a different kind of driver")
     return None
 
 

@@ -301,7 +301,7 @@ def why_no_gpus(node: ExaminedNode, engine: str) -> str:
             if endpoint
             else not {"containerd", "crio"} <= installed_engines(node)
         )
-        return "" if is_its else "the kubelet uses another engine"
+        return "" if is_its else "the kubelet uses a different engine"
     return "" if installed_engines(node) == {engine} else "another engine does"
 
 

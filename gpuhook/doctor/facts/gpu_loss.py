@@ -77,7 +77,7 @@ def gpu_with_users(
 def missing_gpus(node: ExaminedNode) -> tuple[NamedGpu, ...]:
     """Return the GPUs that something names and that the PCI bus does not have, by minor number.
 
-    () if the files of the node do not include /sys. A GPU that cannot be identified is left out.
+    () if the files of the node do not include /sys. A GPU that cannot be identified is skipped.
     """
     if facts.is_wsl(node) or facts.is_tegra(node) or node.tree.status(facts.PCI) is None:
         return ()
@@ -223,7 +223,7 @@ def _entry(content: bytes) -> dict[str, Any] | None:
 def _is_alive(node: ExaminedNode, entry: dict[str, Any]) -> bool:
     """Return whether the container of an entry exists, by the files of the node.
 
-    In the device plugin's pod no state root exists: no file shows that a container has ended.
+    In the device plugin's pod no state root exists: no file shows that a container has exited.
     """
     root = entry["root"]
     if root and (

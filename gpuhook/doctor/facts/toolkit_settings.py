@@ -120,7 +120,7 @@ class ToolkitSettings:
         for key, value in leaves(self.document):
             kind = KEYS.get(key)
             if kind and not isinstance(value, kind):
-                yield key, f"has to be {_TYPES[kind]}"
+                yield key, f"must be {_TYPES[kind]}"
             elif kind:
                 message = self._refused(key, value)
                 if message:
@@ -128,17 +128,17 @@ class ToolkitSettings:
 
     def _refused(self, key: str, value: Any) -> str:
         if key == f"{_RUNTIME}.mode" and value not in MODES:
-            return f"has to be one of {', '.join(MODES)}"
+            return f"must be one of {', '.join(MODES)}"
         if key == f"{_RUNTIME}.log-level" and str(value).lower() not in LEVELS:
-            return f"has to be one of {', '.join(LEVELS)}"
+            return f"must be one of {', '.join(LEVELS)}"
         if key == f"{_RUNTIME}.modes.legacy.cuda-compat-mode" and value not in COMPAT_MODES:
-            return f"has to be one of {', '.join(COMPAT_MODES)}"
+            return f"must be one of {', '.join(COMPAT_MODES)}"
         if key == "supported-driver-capabilities":
             wrong = [one for one in str(value).split(",") if one and one not in CAPABILITIES]
             return f"has {', '.join(wrong)}, which is not a capability" if wrong else ""
         if key == f"{_CLI}.ldconfig" and not str(value).startswith("@"):
             allowed = self.of("features.allow-ldconfig-from-container") is True
-            return "" if allowed else 'has to begin with "@", for the ldconfig of the host'
+            return "" if allowed else 'must start with "@", for the ldconfig of the host'
         return ""
 
 

@@ -250,8 +250,8 @@ def _edited(path: str, one: _RecordedFile) -> str:
     if one.now is None:
         return f"{path} was removed since it was configured, and is not restored"
     if _is_recreated(one.original):
-        return f"{path}, which gpuhook had removed, was created again, and is not changed"
-    return f"{path} was edited since: only the settings of gpuhook are removed"
+        return f"{path}, which gpuhook had removed, was recreated, and is not changed"
+    return f"{path} has been edited since: only gpuhook's settings are removed"
 
 
 def _new_directories(host: Host, writes: Sequence[ConfigChange]) -> tuple[str, ...]:

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from gpuhook.engines.state.dependent_containers import Stored
 
 NOT_RUNNING = "{engine} is not running: it will read the configuration at its next start"
-NEW_FILE = "{path} did not exist: {engine} reads it only if it is started with this file"
-RESTORED = "{path} is restored: gpuhook configures {engine} in one file, which is another now"
+NEW_FILE = "{path} did not exist: {engine} reads it only if started with this file"
+RESTORED = (
+    "{path} is restored: gpuhook configures {engine} in one file, which is now a different one"
+)
 NO_SERVICE = Service()
 NOT_RESTARTED = "{engine} reads this after a restart: use --restart, or restart it"
 

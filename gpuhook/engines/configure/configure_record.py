@@ -86,7 +86,7 @@ def parsed(content: bytes, path: str) -> ConfigureRecord:
 
 
 class RecordStore:
-    """The record of one engine and its backups, in a directory of the host.
+    """The record of one engine and its backups, in a directory on the host.
 
     Only the owner may read it: configurations of engines can have passwords. Methods raise OSError,
     and GH2009 for a record that is not valid.
@@ -182,7 +182,7 @@ class RecordStore:
 def _record(document: dict[str, Any]) -> ConfigureRecord:
     """Return the record; keys of a newer gpuhook are ignored."""
     if document["schema"] != SCHEMA:
-        raise ValueError("it is of another version of gpuhook")
+        raise ValueError("it was written by another version of gpuhook")
     document["wanted"] = EngineOptions(**_fields_of(EngineOptions, document["wanted"]))
     service = document["service"]
     names = (tuple(service["units"]), tuple(service["processes"]))

@@ -38,8 +38,8 @@ class EngineOptions:
     """The desired configuration of an engine.
 
     `name` is the runtime's; `program` and `hook` are absolute paths on the node. Without
-    `takes_over`, a runtime of that name with another program is an error. `enables_cri` removes the
-    CRI plugin from containerd's disabled_plugins.
+    `takes_over`, a runtime with that name and another program is an error. `enables_cri` removes
+    the CRI plugin from containerd's disabled_plugins.
     """
 
     route: Route

@@ -87,10 +87,10 @@ def carry_out(programs: HostPrograms, engine: str, way: Way) -> None:
 
 
 def processes(root: str, names: tuple[str, ...]) -> list[int]:
-    """Return the processes of the host at `root` whose programs have these names.
+    """Return the processes on the host at `root` whose programs have these names.
 
     Processes of containers, which have another root directory, and children of such processes are
-    left out.
+    skipped.
     """
     pids = [one.pid for one in host_processes.running(root) if one.program in names]
     return sorted(pid for pid in pids if procfs.parent(pid) not in pids)

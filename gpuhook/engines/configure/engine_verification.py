@@ -185,5 +185,5 @@ def _require_printed(plan: EnginePlan, node: EngineNode, ran: Ran) -> None:
     files = ReplacedFiles({containerd_config.PATH: printed})
     configuration = containerd_config.read(files, daemon=node.version).configuration
     for lack in runtime_lacks(plan.expected, configuration):
-        reason = f"by its own output, it would not {lack}"
+        reason = f"according to its own output, it would not {lack}"
         raise fault("GH2005", command=ran.command, said=reason, engine=plan.engine)

@@ -90,7 +90,7 @@ class HostPrograms:
                 preexec_fn=partial(_enter, self.root) if self.is_elsewhere else None,
             )
         except subprocess.TimeoutExpired:
-            return Ran(command, 124, "", f"it did not end within {_TIME:.0f} s")
+            return Ran(command, 124, "", f"it did not finish within {_TIME:.0f} s")
         except subprocess.SubprocessError as error:
             return Ran(command, NO_CHROOT, "", str(error), is_started=False)
         except OSError as error:
@@ -112,4 +112,4 @@ def _enter(root: str) -> None:
 def last_words(ran: Ran) -> str:
     """Return the last two lines of a program's errors, else of its output."""
     lines = [line.strip() for line in (ran.errors or ran.output).splitlines() if line.strip()]
-    return " ".join(lines[-2:]) or f"it ended with status {ran.status}"
+    return " ".join(lines[-2:]) or f"it exited with status {ran.status}"

@@ -103,7 +103,7 @@ _ADVICE = {
     errno.EISDIR: "move the directory away",
     errno.EEXIST: "move the existing file away",
     errno.ENOENT: "fix the link: its target does not exist",
-    errno.ENOTDIR: "move the file away that is in place of a directory",
+    errno.ENOTDIR: "move away the file that is in place of a directory",
     errno.ELOOP: "fix the links of the path",
 }
 

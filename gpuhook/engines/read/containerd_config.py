@@ -290,7 +290,7 @@ def _version_trouble(
     newest = 4 if daemon is None or daemon >= (2, 2) else 3
     for file in found:
         if file.version > newest:
-            reason = f"has version = {file.version}, and this containerd reads up to {newest}"
+            reason = f"has version = {file.version}, but this containerd reads up to {newest}"
             yield Trouble(file.place("version"), reason)
     root = found[0].version
     for file in found[1:]:

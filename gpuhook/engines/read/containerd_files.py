@@ -94,9 +94,7 @@ def _type_problems(file: File) -> Iterator[Trouble]:
         return
     for name, value in plugins.items():
         if not isinstance(value, dict):
-            yield Trouble(
-                file.place("plugins", name), f'has the plugin "{name}" that is not a table'
-            )
+            yield Trouble(file.place("plugins", name), f'has a plugin "{name}" that is not a table')
 
 
 def _imported(files: ConfigFiles, file: File, daemon: Version | None) -> list[str]:

@@ -138,7 +138,7 @@ def _troubles(path: str, content: bytes, document: Mapping[str, Any]) -> list[Tr
     for name, value in toml_document.table(document, "runtimes").items():
         if not isinstance(value, dict):
             place = ConfigPlace(path, line_of(content, name))
-            found.append(Trouble(place, f'has the runtime "{name}" that is not an object'))
+            found.append(Trouble(place, f'has a runtime "{name}" that is not an object'))
     return found
 
 

@@ -89,7 +89,7 @@ def _type_problems(file: TomlFile) -> Iterator[Trouble]:
     yield from toml_document.no_texts(file, ("engine", "hooks_dir"))
     for name, value in toml_document.table(file.document, *RUNTIMES).items():
         if not isinstance(value, list):
-            problem = f"has the runtime {name} that is not a list of paths"
+            problem = f"has a runtime {name} that is not a list of paths"
             yield Trouble(file.place(*RUNTIMES, name), problem)
 
 

@@ -93,7 +93,9 @@ def parsed(content: bytes) -> dict[str, Any]:
     A byte order mark is refused, as most engines do: containerd from 2.0 on, podman of Debian 12.
     """
     if content.startswith(codecs.BOM_UTF8):
-        reason = "it begins with a byte order mark, which not every engine accepts: save it without"
+        reason = (
+            "it begins with a byte order mark, which not every engine accepts: save it without one"
+        )
         raise UnreadableTomlError(reason, 1)
     try:
         text = content.decode("utf-8")

@@ -49,7 +49,7 @@ def sentences(result: EngineResult, command: str, *, is_dry: bool) -> Iterator[s
         names = ", ".join(one.name or one.id for one in result.stored[:_MOST_NAMES])
         more = ", ..." if len(result.stored) > _MOST_NAMES else ""
         yield (
-            f"{len(result.stored)} containers were created with it and need it to start again: "
+            f"{len(result.stored)} containers were created with it and need it to restart: "
             f"{names}{more} (gpuhook configure users {result.engine})"
         )
 

@@ -36,7 +36,7 @@ class HostProcess:
 
     @property
     def directory(self) -> str:
-        """The working directory as a path of the host, "" if the process ended."""
+        """The working directory as a path on the host, "" if the process ended."""
         try:
             root = os.readlink(f"/proc/{self.pid}/root")
             directory = os.readlink(f"/proc/{self.pid}/cwd")
@@ -59,7 +59,7 @@ class HostProcess:
 
 
 def running(root: str) -> Iterator[HostProcess]:
-    """Yield the visible processes of the host at `root`."""
+    """Yield the visible processes on the host at `root`."""
     host = os.stat(root)
     for pid in procfs.pids():
         with suppress(OSError):
@@ -69,7 +69,7 @@ def running(root: str) -> Iterator[HostProcess]:
 
 
 def is_run_by_user(program: str) -> bool:
-    """Return whether this user runs a program of this name."""
+    """Return whether this user runs a program with this name."""
     user = os.geteuid()
     for one in running("/"):
         with suppress(OSError):

@@ -37,7 +37,7 @@ OF_NAMESPACES = tuple(f"*/{pattern}" for pattern in OF_RUNTIME)
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """A directory of the host. `files` are patterns below it, for the module glob.
+    """A directory on the host. `files` are patterns below it, for the module glob.
 
     `source` is the file or the option that names it, "" for a default. `is_required` is set if the
     directory exists whenever the engine runs.

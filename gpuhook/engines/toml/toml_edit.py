@@ -51,7 +51,7 @@ def edited(path: str, content: bytes, settings: Sequence[Setting]) -> bytes:
         return content
     after = _edited_lines(content, document, settings)
     if not _contains(after, expected):
-        reason = "it is written in a way that cannot be changed without touching the rest"
+        reason = "it is written in a way that cannot be changed without changing the rest"
         raise fault("GH2027", where=path, said=reason)
     return after
 

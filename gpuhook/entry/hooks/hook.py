@@ -28,7 +28,7 @@ apply: called by container runtimes from a CDI spec that `gpuhook generate-cdi` 
 
   --library PATH=SONAME   a mounted library of the loader: its link and its cache entry
   --link TARGET::PATH     a symbolic link to make
-  --ldconfig PATH         make the loader's cache with this program of the host
+  --ldconfig PATH         make the loader's cache with this program on the host
   --chmod MODE:PATH       set the permission bits of a directory that the runtime makes
   --skip JOB              leave out links, loader-cache or profile; repeatable
   --cuda-compat DIR       the image's directory of CUDA forward compatibility libraries
@@ -143,4 +143,4 @@ def _run(verb: str, words: list[str], log: EngineLog) -> None:
 
         toolkit_hook.run(words, log)
     elif verb not in _NOTHING_TO_DO:
-        raise fault("GH1640", argument=verb, reason="there is no such verb")
+        raise fault("GH1640", argument=verb, reason="there is no such command")

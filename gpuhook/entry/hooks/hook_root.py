@@ -75,12 +75,14 @@ def require_container(process: Process, state: HookState) -> None:
     """Raise GH1642 if a process does not belong to the container of a state."""
     ours = os.stat("/proc/self/ns/mnt")
     if process.namespace("mnt") == (ours.st_dev, ours.st_ino):
-        reason = "it has the host's mount namespace"
+        reason = "it is in the host's mount namespace"
     elif _has_entered(process) and _has_another_root(process, state):
-        reason = f"its root is not that of {state.bundle}"
+        reason = f"its root is not the root of {state.bundle}"
     else:
         return
-    raise fault("GH1642", reason=f"its pid {process.pid} is not of this container: {reason}")
+    raise fault(
+        "GH1642", reason=f"its pid {process.pid} does not belong to this container: {reason}"
+    )
 
 
 def _root_of(process: Process) -> tuple[int, int]:

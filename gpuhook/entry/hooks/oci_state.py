@@ -73,7 +73,7 @@ class HookState:
         value.
         """
         if self.status == "stopped":
-            raise fault("GH1643", reason="the state says that the container is stopped")
+            raise fault("GH1643", reason="the state shows that the container is stopped")
         if self.pid is None:
             raise fault("GH1642", reason="it names no pid")
         if isinstance(self.pid, bool) or not isinstance(self.pid, int) or self.pid < 0:
@@ -89,7 +89,7 @@ class HookState:
     def require_not_begun(self) -> None:
         """Raise GH1643 if the container's program already runs."""
         if self.status in _BEGUN:
-            raise fault("GH1643", reason=f"the state says that the container is {self.status}")
+            raise fault("GH1643", reason=f"the state shows that the container is {self.status}")
 
 
 def read() -> HookState:

@@ -61,7 +61,7 @@ def run(arguments: list[str], log: EngineLog) -> None:
     began = time.monotonic()
     for word in arguments:
         if word != _DRY_RUN:
-            raise fault("GH1640", argument=word, reason=f"prestart has no option but {_DRY_RUN}")
+            raise fault("GH1640", argument=word, reason=f"prestart has only the option {_DRY_RUN}")
     state = oci_state.read()
     log.container = state.id
     served = _served(state.spec)
@@ -218,7 +218,7 @@ def _existing_entry(state: HookState, process: Process) -> dict[str, Any] | None
 
 def _lines(plan: hotplug_plan.HotplugPlan) -> list[str]:
     steps = [f"  {step}" for step in plan.describe()]
-    return ["would do", *steps] if steps else ["nothing to do: it has all of it"]
+    return ["would do", *steps] if steps else ["nothing to do: it has everything"]
 
 
 def _print(state: HookState, steps: list[str]) -> None:

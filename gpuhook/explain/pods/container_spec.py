@@ -52,7 +52,7 @@ def as_spec(
 
     The pod's variables override the plugin's, and those override the image's ("NAME=value"). By
     default, containerd passes no annotation of the pod to the runtime. `node` has the numbers of
-    the device nodes; an unknown device node is left out.
+    the device nodes; an unknown device node is skipped.
     """
     given = allocated.allocation if allocated else None
     env = dict(entry.partition("=")[::2] for entry in image_env)

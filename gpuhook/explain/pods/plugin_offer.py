@@ -111,4 +111,4 @@ def _unknown(chosen: Configuration) -> list[str]:
         "imex.channelIDs": bool(chosen.imex.channel_ids),
     }
     enabled = [name for name, is_on in extras.items() if is_on]
-    return [f"{', '.join(enabled)}: the additions of these are not shown"] if enabled else []
+    return [f"{', '.join(enabled)}: their additions are not shown"] if enabled else []

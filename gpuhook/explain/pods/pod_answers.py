@@ -168,7 +168,7 @@ def _sharing_objections(answer: PodAnswer, asked: PodRequest) -> Iterator[Object
         PLUGIN,
         WARNING,
         f"{len(answer.units)} of {answer.resource} are on {len(answer.devices)} device(s), "
-        f"{indices}: several slices of one device give no more computing time",
+        f"{indices}: several slices of one device provide no additional computing time",
         f"{answer.resource}: {len(answer.devices)}",
         asked.where,
     )

@@ -28,23 +28,23 @@ def pod_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
     for name in sorted(asked.annotations):
         if name.startswith(CDI_PREFIX):
             yield (
-                f"annotation {name} of a pod assigns no device: engines read the annotations that "
-                "a device plugin adds to containers. containerd passes it to a runtime only if "
-                "pod_annotations matches it; on CRI-O it has the rules of a variable, unless "
+                f"the pod annotation {name} does not assign a device: engines read the annotations "
+                "that a device plugin adds to containers. containerd passes it to a runtime only "
+                "if pod_annotations matches it; on CRI-O it is treated like a variable, unless "
                 "request.acceptAnnotations is any (a grant) or none (ignored)"
             )
     if asked.privileged and not asked.gpus:
         yield "is privileged: it has the device nodes of all GPUs of its node"
     if asked.kind == EPHEMERAL:
         yield (
-            "an ephemeral container gets no devices from the device plugin, only those that its "
-            "image requests"
+            "an ephemeral container gets no devices from the device plugin, only the ones "
+            "that its image requests"
         )
     for name in asked.limits:
         if resource_names.is_gpu(name):
             continue
         if name.rpartition("/")[2].startswith(("gpu", "i915", "xe")) and "/" in name:
-            yield f"{name} is of another vendor and not explained"
+            yield f"{name} belongs to another vendor and is not explained"
     if asked.claims:
         yield (
             f"claims {', '.join(asked.claims)} by Dynamic Resource Allocation: a DRA driver "
@@ -84,7 +84,7 @@ def _gpu_notes(asked: PodRequest) -> Iterator[str]:
         meant = f"; did you mean {like}?" if like else ""
         yield (
             f"runtimeClassName {asked.runtime_class}: not checked whether the cluster has it "
-            f"(kubectl get runtimeclass), and which runtime its handler is{meant}"
+            f"(kubectl get runtimeclass), or which runtime its handler uses{meant}"
         )
     if asked.host_pid:
         yield "hostPID: nvidia-smi in it shows the processes of all containers on the GPU"

@@ -195,7 +195,7 @@ def _variable(where: str, value: str | None, held: str) -> Iterator[Objection]:
     elif value not in _NOTHING:
         yield _warning(
             "devices-unbooked",
-            f"{shown} uses GPUs without the scheduler's knowledge: other pods get them too",
+            f"{shown} uses GPUs without the scheduler's knowledge: other pods can also get them",
             _REQUEST,
             where,
         )

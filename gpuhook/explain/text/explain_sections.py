@@ -66,7 +66,7 @@ def capabilities(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
             yield from (f"  {path}" for path in paths)
     elif by_need:
         counts = [f"{counted(len(paths), 'file')} of {need}" for need, paths in by_need.items()]
-        yield f"left out: {', '.join(counts)} (-o wide has all)"
+        yield f"omitted: {', '.join(counts)} (-o wide shows all)"
 
 
 def devices(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
@@ -150,7 +150,7 @@ def requirements(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
         if rest:
             is_met = one["verdict"] == "met"
             why = "not needed" if is_met else "for GPUs of other brands"
-            yield f"  and {counted(rest, 'alternative')} more, {why} (-o wide has all)"
+            yield f"  and {counted(rest, 'alternative')} more, {why} (-o wide shows all)"
     yield found["note"]
 
 
@@ -236,7 +236,9 @@ def root(container: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
         links = [line for line in found if line.startswith("link ")]
         if links:
             names = [os.path.basename(line.split(" ")[1]) for line in links]
-            yield f"+ {counted(len(links), 'link')}: {', '.join(names[:4])}, ... (-o wide has all)"
+            yield (
+                f"+ {counted(len(links), 'link')}: {', '.join(names[:4])}, ... (-o wide shows all)"
+            )
         yield from (f"+ {line}" for line in found if line not in links)
     if found and not changes["root_is_known"]:
         yield "for an empty root file system: the real one is not available"

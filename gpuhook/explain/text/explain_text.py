@@ -165,11 +165,11 @@ def _condition(container: dict[str, Any]) -> str:
     if pod is None:
         return ""
     if pod["scheduling"] and pod["scheduling"]["verdict"] == NOT_JUDGED:
-        return ", if the node meets the requirements of the pod that are not judged"
+        return ", if the node meets the pod's requirements that were not evaluated"
     if container["route"]["name"] != WRAPPER:
         return ""
     if any(one["id"] == NO_HANDLER for one in pod["objections"]):
-        return f", if RuntimeClass {pod['runtime_class']} names a handler of the engine"
+        return f", if RuntimeClass {pod['runtime_class']} refers to a handler of the engine"
     if pod["runtime_class"]:
         return ""
     return ", if the node's default runtime adds GPUs: it has no runtimeClassName"

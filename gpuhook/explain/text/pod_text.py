@@ -57,7 +57,7 @@ def _allocation(given: dict[str, Any], *, is_wide: bool) -> Iterator[str]:
             yield f"the device plugin mounts {mount['source']} at {mount['path']}"
     else:
         some = ", ".join(mount["path"] for mount in mounts[:2])
-        yield f"the device plugin mounts {len(mounts)} files: {some}, ... (-o wide has all)"
+        yield f"the device plugin mounts {len(mounts)} files: {some}, ... (-o wide shows all)"
     if given["devices"]:
         paths = listed((device["path"] for device in given["devices"]), _MOST_NODES)
         yield f"the device plugin passes {paths}"

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
-_WITHOUT_GPUS = "it applies only to containers with GPUs, and this container requests none"
+_WITHOUT_GPUS = "it applies only to containers with GPUs, but this container requests none"
 _NO_GRANT = "the container starts without its GPUs, and without this"
-_ELSEWHERE = "whether the node has it is unknown here"
+_ELSEWHERE = "it is unknown here whether the node has it"
 _STARTS_WITHOUT = "the container starts without: "
 _ABSENT = "absent"
 
@@ -89,4 +89,4 @@ def _jetpack_effect(is_known: bool, answer: SimulatedAnswer, node: NvidiaNode) -
     found: list[Any] = node.further_names(answer.asked)
     if found:
         return f"adds {found[0]}: the entries of all CSV files of this Tegra, not only of three"
-    return "adds nothing: no spec of this node has the further files of a Tegra"
+    return "adds nothing: no spec on this node contains the additional files of a Tegra"

@@ -32,7 +32,7 @@ _HOOK = "hook"  # refuses a container that the runtime does not see
 NOT_STARTED = (REFUSED, NOT_CREATED, NEVER_SCHEDULED)
 SENTENCES = {
     GETS: "it gets these",
-    FILES_ONLY: "it gets the driver's files, and no GPU",
+    FILES_ONLY: "it gets the driver's files, but no GPU",
     STARTS_WITHOUT: "it starts without a GPU",
     REFUSED: "it does not start",
     NOTHING: "it requests nothing, and gets nothing",

@@ -39,7 +39,7 @@ _NVIDIA = {
     NEWER: "NVIDIA's runtime refuses it in legacy mode, and starts it in the CDI modes",
     INVALID: "NVIDIA's runtime refuses it in legacy mode (`invalid expression`), and starts it in"
     " the CDI modes, cdi and jit-cdi (the default since 1.18), which ignore requirements",
-    UNKNOWN: "so does NVIDIA's runtime in all modes, if it does not know either",
+    UNKNOWN: "so does NVIDIA's runtime in all modes, if it knows neither",
 }
 _UNASKED = "the container gets nothing from gpuhook, so its requirements are not checked"
 _BY_SETTING = "request.disableRequirements waives them on this node"
@@ -66,7 +66,7 @@ def requirement_trace(
     if not items:
         note = "the image requires nothing"
     elif disabled:
-        note = f"{requirements.DISABLE} waives them, also for NVIDIA's runtime"
+        note = f"{requirements.DISABLE} waives them, including for NVIDIA's runtime"
     elif settings.disable_requirements:
         note = _BY_SETTING
     elif not is_given:

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from gpuhook.request.resolve import Grant
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
-_AT_START = "a hook sets it before the first process runs, and reports if the driver cannot"
+_AT_START = (
+    "a hook sets it before the first process runs, and reports an error if the driver cannot"
+)
 _MAY_BE_SHARED = (
-    "not reserved: other containers can get it too, and then this applies; alone on it, the"
-    " container has all of it"
+    "not reserved: this applies if other containers also get the device; alone,"
+    " the container has all of it"
 )
 
 

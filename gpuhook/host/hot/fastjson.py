@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 try:
     from _json import encode_basestring, make_encoder, make_scanner
-except ImportError:  # another implementation of Python, or another CPython than we know
+except ImportError:  # another implementation of Python, or an unknown CPython
     make_scanner = None  # type: ignore[assignment,misc]
 
 _MAX_DIGITS = 4300  # sys.int_info.default_max_str_digits, also if Python has no such limit
@@ -128,7 +128,7 @@ def _value(text: str, context: Any, repeated: list[str] | None) -> Any:
         raise
     rest = text[end:].lstrip(_SPACE)
     if rest:
-        raise ValueError(_place(text, len(text) - len(rest), "there is more behind the value"))
+        raise ValueError(_place(text, len(text) - len(rest), "there is more after the value"))
     return value
 
 

@@ -169,7 +169,7 @@ def _pid() -> str:
     """Return our pid as /proc shows it.
 
     A hook may run in a container's pid namespace, where getpid() returns a number that other
-    processes have, too. Names of temporary files are shared with processes of the host, and
+    processes have, too. Names of temporary files are shared with processes on the host, and
     compared with the host's /proc.
     """
     try:

@@ -30,9 +30,9 @@ NO_CONTROLLER = (
         "dmem is missing in cgroup.subtree_control of {above}"
     ),
     (
-        "write +dmem into cgroup.subtree_control of each cgroup above it, from the root "
-        "downwards; or use the driver's own account: options nvidia "
-        "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and load the driver again"
+        "write +dmem into cgroup.subtree_control of each parent cgroup, from "
+        "the root downwards; or use the driver's own accounting: options nvidia "
+        "NVreg_RegistryDwords=RmMemacctMode=1 in /etc/modprobe.d, and reload the driver"
     ),
 )
 
@@ -99,14 +99,14 @@ def _text(path: str) -> str | None:
 
 
 ON_DMEM = (
-    "the kernel's controller dmem enforces limits here, and would keep it in the cgroups above "
-    "after the container's end (limits.guarantee: auto)"
+    "the kernel's controller dmem enforces limits here, and would keep it in the parent "
+    "cgroups after the container exits (limits.guarantee: auto)"
 )
 NEVER = "limits.guarantee: never"
 
 
 def supported_limit(limit: MemoryLimit, policy: str, backend: str) -> tuple[MemoryLimit, str]:
-    """Return the limit that is set, and why its guarantee is left out, "" if it is not.
+    """Return the limit that is set, and why its guarantee is skipped, "" if it is not.
 
     `policy` is the setting limits.guarantee, `backend` is DMEM or MISC.
     """

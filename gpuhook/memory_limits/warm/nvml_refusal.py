@@ -10,13 +10,13 @@ import os
 
 from gpuhook.memory_limits.warm import memory_backend
 
-OTHERWISE = "run nvidia-smi on the host: if that fails, too, dmesg | grep NVRM shows why"
+OTHERWISE = "run nvidia-smi on the host: if it also fails, dmesg | grep NVRM shows why"
 
 _WORDS = {
     2: (
         (
-            "an argument is wrong: a soft limit above the hard one, a limit above what the card "
-            "has, or a directory that is not a cgroup of version 2"
+            "an argument is wrong: a soft limit above the hard one, a limit above the "
+            "card's memory, or a directory that is not a cgroup v2"
         ),
         (
             "compare the limits with the memory that nvidia-smi shows, and check that stat -fc %T "
@@ -34,12 +34,12 @@ _WORDS = {
         ),
     ),
     4: (
-        "no permission: only root of the host may do it",
-        "run as root outside of any user namespace; an engine without root cannot set limits",
+        "no permission: only root on the host may do it",
+        "run as root outside of any user namespace; a rootless engine cannot set limits",
     ),
     6: (
         "it does not know the cgroup",
-        "check that the directory is a cgroup of version 2 of this host and not of a container",
+        "check that the directory is a cgroup v2 directory of this host and not of a container",
     ),
     7: (
         "the cgroup's path is too long",
@@ -47,20 +47,23 @@ _WORDS = {
     ),
     10: ("it did not answer in time", OTHERWISE),
     19: (
-        "the cgroup's processes already use more than that",
-        "end processes that use the memory (gpuhook ps shows them), or set a higher limit",
+        "the cgroup's processes already use more than this limit",
+        "stop processes that use the memory (gpuhook ps shows them), or set a higher limit",
     ),
     20: ("it has no memory left", OTHERWISE),
     23: (
-        "the soft limits of all containers on this GPU would be more than the card has",
+        "the soft limits of all containers on this GPU would exceed the card's memory",
         (
             "reduce the soft limit of this or other containers (gpuhook limits show lists them), "
             "or set it to 0"
         ),
     ),
     25: (
-        "it requires another version of the call",
-        "use a gpuhook that is as new as the driver, and report this with the driver's version",
+        "it requires a different version of the call",
+        (
+            "use a gpuhook release that supports this driver, and report this with the driver's "
+            "version"
+        ),
     ),
 }
 
@@ -68,7 +71,10 @@ _WORDS = {
 def words(code: int, cgroup: str) -> tuple[str, str] | None:
     """Return the reason and the remedy of an nvmlReturn_t, None without any."""
     if code in (2, 6) and not os.path.isdir(cgroup):
-        gone = "the cgroup does not exist: its container has ended, or the path is another mount's"
+        gone = (
+            "the cgroup does not exist: its container has exited, or the path belongs to another "
+            "mount"
+        )
         return gone, "start the container again, or use the path where this host mounts cgroups"
     if code in (3, 6) and memory_backend.lacks_controller(cgroup):
         reason, remedy = memory_backend.NO_CONTROLLER

@@ -46,5 +46,5 @@ def test_hanging_ldconfig_is_killed(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that has closed its output: the start of a container waits for it."""
-    with pytest.raises(OSError, match="it did not end within 1 seconds"):
+    with pytest.raises(OSError, match="it did not finish within 1 seconds"):
         run(tmp_path, monkeypatch, f"exec {text}" if text[:5] == "sleep" else text)

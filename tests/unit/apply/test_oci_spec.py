@@ -173,7 +173,7 @@ def test_host_hooks_do_not_get_the_variables_of_the_image(said: dict[str, Any]) 
 
 
 def test_groups_are_added_once() -> None:
-    """Group 0 is left out, as in the CDI library."""
+    """Group 0 is skipped, as in the CDI library."""
     spec = {"process": {"user": {"additionalGids": [10]}}}
     applied(spec, additionalGids=[0, 44, 10, 44])
     assert spec["process"]["user"]["additionalGids"] == [10, 44]

@@ -140,7 +140,7 @@ def test_spec_must_be_an_object(spec: object) -> None:
 
 @pytest.mark.parametrize("version", ["1.2.0", "1.1.1", "2.0.0", "10.0.0"])
 def test_newer_version_has_its_own_fault(version: str) -> None:
-    """A newer version has another fault than a broken one, whatever the spec contains."""
+    """A newer version has a fault other than a broken one's, whatever the spec contains."""
     error = refused({**GOOD, "cdiVersion": version, "fromTheFuture": 1})
     assert error.code == "GH1107"
     assert version in error.message

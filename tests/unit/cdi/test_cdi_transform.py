@@ -199,7 +199,7 @@ def test_from_input_to_output(tmp_path: Path) -> None:
 
 
 def test_driver_root_and_dev_root_move_separately() -> None:
-    """Paths below the dev root move to another root than the driver's files."""
+    """Paths below the dev root move to a root other than that of the driver's files."""
     roots = ("--driver-root", "/r", "--target-driver-root", "/run/driver", "--target-dev-root", "/")
     found = yaml.safe_load(gpuhook("driver", *roots, text=json.dumps(_spec())).stdout)
     assert found["devices"][0]["containerEdits"]["deviceNodes"] == [{"path": "/dev/nvidia0"}]

@@ -213,8 +213,12 @@ def test_validate_without_a_path_checks_all_specs_of_the_node(
     [
         ("deviceNodes", {"path": "/dev/no"}, "error {at} the device node /dev/no: No such file"),
         ("deviceNodes", {"path": "/x", "hostPath": "/etc/passwd"}, "error {at} /etc/passwd is no"),
-        ("deviceNodes", {"path": "/dev/null", "type": "b"}, "error {at} /dev/null is not of the"),
-        ("deviceNodes", {"path": "/dev/null", "major": 9, "minor": 1}, "and the spec has 9:1"),
+        (
+            "deviceNodes",
+            {"path": "/dev/null", "type": "b"},
+            "error {at} /dev/null does not have the",
+        ),
+        ("deviceNodes", {"path": "/dev/null", "major": 9, "minor": 1}, "but the spec has 9:1"),
         (
             "deviceNodes",
             {"path": "/dev/no", "type": "c", "major": 9},
@@ -279,7 +283,7 @@ def test_validate_reports_a_stale_spec(dirs: tuple[Path, Path], tmp_path: Path) 
     assert _findings() == []
     job.fingerprint = job.fingerprint.replace("boot=", "boot=x")
     _write(dirs[0] / "a.json", _edits(hooks=[job.hook()]))
-    assert "it describes another state of this host: boot: was x" in _findings()[0]
+    assert "it does not match the current state of this host: boot: was x" in _findings()[0]
     assert gpuhook("validate").exit_code == 1
 
 
@@ -381,7 +385,7 @@ def test_long_hook_arguments_are_cut_in_the_table(dirs: tuple[Path, Path]) -> No
     _write(dirs[1] / "nvidia.json", _edits(hooks=[hook]))
     table = gpuhook("resolve", "0").stdout
     assert max(map(len, table.splitlines())) < 300
-    assert "arguments more (-o json has all)" in table
+    assert "arguments more (-o json shows all)" in table
     assert arguments[-1] in gpuhook("resolve", "0", "-o", "json").stdout
 
 

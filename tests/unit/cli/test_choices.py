@@ -385,7 +385,7 @@ def test_management_without_nodes_is_a_fault(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
 def test_management_applies_the_rules_of_the_site(tmp_path: Path) -> None:
-    """Dropped files are left out, and vendor-neutral libraries are added on request."""
+    """Dropped files are skipped, and vendor-neutral libraries are added on request."""
     node = make_node(tmp_path / "node", "t4")
     library = next(Path(f.host_path) for f in node.node.files if f.soname == "libcuda.so.1")
     shutil.copy(library, library.with_name("libOpenCL.so.1"))
@@ -456,7 +456,7 @@ def test_hanging_ldconfig_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "proc").mkdir()
     root = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
     namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY)
-    with pytest.raises(GpuhookError, match="it did not end within 0 seconds") as caught:
+    with pytest.raises(GpuhookError, match="it did not finish within 0 seconds") as caught:
         ldconfig.cache_of(namespace, root, "/sbin/ldconfig", [], [])
     os.close(root)
     os.close(namespace)

@@ -51,7 +51,7 @@ def test_every_mode_applies_the_rules_of_the_site(mode: str, tmp_path: Path) -> 
     assert any("cuda" in place for place in before)
     assert [place for place in after - before if "cuda" not in place] == ["/etc/own.json"]
     assert not [place for place in after if "cuda" in place]
-    assert "/gone does not exist; left out" in said
+    assert "/gone does not exist; skipped" in said
 
 
 def _generated(root: Path, *options: str) -> tuple[set[str], str]:
@@ -88,7 +88,7 @@ def test_choices_apply_on_every_platform(
 
 @pytest.mark.usefixtures("installed_hook")
 def test_management_adds_explicit_libraries(tmp_path: Path) -> None:
-    """The flag has the same effect as in other modes; graphics libraries are left out."""
+    """The flag has the same effect as in other modes; graphics libraries are skipped."""
     made = make_node(tmp_path, "t4")
     where = Path(made.nvml_library).parent
     for stem in ("OpenCL", "GLX"):

@@ -71,7 +71,7 @@ def test_former_option_of_files(words: tuple[str, ...], form: str, tmp_path: Pat
     option = [f"--output={old}"] if form == "one word" else ["--output", str(old)]
     done = gpuhook(*called, *option)
     assert done.exit_code == 0
-    assert f"write --output-file {old}" in done.stderr
+    assert f"use --output-file {old}" in done.stderr
     assert old.read_text() == new.read_text()
     assert gpuhook("-q", *called, *option).stderr == ""
 

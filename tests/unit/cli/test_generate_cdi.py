@@ -84,7 +84,7 @@ def test_spec_has_no_hook_that_does_not_exist(tmp_path: Path) -> None:
     made = spec(*node.options)
     assert "hooks" not in made
     assert made == spec(*node.options, "--hooks", "none")
-    note = "note: this host has no gpuhook-hook, so the spec is one of --hooks none: "
+    note = "note: this host has no gpuhook-hook, so the spec is written as with --hooks none: "
     assert note in call("generate-cdi", *node.options).stderr
     assert note not in call("generate-cdi", *node.options, "--hooks", "none").stderr
     named = spec(*node.options, "--hook-path", "/opt/gpuhook/bin/gpuhook-hook")
@@ -131,10 +131,10 @@ def test_spec_has_only_allowed_capabilities(
 
 
 def test_lost_gpu_is_reported_once() -> None:
-    """One line says that a lost GPU is left out, and why."""
+    """One line says that a lost GPU is skipped, and why."""
     done = call("generate-cdi", "--inventory", "lost-gpu")
     (line,) = [line for line in done.stderr.splitlines() if "lost" in line]
-    assert line.startswith("warning: GPU 2 is left out of the spec: it is lost (")
+    assert line.startswith("warning: GPU 2 is omitted from the spec: it is lost (")
 
 
 def test_output_file_is_complete_and_compiled(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_instances_with_missing_nodes_are_left_out_or_fixed(tmp_path: Path, stat
     options = [*made.options, "--output-file", path, "--device-name-strategy", "index"]
     done = call("generate-cdi", *options)
     assert done.exit_code == 0
-    assert "warning: MIG instance 0:1 is left out of the spec: " in done.stderr
+    assert "warning: MIG instance 0:1 is omitted from the spec: " in done.stderr
     assert "nvidia-modprobe -f /proc/driver/nvidia/capabilities/gpu0/mig/gi8/" in done.stderr
     assert "gpu 0:0, 0:2, 0:3" in done.stderr.replace("nvidia.com/gpu", "gpu")
     assert json.loads((state / "node.json").read_text("utf-8"))["aliases"]["mig0:0"] == "0:0"

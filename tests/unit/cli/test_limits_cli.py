@@ -105,8 +105,8 @@ def test_another_user_is_refused(words: tuple[str, ...]) -> None:
         shown = limits(*words)
     assert shown.exit_code == 1
     assert (
-        f"Error GH1784: only root of the host can set and clear memory limits, not user {NOBODY}"
-        in shown.stderr
+        "Error GH1784: only root on the host can set and clear memory limits; this is user "
+        f"{NOBODY}" in shown.stderr
     )
 
 

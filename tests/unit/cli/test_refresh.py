@@ -357,7 +357,7 @@ def test_a_library_of_the_site_is_not_in_the_driver_root() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (["--device-id", "1"], "the node has other devices now"),
+        (["--device-id", "1"], "the node now has different devices"),
         (["--driver-capabilities", "utility"], "it was generated without "),
     ],
 )

@@ -232,7 +232,7 @@ def test_wrong_link_is_refused_or_replaced(tmp_path: Path) -> None:
     (char / "195:255").symlink_to("/dev/nvidiactl")  # another path to the same node: kept
     failed = call(node, "create-dev-char-symlinks")
     assert failed.exit_code == 1
-    assert "it is a link to ../nvidiactl, and should lead to ../nvidia0" in failed.stderr
+    assert "it is a link to ../nvidiactl, but should point to ../nvidia0" in failed.stderr
     assert len(links(node)) == 2
     found = steps(node, "create-dev-char-symlinks", "--replace")
     actions = {os.path.basename(one["what"]): one["action"] for one in found}

@@ -106,7 +106,7 @@ def test_variables_of_the_toolkit(given: str, variables: dict[str, str], made: s
     ],
 )
 def test_commands_without_a_counterpart_are_refused(given: str, instead: str | None) -> None:
-    """The message has the alternative; a group alone prints its usage."""
+    """The message contains the alternative; a group alone prints its usage."""
     if instead is None:
         assert toolkit_front.translated(given.split(), {}) == []
         return

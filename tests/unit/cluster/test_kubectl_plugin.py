@@ -244,7 +244,7 @@ def test_broken_lines_are_left_out(text: str) -> None:
 
 
 def test_kubectl_finds_the_plugin(cluster: Cluster, config: Path, tmp_path: Path) -> None:
-    """`kubectl gpuhook` runs a program of that name in the PATH."""
+    """`kubectl gpuhook` runs a program with that name in the PATH."""
     cluster.add("gpu-1", (200, facts("GPU-a", "train-0")))
     program = tmp_path / "bin/kubectl-gpuhook"
     program.parent.mkdir()

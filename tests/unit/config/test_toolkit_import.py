@@ -106,10 +106,10 @@ TOLD = [
         "did you mean nvidia-container-runtime.log-level?",
     ),
     ("[nvidia-container-runtime]\nunknown-thing = 3", "no such key, and ignores it"),
-    ('disable-require = "yes"', 'it has to be true or false, and is the text "yes"'),
+    ('disable-require = "yes"', 'it must be true or false, but is the text "yes"'),
     (
         '[nvidia-container-runtime]\nmode = "legcay"',
-        "line 2: nvidia-container-runtime.mode: it has",
+        "line 2: nvidia-container-runtime.mode: it must",
     ),
     ('[nvidia-container-runtime]\nmode = "jit-cdi"', "gpuhook generate-cdi --output"),
     (
@@ -120,7 +120,7 @@ TOLD = [
     ('[nvidia-container-cli]\nuser = "root:video"', "NVreg_DeviceFileMode"),
     ('[nvidia-container-cli]\nldcache = "/x"', "generate.librarySearchPaths"),
     ('[nvidia-container-runtime.modes.cdi]\ndefault-kind = "gpu"', "it must be VENDOR/CLASS"),
-    ("[features]\nallow-ldconfig-from-container = true", "runs no program of an image"),
+    ("[features]\nallow-ldconfig-from-container = true", "does not run any program of an image"),
 ]
 
 
@@ -162,7 +162,7 @@ def test_remarks_for_keys_that_are_not_imported(text: str, sentence: str, tmp_pa
 
 
 def test_every_key_of_the_toolkit_is_imported_or_has_a_remark(tmp_path: Path) -> None:
-    """Keys with another value than the default."""
+    """Keys with a value other than the default."""
     others: dict[type, Any] = {bool: True, str: "/other", list: ["/other"]}
     special = {
         "supported-driver-capabilities": "compute",

@@ -73,7 +73,7 @@ def test_created_container(node: Node) -> None:
 
 
 def test_stopped_container(node: Node) -> None:
-    """A container whose process has ended is found, and has no process."""
+    """A container whose process has exited is found, and has no process."""
     node.runc("abc")
     node.processes[0].kill()
     node.processes[0].wait()
@@ -224,7 +224,7 @@ def test_link_is_not_a_state(node: Node) -> None:
 
 
 def test_pid_of_a_container(node: Node) -> None:
-    """A pid names the container whose first process it is; a process of the host has none."""
+    """A pid names the container whose first process it is; a process on the host has none."""
     pid, _ = node.runc("abc")
     assert find(str(pid), node.roots).id == "abc"
     other, _ = node.process()

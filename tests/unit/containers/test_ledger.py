@@ -101,7 +101,7 @@ def test_invisible_state_root_keeps_the_entry() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 def test_mounted_ledger_keeps_its_entries(root: str, entries: Path) -> None:
-    """In a pod that mounts the ledger alone, a writer cannot know that a container has ended."""
+    """In a pod that mounts the ledger alone, a writer cannot know that a container has exited."""
     entered(root, "here")
     entered("", "hook", pid=os.getpid(), started=1)
     state = entries.parent

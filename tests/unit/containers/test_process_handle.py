@@ -74,7 +74,7 @@ def test_reused_pid_is_refused(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 def test_zombie_is_refused(sleeper: subprocess.Popen[bytes]) -> None:
-    """A process that has ended is gone, even if no parent has waited for it."""
+    """A process that has exited is gone, even if no parent has waited for it."""
     with Process(sleeper.pid) as process:
         sleeper.kill()
         os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
@@ -101,7 +101,7 @@ def test_process_that_ends_while_open(sleeper: subprocess.Popen[bytes]) -> None:
 def test_process_that_is_ending(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that has left its mount namespace, and is not a zombie yet, has ended."""
+    """A process that has left its mount namespace, and is not a zombie yet, has exited."""
 
     opened = os.open
 

@@ -23,7 +23,7 @@ MAP = b"         0       1000          1\n         1     100000      65536\n"
 def test_user_of_a_runtime_directory_in_a_user_namespace(
     root: str, owner: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In `podman unshare`, the directory of the host's user 1000 is that of root."""
+    """In `podman unshare`, the directory on the host's user 1000 is that of root."""
     monkeypatch.setattr(state, "is_rootless", lambda: True)
     monkeypatch.setattr(files, "read", lambda _path, _most: MAP)
     assert runtime_state._user_of(root) == owner

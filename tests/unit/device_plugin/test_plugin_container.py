@@ -40,7 +40,7 @@ def test_inventory_reads_the_mounted_driver(variable: str, node: SimulatedNode) 
 
 
 def test_dev_root_below_the_driver_root_is_used(node: SimulatedNode, tmp_path: Path) -> None:
-    """NVIDIA_DEV_ROOT is a path of the host."""
+    """NVIDIA_DEV_ROOT is a path on the host."""
     (tmp_path / "other").mkdir()
     plugins = {"CONTAINER_DRIVER_ROOT": node.driver_root, "NVIDIA_DRIVER_ROOT": "/srv/driver"}
     for root, found in (("/srv/driver/nodes", f"{node.driver_root}/nodes"), ("/other", "/other")):

@@ -260,7 +260,7 @@ def test_fix_reports_what_it_could_not_do(tree: Path, doctor: Callable[..., Resu
 def test_tree_is_not_fixed(tree: Path, doctor: Callable[..., Result]) -> None:
     refused = doctor("--fix", offline=True)
     assert refused.exit_code == 2
-    assert refused.stderr.startswith(f"Error GH1903: {tree} has the files of another node")
+    assert refused.stderr.startswith(f"Error GH1903: {tree} contains the files of another node")
     assert doctor("--dry-run").exit_code == 2
 
 

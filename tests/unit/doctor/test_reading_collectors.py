@@ -103,7 +103,7 @@ def test_versions_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "runc": "1.1.12-0ubuntu2", "nvidia-ctk": "1.17.4", "crun": "", "dockerd": "", "podman": "",
     }  # fmt: skip
     assert found["runc"]["path"] == f"{tmp_path}/runc"
-    assert found["crun"]["trouble"] == "it ended with status 3"
+    assert found["crun"]["trouble"] == "it exited with status 3"
     assert not (tmp_path / "dockerd.ran").exists()
     assert "users other than root may change it" in found["dockerd"]["trouble"]
 

@@ -99,7 +99,7 @@ def test_run_that_did_not_help_is_not_repeated(
 def test_hanging_run_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_process, "_TIMEOUT", 0.3)
     program = Program(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
-    assert "did not end in time" in program.refresh()
+    assert "did not finish in time" in program.refresh()
     pid = int((tmp_path / "pid").read_text())
     os.waitpid(pid, 0)
     assert not Path(f"/proc/{pid}").exists()

@@ -82,7 +82,7 @@ class Place:
         launcher.write_text(text)
         low = {
             "GPUHOOK_LOW_LEVEL_RUNTIME": f"{self.path}/bin/runc"
-        }  # another runtime than the recorded one
+        }  # a runtime other than the recorded one
         return self._run([*shell, str(launcher), *words], {**low, **env})
 
     def _run(self, command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -329,7 +329,7 @@ def test_cold_command_is_that_of_the_installation(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("exit 3", "it ended with status 3"),
+        ("exit 3", "it exited with status 3"),
         ("kill -9 $$", "it was killed by signal 9"),
         ("echo first; echo no yaml >&2; exit 1", "no yaml"),
         ("echo 'Error GH1529: bad' >&2; echo hint >&2; exit 1", "GH1529: bad"),

@@ -52,7 +52,7 @@ def test_an_area_is_one_file() -> None:
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_an_explanation_has_kind_cause_and_example(code: str) -> None:
-    """The cure is left out if the hint has it already."""
+    """The cure is skipped if the hint has it already."""
     one = catalogue.explanations()[code]
     assert one.kind in catalogue.KINDS
     assert one.cause.endswith(".")

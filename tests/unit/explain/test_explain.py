@@ -252,7 +252,7 @@ def test_requirements_are_checked_against_the_requested_gpus() -> None:
         (
             ["NVIDIA_REQUIRE_CUDA=cuda>=99", "NVIDIA_DISABLE_REQUIRE=true"],
             False,
-            "NVIDIA_DISABLE_REQUIRE waives them, also for NVIDIA's runtime",
+            "NVIDIA_DISABLE_REQUIRE waives them, including for NVIDIA's runtime",
             "gets",
         ),
     ],
@@ -460,7 +460,7 @@ def test_unknown_documents_are_refused(text: str, code: str) -> None:
     ("text", "reason"),
     [
         ("[" * 100_000 + "]" * 100_000, "it is nested too deeply"),
-        ('{"process": {}}\n  x', "line 2, column 3: there is more behind the value"),
+        ('{"process": {}}\n  x', "line 2, column 3: there is more after the value"),
         (
             '{"process": {},\n}',
             "Expecting property name enclosed in double quotes: line 2 column 1",
@@ -593,7 +593,7 @@ def test_extra_requests_have_results_and_reasons() -> None:
     switches = ("NVIDIA_GDS=enabled", "NVIDIA_MOFED=1", "NVIDIA_IMEX_CHANNELS=all")
     container = explained_container(*env("NVIDIA_VISIBLE_DEVICES=0", *switches))
     found = {one["where"]: (one["result"], one["reason"]) for one in container["extras"]}
-    assert found["NVIDIA_GDS"] == ("won", "whether the node has it is unknown here")
+    assert found["NVIDIA_GDS"] == ("won", "it is unknown here whether the node has it")
     assert found["NVIDIA_MOFED"] == ("ignored", "NVIDIA_MOFED=1 is not NVIDIA_MOFED=enabled")
     assert found["NVIDIA_IMEX_CHANNELS"][0] == "ignored"
     assert container["result"] == "gets"

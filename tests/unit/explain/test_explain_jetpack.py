@@ -82,7 +82,7 @@ def test_node_without_further_files(jetson: Path, tmp_path: Path) -> None:
     spec.write_text(spec.read_text().replace("csv-mounts-all", "others"))
     container = explained_container("NVIDIA_VISIBLE_DEVICES=0", ALL)
     assert (
-        f"{ALL} adds nothing: no spec of this node has the further files of a Tegra"
+        f"{ALL} adds nothing: no spec on this node contains the additional files of a Tegra"
         in container["notes"]
     )
 

@@ -75,7 +75,7 @@ def test_several_annotations_are_one_source() -> None:
         ("0", "t4", "it gets GPU 0 (Tesla T4), not exclusively"),
         ("all", "h100x8", "it gets 8 GPUs: 0, 1, 2, 3, 4, 5, 6, 7 (NVIDIA H100 80GB HBM3)"),
         ("0:1", "a100-mig", "it gets GPU 0:1 (NVIDIA A100-SXM4-40GB MIG 1g.5gb)"),
-        ("none", "t4", "it gets the driver's files, and no GPU"),
+        ("none", "t4", "it gets the driver's files, but no GPU"),
         ("void", "t4", "it requests nothing, and gets nothing"),
         ("9", "t4", "it does not start: GH1102"),
     ],
@@ -215,7 +215,7 @@ def test_gpu_requested_by_a_variable_is_not_reserved(tmp_path: Path) -> None:
     assert len(sharing) == 8
     assert {gpu for gpu, how in sharing.items() if how == "none"} == {booked}
     text = run(*pod(tmp_path, env=env)).stdout
-    assert "not reserved: other containers can get it too" in text
+    assert "not reserved: this applies if other containers also get the device" in text
 
 
 def test_refused_mounts_of_a_device_plugin_are_explained(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_answer_has_the_condition_of_unknown_labels() -> None:
     text = manifest("nvidia", nodeSelector={"disktype": "ssd"})
     done = run("-", "--inventory=t4", stdin=text)
     assert done.exit_code == 0
-    condition = ", if the node meets the requirements of the pod that are not judged"
+    condition = ", if the node meets the pod's requirements that were not evaluated"
     assert answer(done.stdout).endswith(f"exclusively{condition}")
     assert "nodeSelector disktype=ssd: not judged, gpuhook does not know this label" in done.stdout
 
@@ -353,7 +353,9 @@ def test_answer_has_the_condition_of_unknown_labels() -> None:
 def test_engine_without_the_handler_of_a_runtime_class(tmp_path: Path) -> None:
     done = on_node(tmp_path, manifest("nvidia"))
     assert done.exit_code == 0
-    assert answer(done.stdout).endswith(", if RuntimeClass nvidia names a handler of the engine")
+    assert answer(done.stdout).endswith(
+        ", if RuntimeClass nvidia refers to a handler of the engine"
+    )
     assert "warning by the engine: Failed to create pod sandbox" in done.stdout
     assert "by the engine" not in run("-", "--inventory=t4", stdin=manifest("nvidia")).stdout
 

@@ -234,7 +234,7 @@ def test_broken_configuration_is_a_fault_of_its_file(tmp_path: Path) -> None:
 
 def test_invisible_extras_have_a_warning(tmp_path: Path) -> None:
     given = _answered(tmp_path, "flags: {gdrcopyEnabled: true}", gpu=1)
-    assert given.warnings == ("gdrcopyEnabled: the additions of these are not shown",)
+    assert given.warnings == ("gdrcopyEnabled: their additions are not shown",)
 
 
 def test_variable_of_the_plugin_applies_unless_the_pod_sets_it() -> None:

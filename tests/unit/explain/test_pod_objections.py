@@ -218,7 +218,7 @@ def test_cdi_annotation_of_a_pod_has_a_note() -> None:
     """
     (found,) = read(text)
     (note,) = found.notes
-    assert note.startswith("annotation cdi.k8s.io/x of a pod assigns no device")
+    assert note.startswith("the pod annotation cdi.k8s.io/x does not assign a device")
 
 
 def test_unusual_runtime_class_has_a_note() -> None:

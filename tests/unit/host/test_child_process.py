@@ -12,7 +12,7 @@ from gpuhook.host.warm import child_process
 
 
 def test_output_is_read_to_its_end() -> None:
-    """The last bytes of the output are kept, and the pipe has ended in time."""
+    """The last bytes of the output are kept, and the pipe has exited in time."""
     reader, writer = os.pipe()
     pid = child_process.fork(lambda: files.write_whole(writer, b"first last"), writer)
     os.close(writer)

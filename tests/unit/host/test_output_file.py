@@ -135,10 +135,10 @@ def test_names_of_standard_output_are_not_replaced(tmp_path: Path) -> None:
     """/dev/stdout is a link into /proc: a replaced one would be a file for every program."""
     with (tmp_path / "redirected").open("wb") as file:
         (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{file.fileno()}")
-        with pytest.raises(OSError, match="leads to an open file"):
+        with pytest.raises(OSError, match="points to an open file"):
             output_file.write(str(tmp_path / "stdout"), b"new", 0o644)
     assert (tmp_path / "stdout").is_symlink()
-    with pytest.raises(OSError, match="leads to an open file"):  # also if no process has it open
+    with pytest.raises(OSError, match="points to an open file"):  # also if no process has it open
         output_file.require_place(str(_dangling(tmp_path)))
 
 

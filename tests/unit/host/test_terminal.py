@@ -73,7 +73,7 @@ def shown(words: str, columns: int, **env: str) -> str:
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("words", TABLES)
 def test_table_fits_the_terminal(words: str, columns: int, specs: Path) -> None:
-    """No line is wider; a note on standard error names the columns that are left out."""
+    """No line is wider; a note on standard error names the columns that are omitted."""
     words = words.replace("SPECS", str(specs))
     full = run(words)
     text, _, note = shown(words, columns).partition("not shown in this narrow terminal: ")

@@ -273,7 +273,7 @@ def test_directory_of_another_user_is_refused(
     with pytest.raises(GpuhookError) as caught:
         put(place, tree_of("1.0"))
     assert caught.value.code == "GH2102"
-    assert "other users than root" in caught.value.message
+    assert "users other than root" in caught.value.message
     assert not os.listdir(place.here)
 
 

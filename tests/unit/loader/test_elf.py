@@ -121,7 +121,7 @@ def test_missing_file_is_an_os_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "..", "white space", "new\nline"])
 def test_invalid_sonames_are_left_out(name: str, library: Path, tmp_path: Path) -> None:
-    """A SONAME with a slash or a line break is left out."""
+    """A SONAME with a slash or a line break is skipped."""
     data = library.read_bytes().replace(b"libcuda.so.1\0", name.encode().ljust(13, b"\0"))
     made = tmp_path / "evil"
     made.write_bytes(data)

@@ -132,7 +132,7 @@ def test_memory_without_a_cell_has_a_note() -> None:
     host = {"gpu": GPU, "host": True, "name": "Xorg", "pid": 1, "used": 200 << 20}
     found = picture([gpu(unattributed=3 * GIB)], processes=[host])
     assert found.bars[0].notes == (
-        "processes of the host use 200 MiB (Xorg)",
+        "processes on the host use 200 MiB (Xorg)",
         "3 GiB are in use by unknown processes",
     )
     for text in (map_terminal.text(found, 100), map_svg.text(found), map_page.text(found)):

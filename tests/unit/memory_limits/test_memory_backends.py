@@ -189,5 +189,5 @@ def test_limit_below_the_used_memory_is_a_fault(
                     driver.set(gpu(node), str(own), 2 * GIB, 0)
                 assert driver.get(gpu(node), str(own)) == DriverLimit(4 * GIB, 0, 3 * GIB)
         assert caught.value.code == "GH1251"
-        assert "already use more than that" in caught.value.message
+        assert "already use more than this limit" in caught.value.message
         assert "gpuhook ps" in caught.value.hint

@@ -101,7 +101,7 @@ class TestApply:
     def test_guarantees(
         self, backend: str, guarantee: str, soft: int, node: SimulatedNode, tmp_path: Path
     ) -> None:
-        """A guarantee that is left out is in the record, with the reason and the granted one."""
+        """A guarantee that is skipped is in the record, with the reason and the granted one."""
         own = cgroups(tmp_path, "container")
         if backend == "dmem":
             use_dmem(node, own)

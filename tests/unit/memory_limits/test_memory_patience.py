@@ -48,7 +48,7 @@ def test_child_of_the_hook_inherits_no_descriptor() -> None:
 
 
 def test_missing_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that is late, has ended, or raises an exception."""
+    """A child that is late, has exited, or raises an exception."""
     assert answered(lambda: {"all": "well"}) == {"all": "well"}
     assert code_of(lambda: answered(lambda: 1 // 0)) == "GH1257"
     assert code_of(lambda: answered(lambda: os._exit(0))) == "GH1257"

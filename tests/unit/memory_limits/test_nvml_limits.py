@@ -135,7 +135,7 @@ def test_invalid_values_are_refused(node: SimulatedNode, cgroup: str, hard: int,
     """A soft limit above the hard one, limits above the card's memory, a hard limit of 0."""
     error = refused(node, cgroup, hard, soft)
     assert error.code == "GH1251"
-    assert "above what the card has" in error.message
+    assert "above the card's memory" in error.message
     assert "nvidia-smi" in error.hint
     assert stub_limits.recorded(node) == []
 
@@ -143,9 +143,9 @@ def test_invalid_values_are_refused(node: SimulatedNode, cgroup: str, hard: int,
 def test_invalid_cgroup_has_its_reason(node: SimulatedNode, cgroup: str, tmp_path: Path) -> None:
     """A missing directory and one that is not a cgroup of version 2 have different reasons."""
     gone = refused(node, cgroup + "/gone")
-    assert (gone.code, "its container has ended" in gone.message) == ("GH1251", True)
+    assert (gone.code, "its container has exited" in gone.message) == ("GH1251", True)
     plain = refused(node, str(tmp_path))
-    assert (plain.code, "not a cgroup of version 2" in plain.message) == ("GH1251", True)
+    assert (plain.code, "not a cgroup v2" in plain.message) == ("GH1251", True)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ def test_invalid_cgroup_has_its_reason(node: SimulatedNode, cgroup: str, tmp_pat
         (6, "does not know the cgroup"),
         (7, "path is too long"),
         (10, "did not answer in time"),
-        (19, "already use more than that"),
+        (19, "already use more than this limit"),
         (20, "no memory left"),
-        (23, "more than the card has"),
-        (25, "another version of the call"),
+        (23, "exceed the card's memory"),
+        (25, "a different version of the call"),
         (27, "an error of the simulated driver (27)"),
         (999, "an error of the simulated driver (999)"),
     ],

@@ -114,7 +114,7 @@ SPECS = [
 def test_missing_bundle_is_replaced_by_imports(
     spec: object, spoil: str, prefix: Path, tmp_path: Path
 ) -> None:
-    """A bundle that is missing, or is of another Python, only costs time."""
+    """A bundle that is missing, or belongs to another Python, only costs time."""
     expected = called(prefix, spec, tmp_path / "b")
     files = [prefix / f"lib/gpuhook/{entry}.bundle" for entry in BUNDLES]
     kept = [file.read_bytes() for file in files]

@@ -137,7 +137,7 @@ def test_plugin_reads_the_mounted_config_map(
 def test_every_volume_is_mounted_at_its_own_path(
     pod: dict[str, Any], container: dict[str, Any]
 ) -> None:
-    """Except for the host's root: a path of the host is the same path in the container."""
+    """Except for the host's root: a path on the host is the same path in the container."""
     mounts = {one["name"]: one for one in container["volumeMounts"]}
     volumes = {one["name"]: one for one in pod["volumes"]}
     assert mounts.keys() == volumes.keys()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unlisted values are left out: no planted secret is in a bundle."""
+"""Unlisted values are skipped: no planted secret is in a bundle."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_images_are_repository_and_tag(image: str | None, short: str) -> None:
 
 
 def document(**names: Any) -> dict[str, Any]:
-    """Return a document of ps with a container of two replicas, and a process of the host."""
+    """Return a document of ps with a container of two replicas, and a process on the host."""
     use = {
         "gpu": ALIKE[0],
         "used": 3000 << 20,

@@ -167,7 +167,7 @@ def test_limit_that_is_not_enforced_has_a_reason(place: Path) -> None:
     shown = ps("--isolation").stdout
     assert "memory:     limited to 3Gi, which is not enforced (GH1250: too old)" in shown
     assert "memory:     limited to 3Gi, which is not enforced:" in shown
-    assert "this container has the whole" not in shown
+    assert "this container has the GPU's entire" not in shown
 
 
 def share(identity: str, gpu: int = 0, hard: int = 3776 << 20) -> GuardShare:
@@ -202,7 +202,7 @@ def test_limits_enforced_by_the_guard(place: Path) -> None:
         assert (told["above"], told["alone"]) == (("time-slicing", by), ("time-slicing", "nobody"))
     guard_marks.write([above], KILL, watched)
     shown = ps("--isolation").stdout
-    assert "memory:     limited to 3776Mi, watched by the device plugin" in shown
+    assert "memory:     limited to 3776Mi, monitored by the device plugin" in shown
     wanted = "now:        uses 5000Mi, above its limit of 3776Mi since 3m ago; the guard: SIGTERM"
     assert f"{wanted} for process 77" in shown
     assert shown.count("now:") == 1
@@ -247,7 +247,7 @@ def test_exclusive_and_time_sliced_gpus(place: Path) -> None:
     """A GPU that two containers hold is time-sliced, also without a setting."""
     container(place, "one", **holding(0))
     assert sharing() == {"one": ("none", "nobody")}
-    assert "whole GPU's memory" in ps("--isolation").stdout
+    assert "the GPU's entire memory" in ps("--isolation").stdout
     container(place, "alone", **holding(1), memory=[limited(1, 4 << 30)])
     alone = next(one for one in listed() if one["id"] == "alone")["sharing"][0]
     assert (alone["sharing"], alone["memory_by"]) == ("none", "driver")
@@ -372,7 +372,7 @@ def public() -> Iterator[Path]:
 def test_user_without_permissions_gets_a_warning(
     public: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If only root can read the runtimes' state, containers may have ended."""
+    """If only root can read the runtimes' state, containers may have exited."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(public / "state"))
     for identity in ("one", "two"):
         container(public, identity, **holding(0))

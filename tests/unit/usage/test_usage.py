@@ -85,7 +85,7 @@ def usage(row: dict[str, str]) -> list[str]:
 
 
 def test_memory_and_processes_by_container(node: SimulatedNode, running: Running) -> None:
-    """A process belongs to the container whose mounts it sees; a process of the host to none."""
+    """A process belongs to the container whose mounts it sees; a process on the host to none."""
     gpu = uuid(node)
     train = running.start("train", ["/dev/nvidia0"], pod=("train-0", "ml", "main"))
     running.start("idle", ["/dev/nvidia0"])

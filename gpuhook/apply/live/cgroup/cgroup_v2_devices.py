@@ -119,7 +119,7 @@ class DevicePrograms:
                 if not evaluate(self._fallback, kind, access, major, minor, default=False):
                     return False, f"{one} denies it by the rules of config.json: {error}"
         if not attached:
-            return True, "no program decides on devices here"
+            return True, "no program controls devices here"
         return True, f"allowed by {', '.join(map(str, attached))}"
 
     def change(self, allow: list[Rule], deny: list[Rule]) -> None:

@@ -79,7 +79,7 @@ class DeviceRules:
         """
         if self._parts:
             return self._parts[-1].verdict(kind, major, minor, access)
-        return True, "no device cgroup applies here, or none that is visible"
+        return True, "no device cgroup applies here, or it is not visible"
 
     def change(
         self,
@@ -162,4 +162,4 @@ def _why_none() -> str:
     """Return why there are no rules that this process could change."""
     if is_hosts_root():
         return "the container does not have its own cgroup"
-    return "only root of the host can change them (rootless container)"
+    return "only root on the host can change them (rootless container)"

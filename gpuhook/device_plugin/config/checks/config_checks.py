@@ -27,7 +27,7 @@ def check(document: Document) -> None:
     if len(strategies) > 1:
         *most, last = strategies
         names = f"{', '.join(most)} and {last}"
-        message = f"{names} exclude each other: a device is shared in one way"
+        message = f"{names} are mutually exclusive: a device can be shared in only one way"
         document.error(f"sharing.{last}", message, "keep one of them")
     if "mps" in strategies:
         _check_mps(document)
@@ -55,10 +55,12 @@ def _check_mps(document: Document) -> None:
         document.warn("flags.migStrategy", message, hint)
     path = "sharing.mps.failRequestsGreaterThanOne"
     if document.get(path) is False:
-        document.warn(path, "has no effect: with MPS a container never gets more than one replica")
+        document.warn(path, "has no effect: with MPS, a container never gets more than one replica")
     for path, values in document.entries("sharing.mps.resources"):
         if isinstance(values["replicas"], int) and values["replicas"] > MOST_CLIENTS:
-            message = f"a GPU serves at most {MOST_CLIENTS} MPS clients: the others do not start"
+            message = (
+                f"a GPU serves at most {MOST_CLIENTS} MPS clients: further clients do not start"
+            )
             document.warn(f"{path}.replicas", message)
 
 
@@ -95,11 +97,13 @@ def _check_earlier(document: Document, entry: _Named, earlier: list[_Named]) -> 
             common = overlap(other.devices, entry.devices)
             if common is not None:
                 message = f"duplicate: {other.path} already shares {entry.before}, for {common}"
-                hint = "several entries of one resource need `devices` that do not overlap"
+                hint = "several entries for one resource need `devices` that do not overlap"
                 document.error(entry.path, message, hint)
                 return
         elif other.name == entry.name:
-            message = f"{other.path} already has the name {entry.name}: a name is for one resource"
+            message = (
+                f"{other.path} already has the name {entry.name}: each name is for one resource"
+            )
             document.error(entry.path, message)
             return
 

@@ -95,7 +95,7 @@ def _check_amounts(document: Document, path: str, entry: SharedResource) -> None
 def _check_mode(document: Document, path: str, entry: SharedResource) -> None:
     if entry.compute_mode == "exclusive-process" and entry.replicas != 1:
         what = f"{entry.replicas} replicas" if entry.replicas else "several containers on a device"
-        message = f"exclusive-process excludes {what}: a second process cannot create a context"
+        message = f"exclusive-process prevents {what}: a second process cannot create a context"
         hint = "remove it" if entry.unit else "remove it, or set `replicas: 1`"
         document.error(f"{path}.computeMode", message, hint)
 

@@ -177,7 +177,7 @@ class _Reader:
             before = len(self._document.findings)
             if _is_null(item):
                 self._document.places[f"{path}[{index}]"] = _place(item)
-                self._document.error(f"{path}[{index}]", "must be a mapping, found nothing")
+                self._document.error(f"{path}[{index}]", "must be a mapping, but is empty")
                 values = {}
             else:
                 values = self.section(item, kind.section, f"{path}[{index}]")
@@ -202,7 +202,7 @@ class _Reader:
                     for name, *nodes in self._pairs(source, path):
                         merged.setdefault(name, (nodes[0], nodes[1]))
             elif not isinstance(key, yaml.ScalarNode):
-                self._document.error(path, f"a key must be a text, found {_found(key)}", node=key)
+                self._document.error(path, f"a key must be a string, found {_found(key)}", node=key)
             elif key.value in own:
                 here = f"{path}.{key.value}" if path else key.value
                 line = own[key.value][0].start_mark.line + 1
@@ -223,7 +223,7 @@ class _Reader:
         has_hint = len(self._document.findings) < _MOST_HINTS  # each takes a search of all keys
         hint = key_hints.hint(name, path, section, self._root) if has_hint else ""
         if same:
-            self._document.error(here, "unknown key; upper and lower case matter", hint, key)
+            self._document.error(here, "unknown key; keys are case-sensitive", hint, key)
         elif self._strict:
             self._document.error(here, "unknown key", hint, key)
         else:

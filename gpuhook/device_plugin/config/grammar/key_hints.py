@@ -58,8 +58,8 @@ def foreign_file(root: yaml.Node, section: Section) -> tuple[str, str, str, yaml
         if name == "kind" or (name in _FOREIGN and isinstance(value, yaml.MappingNode)):
             what, place = _FOREIGN[name]
             message = f"{what}, not a configuration"
-            return name, message, f"use the text of a configuration below {place}", key
+            return name, message, f"use the text of one configuration below {place}", key
         if isinstance(value, yaml.ScalarNode) and "\n" in value.value.strip():
-            message = "is a text of several lines, like the data of a ConfigMap"
+            message = "is a multi-line text, like the data of a ConfigMap"
             return name, message, "use only that text, without indentation", key
     return None

@@ -50,7 +50,7 @@ class MemoryValue(ValueKind):
             hint = _missing_unit(value, number) or self.why
             raise unfit(f"{amount(self.least)} or more", value, hint)
         if number > self.most:
-            raise unfit(f"{amount(self.most)} or less", value, "no GPU has as much memory")
+            raise unfit(f"{amount(self.most)} or less", value, "no GPU has this much memory")
         if self.is_whole_mib and number % MIB:
             raise unfit("whole MiB", value, f"write {-(-number // MIB)}Mi")
         return number
@@ -77,7 +77,7 @@ def _missing_unit(value: object, number: int) -> str:
 
 AMOUNT = MemoryValue(most=_ANY)
 # The memory of one container: with less, its programs cannot create a CUDA context.
-LIMIT = MemoryValue(CONTEXT_MEMORY, why="a CUDA context with its libraries takes as much by itself")
+LIMIT = MemoryValue(CONTEXT_MEMORY, why="a CUDA context and its libraries alone need this much")
 LIMIT_OR_WORD = MemoryValue(
     LIMIT.least, why=LIMIT.why, words=((FAIR, FAIR), (UNLIMITED, UNLIMITED))
 )

@@ -71,7 +71,7 @@ class Devices(ValueKind):
         if value == ALL and isinstance(value, str):
             return ALL
         if isinstance(value, str):
-            hint = f'for one device write a list: devices: ["{printable(value, 80)}"]'
+            hint = f'for a single device, write a list: devices: ["{printable(value, 80)}"]'
             raise unfit(_DEVICES, value, hint)
         if isinstance(value, list):
             return _names(value)

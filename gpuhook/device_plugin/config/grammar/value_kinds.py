@@ -170,7 +170,7 @@ class ChoiceList(ValueKind):
     def parse(self, value: object) -> tuple[str, ...]:
         items = value if isinstance(value, list) else [value]
         if not items and not self.may_be_empty:
-            raise UnfitError(f"is empty: must be one or several of {', '.join(self.words)}")
+            raise UnfitError(f"is empty: must be one or more of {', '.join(self.words)}")
         for index, item in enumerate(items):
             if not isinstance(item, str) or item not in self.words:
                 place = index if isinstance(value, list) else None

@@ -29,17 +29,17 @@ _64_BIT = ("/usr/lib64", "/lib64")
 
 @check(
     "specs.graphics",
-    "The specs have the libraries of their Vulkan and EGL files",
+    "The specs include the libraries that their Vulkan and EGL files refer to",
     needs=(DRIVER, "specs.mounts"),
 )
 @each
 def _icds(node: ExaminedNode, one: SpecFile) -> Findings:
     files = [m["hostPath"] for m in one.items("mounts") if _is_icd(m["containerPath"])]
     if not files:
-        return absent(f"{one.path} mounts no files of Vulkan or EGL", one.path)
+        return absent(f"{one.path} mounts no Vulkan or EGL files", one.path)
     mounted = {posixpath.basename(mount["containerPath"]) for mount in one.items("mounts")}
     found = [finding for path in files for finding in _icd(node, one, path, mounted)]
-    return found or [ok(f"{one.path} has the libraries of Vulkan and EGL", one.path, *files)]
+    return found or [ok(f"{one.path} includes the Vulkan and EGL libraries", one.path, *files)]
 
 
 def _is_icd(path: str) -> bool:
@@ -58,7 +58,7 @@ def _icd(node: ExaminedNode, one: SpecFile, path: str, mounted: set[str]) -> Ite
         lacking = [name for name in libraries if not _has(posixpath.basename(name), mounted)]
         if not lacking:
             return
-        message = f"{path} names {', '.join(lacking)}, which {one.path} does not mount"
+        message = f"{path} refers to {', '.join(lacking)}, which {one.path} does not mount"
     branch = (
         facts.module_version(node) or driver_user_space.driver_user_space(node).version
     ).partition(".")[0]

@@ -47,8 +47,9 @@ def _instances(node: ExaminedNode, one: SpecFile) -> Findings:
         )
     message = f"{one.path} describes removed MIG devices: no instance has {first_items(gone)}"
     meaning = (
-        "MIG was changed after the spec was made: containers get devices that do not exist "
-        '(nvidia-smi prints "No devices were found"), and the new ones are unresolvable'
+        "the MIG layout was changed after the spec was generated: containers get devices that do "
+        "not exist "
+        '(nvidia-smi prints "No devices were found"), and the new ones cannot be resolved'
     )
     return stale_spec(
         node, one, message, meaning, mig_capabilities.MINORS, mig_capabilities.CAPABILITIES
@@ -57,7 +58,7 @@ def _instances(node: ExaminedNode, one: SpecFile) -> Findings:
 
 @check(
     "specs.devices",
-    "The specs have the node's GPUs and MIG devices and no others",
+    "The specs contain exactly the node's GPUs and MIG devices",
     needs=(
         "driver.bus",
         "gpus.nvml",
@@ -72,7 +73,7 @@ def _instances(node: ExaminedNode, one: SpecFile) -> Findings:
 def _devices(node: ExaminedNode, one: SpecFile) -> Findings:
     found = facts.inventory_of(node)
     if found is None:
-        return absent("the files of a node do not show which GPUs a spec should have")
+        return absent("the files of a node do not show which GPUs a spec should contain")
     if one.kind not in gpu_loss.KINDS:
         return absent(f"{one.path} has the kind {one.kind}", one.path)
     known, lacking = _names(found), []
@@ -91,8 +92,8 @@ def _devices(node: ExaminedNode, one: SpecFile) -> Findings:
     if gone:
         message = f"{one.path} describes {first_items(gone)}, which the node does not have"
         meaning = (
-            "the GPUs or MIG devices were changed after the spec was made: containers with "
-            "these find no device, or another one than they requested"
+            "the GPUs or MIG devices were changed after the spec was generated: containers with "
+            "these find no device, or a different one than they requested"
         )
         return stale_spec(node, one, message, meaning)
     message = f"{one.path} lacks {first_items(lacking)}, which the node has"
@@ -129,7 +130,7 @@ def _names(found: inventory.Node) -> set[str]:
 def _fresh(node: ExaminedNode, one: SpecFile) -> Findings:
     recorded = [job for job in one.jobs() if job.fingerprint]
     if not recorded:
-        return absent(f"{one.path} has no fingerprint of the host", one.path)
+        return absent(f"{one.path} contains no host fingerprint", one.path)
     job = recorded[0]
     recorded_parts = dict(part.partition("=")[::2] for part in job.fingerprint.split(","))
     changed = [
@@ -139,11 +140,11 @@ def _fresh(node: ExaminedNode, one: SpecFile) -> Findings:
         for phrase in _changed(node, part, recorded_parts[part], job.libcuda)
     ]
     if not changed:
-        return ok(f"{one.path} matches the present state of the host", one.path, job.libcuda)
-    message = f"{one.path} describes another state of this host ({'; '.join(changed)})"
+        return ok(f"{one.path} matches the current state of the host", one.path, job.libcuda)
+    message = f"{one.path} does not match the current state of this host ({'; '.join(changed)})"
     meaning = (
         "gpuhook does not use it, as nodes and files may have changed: GH1120, the CDI spec "
-        "describes another state of this host"
+        "does not match the current state of this host"
     )
     return stale_spec(node, one, message, meaning, job.libcuda)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.spec_facts import SpecFile
 
-NONE = "the node has no CDI spec of NVIDIA GPUs"
+NONE = "the node has no CDI spec for NVIDIA GPUs"
 _UNRESOLVABLE = '"unresolvable CDI devices nvidia.com/gpu=all"'
 _REFRESH_UNITS = (specs.REFRESH_UNIT, "nvidia-cdi-refresh.path")
 _GROUP, _OTHERS = 0o020, 0o002
@@ -46,7 +46,7 @@ def _present(node: ExaminedNode) -> Findings:
     return Finding(
         WARNING,
         f"{NONE} in {' or '.join(specs.DIRECTORIES)}, and {', '.join(users)} needs one",
-        meaning="engines that inject devices by CDI (podman run --device nvidia.com/gpu=all, "
+        meaning="engines that inject devices with CDI (podman run --device nvidia.com/gpu=all, "
         f"docker run --device, Kubernetes with CDI) fail with {_UNRESOLVABLE}",
         command=command,
         looked_at=specs.DIRECTORIES,
@@ -113,8 +113,7 @@ def _conflicts(node: ExaminedNode) -> Findings:
             FAILED,
             f"{' and '.join(paths)} both describe {first_items(names)}",
             subject=paths[-1],
-            meaning="engines use neither of the two: a device in conflict does not exist: "
-            f"{_UNRESOLVABLE}",
+            meaning=f"engines use neither: a device in conflict does not exist: {_UNRESOLVABLE}",
             command=f"rm {_superfluous(node, paths)}",
             looked_at=paths,
         )
@@ -152,10 +151,13 @@ def _loose(node: ExaminedNode, path: str) -> Iterable[Finding]:
     reason = f"belongs to the user {status.uid}" if status.uid else f"has mode {bits:04o}"
     yield Finding(
         WARNING,
-        f"{path} {reason}: users other than root can write it",
+        f"{path} {reason}: users other than root can write to it",
         subject=path,
-        meaning="a user who can write a spec is root on this node: its hooks run as root, and "
-        "it can mount any file of the host",
+        meaning=(
+            "a user who can write a spec is effectively root on this node: the spec's hooks run "
+            "as root, and "
+            "it can mount any file on the host"
+        ),
         command=f"chown root:root {path} && chmod go-w {path}",
         looked_at=(path,),
     )
@@ -166,12 +168,12 @@ def _engines(node: ExaminedNode) -> Findings:
     files = specs.valid_specs(node)
     programs = node.readings.document(node_readings.PROGRAMS)
     if not files or programs is None:
-        return absent("the files of a node do not show the versions of engines" if files else NONE)
+        return absent("the files of a node do not show engine versions" if files else NONE)
     podman = str((programs.get("podman") or {}).get("version") or "").split()
     version = next((word for word in podman if word[:1].isdigit()), "")
     limit = "0.4.0" if version.startswith(("4.0", "4.1", "4.2")) else "0.6.0"
     if not version.startswith("4."):
-        return ok("no engine here is too old for these specs, as far as is known")
+        return ok("no engine here is known to be too old for these specs")
     newer = [
         one
         for one in files
@@ -184,7 +186,7 @@ def _engines(node: ExaminedNode) -> Findings:
         Finding(
             FAILED,
             f"{one.path} needs CDI {spec_versions.lowest(one.document or {})}, and "
-            f"Podman {version} reads none newer than {limit}",
+            f"Podman {version} supports at most {limit}",
             subject=one.path,
             meaning='Podman skips the file: "unmarshal CDI Spec: json: unknown field '
             f'\\"additionalGids\\"" with --log-level=debug, and {_UNRESOLVABLE}',

@@ -101,13 +101,13 @@ def _driver(node: ExaminedNode, one: SpecFile) -> Findings:
     version = one.driver_version()
     module = facts.module_version(node) or driver_user_space.driver_user_space(node).version
     if not version:
-        return absent(f"{one.path} does not name its driver version", one.path)
+        return absent(f"{one.path} does not specify its driver version", one.path)
     if not module:
-        message = f"{one.path} names the driver version {version}, and this node has no driver"
+        message = f"{one.path} specifies driver version {version}, but this node has no driver"
         return absent(message, one.path)
     if version == module:
         return ok(f"{one.path} matches the driver {version}", one.path, subject=one.path)
-    message = f"{one.path} was made for the driver {version}, and the node has {module}"
+    message = f"{one.path} was generated for driver {version}, but the node has {module}"
     return stale_spec(node, one, message, _STALE, facts.VERSION)
 
 
@@ -198,11 +198,12 @@ def _majors(node: ExaminedNode, one: SpecFile) -> Findings:
         written = (edit["major"], edit.get("minor") or 0)
         if written != (status.major, status.minor):
             is_now = f"{status.major}:{status.minor}"
-            wrong.append(f"{path} is {written[0]}:{written[1]} in it and {is_now} now")
+            wrong.append(f"{path} is {written[0]}:{written[1]} in the spec, but now {is_now}")
     if not wrong:
         return ok(f"the device numbers in {one.path} are current", one.path)
     meaning = (
-        "containers get a node of another driver and no access to the correct one: CUDA fails with "
+        "containers get a node that belongs to another driver, and no access to the correct one: "
+        "CUDA fails with "
         'CUDA_ERROR_UNKNOWN (999), nvidia-smi with "Failed to initialize NVML: Unknown Error"'
     )
     return stale_spec(node, one, f"{one.path}: {first_items(wrong)}", meaning, facts.DEVICES)
@@ -210,13 +211,13 @@ def _majors(node: ExaminedNode, one: SpecFile) -> Findings:
 
 @check(
     "specs.params",
-    "Specs keep the driver's libraries from making device nodes in containers",
+    "Specs prevent the driver's libraries from creating device nodes in containers",
     needs=("driver.module",),
 )
 @each
 def _params(node: ExaminedNode, one: SpecFile) -> Findings:
     if facts.params(node).get("ModifyDeviceFiles") != "1":
-        return absent("the driver does not make device nodes", facts.PARAMS)
+        return absent("the driver does not create device nodes", facts.PARAMS)
     hooks = one.items("hooks")
     masks = any(job.driver_params for job in one.jobs()) or any(
         "disable-device-node-modification" in (hook.get("args") or ()) for hook in hooks
@@ -229,10 +230,10 @@ def _params(node: ExaminedNode, one: SpecFile) -> Findings:
         return absent(f"{one.path} does not hide ModifyDeviceFiles: {message}", one.path)
     return Finding(
         WARNING,
-        f"{facts.PARAMS} has ModifyDeviceFiles: 1, and {one.path} does not hide it",
+        f"{facts.PARAMS} has ModifyDeviceFiles: 1, but {one.path} does not hide it",
         subject=one.path,
-        meaning="in a container that can make device nodes, the driver's libraries make nodes "
-        "of GPUs that are not assigned to it, and change the modes of others",
+        meaning="in a container that can create device nodes, the driver's libraries create "
+        "nodes for GPUs that are not assigned to it, and change the modes of others",
         command=specs.rewrite_command(node, one),
         looked_at=(one.path, facts.PARAMS),
     )

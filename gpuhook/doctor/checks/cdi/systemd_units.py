@@ -62,7 +62,7 @@ def unit_fault(
 
 @check(
     "specs.hook-environment",
-    "Hooks of specs do not run with the environment of an image",
+    "Hooks in specs do not run with the environment of an image",
     needs=("specs.valid",),
 )
 def _hooks(node: ExaminedNode) -> Findings:

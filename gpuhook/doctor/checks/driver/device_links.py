@@ -41,7 +41,7 @@ _VERSION_2 = "/sys/fs/cgroup/cgroup.controllers"
 )
 def _links(node: ExaminedNode) -> Findings:
     if node.tree.status(_SYSTEMD) is None:
-        return absent("systemd does not run on this system", _SYSTEMD)
+        return absent("this system does not run systemd", _SYSTEMD)
     manager = _systemd_manager(node)
     if not manager:
         return absent("no engine uses systemd for the cgroups of its containers", _SYSTEMD)
@@ -58,7 +58,7 @@ def _links(node: ExaminedNode) -> Findings:
     if wrong:
         return _unlinked(node, wrong, f"{skips}, {manager}")
     if not existing:
-        return absent("the node has no device nodes of the driver")
+        return absent("the node has no driver device nodes")
     return ok("/dev/char has a link to each device node of the driver", "/dev/char")
 
 
@@ -113,10 +113,10 @@ def _unlinked(node: ExaminedNode, wrong: list[tuple[str, str]], why: str) -> Fin
     shown = first_items(links)
     return Finding(
         WARNING,
-        f"{shown} lead to no device node of the driver, and systemd manages the cgroups of"
+        f"{shown} do not lead to a driver device node, and systemd manages the cgroups of"
         f" containers ({why})",
         subject=links[0],
-        meaning="after `systemctl daemon-reload`, or when a unit is changed, running containers "
+        meaning="after `systemctl daemon-reload`, or when a unit changes, running containers "
         'lose their GPUs: "Failed to initialize NVML: Unknown Error"; runc gives systemd no rule '
         "for a device without a link",
         command="gpuhook system create-dev-char-symlinks --replace",
@@ -141,7 +141,7 @@ def make(link: str, target: str) -> None:
 
 @check(
     "devices.imex",
-    "A node of an IMEX domain has its daemon and a channel",
+    "A node in an IMEX domain has the IMEX daemon and a channel",
     needs=("driver.module",),
 )
 def _imex(node: ExaminedNode) -> Findings:
@@ -155,7 +155,7 @@ def _imex(node: ExaminedNode) -> Findings:
         found.append(
             Finding(
                 FAILED,
-                f"nvidia-imex does not run, and {_IMEX_NODES} names {len(members)} nodes",
+                f"nvidia-imex is not running, but {_IMEX_NODES} lists {len(members)} nodes",
                 meaning="memory cannot be shared with the GPUs of other machines: NCCL and "
                 "cuMemImportFromShareableHandle fail over multi-node NVLink",
                 command="systemctl enable --now nvidia-imex.service && nvidia-imex-ctl -N",

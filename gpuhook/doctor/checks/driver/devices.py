@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from gpuhook.doctor.facts.device_facts import RequiredNode
 
 _MEANINGS = {
-    devices.CONTROL: 'no program of a container reaches the driver: nvidia-smi prints "Failed to '
+    devices.CONTROL: 'no program in a container can reach the driver: nvidia-smi prints "Failed to '
     'initialize NVML"',
-    devices.UVM: "nvidia-smi works, and CUDA does not: cuInit fails with CUDA_ERROR_UNKNOWN (999) "
+    devices.UVM: "nvidia-smi works, but CUDA does not: cuInit fails with CUDA_ERROR_UNKNOWN (999) "
     'or CUDA_ERROR_NO_DEVICE, and PyTorch prints "CUDA unknown error - this may be due to an '
     'incorrectly set up environment"',
     devices.UVM_TOOLS: "debuggers and profilers (cuda-gdb, Nsight) do not see unified memory",
@@ -99,7 +99,9 @@ def _gpus(node: ExaminedNode) -> Findings:
     return ok(f"{', '.join(places)}: one for each GPU", *places)
 
 
-@check("devices.capabilities", "Every MIG device has the nodes that open it", needs=_DRIVER)
+@check(
+    "devices.capabilities", "Every MIG device has the device nodes for opening it", needs=_DRIVER
+)
 def _capabilities(node: ExaminedNode) -> Findings:
     required = devices.capability_nodes(node)
     if not required:
@@ -123,7 +125,7 @@ def _capabilities(node: ExaminedNode) -> Findings:
 @unless(facts.no_module)
 def _numbers(node: ExaminedNode) -> Findings:
     found = [finding for one in devices.all_nodes(node) for finding in _wrong(node, one)]
-    return found or [ok(f"the device nodes have the numbers of {facts.DEVICES}", facts.DEVICES)]
+    return found or [ok(f"the device node numbers match {facts.DEVICES}", facts.DEVICES)]
 
 
 def _wrong(node: ExaminedNode, required: RequiredNode) -> Iterable[Finding]:
@@ -139,9 +141,9 @@ def _wrong(node: ExaminedNode, required: RequiredNode) -> Iterable[Finding]:
         kind = "a directory"
     yield Finding(
         FAILED,
-        f"{place} is {kind}, and the kernel module has {number}:{required.minor}",
+        f"{place} is {kind}, but the kernel module has {number}:{required.minor}",
         subject=place,
-        meaning='opening it reaches another driver or none: nvidia-smi prints "Failed to '
+        meaning='opening it reaches a different driver or none: nvidia-smi prints "Failed to '
         'initialize NVML: Unknown Error", CUDA CUDA_ERROR_UNKNOWN (999) or CUDA_ERROR_NO_DEVICE, '
         'open(2) "No such device or address"',
         command=f"rm -rf {place} && {devices.nodes_command(node)}"
@@ -174,8 +176,10 @@ def _closed(node: ExaminedNode, required: RequiredNode) -> Iterable[Finding]:
         WARNING,
         f"{place} has mode {status.permissions:04o}: only {users} can open it",
         subject=place,
-        meaning="containers whose processes are of another user or group, and rootless ones, get "
-        '"Failed to initialize NVML: Insufficient Permissions" and CUDA_ERROR_OPERATING_SYSTEM',
+        meaning=(
+            "containers whose processes run as another user or group, and rootless containers get "
+            '"Failed to initialize NVML: Insufficient Permissions" and CUDA_ERROR_OPERATING_SYSTEM'
+        ),
         command=f"chmod 0666 {place} && echo 'options nvidia NVreg_DeviceFileMode=0666' > "
         "/etc/modprobe.d/nvidia-device-files.conf",
         looked_at=(place, facts.PARAMS),

@@ -41,7 +41,7 @@ def _gpu(node: ExaminedNode) -> Findings:
     if facts.is_wsl(node):
         return ok("/dev/dxg exists: the GPUs are those of Windows (WSL)", "/dev/dxg")
     if facts.is_tegra(node):
-        return ok(f"{TEGRA_RELEASE} exists: the GPU is a part of the chip", TEGRA_RELEASE)
+        return ok(f"{TEGRA_RELEASE} exists: the GPU is part of the chip", TEGRA_RELEASE)
     found = facts.pci_gpus(node)
     if found:
         buses = ", ".join(one.bus_id for one in found)
@@ -56,18 +56,20 @@ def _without_bus(node: ExaminedNode) -> Finding:
     if facts.gpus(node):
         return ok(f"the driver has {facts.gpu_count(len(facts.gpus(node)))}", facts.GPUS)
     if facts.module_version(node):
-        message = "the nvidia kernel module is loaded, and the PCI bus has no NVIDIA GPU"
+        message = "the nvidia kernel module is loaded, but the PCI bus has no NVIDIA GPU"
         return absent(message, facts.PCI, facts.GPUS)
     return absent("this machine has no NVIDIA GPU", facts.PCI, facts.GPUS, "/dev/dxg")
 
 
-@check(BUS, "The PCI bus has every GPU that CDI specs and containers name", needs=("driver.gpu",))
+@check(
+    BUS, "The PCI bus has every GPU that CDI specs and containers refer to", needs=("driver.gpu",)
+)
 def _bus(node: ExaminedNode) -> Findings:
     if gpu_loss.missing_gpus(node):
         return _fallen(node)
     if not gpu_loss.named_gpus(node):
-        return absent("no CDI spec and no container names a GPU")
-    return ok("no CDI spec and no container names a GPU that is missing", facts.PCI)
+        return absent("no CDI spec or container refers to a GPU")
+    return ok("no CDI spec or container refers to a missing GPU", facts.PCI)
 
 
 def _fallen(node: ExaminedNode) -> Finding:
@@ -87,8 +89,8 @@ def _fallen(node: ExaminedNode) -> Finding:
         meaning="a GPU fell off the bus (Xid 79) or was removed: programs that use it fail, "
         "containers that request it do not start, and nvidia-smi prints "
         '"Unable to determine the device handle for GPU" or "No devices were found"',
-        command="dmesg | grep -iE 'xid|nvrm|pcieport'; systemctl reboot  # if the GPU is still "
-        "missing then, check the card, its power supply and its slot" + removed * bool(rewrite),
+        command="dmesg | grep -iE 'xid|nvrm|pcieport'; systemctl reboot  # if the GPU is "
+        "still missing, check the card, its power supply and its slot" + removed * bool(rewrite),
         looked_at=(facts.PCI, facts.GPUS, *paths),
     )
 
@@ -120,7 +122,7 @@ def _module(node: ExaminedNode) -> Findings:
     if facts.is_wsl(node):
         return absent("WSL has no NVIDIA kernel module: Windows has the driver")
     if facts.is_tegra(node):
-        return absent("a Tegra has another kind of driver")
+        return absent("a Tegra has a different kind of driver")
     if {one.driver for one in facts.pci_gpus(node)} == {facts.FOR_GUESTS}:
         return absent("all GPUs are reserved for virtual machines (vfio-pci)", facts.PCI)
     if not facts.has_gpu(node):
@@ -178,11 +180,11 @@ def _version(node: ExaminedNode) -> Findings:
     looked = (facts.VERSION, *(p for known in space.versions.values() for p in known.values()))
     wrong = {stem: version for stem, version in space.current.items() if version != module}
     if not wrong:
-        message = f"kernel module, libcuda and libnvidia-ml have the version {module}"
+        message = f"kernel module, libcuda and libnvidia-ml have version {module}"
         return ok(message, *looked)
     names = " and ".join(f"{stem}.1 is {version}" for stem, version in wrong.items())
     has_files = all(module in space.versions[stem] for stem in wrong)
-    command = f"ldconfig  # it makes links to the files of {module}" if has_files else _RELOAD
+    command = f"ldconfig # creates links to the files of {module}" if has_files else _RELOAD
     return Finding(
         FAILED,
         f"the loaded kernel module is {module}, but {names}",

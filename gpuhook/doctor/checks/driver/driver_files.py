@@ -90,7 +90,7 @@ def _no_libraries(node: ExaminedNode) -> Finding | None:
 
 @check(
     "driver.files",
-    "The driver's user space is complete, and only one is installed",
+    "The driver's user space is complete, and installed only once",
     needs=("driver.libraries", "driver.version"),
 )
 @unless(facts.other_driver)
@@ -128,8 +128,8 @@ def _several(space: driver_user_space.UserSpace) -> Iterable[Finding]:
             WARNING,
             f"several drivers are below {space.root}: {', '.join(sorted(known))}",
             driver_user_space.CUDA,
-            "a link selects the one that containers get, and the next ldconfig may change it: "
-            "then programs fail with Driver/library version mismatch",
+            "a link selects the one that containers get, but the next ldconfig may "
+            "change it, and programs then fail with Driver/library version mismatch",
             f"rm {' '.join(p for v, p in known.items() if v != space.version)} && ldconfig",
             tuple(known.values()),
         )
@@ -149,7 +149,7 @@ def _dangling(space: driver_user_space.UserSpace) -> Iterable[Finding]:
 
 @check(
     "driver.cache",
-    "The loader's cache has the driver's libraries",
+    "The loader cache contains the driver's libraries",
     needs=("driver.libraries", "driver.version"),
 )
 def _cache(node: ExaminedNode) -> Finding:
@@ -158,7 +158,7 @@ def _cache(node: ExaminedNode) -> Finding:
     if space.root == driver_locations.GKE:
         return absent(f"{space.root} has no loader")
     if node.tree.status(driver_locations.NIXOS_LIBRARIES) is not None:
-        return absent("the loader of NixOS has no cache", place)
+        return absent("the NixOS loader has no cache", place)
     if reason := facts.other_driver(node) or _no_libraries(node):
         return reason
     known = driver_user_space.in_cache(node, space.root)
@@ -205,13 +205,13 @@ def _firmware(node: ExaminedNode) -> Findings:
         return ok(f"the GSP's firmware of {version} is {', '.join(files)}", *directories)
     is_open = facts.is_open_module(node)
     if not is_open and facts.params(node).get("EnableGpuFirmware") == "0":
-        return absent("the driver is configured to not use the GSP's firmware", PARAMS)
+        return absent("the driver is configured not to use GSP firmware", PARAMS)
     if not is_open and int(version.partition(".")[0] or 0) < 510:
-        return absent(f"the driver {version} does not use the GSP's firmware")
+        return absent(f"the driver {version} does not use GSP firmware")
     return Finding(
         FAILED if is_open else WARNING,
-        f"no firmware of the GSP for {version} is in {', '.join(directories)}",
-        meaning="a GPU that needs it does not start when it is next initialised: nvidia-smi "
+        f"no GSP firmware for {version} is in {', '.join(directories)}",
+        meaning="a GPU that needs it fails to start at its next initialization: nvidia-smi "
         'prints "No devices were found", and dmesg "RmInitAdapter failed"',
         command=package_commands.driver_again(node.tree, space.root),
         looked_at=tuple(directories),

@@ -18,7 +18,7 @@ _PACKAGES = "/var/lib/dpkg/status"
 _PACKAGE = "nvidia-fabricmanager"
 _VERSION = "gpus.fabric-version"
 _NOT_READY = (
-    'nvidia-smi works, and CUDA does not: "system not yet initialized" '
+    'nvidia-smi works, but CUDA does not: "system not yet initialized" '
     "(CUDA_ERROR_SYSTEM_NOT_READY, 802) in cuInit"
 )
 
@@ -38,18 +38,20 @@ def _no_switch(node: ExaminedNode) -> Finding | None:
 def _version(node: ExaminedNode) -> Findings:
     installed = _installed(node_tree.text(node.tree, _PACKAGES) or "")
     if not installed:
-        message = f"no package {_PACKAGE} is in {_PACKAGES}; other kinds of packages are not read"
+        message = (
+            f"no package {_PACKAGE} is in {_PACKAGES}; other package formats are not supported"
+        )
         return absent(message, _PACKAGES)
     module = facts.module_version(node)
     if module in installed.values():
         return ok(f"the fabric manager has the driver's version, {module}", _PACKAGES)
     if program_facts.runs(node, _UNIT, _PROGRAM):
-        return ok("a fabric manager runs: one of another version would have stopped", _UNIT)
+        return ok("a fabric manager is running: with another version, it would have stopped", _UNIT)
     names = ", ".join(f"{name} {version}" for name, version in installed.items())
     branch = module.partition(".")[0]
     return Finding(
         FAILED,
-        f"{names} is installed, and the driver is {module}: the versions must match",
+        f"{names} is installed, but the driver is {module}: the versions must match",
         meaning=f"the fabric manager stops as soon as it starts; then {_NOT_READY}",
         command=f"apt-get install '{_PACKAGE}-{branch}={module}-*' && "
         "systemctl enable --now nvidia-fabricmanager.service",
@@ -79,13 +81,13 @@ def _fabric(node: ExaminedNode) -> Findings:
     switches = facts.switches(node)
     runs = program_facts.runs(node, _UNIT, _PROGRAM)
     if runs is None:
-        message = "the files of a node do not show whether the fabric manager runs"
+        message = "the files of a node do not show whether the fabric manager is running"
         return absent(message, _SOCKET)
     if runs:
-        return ok(f"the fabric manager runs for {len(switches)} NVSwitches", facts.SWITCHES)
+        return ok(f"the fabric manager is running for {len(switches)} NVSwitches", facts.SWITCHES)
     return Finding(
         FAILED,
-        f"the fabric manager does not run, and the machine has {len(switches)} NVSwitches",
+        f"the fabric manager is not running, but the machine has {len(switches)} NVSwitches",
         meaning=_NOT_READY,
         command="systemctl enable --now nvidia-fabricmanager.service && "
         "journalctl -u nvidia-fabricmanager -n 20",

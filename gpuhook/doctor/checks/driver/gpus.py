@@ -36,7 +36,7 @@ _ANSWERS = ("gpus.nvml",)
 
 @check(
     "gpus.nvml",
-    "NVML, the driver's library for managing GPUs, answers",
+    "NVML, the driver's management library, responds",
     needs=(*_NEEDS, "devices.control"),
 )
 def _nvml(node: ExaminedNode) -> Findings:
@@ -107,17 +107,17 @@ def _described(node: ExaminedNode, gpu: Gpu | ProcGpu) -> gpu_loss.NamedGpu:
     return gpu_loss.gpu_with_users(node, gpu.uuid, gpu.minor, gpu.pci_bus_id)
 
 
-@check("gpus.seen", "NVML has every GPU of the kernel module", needs=_ANSWERS)
+@check("gpus.seen", "NVML lists every GPU of the kernel module", needs=_ANSWERS)
 @for_each(_answers, absent(_UNASKED))
 def _seen(node: ExaminedNode, found: inventory.Node) -> Finding:
     unseen = _unseen(node, found)
     nameless = [gpu for gpu in found.gpus if gpu.lost is not None and gpu.pci_bus_id is None]
     if len(unseen) <= len(nameless):  # NVML has no name for a lost GPU; gpus.lost reports it
-        return ok("NVML has every GPU of the kernel module", facts.GPUS)
+        return ok("NVML lists every GPU of the kernel module", facts.GPUS)
     named = ", ".join(str(_described(node, gpu)) for gpu in unseen)
     return Finding(
         FAILED,
-        f"the kernel module has {facts.gpu_count(len(unseen))} that NVML does not have: {named}",
+        f"the kernel module has {facts.gpu_count(len(unseen))} that NVML does not list: {named}",
         subject=",".join(gpu.pci_bus_id for gpu in unseen),
         meaning="no container gets a GPU that failed to start (dmesg: RmInitAdapter failed)",
         command="dmesg | grep -iE 'nvrm|xid' | tail -n 20; systemctl reboot",
@@ -179,7 +179,7 @@ def _mig(_node: ExaminedNode, answer: inventory.Node) -> Findings:
     return [
         Finding(
             WARNING,
-            f"GPU {gpu.index} is in MIG mode and has no MIG device",
+            f"GPU {gpu.index} is in MIG mode, but has no MIG devices",
             subject=gpu.uuid or str(gpu.index),
             meaning='this GPU cannot be used: CUDA prints "no CUDA-capable device is '
             'detected", and the node offers 0 of its resource',
@@ -198,16 +198,16 @@ def _working(answer: inventory.Node) -> list[Gpu]:
 def _needs_none(node: ExaminedNode, names: list[str]) -> str:
     """Return why the node does not need the daemon, "" if it does."""
     if not any(set(name.replace("-", " ").split()) & set(_DATA_CENTRE) for name in names):
-        return "nvidia-persistenced does not run; a workstation does not need it"
+        return "nvidia-persistenced is not running; a workstation does not need it"
     if holder := next((one for one in _HOLDERS if program_facts.runs(node, "", one)), ""):
-        return f"{holder} has the GPUs open, which keeps them initialised"
+        return f"{holder} has the GPUs open, which keeps them initialized"
     is_gke = driver_user_space.driver_user_space(node).root == GKE
     return f"the driver of {GKE} does not include nvidia-persistenced" if is_gke else ""
 
 
 @check(
     "gpus.persistence",
-    "The driver keeps the GPUs initialised between programs",
+    "The driver keeps the GPUs initialized between programs",
     needs=("driver.module",),
 )
 def _persistence(node: ExaminedNode) -> Findings:
@@ -216,23 +216,23 @@ def _persistence(node: ExaminedNode) -> Findings:
         return absent("the kernel module has no GPU")
     runs = program_facts.runs(node, _UNIT, "nvidia-persistenced")
     if runs is None:
-        return absent("the files of a node do not show whether nvidia-persistenced runs")
+        return absent("the files of a node do not show whether nvidia-persistenced is running")
     if runs:
-        return ok("nvidia-persistenced keeps the GPUs initialised", "nvidia-persistenced.service")
+        return ok("nvidia-persistenced keeps the GPUs initialized", "nvidia-persistenced.service")
     gpus = [gpu for answer in _answers(node) for gpu in _working(answer)]
     if gpus and all(gpu.persistence_mode == "enabled" for gpu in gpus):
-        return ok("persistence mode keeps the GPUs initialised until the next boot")
+        return ok("persistence mode keeps the GPUs initialized until the next boot")
     if why := _needs_none(node, names):
         return absent(why)
     has_unit = program_facts.unit(node, _UNIT).get("load") == "loaded"
     return Finding(
         WARNING,
-        f"nvidia-persistenced does not run, on a node with {names[0]} (GPUs: {len(names)})",
-        meaning="the driver initialises a GPU again for each first program: containers and "
+        f"nvidia-persistenced is not running, on a node with {names[0]} (GPUs: {len(names)})",
+        meaning="the driver reinitializes a GPU for each first program: containers and "
         "nvidia-smi start seconds later, and settings such as clocks are lost",
         command=f"systemctl enable --now {_UNIT}"
         if has_unit
-        else "nvidia-smi -pm 1  # until the next boot; nvidia-persistenced keeps it",
+        else "nvidia-smi -pm 1  # until the next boot; nvidia-persistenced makes it permanent",
         looked_at=(_UNIT,),
     )
 

@@ -34,17 +34,17 @@ _REGISTERED = (
 )
 
 
-@check("containerd.cri", "containerd has its interface for the kubelet", needs=_READ)
+@check("containerd.cri", "containerd provides the kubelet's interface", needs=_READ)
 @for_each(containerds, not_installed("containerd"))
 def _cri(node: ExaminedNode, one: ContainerdHere) -> Finding:
     if one.read.has_cri:
-        return ok("the plugin cri is not disabled", one.path, subject=one.name)
+        return ok("the cri plugin is not disabled", one.path, subject=one.name)
     if not kubelet(node) or "crio" in installed_engines(node):
-        message = f"{one.path} disables the plugin cri: this containerd serves only Docker"
+        message = f"{one.path} disables the cri plugin: this containerd serves only Docker"
         return absent(message, one.path)
     return Finding(
         FAILED,
-        f"{one.path} disables the plugin cri: {', '.join(one.read.disabled)}",
+        f"{one.path} disables the cri plugin: {', '.join(one.read.disabled)}",
         subject=one.name,
         meaning="the kubelet does not start: container runtime is not running: unknown"
         " service runtime.v1.RuntimeService",
@@ -74,12 +74,12 @@ def _plugin_key(node: ExaminedNode, one: ContainerdHere) -> Findings:
         _lost(
             one,
             ignored,
-            f' under plugin "{ignored.key}", and this containerd reads "{one.read.key}"',
+            f' under plugin "{ignored.key}", but this containerd reads "{one.read.key}"',
             register_commands.register(node, one, ignored.runtime),
         )
         for ignored in _ignored(node, one, is_replaced=False)
     ]
-    message = f'no GPU runtime is under another plugin than "{one.read.key}"'
+    message = f'no GPU runtime is under a plugin other than "{one.read.key}"'
     return found or ok(message, one.path, subject=one.name)
 
 
@@ -135,7 +135,7 @@ def _usual(node: ExaminedNode) -> list[ContainerdHere]:
 
 
 @check("containerd.drop-in", "Drop-ins with GPU runtimes are imported", needs=_READ)
-@for_each(_usual, absent(f"no containerd of this node reads {reader.PATH}", reader.PATH))
+@for_each(_usual, absent(f"no containerd on this node reads {reader.PATH}", reader.PATH))
 def _drop_in(node: ExaminedNode, one: ContainerdHere) -> Findings:
     has_another = bool(gpu_runtimes(node.tree, one.configuration))
     found = [
@@ -182,8 +182,8 @@ def _wrong_file(node: ExaminedNode) -> Findings:
     found = [
         Finding(
             FAILED,
-            f"{runtime_names(registered)} is registered in {reader.PATH}, and the containerd of"
-            f" {one.name} reads {one.path}, which has no GPU runtime",
+            f"{runtime_names(registered)} is registered in {reader.PATH}, but the containerd"
+            f" of {one.name} reads {one.path}, which has no GPU runtime",
             subject=one.name,
             meaning=NO_RUNTIME,
             command=register_commands.register(node, one, registered[0]),
@@ -213,8 +213,8 @@ def _template(node: ExaminedNode, found: tuple[ContainerdHere, str, str]) -> Fin
         return ok(f"{one.path} has the GPU runtimes of {path}", path, one.path)
     return Finding(
         FAILED,
-        f"{path} has a GPU runtime, and {one.path}, which {one.name} generates"
-        " from it when it starts, has none",
+        f"{path} has a GPU runtime, and {one.path}, which {one.name}"
+        " generates from it at startup, has none",
         subject=one.name,
         meaning=NO_RUNTIME,
         command=one.restart,
@@ -237,18 +237,18 @@ def _runtime(node: ExaminedNode, one: ContainerdHere) -> Finding:
     found = gpu_runtimes(node.tree, one.configuration)
     files = one.configuration.files
     if not one.read.has_cri:
-        return absent(f"{one.path} disables the plugin cri", one.path)
+        return absent(f"{one.path} disables the cri plugin", one.path)
     if found:
         return ok(f"runtime {runtime_names(found)} gives GPUs", *files, subject=one.name)
     if one.read.has_cdi:
-        message = f"{one.path} registers no GPU runtime: containers get GPUs only by CDI"
+        message = f"{one.path} registers no GPU runtime: containers get GPUs only with CDI"
         return ok(message, *files, subject=one.name)
     if why := _why_not(node, one):
         return absent(f"{one.path} registers no GPU runtime: {why}", one.path)
     return Finding(
         FAILED,
         f"{one.path} registers no GPU runtime (only {', '.join(one.configuration.runtimes)}),"
-        " and CDI is off",
+        " and CDI is disabled",
         subject=one.name,
         meaning=NO_RUNTIME,
         command=register_commands.register(node, one),

@@ -34,7 +34,7 @@ _ANNOTATIONS = "pod_annotations"
 _MEANINGS = {
     "cdi.k8s.io/": "a pod can request any CDI device of this node by an annotation, whatever the"
     " device plugin assigns it: gpuhook-runtime cannot tell it from an annotation of the kubelet",
-    CRIO: "a pod can pass as a container of CRI-O: `gpuhook ps` then shows the pod's own"
+    CRIO: "a pod can pose as a CRI-O container: `gpuhook ps` then shows the pod's own"
     " annotations as the name of the pod",
 }
 _READ = ("containerd.config",)
@@ -57,7 +57,7 @@ def _runtime_type(node: ExaminedNode, one: ContainerdHere) -> Findings:
             FAILED,
             f'{run.where} has runtime "{run.name}" without runtime_type',
             subject=run.name,
-            meaning="no pod of this runtime starts: create container failed validation:"
+            meaning="no pod with this runtime starts: create container failed validation:"
             " container.Runtime.Name must be set: invalid argument",
             command=register_commands.register(node, one, run),
             looked_at=one.configuration.files,
@@ -78,7 +78,7 @@ def _default(node: ExaminedNode, one: ContainerdHere) -> Finding:
             one.path,
             configuration,
             one.name,
-            "containerd's plugin cri does not start, and with it no pod: invalid plugin"
+            "containerd's cri plugin does not start, and no pods start: invalid plugin"
             " config: no corresponding runtime configured in `containerd.runtimes` for"
             f' `containerd` `default_runtime_name = "{configuration.default}"`',
             _register_default(node, one),
@@ -120,10 +120,10 @@ def _cdi(node: ExaminedNode, one: ContainerdHere) -> Finding:
     number = ".".join(map(str, one.daemon))
     return Finding(
         WARNING,
-        f"{one.path} has enable_cdi, and containerd {number} does not support CDI",
+        f"{one.path} sets enable_cdi, but containerd {number} does not support CDI",
         subject=one.name,
-        meaning="it ignores the option: a device plugin that hands over GPUs as CDI devices"
-        " gives containers none; CDI comes with containerd 1.7",
+        meaning="it ignores the option: containers get no GPUs from a device plugin that"
+        " passes them as CDI devices; containerd 1.7 and newer support CDI",
         command=f"{package_commands.install(node.tree, 'containerd')}"
         " # 1.7 or later; or set DEVICE_LIST_STRATEGY=envvar for the device plugin",
         looked_at=(one.path,),
@@ -142,7 +142,7 @@ def _cdi_dirs(node: ExaminedNode, one: ContainerdHere) -> Findings:
 
 @check(
     "containerd.cgroup-driver",
-    "GPU runtimes have the kubelet's cgroup driver",
+    "GPU runtimes use the kubelet's cgroup driver",
     needs=("containerd.runtime", "containerd.runtime-type"),
 )
 def _cgroup_driver(node: ExaminedNode) -> Findings:
@@ -163,14 +163,14 @@ def _driver_finding(one: ContainerdHere, run: Runtime, required: str, path: str)
     driver = "systemd" if is_systemd or one.read.cri.get("systemd_cgroup") is True else "cgroupfs"
     files = (str(run.where), path)
     if driver == required:
-        return ok(f'runtime "{run.name}" has the cgroup driver {driver}', *files, subject=run.name)
+        return ok(f'runtime "{run.name}" uses the cgroup driver {driver}', *files, subject=run.name)
     meaning = (
         "containers of this runtime are outside the kubelet's slices: the limits of their pods do"
         " not apply, and GPUs are lost at `systemctl daemon-reload`"
     )
     if driver == "systemd":
         meaning = (
-            "no pod of this runtime starts: expected cgroupsPath to be of format"
+            "no pod with this runtime starts: expected cgroupsPath to be of format"
             ' "slice:prefix:name" for systemd cgroups'
         )
     value = "true" if required == "systemd" else "false"
@@ -179,7 +179,7 @@ def _driver_finding(one: ContainerdHere, run: Runtime, required: str, path: str)
         edit = f"s/SystemdCgroup *=.*/SystemdCgroup = {value}/I"
     return Finding(
         FAILED if driver == "systemd" else WARNING,
-        f'runtime "{run.name}" ({run.where}) has the cgroup driver {driver}, and the kubelet'
+        f'runtime "{run.name}" ({run.where}) uses the cgroup driver {driver}, and the kubelet'
         f" {required}",
         subject=run.name,
         meaning=meaning,
@@ -210,9 +210,9 @@ def _shim_finding(node: ExaminedNode, one: ContainerdHere, kind: str) -> Finding
         return ok(f"the shim of {kind} is {path}", path, subject=kind)
     return Finding(
         FAILED,
-        f"{one.path} has runtimes of type {kind}, and {name} is not installed",
+        f"{one.path} has runtimes of type {kind}, but {name} is not installed",
         subject=kind,
-        meaning=f'no container of this type starts: runtime "{kind}" binary not installed'
+        meaning=f'no container with this runtime type starts: runtime "{kind}" binary not installed'
         f' "{name}": file does not exist',
         command=package_commands.install(node.tree, "containerd", again=True),
         looked_at=(one.path,),

@@ -58,10 +58,10 @@ def _snap(node: ExaminedNode, one: DockerHere) -> Finding:
     if there and not here and not program(node.tree, "dockerd"):
         return Finding(
             FAILED,
-            f"{runtime_names(there)} is registered in {reader.PATH}, and Docker is a snap,"
-            f" which reads {one.path}",
+            f"{runtime_names(there)} is registered in {reader.PATH}, but Docker is"
+            f" a snap, which reads {one.path}",
             subject="snap",
-            meaning=f"{UNKNOWN_RUNTIME}; the snap sees no program of the host, so NVIDIA's"
+            meaning=f"{UNKNOWN_RUNTIME}; the snap sees no program on the host, so NVIDIA's"
             " runtime does not work in it either",
             command=f"{_INSTALL} && {register_commands.register(node, system, there[0])}",
             looked_at=(reader.PATH, one.path),
@@ -73,7 +73,7 @@ def _snap(node: ExaminedNode, one: DockerHere) -> Finding:
         WARNING,
         f"Docker is a snap and reads {one.path}",
         subject="snap",
-        meaning="it is confined: it does not find programs and libraries of the host, such"
+        meaning="it is confined: it cannot find programs and libraries on the host, such"
         " as NVIDIA's (libnvidia-ml.so.1: cannot open shared object file)",
         command=_INSTALL,
         looked_at=("/var/snap/docker/current",),
@@ -137,7 +137,7 @@ def _cdi(node: ExaminedNode, one: DockerHere) -> Findings:
         return unseen_specs(node, "Docker", one, command) or ok("Docker supports CDI", path)
     is_off = configuration.cdi_enabled is False
     why = f'"features": {{"cdi": false}} in {path}' if is_off else "its version"
-    message = f"CDI is off in Docker because of {why}"
+    message = f"CDI is disabled in Docker because of {why}"
     if not is_off or gpu_runtimes(node.tree, configuration):
         return ok(message, path, subject=one.name)
     return Finding(
@@ -164,7 +164,7 @@ def _flags(node: ExaminedNode, one: DockerHere) -> Findings:
     found = [
         Finding(
             FAILED,
-            f'{flag.where} starts dockerd with --{flag.name}, and {one.path} has "{key}"',
+            f'{flag.where} starts dockerd with --{flag.name}, but {one.path} has "{key}"',
             subject=flag.name,
             meaning="dockerd does not start: unable to configure the Docker daemon with file"
             f" {one.path}: the following directives are specified both as a flag and in"

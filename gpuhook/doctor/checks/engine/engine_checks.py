@@ -62,10 +62,10 @@ _KINDS = {
     "containerd": EngineKind(
         "containerd",
         containerd_config.PATH,
-        "containerd does not start after its next restart, and with it no container:"
+        "containerd fails to start at its next restart, and no containers start:"
         " containerd: failed to load TOML (or: failed to unmarshal TOML)",
         "containerd --config {path} config dump >/dev/null && {restart}",
-        'no container of this runtime starts: OCI runtime create failed: exec: "{path}":'
+        'no container with this runtime starts: OCI runtime create failed: exec: "{path}":'
         " no such file or directory (or permission denied)",
         unknown_runtime='no runtime for "nvidia" is configured',
         reloads=False,
@@ -85,7 +85,7 @@ _KINDS = {
     "crio": EngineKind(
         "CRI-O",
         crio_config.PATH,
-        "CRI-O does not start, and with it no pod",
+        "CRI-O does not start, and no pods start",
         "{restart}",
         "CRI-O skips the runtime or does not start: invalid runtime_path for runtime '{name}'",
         unknown_runtime="failed to find runtime handler nvidia from runtime list",
@@ -159,7 +159,7 @@ def binary_check(engine: str) -> Check:
 
     @check(
         f"{engine}.binary",
-        f"The programs of {kind.name}'s runtimes can be run",
+        f"The programs of {kind.name}'s runtimes are executable",
         needs=(f"{engine}.config",),
     )
     @for_each(ENGINES[engine], not_installed(engine))
@@ -174,7 +174,7 @@ def binary_check(engine: str) -> Check:
             f"{install} && {one.restart}",
             engine,
         )
-        return found or ok(f"the programs of the runtimes in {one.path} can be run", one.path)
+        return found or ok(f"the programs of the runtimes in {one.path} are executable", one.path)
 
     return binary
 
@@ -193,7 +193,7 @@ def restart_check(engine: str, *needs: str) -> Check:
         f"{kind.name} was started after its configuration was written",
         needs=needs,
     )
-    @for_each(running, absent(f"the start time of {kind.name} is unknown, or it does not run"))
+    @for_each(running, absent(f"the start time of {kind.name} is unknown, or it is not running"))
     def restarted(node: ExaminedNode, one: EngineHere) -> Findings:
         found = [*_unread_files(node.tree, kind, one)]
         path = program(node.tree, kind.start_program) if kind.start_program else None
@@ -212,8 +212,8 @@ def _unread_files(tree: Tree, kind: EngineKind, one: EngineHere) -> Iterator[Fin
     required = [path for path in newer if path in of_gpus or path == one.path]
     fails = bool(required and of_gpus and not kind.reloads)
     meaning = (
-        "new containers use the old configuration; a runtime that was added since then is"
-        f" unknown: {kind.unknown_runtime}"
+        "new containers use the old configuration; runtimes that were added"
+        f" since are unknown: {kind.unknown_runtime}"
     )
     if fails:
         yield _stale(kind, one, required, meaning, status=FAILED)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from gpuhook.node.node_tree import Tree
 
 UNREAD = (
-    "gpuhook does not know what this file sets and does not change it; the program that reads the"
-    " file may have no such limit"
+    "gpuhook does not know what this file sets and does not change it; the program that reads"
+    " the file may not have this limit"
 )
 
 
@@ -112,7 +112,7 @@ def unseen_specs(node: ExaminedNode, engine: str, one: EngineHere, command: str)
     return [
         Finding(
             FAILED,
-            f"{engine} reads CDI specs in {', '.join(read)}, and those of GPUs are in"
+            f"{engine} reads CDI specs in {', '.join(read)}, but those for GPUs are in"
             f" {', '.join(here)}",
             meaning="a container that requests a CDI device does not start: unresolvable CDI"
             " devices nvidia.com/gpu=all",

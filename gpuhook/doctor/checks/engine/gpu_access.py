@@ -27,21 +27,21 @@ _BY_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
 
 @check(
     "nvidia-toolkit.two-stacks",
-    "NVIDIA's runtime starts no other runtime that gives GPUs",
+    "NVIDIA's runtime does not start another GPU runtime",
     needs=("nvidia-toolkit.config", "nvidia-toolkit.values", "nvidia-toolkit.low-level"),
 )
 @for_each(files, absent("NVIDIA's toolkit has no settings file here", *PATHS))
 def _in_a_row(node: ExaminedNode, one: ToolkitSettings) -> Finding:
     path = next((path for name in one.runtimes if (path := program(node.tree, name))), "")
     if posixpath.basename(path) != GPUHOOK_RUNTIME:
-        return ok("NVIDIA's runtime starts no other GPU runtime", one.path)
+        return ok("NVIDIA's runtime does not start another GPU runtime", one.path)
     return Finding(
         WARNING,
         f"{one.place('nvidia-container-runtime.runtimes')} makes NVIDIA's runtime start"
-        f" {path}, and both give containers GPUs",
+        f" {path}, and both add GPUs to containers",
         subject=one.path,
-        meaning="two runtimes change a container that requests GPUs: the second one"
-        " finds NVIDIA_VISIBLE_DEVICES=void in its environment",
+        meaning="two runtimes modify a container that requests GPUs: the"
+        " second one finds NVIDIA_VISIBLE_DEVICES=void in its environment",
         command=f"nvidia-ctk config --config-file {one.path} --in-place --set"
         " nvidia-container-runtime.runtimes=runc:crun",
         looked_at=(one.path,),
@@ -49,7 +49,7 @@ def _in_a_row(node: ExaminedNode, one: ToolkitSettings) -> Finding:
 
 
 def _without_kubelet(node: ExaminedNode) -> Finding | None:
-    message = "the node has no kubelet: the user who starts a container chooses its GPUs"
+    message = "the node has no kubelet: the user who starts a container selects its GPUs"
     return None if kubelet(node) else absent(message)
 
 
@@ -66,7 +66,7 @@ def _by_image(node: ExaminedNode) -> Findings:
         for settings in [_settings_of(node, configuration)]
         if settings is None or settings.of(_BY_ENV) is not False
     ]
-    return found or ok("an image cannot give GPUs to a pod that requests none")
+    return found or ok("an image cannot get GPUs for a pod that requests none")
 
 
 def _open_to_all(
@@ -80,10 +80,10 @@ def _open_to_all(
     return Finding(
         WARNING,
         f'"{configuration.default}" is the default runtime of {configuration.engine}, and {path}'
-        f" {message} unprivileged containers choose GPUs by their environment",
+        f" {message} unprivileged containers select GPUs with their environment",
         subject=configuration.engine,
         meaning="every pod whose image sets NVIDIA_VISIBLE_DEVICES=all, as nvidia/cuda does, sees"
-        " all GPUs of the node, also if none is assigned to it",
+        " all GPUs of the node, even if none is assigned to it",
         command=_closing(node, path, has_cdi=has_cdi),
         looked_at=(path, *configuration.files),
     )
@@ -119,7 +119,7 @@ def _closing(node: ExaminedNode, path: str, *, has_cdi: bool) -> str:
 
 
 def _operators(strategy: str, *, is_ready: bool) -> str:
-    """Return the command for the GPU operator, which writes the file again at every start."""
+    """Return the command for the GPU operator, which rewrites the file at every start."""
     env = [("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "false")]
     if strategy == "volume-mounts" and not is_ready:
         env.append(("ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "true"))

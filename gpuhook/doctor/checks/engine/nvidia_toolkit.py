@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.doctor.facts.engine_facts import DockerHere
 
 _NO_FILE = "NVIDIA's toolkit has no settings file here and uses its defaults"
-_ENDS = "no container of NVIDIA's runtime starts, with or without GPUs"
+_ENDS = "no container with NVIDIA's runtime starts, with or without GPUs"
 _SET = "nvidia-ctk config --config-file {} --in-place --set"
 
 
@@ -74,7 +74,7 @@ def _keys(_node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
     found = [
         Finding(
             WARNING,
-            f"{one.place(key)} has {key}, which the toolkit does not know"
+            f"{one.place(key)} has {key}, which is unknown to the toolkit"
             + (f" (did you mean {near}?)" if near else ""),
             subject=key,
             meaning="the toolkit ignores it silently and uses the default",
@@ -121,7 +121,7 @@ def _low_level(node: ExaminedNode, one: ToolkitSettings) -> Finding:
     )
 
 
-@check("nvidia-toolkit.programs", "The programs that config.toml names exist", needs=_VALUES)
+@check("nvidia-toolkit.programs", "The programs in config.toml exist", needs=_VALUES)
 @for_each(files, absent(_NO_FILE, *PATHS))
 def _programs(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
     found: list[Finding] = []
@@ -134,7 +134,7 @@ def _programs(node: ExaminedNode, one: ToolkitSettings) -> Iterable[Finding]:
     if root not in {"", "/"} and node.tree.status(root) is None:
         command = f"{_SET.format(one.path)} nvidia-container-cli.root=/"
         found.append(_missing(one, "nvidia-container-cli.root", root, "does not exist", command))
-    yield from found or [ok(f"the programs that {one.path} names exist", one.path)]
+    yield from found or [ok(f"the programs in {one.path} exist", one.path)]
 
 
 def _missing(one: ToolkitSettings, key: str, path: str, why: str, command: str) -> Finding:
@@ -204,7 +204,7 @@ def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Finding:
     if is_without and rootful and legacy is not False:
         return Finding(
             FAILED if legacy else WARNING,
-            f"{one.place(key)} has no-cgroups = true, and rootful engines use the toolkit",
+            f"{one.place(key)} has no-cgroups = true, but rootful engines use the toolkit",
             subject=key,
             meaning="containers have the device nodes but cannot open them: Failed to"
             " initialize NVML: Insufficient Permissions (or: Unknown Error)",
@@ -214,8 +214,8 @@ def _no_cgroups(node: ExaminedNode, one: ToolkitSettings) -> Finding:
     if not is_without and rootless and legacy is not False:
         return Finding(
             WARNING,
-            f"{one.path} has no-cgroups = false, and {rootless[0].path} belongs to a"
-            " rootless Docker",
+            f"{one.path} has no-cgroups = false, but {rootless[0].path}"
+            " belongs to a rootless Docker",
             subject=key,
             meaning="its containers with GPUs do not start: nvidia-container-cli: mount error:"
             " failed to add device rules: bpf_prog_query(BPF_CGROUP_DEVICE) failed:"

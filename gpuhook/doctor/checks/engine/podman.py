@@ -27,7 +27,9 @@ def _cdi(node: ExaminedNode, one: PodmanHere) -> Findings:
     number = version(node, "podman")
     if reader.has_cdi(number):
         return cdi_findings(node, "podman", one)
-    message = f"podman {'.'.join(map(str, number or ()))} has no CDI, which came with 4.1"
+    message = (
+        f"podman {'.'.join(map(str, number or ()))} does not support CDI, which was added in 4.1"
+    )
     meaning = (
         "podman run --device nvidia.com/gpu=all fails: stat nvidia.com/gpu=all: no such file"
         " or directory"
@@ -36,7 +38,7 @@ def _cdi(node: ExaminedNode, one: PodmanHere) -> Findings:
     return Finding(WARNING, message, meaning=meaning, command=command)
 
 
-@check("podman.binary", "podman's runtime can be run", needs=_READ)
+@check("podman.binary", "podman's runtime is executable", needs=_READ)
 @for_each(podmans, not_installed("podman"))
 def _binary(node: ExaminedNode, one: PodmanHere) -> Findings:
     default = one.configuration.default
@@ -72,7 +74,7 @@ def _hooks(node: ExaminedNode) -> Findings:
             + (one.reason or f"runs {one.path}, which does not exist or is not executable"),
             subject=one.file,
             meaning="containers that the hook applies to do not start: error executing hook",
-            command=f"rm {one.file} # GPUs come by CDI: podman run --device nvidia.com/gpu=all",
+            command=f"rm {one.file} # use CDI for GPUs: podman run --device nvidia.com/gpu=all",
             looked_at=(one.file, one.path),
         )
         for one in hooks
@@ -83,7 +85,7 @@ def _hooks(node: ExaminedNode) -> Findings:
 
 @check(
     "oci-hooks.two-stacks",
-    "At most one OCI hook gives containers GPUs",
+    "At most one OCI hook adds GPUs to containers",
     needs=("oci-hooks.program",),
 )
 def _two_stacks(node: ExaminedNode) -> Finding:
@@ -92,7 +94,7 @@ def _two_stacks(node: ExaminedNode) -> Finding:
     if not found:
         return absent("no OCI hook gives GPUs", *reader.HOOK_DIRS)
     if len({one.path for one in found}) == 1:
-        return ok(f"{files[0]} is the only OCI hook that gives GPUs", *files)
+        return ok(f"{files[0]} is the only OCI hook that adds GPUs", *files)
     return Finding(
         FAILED,
         f"{' and '.join(files)} both give containers GPUs",

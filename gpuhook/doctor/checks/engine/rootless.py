@@ -35,7 +35,7 @@ _CGROUPS = "/sys/fs/cgroup"
 # The controllers that systemd delegates by default: user@.service has Delegate=pids memory, since
 # version 252 also cpu.
 _DELEGATED = ("memory", "pids")
-_NO_USER = "no user of this node runs a rootless engine"
+_NO_USER = "no user on this node runs a rootless engine"
 _DROP_IN = "/etc/systemd/system/user@.service.d/delegate.conf"
 
 
@@ -58,7 +58,7 @@ def _users(node: ExaminedNode) -> list[tuple[str, str]]:
 def _has_other_source(node: ExaminedNode) -> Finding | None:
     if not _ELSEWHERE.search(text(node.tree, _SWITCH) or ""):
         return None
-    return absent(f"{_SWITCH} has another source of subordinate ids than files", _SWITCH)
+    return absent(f"{_SWITCH} has a source of subordinate ids other than files", _SWITCH)
 
 
 @check(
@@ -75,10 +75,10 @@ def _subordinate(node: ExaminedNode, user: tuple[str, str]) -> Finding:
         return ok(f"{name} has subordinate ids", *_FILES, subject=name)
     return Finding(
         FAILED,
-        f"{name} runs rootless containers and has no range in {' and '.join(lacking)}",
+        f"{name} runs rootless containers, but has no range in {' and '.join(lacking)}",
         subject=name,
-        meaning="containers of that user do not start, or only from images whose files have one"
-        " owner: potentially insufficient UIDs or GIDs available in user namespace",
+        meaning="containers of that user do not start, or only from images whose files have"
+        " a single owner: potentially insufficient UIDs or GIDs available in user namespace",
         command=f"usermod --add-subuids {_free(node)} --add-subgids {_free(node)} {name}"
         " # then, as that user: podman system migrate",
         looked_at=_FILES,
@@ -112,7 +112,7 @@ def _mapping(node: ExaminedNode) -> Finding:
     package = "shadow-utils" if program(node.tree, "dnf") else "uidmap"
     return Finding(
         FAILED,
-        f"{' and '.join(lacking)} cannot be run, and users run rootless engines",
+        f"{' and '.join(lacking)} cannot be run, but users run rootless engines",
         subject="newuidmap",
         meaning='rootless containers do not start: exec: "newuidmap": executable file not found in'
         " $PATH",
@@ -154,7 +154,7 @@ def _delegation(node: ExaminedNode, user: tuple[str, str]) -> Finding:
         " available",
         command=f"mkdir -p {_DROP_IN.rpartition('/')[0]} && printf '[Service]\\nDelegate=cpu"
         f" cpuset io memory pids\\n' > {_DROP_IN} && systemctl daemon-reload"
-        " # then that user has to log in again",
+        " # then that user must log in again",
         looked_at=(path,),
     )
 

@@ -80,11 +80,11 @@ def _by_specs(node: ExaminedNode, engine: str, one: ToolkitSettings) -> str:
         )
     if one.mode == "auto":
         package = package_commands.install(node.tree, "nvidia-container-toolkit")
-        return f"{package} # 1.18 or later; containers have to be created again"
+        return f"{package} # 1.18 or later; containers must be recreated"
     return (
         f"nvidia-ctk config --config-file {one.path} --in-place --set"
         " nvidia-container-runtime.mode=cdi && nvidia-ctk cdi generate"
-        " --output=/etc/cdi/nvidia.yaml # containers have to be created again"
+        " --output=/etc/cdi/nvidia.yaml # containers must be recreated"
     )
 
 

@@ -27,11 +27,11 @@ _MEANINGS = {
     ' mismatch": the driver was upgraded while it ran',
     _REMOVED: "it keeps the old files, and fails with a version mismatch as soon as the node loads"
     " the new driver",
-    _UNHEARD: "if it needs a GPU, its programs find none; CUDA images request all GPUs by default,"
-    " often without need",
+    _UNHEARD: "if it needs a GPU, its programs find none; CUDA images request all GPUs by"
+    " default, often unnecessarily",
 }
 _PIECES = (
-    "its programs find one GPU less, or none of the driver's libraries"
+    "its programs find one GPU fewer, or no driver libraries"
     ' ("libcuda.so.1: cannot open shared object file")'
 )
 
@@ -77,9 +77,9 @@ def _pieces(node: ExaminedNode) -> Iterable[Finding]:
     return _each(node, lost, f"{well}, except of a missing GPU" if missing else well)
 
 
-@check("containers.driver", "Running containers have the files of the loaded driver")
+@check("containers.driver", "Running containers use the files of the loaded driver")
 def _driver(node: ExaminedNode) -> Iterable[Finding]:
-    well = "every container has the files of the loaded driver"
+    well = "every container uses the files of the loaded driver"
     found = _of_code(node, _OTHER_DRIVER, FAILED, _restart, well)
     is_known = facts.module_version(node) or any(one.status != OK for one in found)
     return found if is_known else [absent("no NVIDIA kernel module is loaded", facts.VERSION)]
@@ -91,9 +91,9 @@ def _files(node: ExaminedNode) -> Iterable[Finding]:
     return _of_code(node, _REMOVED, WARNING, _restart, well)
 
 
-@check("containers.request", "Running containers that request GPUs have some")
+@check("containers.request", "Running containers that request GPUs have them")
 def _request(node: ExaminedNode) -> Iterable[Finding]:
-    well = "every container that requests GPUs has some"
+    well = "every container that requests GPUs has them"
     return _of_code(node, _UNHEARD, WARNING, _start_again, well)
 
 
@@ -105,8 +105,8 @@ def _stacks(node: ExaminedNode) -> Iterable[Finding]:
                 one,
                 WARNING,
                 f"{_name(one)} got its GPUs from two stacks: {' and '.join(one['injected_by'])}",
-                "it has mounts and nodes twice, libraries of one stack can hide those of the other,"
-                " and each stack removes what the other one has added",
+                "mounts and nodes are duplicated, libraries of one stack can hide those"
+                " of the other, and each stack removes what the other has added",
                 "remove one of the two from the engine: its hook file in"
                 " /usr/share/containers/oci/hooks.d or /etc/containers/oci/hooks.d, or its runtime",
             )
@@ -173,21 +173,20 @@ def _restart(one: dict[str, Any]) -> str:
         return f"kubectl delete pod{namespace} {one['pod']}"
     if one["engine"] in ("docker", "podman"):
         return f"{one['engine']} restart {one['id']}"
-    return f"stop container {one['id']} and start it again with its engine"
+    return f"restart container {one['id']} with its engine"
 
 
 def _start_again(one: dict[str, Any]) -> str:
     """Return what makes a container again, with GPUs."""
     if one["pod"]:
         return (
-            "give the pod `runtimeClassName: nvidia` and a limit of nvidia.com/gpu, and create it"
-            " again"
+            "give the pod `runtimeClassName: nvidia` and a limit of nvidia.com/gpu, and recreate it"
         )
     if one["engine"] == "docker":
         return "docker run --runtime=nvidia ... (or --gpus) instead of this container"
     if one["engine"] == "podman":
         return "podman run --device nvidia.com/gpu=all ... instead of this container"
-    return f"start it with a runtime that gives GPUs, or: gpuhook attach {one['id']} --device 0"
+    return f"start it with a GPU runtime, or: gpuhook attach {one['id']} --device 0"
 
 
 CHECKS = (_state, _access, _pieces, _driver, _files, _request, _stacks)

@@ -52,7 +52,7 @@ def _selinux(node: ExaminedNode) -> Finding:
     places = [f"/sys/fs/selinux/booleans/{name}" for name in BOOLEANS]
     are_on = [name for name, at in zip(BOOLEANS, places, strict=True) if _is_on(node, at)]
     if by := are_on or matching(node.tree, _MODULES):
-        message = f"SELinux is enforcing, and {', '.join(by)} allows containers GPUs"
+        message = f"SELinux is enforcing, and {', '.join(by)} allows containers to use GPUs"
         return ok(message, ENFORCE, *places)
     return Finding(
         FAILED,
@@ -84,7 +84,7 @@ def _apparmor(node: ExaminedNode) -> Iterable[Finding]:
         yield absent("AppArmor is off", "/sys/module/apparmor/parameters/enabled")
         return
     if line(node.tree, _USERNS) != "1":
-        yield ok("AppArmor allows users to make namespaces", _USERNS)
+        yield ok("AppArmor allows users to create namespaces", _USERNS)
         return
     engines = {
         "podman": bool(podmans(node) and homes(node.tree)),
@@ -100,7 +100,7 @@ def _apparmor(node: ExaminedNode) -> Iterable[Finding]:
         profile = f"abi <abi/4.0>,\\nprofile {name} {path} flags=(unconfined) {{ userns, }}\\n"
         yield Finding(
             WARNING,
-            f"{_USERNS} is 1, and /etc/apparmor.d has no profile for {path}",
+            f"{_USERNS} is 1, but /etc/apparmor.d has no profile for {path}",
             subject=name,
             meaning="rootless containers do not start: AppArmor denies user namespaces",
             command=f"printf '{profile}' > /etc/apparmor.d/{name} && systemctl reload apparmor",

@@ -54,12 +54,12 @@ def _since(node: ExaminedNode, kept: ConfigureRecord, path: str) -> Finding:
     looked_at = (path, *(one for one, _ in files))
     changed = [(one, state) for one, state in files if state != engine_status.AS_WRITTEN]
     if not changed:
-        message = f"{engine} is as gpuhook configure wrote it"
+        message = f"the configuration of {engine} is as gpuhook configure wrote it"
         return ok(message, *looked_at, subject=engine)
     states = ", ".join(f"{one} is {state}" for one, state in changed)
     if all(state == engine_status.EDITED for _, state in changed) and _has_it(node, kept):
         return ok(
-            f"{states} and still has gpuhook's part, which undo removes",
+            f"{states} and still contains gpuhook's part, which undo removes",
             *looked_at,
             subject=engine,
         )
@@ -106,7 +106,7 @@ def _options(kept: ConfigureRecord) -> str:
 
 @check(
     "installation.users",
-    "The programs that kept containers need exist",
+    "The programs that existing containers need exist",
     needs=(
         "containerd.binary",
         "crio.binary",
@@ -119,15 +119,15 @@ def _options(kept: ConfigureRecord) -> str:
 def _users(node: ExaminedNode) -> Findings:
     reading = node.readings.of(node_readings.STORED)
     if reading.document is None:
-        return absent(f"the containers that engines keep are unknown: {reading.trouble}")
+        return absent(f"the engines' existing containers are unknown: {reading.trouble}")
     if not reading.document:
-        return absent("no container that an engine keeps needs gpuhook")
+        return absent("no existing container of an engine needs gpuhook")
     needed: dict[str, list[dict[str, Any]]] = {}
     for one in reading.document:
         if one["program"]:
             needed.setdefault(one["program"], []).append(one)
     missing = {path: ones for path, ones in needed.items() if program(node.tree, path) is None}
-    message = f"{len(reading.document)} containers that engines keep need gpuhook"
+    message = f"{len(reading.document)} existing containers need gpuhook"
     return [_unusable(node, path, ones) for path, ones in missing.items()] or ok(
         f"{message}, which is installed"
     )
@@ -137,10 +137,10 @@ def _unusable(node: ExaminedNode, path: str, ones: list[dict[str, Any]]) -> Find
     again = gpuhook_again(node.tree, path.rpartition("/")[0] or "/usr/bin").partition(" #")
     return Finding(
         FAILED if any(not one["running"] for one in ones) else WARNING,
-        f"{path} does not exist, and {_named(ones)} needs it",
+        f"{path} does not exist, but {_named(ones)} needs it",
         subject=path,
-        meaning="they cannot be started again: exec: no such file or directory; a running one"
-        " goes on, and its engine may be unable to stop it",
+        meaning="they cannot be restarted: exec: no such file or directory; running ones"
+        " continue, but their engine may be unable to stop them",
         command=f"{again[0]} # or remove the containers that gpuhook configure users lists",
         looked_at=(path,),
     )

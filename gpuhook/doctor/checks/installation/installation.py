@@ -34,7 +34,9 @@ _FAILS = (
 )
 
 
-@check("installation.launchers", "The programs that engines and runtimes call exist and can run")
+@check(
+    "installation.launchers", "The programs that engines and runtimes call exist and are executable"
+)
 @for_each(programs.installations, absent(_NOT_INSTALLED, RUNTIME))
 def _programs(node: ExaminedNode, one: Installation) -> Iterable[Finding]:
     wrong = [
@@ -53,7 +55,7 @@ def _incomplete(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
             continue  # specs.hooks checks the hooks of specs
         launcher = one.launchers.get(name)
         if launcher is None:
-            yield _wrong(path, f"{path} does not exist, and {RUNTIME} does", _again(node, one))
+            yield _wrong(path, f"{path} does not exist, but {RUNTIME} does", _again(node, one))
         elif not launcher.status.is_executable:
             place = node.tree.root.rstrip("/") + path
             fix = Fix(f"make {path} executable", partial(chmod, place, 0o755))
@@ -92,7 +94,7 @@ def _libraries(node: ExaminedNode, one: Installation) -> Iterator[Finding]:
     for library in one.libraries:
         missing = [name for name in _PACKAGE if node.tree.status(f"{library}/{name}") is None]
         if missing:
-            message = f"{library} lacks {', '.join(missing)}, and is what {one.directory} runs"
+            message = f"{library}, which {one.directory} runs, lacks {', '.join(missing)}"
             yield _wrong(library, message, _again(node, one))
 
 
@@ -156,10 +158,10 @@ def _settings(node: ExaminedNode) -> Findings:
     place = node.tree.root.rstrip("/") + real
     if wrong := settings_file.problem(place):
         status, state = FAILED, "is not valid"
-        meaning = "gpuhook's wrapper starts no container with a GPU: error GH1530"
+        meaning = "gpuhook's wrapper does not start containers with GPUs: error GH1530"
     elif wrong := settings_file.unknown_keys(place):
         status, state = WARNING, "has a key that gpuhook does not know"
-        meaning = "gpuhook ignores it: the intended setting has its default"
+        meaning = "gpuhook ignores it: the intended setting keeps its default"
     else:
         return ok(f"{path} is valid", path)
     message = f"{path} {state}: {wrong.replace(place, path)}"

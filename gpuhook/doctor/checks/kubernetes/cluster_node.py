@@ -35,8 +35,8 @@ def _ready(node: ExaminedNode) -> Finding:
             FAILED,
             f"{name} is NotReady: {ready.get('reason')}: {ready.get('message')}",
             subject=name,
-            meaning="no pod is scheduled here, and running pods are evicted, also the device "
-            "plugin's",
+            meaning="no pod is scheduled here, and running pods are evicted, including "
+            "the device plugin's",
             command=f"kubectl describe node {name} && {facts.kubelet(node).restart}",
         )
     if answer.get("unschedulable") is not True:
@@ -84,7 +84,7 @@ def _nothing(node: ExaminedNode, name: str, capacity: dict[str, int]) -> Finding
     had = ", ".join(f"{resource} {count}" for resource, count in sorted(capacity.items()))
     return Finding(
         FAILED,
-        f"{name} has GPUs, and none of them is allocatable in the cluster"
+        f"{name} has GPUs, but none of them is allocatable in the cluster"
         + (f" (capacity: {had})" if had else ""),
         subject=name,
         meaning="pods that request a GPU stay Pending: "
@@ -130,10 +130,10 @@ def _labels(node: ExaminedNode) -> Finding:
 def _untrue(answer: dict[str, Any], label: str, value: str, true: str) -> Finding:
     return Finding(
         WARNING,
-        f"the node's label {label} is {value}, and the correct value is {true}",
+        f"the node's label {label} is {value}, but the correct value is {true}",
         subject=label,
         meaning="pods with a nodeSelector or affinity for that label run on the wrong node or on "
-        "none; the pod of GPU feature discovery does not run or waits",
+        "none; the GPU feature discovery pod is not running or is waiting",
         command="kubectl get daemonsets -A | grep -e feature-discovery -e device-plugin && "
         f"kubectl label node {answer.get('name')} {label}-",
     )

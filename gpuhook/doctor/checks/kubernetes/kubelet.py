@@ -22,17 +22,17 @@ def _running(node: ExaminedNode) -> Iterator[Finding]:
     if kubelet.running:
         yield ok(f"{kubelet.running} runs", subject=kubelet.unit)
     elif not kubelet.directory and not kubelet.unit:
-        yield absent("Kubernetes does not run on this node", *kubelet_files.ROOTS)
+        yield absent("this node does not run Kubernetes", *kubelet_files.ROOTS)
     elif not kubelet.processes:
-        yield absent("the files of a node do not show whether the kubelet runs")
+        yield absent("the files of a node do not show whether the kubelet is running")
     elif not kubelet.unit and (reason := facts.no_kubelet(node)):
         yield reason
     else:
         state = f"{kubelet.unit} is {kubelet.unit_state}" if kubelet.unit_state else "no process"
         yield Finding(
             FAILED,
-            f"this is a node of a cluster ({kubelet.directory or kubelet.unit}), and its kubelet "
-            f"does not run: {state}",
+            f"this is a node of a cluster ({kubelet.directory or kubelet.unit}), but its "
+            f"kubelet is not running: {state}",
             subject=kubelet.unit,
             meaning="the node becomes NotReady, and no pod starts on it; a device plugin prints "
             '"connect: no such file or directory" for kubelet.sock, or waits',
@@ -62,7 +62,7 @@ def _pod_resources(node: ExaminedNode) -> Iterator[Finding]:
         "pod-resources",
         WARNING,
         "the kubelet lists the devices of each pod at",
-        "metrics of GPUs (of dcgm-exporter or gpuhook) do not name the pods that use them",
+        "GPU metrics (of dcgm-exporter or gpuhook) do not show which pods use the GPUs",
     )
 
 
@@ -74,7 +74,7 @@ def _socket(node: ExaminedNode, directory: str, status: str, purpose: str, meani
         return ok(f"{purpose} {path}", path)
     if not kubelet.processes:
         return absent(f"{path} is not among the files of this node", path)
-    message = f"the kubelet runs, and {path} does not exist"
+    message = f"the kubelet is running, but {path} does not exist"
     return Finding(status, message, path, meaning, kubelet.restart, (path,))
 
 

@@ -155,10 +155,10 @@ def no_kubelet(node: ExaminedNode) -> Finding | None:
     """Return that the node is not in a cluster, None if it is or if that is unknown."""
     found = kubelet(node)
     if not found.directory:
-        return absent("Kubernetes does not run on this node")
+        return absent("this node does not run Kubernetes")
     is_known = found.processes and not found.running and not found.unit
     if is_known and not _is_node(node, found.directory):
-        return absent(f"{found.directory} exists, and no unit starts a kubelet")
+        return absent(f"{found.directory} exists, but no unit starts a kubelet")
     return None
 
 

@@ -52,14 +52,16 @@ def _running(node: ExaminedNode) -> Finding:
     if kubelet_files.has_dra_driver(node.tree, kubelet.directory):
         return absent("NVIDIA's driver for dynamic resource allocation offers the GPUs")
     if not kubelet.processes:
-        return absent("the files of a node do not show whether a device plugin runs")
+        return absent("the files of a node do not show whether a device plugin is running")
     return _none_runs(node)
 
 
 def _none_runs(node: ExaminedNode) -> Finding:
     pods = facts.pods(node)
     place = facts.kubelet(node).plugin_directory
-    message = f"the node has GPUs, and no device plugin offers them: {place} has no socket of one"
+    message = (
+        f"the node has GPUs, but no device plugin offers them: {place} has no device plugin socket"
+    )
     for pod in pods:
         if line := _last_error(node, pod.logs):
             message += f'; the last error of {pod.name or pod.container} is "{line}"'
@@ -97,14 +99,17 @@ def _socket(node: ExaminedNode) -> Finding:
     if sockets:
         return ok(f"{', '.join(sockets)} in {place}", place)
     if not kubelet.plugins:
-        return absent("no device plugin for GPUs runs")
+        return absent("no device plugin for GPUs is running")
     first = kubelet.plugins[0]
     return Finding(
         FAILED,
-        f"{first.vendor} device plugin runs (pid {first.pid}), and {place} has no socket of it",
+        (
+            f"{first.vendor} device plugin is running (pid {first.pid}), but {place} does not "
+            "contain its socket"
+        ),
         subject=place,
-        meaning="a kubelet that starts removes all sockets; a plugin that does not notice "
-        f"(or waits for a GPU, or uses another directory) offers nothing: {_PENDING}",
+        meaning="the kubelet removes all sockets at startup; a plugin that does not "
+        f"notice (or waits for a GPU, or uses another directory) offers nothing: {_PENDING}",
         command=facts.restart(facts.pods(node)),
         looked_at=(place,),
     )
@@ -124,7 +129,7 @@ def _rivals(node: ExaminedNode) -> Finding:
         FAILED,
         f"{len(kubelet.plugins)} device plugins for GPUs run: {pids}",
         meaning="the kubelet keeps the last plugin that registers a resource, and the devices "
-        "of the other vanish; if they use two names for the same GPUs, each assigns GPUs that "
+        "of the other disappear; if they use two names for the same GPUs, each assigns GPUs that "
         "the other has assigned",
         command="kubectl get daemonsets -A | grep device-plugin && kubectl -n NAMESPACE delete "
         "daemonset THE-ONE-TOO-MANY",
@@ -152,7 +157,7 @@ def _registration(node: ExaminedNode) -> Finding:
     place = facts.kubelet(node).plugin_directory
     return Finding(
         FAILED,
-        f"{sockets[0]} is in {place}, and the kubelet has registered no GPU resource",
+        f"{sockets[0]} is in {place}, but the kubelet has registered no GPU resource",
         subject=sockets[0],
         meaning=f"kubectl describe node shows no nvidia.com/gpu, and {_PENDING}",
         command=facts.restart(facts.pods(node)),
@@ -184,9 +189,9 @@ def _devices(node: ExaminedNode) -> Iterator[Finding]:
         names = ", ".join(sorted(found.gpus))
         yield Finding(
             FAILED,
-            f"{names} is registered, and none of its devices is healthy: allocatable is 0",
+            f"{names} is registered, but none of its devices is healthy: allocatable is 0",
             subject=names,
-            meaning=f"{_PENDING}. The plugin has ended, has withdrawn its list, or has marked "
+            meaning=f"{_PENDING}. The plugin has exited, has withdrawn its list, or has marked "
             "every GPU unhealthy, which NVIDIA's does forever after one XID",
             command=facts.restart(facts.pods(node)),
             looked_at=(found.path,),
@@ -208,8 +213,11 @@ def _strangers(node: ExaminedNode, resource: str, strangers: list[str], path: st
         f"the kubelet has {', '.join(strangers[:4])} registered as {resource}, which this node "
         "does not have",
         subject=resource,
-        meaning="after a GPU was exchanged or MIG was changed, NVIDIA's plugin still offers the "
-        'old devices: "unknown device", or a container without its GPU',
+        meaning=(
+            "after a GPU was replaced or the MIG layout was changed, NVIDIA's plugin still offers "
+            "the "
+            'old devices: "unknown device", or a container without its GPU'
+        ),
         command=facts.restart(facts.pods(node)),
         looked_at=(path,),
     )

@@ -32,7 +32,7 @@ _EXCLUSIVE = ("exclusive-process", "exclusive-thread")
 def _valid(node: ExaminedNode) -> Iterator[Finding]:
     files = plugin_files.configuration_files(node)
     if not files:
-        yield absent("no configuration of a device plugin is on this node")
+        yield absent("this node has no device plugin configuration")
     for file in files:
         errors = [one for one in file.reading.findings if one.severity == ERROR]
         doubts = [one for one in file.reading.findings if one.severity == DOUBT]
@@ -42,14 +42,14 @@ def _valid(node: ExaminedNode) -> Iterator[Finding]:
                 FAILED if file.is_used else WARNING,
                 file,
                 f"the configuration {file.key} cannot be used: {_listed(errors)}",
-                f'{when}, NVIDIA\'s device plugin ends with "unable to load config" and the node '
+                f'{when}, NVIDIA\'s device plugin exits with "unable to load config" and the node '
                 "offers no GPU; gpuhook's keeps the last valid one, and offers none if it starts",
             )
         elif doubts and file.is_used:
             yield _file_finding(
                 WARNING,
                 file,
-                f"the configuration {file.key} has settings without effect: {_listed(doubts)}",
+                f"the configuration {file.key} has settings that have no effect: {_listed(doubts)}",
                 "NVIDIA's device plugin ignores them silently: GPUs are not offered as intended",
             )
         else:
@@ -103,7 +103,7 @@ def _shares(
     try:
         found = node_config_check.findings(inventory, configuration, file.reading, file.path)
     except GpuhookError as error:
-        yield absent(f"the offer of {file.key} is unknown: {error.message}")
+        yield absent(f"the resources of {file.key} are unknown: {error.message}")
         return
     if not found:
         yield ok(f"the GPUs are large enough for {file.key}", file.path, subject=file.key)
@@ -115,7 +115,7 @@ def _shares(
             f"{file.key}: {one.path + ': ' if one.path else ''}{one.message}",
             "the configuration does not fit these GPUs: the plugin offers none of them"
             if is_error
-            else "time slices do not divide the memory of a GPU: the last process gets "
+            else "time slicing does not divide the memory of a GPU: the last process gets "
             '"CUDA out of memory" (cudaErrorMemoryAllocation)',
             f"{file.edit}  # {one.hint}" if one.hint else file.edit,
         )
@@ -133,7 +133,7 @@ def _compute_mode(
 ) -> Iterator[Finding]:
     shared = [one for one in configuration.sharing.resources if one.replicas != 1]
     if not shared or configuration.sharing.strategy == MPS:
-        yield absent(f"{file.key} shares no GPU by time slices")
+        yield absent(f"{file.key} shares no GPU by time slicing")
         return
     wrong = [gpu for gpu in inventory.gpus if gpu.compute_mode in _EXCLUSIVE]
     if not wrong:
@@ -141,7 +141,7 @@ def _compute_mode(
     for gpu in wrong:
         yield Finding(
             FAILED,
-            f"{file.key} shares GPU {gpu.index}, whose compute mode is {gpu.compute_mode}",
+            f"{file.key} shares GPU {gpu.index}, but its compute mode is {gpu.compute_mode}",
             subject=f"GPU {gpu.index}",
             meaning='the second container on it gets "all CUDA-capable devices are busy or '
             'unavailable" (cudaErrorDevicesUnavailable)',
@@ -166,7 +166,7 @@ def _mig(
         yield _file_finding(
             WARNING,
             file,
-            f"{file.key} has MIG strategy none, and GPU {indices} is in MIG mode",
+            f"{file.key} has MIG strategy none, but GPU {indices} is in MIG mode",
             "such a GPU is offered as a whole nvidia.com/gpu, and CUDA in the container uses at "
             'most one instance, or prints "no CUDA-capable device is detected"',
             f"{file.edit}  # flags.migStrategy: mixed, or single",
@@ -175,8 +175,8 @@ def _mig(
         yield _file_finding(
             WARNING,
             file,
-            f"GPU {', '.join(empty)} is in MIG mode and has no instance",
-            "it is not offered; with MIG strategy single no GPU of the node is offered",
+            f"GPU {', '.join(empty)} is in MIG mode, but has no instances",
+            "it is not offered; with MIG strategy single, no GPU of the node is offered",
             f"sudo nvidia-smi mig -i {','.join(empty)} -cgi 0 -C",
         )
     else:

@@ -75,11 +75,11 @@ def _exists(node: ExaminedNode) -> Finding:
 
 
 def _missing(node: ExaminedNode, handler: str, where: str) -> Finding:
-    message = f"the engine has the handler {handler} ({where}), and no RuntimeClass names it"
+    message = f"the engine has the handler {handler} ({where}), but no RuntimeClass refers to it"
     rejected = f'pod rejected: RuntimeClass "{handler}" not found'
     others = ""
     if plugin_files.uses_cdi(node):
-        others = "other pods get their GPUs by CDI"
+        others = "other pods get their GPUs with CDI"
     meaning = f'pods with `runtimeClassName: {handler}` are refused: "{rejected}"; '
     meaning += others or (
         "the device plugin of a chart is such a pod, so the node offers no GPU. A GPU "
@@ -112,7 +112,7 @@ def _gpu_classes(node: ExaminedNode) -> list[tuple[str, str]]:
 
 @check(
     "runtime-class.handler",
-    "Each RuntimeClass for GPUs names a handler of the engine",
+    "Each RuntimeClass for GPUs refers to an existing handler",
     needs=(EXISTS,),
 )
 @unless(facts.no_kubelet)
@@ -132,7 +132,7 @@ def _handler(node: ExaminedNode, gpu_class: tuple[str, str]) -> Finding:
 def _no_handler(name: str, handler: str, gpu: list[str], files: tuple[str, ...]) -> Finding:
     return Finding(
         FAILED if name == "nvidia" else WARNING,
-        f"RuntimeClass {name} names the handler {handler}, and the engine has {', '.join(gpu)}",
+        f"RuntimeClass {name} refers to the handler {handler}, but the engine has {', '.join(gpu)}",
         subject=name,
         meaning=f"pods with `runtimeClassName: {name}` stay in ContainerCreating: "
         f'"Failed to create pod sandbox: ... no runtime for "{handler}" is configured"',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base_runtime_spec with gpuhook's prestart hook, for the route hook.
+"""The base_runtime_spec with gpuhook's prestart hook, for the hook route.
 
 It replaces containerd's built-in default, which differs between versions. Therefore it is made from
 the base spec of the default runtime, or else from the output of `ctr oci spec`.
@@ -65,6 +65,6 @@ def _parsed(source: str, content: bytes) -> dict[str, Any]:
             one.get("path")
         spec["hooks"] = {**hooks, "prestart": list(stage)}
     except (ValueError, TypeError, LookupError, AttributeError):
-        reason = "not an OCI spec, from which a base spec could be made"
+        reason = "not an OCI spec that a base spec could be based on"
         raise fault("GH2027", where=source, said=reason) from None
     return dict(spec)

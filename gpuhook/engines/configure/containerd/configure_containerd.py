@@ -109,7 +109,7 @@ def _unreadable(
         toml_document.parsed(content)
     except toml_document.UnreadableTomlError as own:
         return plan_checks.not_toml("containerd", path, own)
-    reason = f"it is not TOML without the settings of gpuhook: {error.reason}"
+    reason = f"it is not valid TOML without gpuhook's settings: {error.reason}"
     return fault("GH2027", where=path, said=reason)
 
 
@@ -161,15 +161,15 @@ def _check(
         raise fault(
             "GH2026",
             where=read.root,
-            said="the old table default_runtime has precedence over default_runtime_name",
-            how="move it to its own handler below runtimes, and name that",
+            said="the old table default_runtime takes precedence over default_runtime_name",
+            how="move it to its own handler below runtimes, and refer to that handler",
         )
 
 
 def _registered(
     read: Containerd, node: EngineNode, options: EngineOptions, place: ContainerdLocation
 ) -> Runtime | None:
-    """Return the runtime of that name, also from drop-ins that k0s has not read yet."""
+    """Return the runtime with that name, also from drop-ins that k0s has not read yet."""
     runtime = read.configuration.runtimes.get(options.name)
     if place.kind != "patch" or (runtime and not is_ours(runtime, options)):
         return runtime
@@ -243,7 +243,7 @@ def _notes(
             keyed = [Setting(("plugins", read.key, *one.path), one.value) for one in settings]
             yield containerd_locations.node_config(keyed)
     if read.configuration.cdi_enabled is False:
-        yield "enable_cdi was false, and is true now"
+        yield "enable_cdi was false, and is now true"
     for one in read.ignored:
         if one.runtime.gives_gpus:
             by = f"{one.by} replaces it" if one.by else f"this containerd does not read {one.key}"

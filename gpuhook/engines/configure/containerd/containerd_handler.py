@@ -64,8 +64,8 @@ def gpu_handler(read: Containerd, options: EngineOptions) -> Handler:
     notes: list[str] = []
     if existing is None and name:
         is_default = name in (read.configuration.default, _LEGACY)
-        note = f"{options.name} has the options of the {'default ' * is_default}runtime {name}"
-        notes.append(note if is_default else f"{note}: the default is not of runc's shim")
+        note = f"{options.name} uses the options of the {'default ' * is_default}runtime {name}"
+        notes.append(note if is_default else f"{note}: the default does not use runc's shim")
     if existing is None and _drop_open_annotations(table):
         notes.append(
             f"pod_annotations of {name} that cover {CDI_ANNOTATIONS} are not copied: a pod could "
@@ -192,5 +192,5 @@ def _problems(
     if after.configuration.default != default:
         problems.append(f"the default runtime would be {after.configuration.default}")
     if not after.has_cri:
-        problems.append("the plugin cri would be disabled")
+        problems.append("the cri plugin would be disabled")
     return problems

@@ -137,7 +137,7 @@ def _place(node: EngineNode, name: str) -> ContainerdLocation:
             return ContainerdLocation(name, "patch", root, service, notes=(note,))
         note = f"{K0S} does not begin with {K0S_MANAGED.decode()}: k0s does not change it"
         return ContainerdLocation(name, "file", K0S, service, notes=(note,))
-    note = f"{name} generates containerd's configuration again at its next start"
+    note = f"{name} regenerates containerd's configuration at its next start"
     return ContainerdLocation(name, "template", root, service, notes=(note,))
 
 
@@ -160,8 +160,8 @@ def _warnings(files: ConfigFiles, system: str) -> Iterator[str]:
         yield "nodeadm"
     elif system == "cos":
         yield (
-            "Container-Optimized OS creates /etc again at each boot: use the DaemonSet, "
-            "which runs again by itself, with its programs below /home/kubernetes/bin"
+            "Container-Optimized OS recreates /etc at each boot: use the DaemonSet, "
+            "which runs again automatically, with its programs below /home/kubernetes/bin"
         )
 
 

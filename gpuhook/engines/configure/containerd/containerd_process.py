@@ -31,7 +31,7 @@ def host_programs(host: Host, engine: str, config: str = "") -> HostPrograms:
     """Return the host's programs; containerd is the one that runs with the file `config`.
 
     Without `config`, the file that containerd's unit names applies. If none runs with it, the
-    containerd in the PATH is used, but not a 1.x for a file of version 3. Raises OSError.
+    containerd in the PATH is used, but not a 1.x for a version 3 file. Raises OSError.
     """
     programs = HostPrograms(host)
     if engine != _NAME:

@@ -154,7 +154,7 @@ def _plugin_settings(
 
 
 def _is_neutral(file: File) -> bool:
-    """Return whether a file means the same in every version: it names only the plugin cri."""
+    """Return whether a file means the same in every version: it names only the cri plugin."""
     others = set(toml_document.texts(file.document.get("disabled_plugins"))) - set(CRI_KEYS)
     has_other = "plugins" in file.document or file.document.get("required_plugins")
     return not (others or has_other or file.imports)

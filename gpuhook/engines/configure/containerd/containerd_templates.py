@@ -64,7 +64,9 @@ def plan(
     changes = tuple(one for one in written if one.before != one.after)
     notes = (*place.notes, *handler.notes)
     if any(one.before is None for one in written):
-        notes += (f"the template has {BASE}: {place.distribution} has it since September 2023",)
+        notes += (
+            f"the template has {BASE}: {place.distribution} has supported it since September 2023",
+        )
     if options.route == "cdi" and read.version < 3:
         reason = "generates a configuration of containerd 1.7 with CDI disabled"
         raise fault("GH2029", where=place.root, said=f"{place.distribution} {reason}")
@@ -74,7 +76,7 @@ def plan(
 def _paths(node: EngineNode, directory: str, version: int) -> list[str]:
     """Return the templates from which containerd's file is generated, now or after an upgrade.
 
-    A release that generated a file of version 3 uses the first existing template. A release that
+    A release that generated a version 3 file uses the first existing template. A release that
     generated version 2 may only know the older name; an existing newer one is for an upgrade.
     """
     newer, older = (f"{directory}/{one}" for one in TEMPLATES)
@@ -95,7 +97,7 @@ def _content(path: str, own: str, options: EngineOptions, handler: Handler) -> b
 def _check_name(
     path: str, own: str, read: Containerd, options: EngineOptions, place: ContainerdLocation
 ) -> None:
-    """Raise GH2023 if the template, or the distribution itself, has a runtime of that name."""
+    """Raise GH2023 if the template, or the distribution itself, has a runtime with that name."""
     table = re.compile(
         rf"^\s*\[.*\.runtimes\.[\"']?{re.escape(options.name)}[\"']?\]", re.MULTILINE
     )

@@ -192,7 +192,7 @@ def _cdi_edits(
 def _hook_changes(node: EngineNode, options: EngineOptions) -> list[ConfigChange]:
     """Return the change that adds a script of the hook's name; none if the name runs gpuhook.
 
-    Another program of that name, such as a package's, is not replaced: the script is before it in
+    Another program with that name, such as a package's, is not replaced: the script is before it in
     the PATH. Raises GH2048 without `takes_over`, and OSError.
     """
     found = [where for where in PROGRAM_DIRS if _HOOK in node.files.names(where)]
@@ -238,7 +238,7 @@ def _notes(node: EngineNode, options: EngineOptions, found: Docker) -> Iterator[
         )
     if found.path == docker_config.SNAP_PATH:
         yield (
-            "Docker in a snap cannot run programs of the host: generate its specs with "
+            "Docker in a snap cannot run programs on the host: generate its specs with "
             "`gpuhook generate-cdi --hooks none`"
         )
     is_desktop = node.home and node.files.names(f"{node.home}/.docker/desktop")

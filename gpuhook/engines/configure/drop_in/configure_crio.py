@@ -29,7 +29,7 @@ _SERVICE = Service(("crio.service", "cri-o.service"), ("crio",))
 _DEFAULT = ("crio", "runtime", "default_runtime")
 # The directory in which CRI-O's own packages install the runtimes.
 _CRIO_PROGRAMS = "/usr/libexec/crio"
-# Options that name another program than runtime_path (crio.conf(5), crio.runtime.runtimes).
+# Options that name a program other than runtime_path (crio.conf(5), crio.runtime.runtimes).
 _NOT_COPIED = ("runtime_path", "inherit_default_runtime", "platform_runtime_paths")
 
 
@@ -105,7 +105,7 @@ def _notes(options: EngineOptions, model: Runtime) -> Iterator[str]:
     if model.options:
         yield f"options are those of the runtime {model.name} ({replace(model.where, line=0)})"
     if options.route == "cdi":
-        yield "CRI-O applies CDI specs by itself: the handler is its own runtime by another name"
+        yield "CRI-O applies CDI specs itself: the handler is its own runtime under another name"
     directory = posixpath.dirname(model.path)
     if options.route == "wrapper" and directory and directory not in PROGRAM_DIRS:
         yield (

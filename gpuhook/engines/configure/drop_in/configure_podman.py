@@ -73,7 +73,7 @@ def without(
 def _cdi_plan(node: EngineNode) -> EnginePlan:
     plan_checks.require_cdi("podman", node, podman_config.HAS_CDI)
     note = (
-        "podman applies CDI specs by itself, and needs no configuration: containers request GPUs "
+        "podman applies CDI specs itself, and needs no configuration: containers request GPUs "
         "with --device nvidia.com/gpu=all, and `gpuhook refresh` writes the specs"
     )
     return EnginePlan("podman", (), ExpectedConfig({}, has_cdi=True), _SERVICE, (note,))

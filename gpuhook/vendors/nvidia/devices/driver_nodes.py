@@ -28,10 +28,10 @@ CONTROL_NODES = {
     "/dev/nvidia-uvm": (UVM, 0),
     "/dev/nvidia-uvm-tools": (UVM, 1),
 }
-_ODD = "{name!a} in /proc/driver/nvidia/gpus is not a PCI bus id; left out"
+_ODD = "{name!a} in /proc/driver/nvidia/gpus is not a PCI bus id; skipped"
 _TWINS = (
-    "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, and so has another GPU: the "
-    "{what} is ignored"
+    "GPU {bus} has the {what} {value} in /proc/driver/nvidia/gpus, but so does another GPU: "
+    "the {what} is ignored"
 )
 _GPUS = "proc/driver/nvidia/gpus"
 _BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
@@ -126,7 +126,7 @@ def _wrong(
     numbers: dict[str, int],
     minor: int,
 ) -> GpuhookError | None:
-    """Return the fault of a node that is not a device, or has another major than the module's."""
+    """Return the fault of a node that is not a device, or has a major other than the module's."""
     if not stat.S_ISCHR(status.st_mode):
         return _replaceable(host_path, "it is not a character device", minor)
     name = next((name for name in names if name in numbers), None)

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance
 
 _MODE = 0o666  # of a node whose mode the driver does not set
-_UNKNOWN = "{name} is neither in {minors} nor in {file}: the MIG device does not exist any more"
-_SHARED = "{name} has the minor {minor} in {minors}, and so has {other}: one of them is wrong"
+_UNKNOWN = "{name} is neither in {minors} nor in {file}: the MIG device no longer exists"
+_SHARED = "{name} has the minor {minor} in {minors}, but so does {other}: one of them is wrong"
 _CONTRADICTED = (
-    "{name} has the minor {minor} in {minors}, and {own} in {file}: one of them is wrong"
+    "{name} has the minor {minor} in {minors}, but {own} in {file}: one of them is wrong"
 )
 _NO_MAJOR = "{path} cannot be checked: /proc/devices has no nvidia-caps; load the kernel module"
 _MISSING = (
     "{path} is missing: run nvidia-modprobe -f {file}, or gpuhook generate-cdi with "
     "--create-device-nodes"
 )
-_WRONG = "{path} is not the character device {major}:{minor}: remove it, then make it again"
+_WRONG = "{path} is not the character device {major}:{minor}: remove it, then recreate it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.discover import Roots
 
 _BY_INDEX = (
-    "MIG instances are named by index alone, in the order of their GPU and compute instances: "
+    "MIG instances are named only by index, in the order of their GPU and compute instances: "
     "only NVML knows their UUIDs"
 )
 _NO_UUID = "MIG-unknown"
 _NO_GPU_UUID = "the UUID of its GPU is unknown"
-_EXCLUDED = "GPU {bus} is left out of the spec: the driver excludes it (NVreg_ExcludedGpus)"
+_EXCLUDED = "GPU {bus} is omitted from the spec: the driver excludes it (NVreg_ExcludedGpus)"
 
 # The CUDA version of each driver branch. Source: CUDA Toolkit Release Notes, "CUDA Toolkit and
 # Corresponding Driver Versions": a toolkit is released together with a driver, whose branch has a

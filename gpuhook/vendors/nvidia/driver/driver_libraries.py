@@ -134,11 +134,11 @@ def _take(found: Libraries, root: DriverRoot, libcuda: Libcuda, path: str) -> bo
     try:
         binary = elf.read(root.host(real)) if real else None
     except OSError as error:
-        found.warnings.append(f"{root.host(path)} cannot be read: {error.strerror}; left out")
+        found.warnings.append(f"{root.host(path)} cannot be read: {error.strerror}; skipped")
         return False
     if binary is None or real is None:
         reason = "is a dangling link" if real is None else "is not a shared library"
-        found.warnings.append(f"{root.host(path)} {reason}; left out")
+        found.warnings.append(f"{root.host(path)} {reason}; skipped")
         return False
     if binary.bits != libcuda.bits or binary.machine != libcuda.machine:
         return False

@@ -33,7 +33,7 @@ def roots_with_driver(search_paths: tuple[str, ...] = ()) -> tuple[str, ...]:
 
     "/" excludes all others. `search_paths` are directories below each root. A driver container may
     start later than this program, so callers must not cache the result. Directories that another
-    user could have made are left out: programs of root load the library.
+    user could have made are skipped: programs of root load the library.
     """
     if _has_driver("/", search_paths):
         return ("/",)

@@ -59,8 +59,8 @@ class Libcuda:
 def locate(root: DriverRoot, version: str | None, search_paths: Sequence[str] = ()) -> Libcuda:
     """Return the libcuda below `root`: of `version`, else the one that libcuda.so.1 points to.
 
-    Faults: GH1230 there is none, GH1232 it is of another version, GH1233 several without a
-    libcuda.so.1, GH1234 it is broken, GH1231 libnvidia-ml is of another version.
+    Faults: GH1230 there is none, GH1232 it has another version, GH1233 several without a
+    libcuda.so.1, GH1234 it is broken, GH1231 libnvidia-ml has another version.
     """
     searched = [root.inside(_absolute(path)) for path in search_paths] + list(DIRECTORIES)
     directories = _existing(root, searched)

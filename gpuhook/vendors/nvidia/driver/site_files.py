@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.driver.site_rules import Added, Rules
     from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 
-_NO_LIBRARY = "{where}: {path} is not a shared library; left out"
-_ABSENT = "{where}: {path} does not exist; left out"
+_NO_LIBRARY = "{where}: {path} is not a shared library; skipped"
+_ABSENT = "{where}: {path} does not exist; skipped"
 _WIDTH = (
-    "{where}: {path} is a 32-bit library, which containers find only in {directory} or a directory "
-    "i386-linux-gnu; left out"
+    "{where}: {path} is a 32-bit library, which containers find only in {directory} or an "
+    "i386-linux-gnu directory; skipped"
 )
 
 
@@ -92,7 +92,7 @@ def _added(root: DriverRoot, one: Added) -> tuple[DriverFile | None, str]:
     except OSError as error:
         if real is None or isinstance(error, FileNotFoundError):
             return None, _ABSENT.format(**facts)
-        return None, f"{one.where}: {host} cannot be read: {error.strerror}; left out"
+        return None, f"{one.where}: {host} cannot be read: {error.strerror}; skipped"
     if real is None:
         return None, _ABSENT.format(**facts)
     kind = one.kind or _kind(status, binary)

@@ -82,10 +82,10 @@ def _limited(limit: str, memory_by: str, enforcement: str, unheld: str) -> str:
     return f"limited to {limit}, which is not enforced{why}: {enforcement}"
 
 
-_UNHELD = "one container can take all of it, and the others' allocations fail"
-_UNHELD_ALONE = "the container can take all of the device's memory"
+_UNHELD = "one container can use all of it, and the allocations of others fail"
+_UNHELD_ALONE = "the container can use all of the device's memory"
 _WHOLE = Isolation(
-    memory="this container has the whole GPU's memory: no other container gets the GPU",
+    memory="this container has the GPU's entire memory: no other container gets the GPU",
     compute="the whole GPU computes for this container",
     stability="it never changes",
     crash="no other container is on the GPU",
@@ -94,47 +94,53 @@ _INSTANCE = Isolation(
     memory="enforced by the hardware: the instance has its own memory",
     compute="the instance has its own multiprocessors and caches",
     stability="it never changes",
-    crash="none: faults remain in their instance, except those of the whole GPU",
+    crash="none: faults are confined to their instance, except those of the whole GPU",
 )
 _MEMORY = {
-    BY_DRIVER: "enforced by the driver, once the runtime has set the limit: an allocation above it "
-    "fails, in this container only",
-    BY_GUARD: "watched by the device plugin: it acts on a container above the limit, after a grace "
-    "time; other containers may run out of memory before that",
+    BY_DRIVER: "enforced by the driver, once the runtime has set the limit: an allocation above "
+    "it fails, but only in this container",
+    BY_GUARD: "monitored by the device plugin: it acts on a container above the limit, after a "
+    "grace period; other containers may run out of memory before that",
     BY_MPS: "enforced by the MPS server, for each client process: a container with two processes "
     "has twice the limit",
     BY_HARDWARE: "enforced by the hardware: the instance has its own memory",
-    BY_NOBODY: "not limited: one container can take all of it, and the others' allocations fail",
+    BY_NOBODY: "not limited: one container can use all of it, and the allocations of others fail",
 }
 _COMPUTE = {
-    TIME_SLICING: "in turns of equal length between the busy processes: a container with "
-    "two busy processes has two turns",
+    TIME_SLICING: "in equal time slices for the busy processes: a container with "
+    "two busy processes gets two slices",
     MPS: "at the same time, each client process on at most its percentage of the threads; memory "
     "bandwidth and caches are not divided",
-    MEMORY_UNITS: "in turns of equal length between the busy processes, whatever their "
-    "number of units",
+    MEMORY_UNITS: "in equal time slices for the busy processes, regardless of "
+    "their number of units",
 }
 _TIME = {
     **dict.fromkeys((TIME_SLICING, MEMORY_UNITS), "time: less with more busy containers"),
     MPS: "threads: at most the percentage, less if other containers are busy",
 }
 _KEPT = {
-    BY_DRIVER: "memory: the limit does not change, and the guaranteed part is free",
-    BY_GUARD: "memory: the limit does not change, but a container above its own may have taken it",
-    BY_MPS: "memory: the limit does not change, and is free unless others have several processes",
+    BY_DRIVER: "memory: the limit does not change, and the guaranteed part is available",
+    BY_GUARD: (
+        "memory: the limit does not change, but a container above its own limit may have taken it"
+    ),
+    BY_MPS: (
+        "memory: the limit does not change, and is available unless others have several processes"
+    ),
     BY_HARDWARE: "memory: it never changes",
     BY_NOBODY: "memory: the free rest",
 }
 _OVERSUBSCRIBED = (
-    "memory: the limits add up to more than the GPU has, so others may have taken a fair share"
+    "memory: the limits add up to more than the GPU has, so others may have used up a fair share"
 )
 _OWN_CONTEXT = (
-    "mostly none, each process has its own context; a fault that needs a reset of the GPU ends all "
-    "of its users"
+    "mostly none, each process has its own context; a fault that requires a GPU reset terminates "
+    "all of its users"
 )
 _CRASH = {
     **dict.fromkeys((TIME_SLICING, MEMORY_UNITS), _OWN_CONTEXT),
-    MPS: "a fatal fault of one client ends all clients on the GPU, and new ones wait until those "
-    "are gone",
+    MPS: (
+        "a fatal fault of one client terminates all clients on the GPU, and new clients wait until "
+        "they have exited"
+    ),
 }
 _WITHIN = "; other instances continue, except for faults of the whole GPU"

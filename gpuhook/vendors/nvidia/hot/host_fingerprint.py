@@ -134,7 +134,7 @@ def changes(made: Recorded) -> list[str]:
 
 
 def require_fresh(job: Recorded) -> None:
-    """Raise GH1120 if the spec of a job describes another state of this host."""
+    """Raise GH1120 if the spec of a job does not match the current state of this host."""
     changed = changes(job)
     if changed:
         raise fault("GH1120", changes="; ".join(changed))

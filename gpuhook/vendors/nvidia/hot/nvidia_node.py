@@ -147,11 +147,11 @@ class NvidiaNode:
         return extra_devices.extra_requests(spec, settings)
 
     def require_fresh(self, job: Jobs) -> None:
-        """Raise GH1120 if the spec of a job describes another state of this host."""
+        """Raise GH1120 if the spec of a job does not match the current state of this host."""
         host_fingerprint.require_fresh(job)
 
     def is_stale(self, spec: Compiled) -> bool:
-        """Return whether a spec is gpuhook's and describes another state of this host."""
+        """Return whether a spec is gpuhook's and does not match the current state of this host."""
         return any(map(host_fingerprint.changes, hook_args.own_jobs(spec.edits)[:1]))
 
     def forget(self) -> None:

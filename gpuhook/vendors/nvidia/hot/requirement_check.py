@@ -111,7 +111,7 @@ def requirement_facts(
 def gpu_groups(gpus: Iterable[Gpu]) -> list[tuple[str, str, str]]:
     """Return (minors, compute capability, brand) of each sort of GPU, for hooks' arguments.
 
-    Minors are ranges, 0-3,5. A GPU with neither fact is left out.
+    Minors are ranges, 0-3,5. A GPU with neither fact is skipped.
     """
     by_sort: dict[tuple[str, str], list[int]] = {}
     for gpu in gpus:
@@ -185,7 +185,7 @@ def _warnings(newer: Mapping[str, str], open_terms: Mapping[str, str]) -> list[G
 def _unmet(requirement: Requirement, facts: RequirementFacts) -> GpuhookError:
     """Return the fault of a requirement none of whose alternatives holds.
 
-    Alternatives for GPUs of other brands are left out of the message, unless there are no others.
+    Alternatives for GPUs of other brands are skipped of the message, unless there are no others.
     """
     every = (
         [term for term in terms if requirements.of_term(term, facts) == UNMET]

@@ -195,7 +195,7 @@ def _compared(term: Term, fact: str) -> tuple[int | None, str]:
     """Return how a fact compares with the operand (-1, 0, 1), or None and why it does not."""
     if term.name == _BRAND:
         if term.operator not in ("=", "!=", "!"):
-            return None, "brands can be compared by = and != only"
+            return None, "brands can be compared only with = and !="
         return int(fact.lower() != term.operand.lower()), ""
     order = _order(fact, term.operand)
     if order is not None:

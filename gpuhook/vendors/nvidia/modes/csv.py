@@ -86,7 +86,7 @@ def _paths(where: Roots, choices: Choices) -> tuple[list[str], list[str]]:
 
 
 def _lines(paths: list[str]) -> tuple[list[csv_files.Line], list[str]]:
-    """Return (the lines of all files, sentences about what is left out); raises GH1221."""
+    """Return (the lines of all files, sentences about what is skipped); raises GH1221."""
     found: list[csv_files.Line] = []
     warnings: list[str] = []
     for path in paths:

@@ -30,8 +30,8 @@ IMEX, MIG = "imex", "mig"
 _CHANNEL_NAMES = {"index": "{}", "type-index": live_devices.IMEX_CHANNEL + "{}"}
 _MODE_BITS = 0o444  # of a MIG node whose mode the driver does not set
 _MAKE_NODES = (
-    "load the kernel module that makes the device nodes, or make them (`gpuhook explain GH1037` "
-    "shows how), or name their directory with --dev-root"
+    "load the kernel module that creates the device nodes, or create them (`gpuhook explain "
+    "GH1037` shows how), or name their directory with --dev-root"
 )
 
 
@@ -52,7 +52,7 @@ def describe_kind(mode: str, where: Roots, choices: Choices) -> Described:
 def _whole(mode: str, kind: str, where: Roots, choices: Choices) -> Described:
     """Return the spec of a kind whose one device is `all`."""
     if not choices.with_all:
-        reason = "its one device, `all`, is to be left out"
+        reason = "its only device, `all`, would be omitted"
         raise fault("GH1213", mode=mode, reason=reason, way="leave out --no-all-device")
     _selected(mode, (device_selection.EVERY,), choices)
     try:
@@ -77,7 +77,7 @@ def _imex(where: Roots, choices: Choices) -> Described:
         for number in numbers
     }
     if not names:
-        reason, way = "channels have an index, and no UUID", "take --device-name-strategy index"
+        reason, way = "channels have an index, but no UUID", "take --device-name-strategy index"
         raise fault("GH1213", mode=IMEX, reason=reason, way=way)
     known = {form.format(number): number for number in numbers for form in _CHANNEL_NAMES.values()}
     selected = {known[name] for name in _selected(IMEX, known, choices)}

@@ -103,7 +103,7 @@ def _package(root: DriverRoot, search_paths: tuple[str, ...]) -> tuple[str, list
     if _copies(root, best) > _copies(root, ranked[-2]):
         return best, []
     names = ", ".join(posixpath.basename(path) for path in ranked[::-1])
-    doubt = f"several drivers are in {PACKAGES}: {names}; the newest is taken"
+    doubt = f"several drivers are in {PACKAGES}: {names}; the newest is used"
     return best, [doubt + " (--library-search-path names another)"]
 
 

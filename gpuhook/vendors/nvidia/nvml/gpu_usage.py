@@ -21,7 +21,7 @@ from gpuhook.vendors.nvidia.nvml.nvml_device import NO_INSTANCE, ask_device, ins
 _MEMORY_V2 = 0x02000028  # NVML_STRUCT_VERSION(Memory, 2)
 _NO_MEMORY = 0xFFFFFFFFFFFFFFFF
 _TRIES = 4  # the list of processes may grow between the call for its length and the next one
-_SAMPLE_AGE = 3.0  # seconds: older samples of utilization are left out
+_SAMPLE_AGE = 3.0  # seconds: older samples of utilization are skipped
 _MICROSECONDS = 1_000_000
 
 
@@ -150,7 +150,7 @@ def gpu_percent(uuid: str) -> int | None:
 def process_percents(uuid: str) -> dict[int, int] | None:
     """Return the percentage of the multiprocessors' time by pid, None if NVML does not report it.
 
-    Processes that were idle in the last seconds are left out. Source: nvml.h,
+    Processes that were idle in the last seconds are skipped. Source: nvml.h,
     nvmlDeviceGetProcessUtilization.
     """
     since = int((time.time() - _SAMPLE_AGE) * _MICROSECONDS)

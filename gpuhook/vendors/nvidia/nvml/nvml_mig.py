@@ -47,7 +47,7 @@ def instances(
 ) -> tuple[MigInstance, ...]:
     """Return the MIG devices of the GPU whose NVML handle is `gpu`, by index.
 
-    `uuid` and `memory_bytes` are those of the GPU. An index without a device is left out, as is a
+    `uuid` and `memory_bytes` are those of the GPU. An index without a device is skipped, as is a
     device that disappears between two calls, or that has no UUID. A library without MIG support has
     none.
     """

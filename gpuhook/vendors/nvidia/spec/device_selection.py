@@ -44,18 +44,18 @@ def chosen(node: Node, ids: tuple[str, ...]) -> tuple[tuple[Gpu, ...], tuple[str
 
 
 def _usable(node: Node, gpu: Gpu) -> tuple[Gpu | None, list[str]]:
-    """Return (`gpu` with its usable instances or None, why the rest is left out)."""
+    """Return (`gpu` with its usable instances or None, why the rest is skipped)."""
     reason = trouble(node, gpu)
     if not reason and is_divided(gpu) and not gpu.instances:
         reason = f"{_MIG_MODE} and has no MIG instance"
     if reason:
-        return None, [f"{_label(gpu, None)} is left out of the spec: {reason}"]
+        return None, [f"{_label(gpu, None)} is omitted from the spec: {reason}"]
     if not is_divided(gpu):
         return gpu, []
     troubles = {one.index: instance_trouble(node, gpu, one) for one in gpu.instances}
     usable = tuple(one for one in gpu.instances if not troubles[one.index])
     left_out = [
-        f"{_label(gpu, one)} is left out of the spec: {troubles[one.index]}"
+        f"{_label(gpu, one)} is omitted from the spec: {troubles[one.index]}"
         for one in gpu.instances
         if troubles[one.index]
     ]
@@ -259,5 +259,5 @@ def _refusal(node: Node, gpu: Gpu, instance: MigInstance | None) -> str:
     reason = trouble(node, gpu)
     if not reason and is_divided(gpu):
         own = ", ".join(f"{gpu.index}:{instance.index}" for instance in gpu.instances)
-        return f"{_MIG_MODE}, so name its instances instead ({own or 'it has none'})"
+        return f"{_MIG_MODE}, so select its instances instead ({own or 'it has none'})"
     return reason

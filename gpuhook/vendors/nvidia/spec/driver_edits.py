@@ -37,10 +37,10 @@ _OPTIONS = {
     "directory": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
 }
 _IPC = ("socket", "pipes")  # connections to daemons of the host
-_ODD_NAME = "{path}: its name or its SONAME is not UTF-8, as a spec requires; left out"
+_ODD_NAME = "{path}: its name or its SONAME is not UTF-8, as a spec requires; skipped"
 _HOOKLESS = (
-    "every hook is disabled: containers get no links and no loader cache (--hooks none makes up "
-    "for both), and an engine that applies this spec does not notice when it is stale"
+    "every hook is disabled: containers get no links and no loader cache (--hooks none "
+    "compensates for both), and an engine that applies this spec does not notice when it is stale"
 )
 
 
@@ -145,10 +145,10 @@ def _edits(node: Node, choices: Choices, todo: Jobs) -> tuple[ContainerEdits, li
     if choices.hooks == "none":
         found["env"].append(hookless_mounts.ENV)
         bindings, lost = hookless_mounts.bindings(node.files, node.links)
-        missing += [f"without a hook there is no link {link}" for link in lost]
+        missing += [f"without a hook, the link {link} does not exist" for link in lost]
         if node.masks_params:
             missing.append(
-                "without a hook containers see the host's /proc/driver/nvidia/params, "
+                "without a hook, containers see the host's /proc/driver/nvidia/params, "
                 "with ModifyDeviceFiles 1"
             )
     else:
@@ -219,7 +219,7 @@ def _jobs(node: Node, gpus: tuple[Gpu, ...], choices: Choices, libcuda: str) -> 
 def _is_loaded_by_name(file: DriverFile) -> bool:
     """Return whether programs open a library by its name only.
 
-    libvdpau does so with NVIDIA's plugin, if it was built for another directory than the host's.
+    libvdpau does so with NVIDIA's plugin, if it was built for a directory other than the host's.
     """
     name = file.container_path.rpartition("/")[2]
     is_vdpau = file.kind == "plugin" and name.startswith(VDPAU_PLUGIN)

@@ -66,11 +66,11 @@ def _step(
         leads = place.status(link, is_followed=True)
         if place.target(link) == target or _is_device(leads, numbers):
             return Step(system_root.KEEP, path, f"it is a link to {place.target(link)}")
-        wrong = f"it is a link to {place.target(link)}, and should lead to {target}"
+        wrong = f"it is a link to {place.target(link)}, but should point to {target}"
     elif _is_device(status, numbers):
         return Step(system_root.KEEP, path, f"it is {described(status)}")
     else:
-        wrong = f"it is {described(status)}, and should be a link to {target}"
+        wrong = f"it is {described(status)}, but should be a link to {target}"
     if is_replaced and not stat.S_ISDIR(status.st_mode):
         return Step(system_root.REPLACE, path, f"link to {target}; {wrong}", make)
     return Step(system_root.REFUSE, path, wrong)

@@ -38,7 +38,7 @@ def _step(place: SystemRoot, expected: ExpectedNode, *, is_replaced: bool) -> St
     entry = place.status(expected.path, is_followed=False)
     if entry is None:
         return Step(system_root.MAKE, path, says, make)
-    wrong = f"it is {described(found or entry)}, and should be {expected.major}:{expected.minor}"
+    wrong = f"it is {described(found or entry)}, but should be {expected.major}:{expected.minor}"
     if stat.S_ISLNK(entry.st_mode):
         wrong = f"it is a link to {place.target(expected.path)}, which is not a {says}"
     if is_replaced and not stat.S_ISDIR(entry.st_mode):

@@ -35,7 +35,7 @@ _MASK_OPTIONS = ["ro", "nosuid", "nodev", "noexec", "bind"]
 def desired_state(
     root: LiveRoot, edits: ContainerEdits, todo: list[Jobs], *, is_running: bool
 ) -> tuple[DesiredState, list[str]]:
-    """Return the desired state of the container, and why CUDA compatibility is left out.
+    """Return the desired state of the container, and why CUDA compatibility is skipped.
 
     A container that `is_running` may have got other libraries at its start.
     """

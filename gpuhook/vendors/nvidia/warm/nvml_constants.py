@@ -56,7 +56,7 @@ TIME_SLICES = ("default", "short", "medium", "long")
 # nvmlReturn_enum: errors after which nothing that a GPU says can be relied on.
 LOSSES: dict[int, str] = {
     8: "its power cables are not properly attached",
-    11: "its interrupts do not arrive",
+    11: "its interrupts are not received",
     15: "fallen off the bus or otherwise inaccessible",
     16: "needs a reset before it can be used again",
 }

@@ -62,7 +62,7 @@ def _is_number(value: object, bits: int) -> bool:
 def _node(device: dict[str, Any], rules: list[Rule], recorded: Collection[str]) -> list[DeviceNode]:
     """Return the node of an OCI device, with the access that the rules allow; [] if they do not.
 
-    After the driver is loaded again, the device may have another major; the same minor identifies
+    After the driver is reloaded, the device may have another major; the same minor identifies
     it, as the host's node of that path may be another device.
     """
     kind, major, minor = device["type"], device["major"], device["minor"]
@@ -129,7 +129,7 @@ def with_numbers(edits: ContainerEdits) -> ContainerEdits:
 
 
 def renewed(edits: ContainerEdits) -> ContainerEdits:
-    """Return `edits` with the current majors: a driver that was loaded again may have others."""
+    """Return `edits` with the current majors: a reloaded driver may have others."""
     kept = edits.copy()
     if "deviceNodes" in edits:
         kept["deviceNodes"] = [_renewed(node) for node in edits["deviceNodes"]]

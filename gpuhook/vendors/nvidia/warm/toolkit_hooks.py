@@ -86,7 +86,7 @@ def call(words: list[str]) -> Call:
 def jobs_of(made: Call) -> Jobs:
     """Return the jobs of a call; GH1640 for a malformed value.
 
-    The libraries of a loader cache are left out: they depend on the container's files.
+    The libraries of a loader cache are skipped: they depend on the container's files.
     """
     args: list[str] = []
     for link in made.all("--link"):

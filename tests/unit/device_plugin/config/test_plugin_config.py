@@ -277,8 +277,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         sharing("Resources: [{name: gpu, replicas: 2}]\n"),
         [
             (
-                "3:5: error: sharing.timeSlicing.Resources: unknown key; upper and lower case "
-                "matter -> did you mean sharing.timeSlicing.resources?"
+                "3:5: error: sharing.timeSlicing.Resources: unknown key; keys are "
+                "case-sensitive -> did you mean sharing.timeSlicing.resources?"
             )
         ],
     ),
@@ -286,7 +286,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         sharing("resources: [{name: gpu, replicas: 2}]\n", "timeslicing"),
         [
             (
-                "2:3: error: sharing.timeslicing: unknown key; upper and lower case matter -> "
+                "2:3: error: sharing.timeslicing: unknown key; keys are case-sensitive -> "
                 "did you mean sharing.timeSlicing?"
             )
         ],
@@ -330,8 +330,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
             (
                 "5:7: error: sharing.timeSlicing.resources[1]: duplicate: "
                 "sharing.timeSlicing.resources[0] already shares nvidia.com/gpu, for all "
-                "of its devices -> several entries of one resource need `devices` that "
-                "do not overlap"
+                "of its devices -> several entries for one resource need "
+                "`devices` that do not overlap"
             )
         ],
     ),
@@ -340,7 +340,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 f'4:28: error: {ENTRY}.devices: must be "all", a '
-                'count or a list, found the text "some" -> for one device write a list: '
+                'count or a list, found the text "some" -> for a single device, write a list: '
                 'devices: ["some"]'
             )
         ],
@@ -393,8 +393,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "flags: {plugin: {deviceListStrategy: []}}\n",
         [
             (
-                "1:38: error: flags.plugin.deviceListStrategy: is empty: must be one or "
-                "several of envvar, volume-mounts, cdi-annotations, cdi-cri, host-files"
+                "1:38: error: flags.plugin.deviceListStrategy: is empty: must "
+                "be one or more of envvar, volume-mounts, cdi-annotations, cdi-cri, host-files"
             )
         ],
     ),
@@ -447,7 +447,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
     ),
     "an empty entry": (
         "sharing: {timeSlicing: {resources: [null]}}\n",
-        [f"1:37: error: {ENTRY}: must be a mapping, found nothing"],
+        [f"1:37: error: {ENTRY}: must be a mapping, but is empty"],
     ),
     "a text": (
         "nothing\n",
@@ -463,7 +463,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "2:1: error: kind: this is a Kubernetes manifest, not a configuration -> "
-                "use the text of a configuration below `data` of a ConfigMap"
+                "use the text of one configuration below `data` of a ConfigMap"
             )
         ],
     ),
@@ -472,7 +472,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "1:1: error: devicePlugin: these are the values of a Helm chart, not a "
-                "configuration -> use the text of a configuration below "
+                "configuration -> use the text of one configuration below "
                 "devicePlugin.config.data"
             )
         ],
@@ -482,7 +482,7 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         [
             (
                 "1:1: error: config: these are the values of a Helm chart, not a "
-                "configuration -> use the text of a configuration below config.map"
+                "configuration -> use the text of one configuration below config.map"
             )
         ],
     ),
@@ -490,8 +490,8 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         "default: |-\n  version: v1\n  sharing: {}\n",
         [
             (
-                "1:1: error: default: is a text of several lines, like the data of a "
-                "ConfigMap -> use only that text, without indentation"
+                "1:1: error: default: is a multi-line text, like the "
+                "data of a ConfigMap -> use only that text, without indentation"
             )
         ],
     ),
@@ -580,7 +580,7 @@ def test_error_has_place_key_and_requirement(case: str) -> None:
 
 def test_key_that_is_not_a_text_is_an_error() -> None:
     reading = parsed("? [a]\n: |\n  b\n  c\n")
-    assert lines(reading) == ["1:3: error: a key must be a text, found a list"]
+    assert lines(reading) == ["1:3: error: a key must be a string, found a list"]
 
 
 def test_all_errors_are_reported_in_order() -> None:
@@ -694,14 +694,14 @@ COLLISIONS = [
     (
         "- {name: gpu, rename: x, replicas: 2}\n- {name: t4, rename: x, replicas: 2}\n",
         (
-            "sharing.timeSlicing.resources[0] already has the name nvidia.com/x: a name "
-            "is for one resource"
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/x: each "
+            "name is for one resource"
         ),
     ),
     (
         "- {name: gpu, replicas: 2}\n- {name: t4, rename: gpu, replicas: 2}\n",
         (
-            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: a "
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: each "
             "name is for one resource"
         ),
     ),
@@ -735,7 +735,7 @@ def test_rename_by_default_keeps_the_name_of_one_replica() -> None:
     taken = parsed(naming + sharing(entries + taking % "gpu"))
     assert [found.message for found in taken.findings] == [
         (
-            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: a "
+            "sharing.timeSlicing.resources[0] already has the name nvidia.com/gpu: each "
             "name is for one resource"
         )
     ]
@@ -828,21 +828,21 @@ MPS_WRONG = [
         "mps: {root: /mps}\n" + MPS.replace("2}", "99}"),
         (
             "5:29: warning: sharing.mps.resources[0].replicas: a GPU serves at most 48 "
-            "MPS clients: the others do not start"
+            "MPS clients: further clients do not start"
         ),
     ),
     (
         "mps: {root: /mps}\n" + MPS + "    failRequestsGreaterThanOne: false\n",
         (
-            "6:33: warning: sharing.mps.failRequestsGreaterThanOne: has no effect: with "
-            "MPS a container never gets more than one replica"
+            "6:33: warning: sharing.mps.failRequestsGreaterThanOne: has no effect: "
+            "with MPS, a container never gets more than one replica"
         ),
     ),
     (
         "mps: {root: /mps}\n" + one("name: gpu, replicas: 2") + MPS.removeprefix("sharing:\n"),
         (
-            "7:5: error: sharing.mps: timeSlicing and mps exclude each other: a device "
-            "is shared in one way -> keep one of them"
+            "7:5: error: sharing.mps: timeSlicing and mps are mutually exclusive: a "
+            "device can be shared in only one way -> keep one of them"
         ),
     ),
 ]
@@ -905,7 +905,7 @@ BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
 HOSTILE = [
-    (BOMB.encode(), 5, "it stands for more than 20000 values"),
+    (BOMB.encode(), 5, "it expands to more than 20000 values"),
     (b"flags: &f {plugin: *f}", 1, "a value contains itself"),
     (b"[" * 200_000, 1, "it is nested too deeply"),
     (b"[" * 40 + b"]" * 40, 1, "it is nested too deeply"),
@@ -913,7 +913,7 @@ HOSTILE = [
     (b"- " * 100_000, 1, "it is nested too deeply"),
     (b"a: 1\n" * 60_000, 1, "the file is larger than 256 KiB"),
     (b"x" * 10_000_000, 1, "the file is larger than 256 KiB"),
-    (b"- a\n" * 30_000, 20_000, "it stands for more than 20000 values"),
+    (b"- a\n" * 30_000, 20_000, "it expands to more than 20000 values"),
     (b"a: *b", 1, "found undefined alias"),
     (b"version: v1\n---\nversion: v1\n", 2, "another document begins here"),
     (b"version: v1\nflags: \xff\n", 2, "the file is not UTF-8 text"),

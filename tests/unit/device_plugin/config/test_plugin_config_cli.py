@@ -78,7 +78,7 @@ def test_validate_reports_limits_and_interposers(file: Path) -> None:
     assert completed.stdout == (
         f"{file}:4:40: error: sharing.timeSlicing.resources[0].memory: must be 256Mi or more, "
         'found the text "64Mi"\n'
-        "  hint: a CUDA context with its libraries takes as much by itself\n"
+        "  hint: a CUDA context and its libraries alone need this much\n"
         f"{file}:5:43: error: sharing.timeSlicing.resources[1].interposer: hami is not in "
         "gpuhook.interposers\n"
         "  hint: add it to gpuhook.interposers\n"

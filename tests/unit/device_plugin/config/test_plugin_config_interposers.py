@@ -170,8 +170,8 @@ REFUSED = {
         "deviceNodes: [{path: /dev/a, ^hostPath: /dev/b}]",
         (
             f"error: {EDITS}.deviceNodes[0].hostPath: is "
-            "not supported: a device node has one path on both sides -> write the path "
-            "of the host as `path`"
+            "not supported: a device node has one path on both sides -> write the "
+            "path on the host as `path`"
         ),
     ),
     "a library that no mount brings": (

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.config_texts import ENTRY, UNITS, WITH_MPS_ROOT, lines, marked, one, parsed, sharing
 
-CONTEXT = "a CUDA context with its libraries takes as much by itself"
+CONTEXT = "a CUDA context and its libraries alone need this much"
 
 
 WRONG = {
@@ -26,7 +26,7 @@ WRONG = {
         one("name: gpu, replicas: 2, memory: ^2Ti"),
         (
             f"error: {ENTRY}.memory: must be 1024Gi or less, "
-            'found the text "2Ti" -> no GPU has as much memory'
+            'found the text "2Ti" -> no GPU has this much memory'
         ),
     ),
     "replicas below a context": (
@@ -64,7 +64,7 @@ WRONG = {
         one("name: gpu, replicas: 2, computeMode: ^exclusive-process"),
         (
             f"error: {ENTRY}.computeMode: exclusive-process "
-            "excludes 2 replicas: a second process cannot create a context -> remove it, "
+            "prevents 2 replicas: a second process cannot create a context -> remove it, "
             "or set `replicas: 1`"
         ),
     ),
@@ -72,7 +72,7 @@ WRONG = {
         one("name: gpu, replicas: {memory: 4Gi}, computeMode: ^exclusive-process"),
         (
             f"error: {ENTRY}.computeMode: exclusive-process "
-            "excludes several containers on a device: a second process cannot create a "
+            "prevents several containers on a device: a second process cannot create a "
             "context -> remove it, or set `replicas: 1`"
         ),
     ),
@@ -80,7 +80,7 @@ WRONG = {
         UNITS.format("computeMode: ^exclusive-process"),
         (
             "error: sharing.memoryUnits.resources[0].computeMode: exclusive-process "
-            "excludes several containers on a device: a second process cannot create a "
+            "prevents several containers on a device: a second process cannot create a "
             "context -> remove it"
         ),
     ),
@@ -128,14 +128,14 @@ WRONG = {
         "sharing: {memoryUnits: {resources: [{name: gpu}, ^{name: t4}]}}",
         (
             "error: sharing.memoryUnits.resources[1]: sharing.memoryUnits.resources[0] "
-            "already has the name nvidia.com/gpumem: a name is for one resource"
+            "already has the name nvidia.com/gpumem: each name is for one resource"
         ),
     ),
     "units and time slices": (
         one("name: gpu, replicas: 2") + "  memoryUnits: ^{resources: [{name: gpu}]}",
         (
-            "error: sharing.memoryUnits: timeSlicing and memoryUnits exclude each other: "
-            "a device is shared in one way -> keep one of them"
+            "error: sharing.memoryUnits: timeSlicing and memoryUnits are mutually "
+            "exclusive: a device can be shared in only one way -> keep one of them"
         ),
     ),
     "all strategies": (
@@ -144,15 +144,15 @@ WRONG = {
         + "  mps: {resources: [{name: gpu, replicas: 2}]}\n"
         + "  memoryUnits: ^{resources: [{name: gpu}]}",
         (
-            "error: sharing.memoryUnits: timeSlicing, mps and memoryUnits exclude "
-            "each other: a device is shared in one way -> keep one of them"
+            "error: sharing.memoryUnits: timeSlicing, mps and memoryUnits are "
+            "mutually exclusive: a device can be shared in only one way -> keep one of them"
         ),
     ),
     "a reserve above any device": (
         "gpuhook: {memoryReserve: ^4Ti}",
         (
             'error: gpuhook.memoryReserve: must be 1024Gi or less, found the text "4Ti" '
-            "-> no GPU has as much memory"
+            "-> no GPU has this much memory"
         ),
     ),
     "a tolerance below the limit": (

@@ -337,5 +337,5 @@ def test_processes_are_found_by_their_first_argument(tmp_path: Path) -> None:
     }.items():
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "cmdline").write_bytes(words)
-    (tmp_path / "5").mkdir()  # the process has ended
+    (tmp_path / "5").mkdir()  # the process has exited
     assert manager_process.processes("nvidia-device-plugin", str(tmp_path)) == [1, 22]

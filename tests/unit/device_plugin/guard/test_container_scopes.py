@@ -68,7 +68,7 @@ def test_process_with_the_cgroup_and_mounts_of_a_container_belongs_to_it() -> No
     ("path", "mounts"),
     [
         ("/apps/gpu", 8),  # another, unknown container in the same cgroup
-        ("/apps/gpu", HOST[1]),  # a process of the host that was moved there
+        ("/apps/gpu", HOST[1]),  # a process on the host that was moved there
         ("/apps", 7),  # a process that entered the container's mount namespace from another cgroup
         ("/apps/gpu2", 7),
         ("/", 7),
@@ -108,7 +108,7 @@ def test_scope_shared_by_two_containers_is_ignored(
 
 
 def test_invalid_first_process_is_ignored() -> None:
-    """It has ended, its pid is reused, it has the host's mounts, or it cannot be read."""
+    """It has exited, its pid is reused, it has the host's mounts, or it cannot be read."""
     assert scopes(Kernel(), {"web": WEB}) == {}
     assert scopes(Kernel(p10=about("/apps/gpu", 7, 101)), {"web": WEB}) == {}
     assert scopes(Kernel(p10=about("/apps/gpu", HOST[1])), {"web": WEB}) == {}
@@ -141,7 +141,7 @@ def test_id_of_two_containers_has_no_first_process() -> None:
 
 
 def test_process_with_the_host_mounts_makes_no_scope() -> None:
-    """The test process is a process of the host for the guard."""
+    """The test process is a process on the host for the guard."""
     kernel = Processes()
     ours = kernel.about(os.getpid())
     assert ours is not None

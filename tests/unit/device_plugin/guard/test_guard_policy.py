@@ -91,7 +91,7 @@ def test_restarted_process_gets_no_new_grace_period() -> None:
     samples = Samples()
     samples.sample(user(1, 5))
     samples.sample(user(1, 5), elapsed=20)
-    samples.sample(elapsed=1)  # it has ended
+    samples.sample(elapsed=1)  # it has exited
     samples.sample(user(7, 5), elapsed=1)  # and has restarted
     assert samples.send(samples.sample(user(7, 5), elapsed=10)).user.pid == 7
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares: the containers that the guard watches, their limits, and the marks on disk."""
+"""Shares: the containers that the guard monitors, their limits, and the marks on disk."""
 
 from __future__ import annotations
 

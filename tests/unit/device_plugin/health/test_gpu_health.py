@@ -146,7 +146,7 @@ def test_answering_gpu_stays_unhealthy_without_evidence() -> None:
     [
         (replace(FIRST, boot="boot-2"), "the node was rebooted"),
         (replace(FIRST, driver="driver-2"), "the driver was reloaded"),
-        (replace(FIRST, slots={"GPU-0": "slot-2"}), "the GPU was plugged in again"),
+        (replace(FIRST, slots={"GPU-0": "slot-2"}), "the GPU was reconnected"),
     ],
 )
 def test_evidence_removes_marks(now: Evidence, words: str) -> None:
@@ -173,7 +173,7 @@ def test_replugged_lost_gpu_is_healthy() -> None:
 def test_lost_gpu_stays_unhealthy_if_the_driver_requires_no_action() -> None:
     """The driver's word is not taken for a GPU that its list calls lost at the same time."""
     health = gpu_health()
-    lost = (Gpu(0, "GPU-0", lost="its interrupts do not arrive"), *GPUS[1:])
+    lost = (Gpu(0, "GPU-0", lost="its interrupts are not received"), *GPUS[1:])
     for moment in (1.0, 2.0, 3.0):
         health.update_gpus(lost, moment)
         assert health.update_action("GPU-0", "none", moment) == ()

@@ -88,7 +88,7 @@ def test_world_writable_file_has_no_marks() -> None:
 
 
 def test_evidence_has_boot_id_driver_load_and_pci_device(state_directory: Path) -> None:
-    """Missing files are left out."""
+    """Missing files are skipped."""
     assert health_evidence.read(root=str(state_directory)) == Evidence()
     boot = state_directory / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True)
@@ -184,4 +184,4 @@ def test_unreadable_marks_are_reported_by_show(text: str) -> None:
 def test_world_writable_marks_are_reported_by_show() -> None:
     health_marks.write(marked_gpu_health().marks)
     os.chmod(health_marks.path(), 0o666)
-    assert "others than root can write it" in health("show").stderr
+    assert "users other than root can write to it" in health("show").stderr

@@ -288,4 +288,4 @@ def test_messages_are_delivered_in_the_thread_of_the_loop() -> None:
 
     loop, thread = asyncio.run(main())
     assert thread is threading.main_thread()
-    poster(loop, lambda message: pytest.fail("the loop has ended"))(WatchStarted())
+    poster(loop, lambda message: pytest.fail("the loop has exited"))(WatchStarted())

@@ -293,7 +293,7 @@ def test_memory_limits_per_container_and_gpu(node_directory: Path) -> None:
 
 
 def test_scrape_removes_no_ledger_entry(node_directory: Path) -> None:
-    """The plugin's pod sees neither the runtimes' state nor all processes of the host."""
+    """The plugin's pod sees neither the runtimes' state nor all processes on the host."""
     before = sorted((node_directory / "state" / "containers").iterdir())
     assert len(before) == 2
     scrape_series(scrape_of(node_directory, Driver()))

@@ -155,7 +155,7 @@ def test_unknown_memory_has_no_fair_share() -> None:
     assert found.warnings == (f"{GPU}: {device}: its replicas have no limit",)
     found = offer(without_memory, SharedResource(GPU, 4, memory=GIB))
     assert only_resource(found).memory == {SMALL: UnitMemory(GIB, 0)}
-    assert found.warnings == (f"{GPU}: {device}: it is unknown whether 4 times 1024 MiB fit",)
+    assert found.warnings == (f"{GPU}: {device}: cannot check whether 4 times 1024 MiB fit",)
 
 
 @pytest.mark.parametrize("entry", [memory_units(GIB), SharedResource(GPU, replica_memory=GIB)])
@@ -268,7 +268,7 @@ def test_whole_gpu_is_never_offered_as_a_memory_unit() -> None:
     assert found.warnings == (
         (
             f"{GPU}: device 1 (NVIDIA H100 80GB HBM3) is not offered: no entry of "
-            "sharing.memoryUnits selects it, and the other devices of that name are memory units"
+            "sharing.memoryUnits selects it, and the other devices with that name are memory units"
         ),
     )
     apart = offer(MIXED, memory_units(GIB, devices=("0",)), strategy=MEMORY_UNITS)

@@ -78,7 +78,9 @@ def test_gpu_without_a_uuid_is_not_offered() -> None:
 def test_duplicate_uuid_is_offered_once() -> None:
     offered = offer(changed(H100, 1, uuid=H100.gpus[0].uuid))
     assert indices(offered) == {GPU: ["0", *ALL[2:]]}
-    assert offered.warnings == (f"{H100.gpus[0].uuid} names two devices: the first one is offered",)
+    assert offered.warnings == (
+        f"{H100.gpus[0].uuid} identifies two devices: the first one is offered",
+    )
 
 
 def test_a_node_without_gpus_offers_nothing() -> None:
@@ -172,7 +174,7 @@ def test_resources_are_in_the_order_of_their_names() -> None:
 def test_instance_without_profile_or_uuid_is_not_offered() -> None:
     node = divided(T4, 0, None, "1g.5gb")
     assert offer(node, mig="mixed").warnings == (
-        "MIG instance 0:0 is of an unknown profile: it is not offered",
+        "MIG instance 0:0 has an unknown profile: it is not offered",
     )
     nameless = replace(node.gpus[0].instances[1], uuid="")
     offered = offer(changed(T4, 0, mig_mode="enabled", instances=(nameless,)), mig="mixed")
@@ -194,7 +196,7 @@ def test_strategy_single_offers_whole_gpus_if_mig_is_off() -> None:
 
 def test_strategy_single_refuses_different_gpus() -> None:
     two = replace(H100, gpus=H100.gpus[:2])
-    with pytest.raises(FileError, match=r"MIG mode is on for GPU 1, off for GPU 0$") as raised:
+    with pytest.raises(FileError, match=r"MIG mode is on for GPU 1 and off for GPU 0$") as raised:
         offer(divided(two, 1, "1g.10gb"), mig="single")
     assert raised.value.code == "GH1840"
     with pytest.raises(FileError, match="GPU 0 is in MIG mode, but has no instance") as raised:
@@ -219,7 +221,7 @@ def test_strategy_single_accepts_a_lost_gpu() -> None:
     node = changed(node, 1, mig_mode=None, lost="fallen off the bus")
     offered = offer(node, mig="single")
     assert indices(offered) == {GPU: ["0:0"]}
-    assert offered.warnings == ("GPU 1 is lost and its MIG mode unknown: it is not offered",)
+    assert offered.warnings == ("GPU 1 is lost and its MIG mode is unknown: it is not offered",)
     whole = changed(H100, 1, mig_mode=None, lost="fallen off the bus")
     assert indices(offer(whole, mig="single")) == {GPU: ALL}
     emptied = changed(divided(node, 1), 1, lost="fallen off the bus")

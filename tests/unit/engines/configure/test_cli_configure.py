@@ -106,7 +106,7 @@ def test_undo_lists_containers_that_need_gpuhook(root: Path) -> None:
     (place / "hostconfig.json").write_text('{"Runtime": "nvidia"}')
     (place / "config.v2.json").write_text('{"Name": "/trainer", "State": {"Running": true}}')
     assert (
-        "start again: trainer (gpuhook configure users docker)"
+        "restart: trainer (gpuhook configure users docker)"
         in _run(root, "undo", "docker", "--dry-run").stderr
     )
     assert _document(root, "undo", "docker")["users"] == ["0123"]
@@ -203,9 +203,9 @@ def test_unusable_program_is_refused(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("docker", "--runtime-name", "a/b"), "not a valid name of a runtime"),
-        (("docker", "--runtime-name", "-x"), "not a valid name of a runtime"),
-        (("docker", "--runtime-name", "\xe9"), "not a valid name of a runtime"),
+        (("docker", "--runtime-name", "a/b"), "not a valid runtime name"),
+        (("docker", "--runtime-name", "-x"), "not a valid runtime name"),
+        (("docker", "--runtime-name", "\xe9"), "not a valid runtime name"),
         (("docker", "--runtime-path", "relative"), "not an absolute path"),
         (("docker", "--config", "relative"), "not an absolute path"),
         (("docker", "--restart=kill"), "is not one of"),

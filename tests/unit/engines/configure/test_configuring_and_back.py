@@ -87,7 +87,7 @@ def test_missing_chosen_file_has_a_note(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(HostPrograms, "run", lambda *_: None)
     (tmp_path / "etc").mkdir()
     host, where = Host(str(tmp_path)), Where("docker", config="/etc/deamon.json")
-    said = "/etc/deamon.json did not exist: docker reads it only if it is started with this file"
+    said = "/etc/deamon.json did not exist: docker reads it only if started with this file"
     for is_told in (True, False):
         result = configure_engine.configure(host, where, wanted())
         assert (said in result.notes) is is_told
@@ -101,7 +101,8 @@ def test_restored_earlier_file_has_a_note(tmp_path: Path, monkeypatch: pytest.Mo
         (tmp_path / "etc" / name).write_text("version = 2\n", encoding="utf-8")
     host = Host(str(tmp_path))
     said = (
-        "/etc/a.toml is restored: gpuhook configures containerd in one file, which is another now"
+        "/etc/a.toml is restored: gpuhook configures containerd in one file, "
+        "which is now a different one"
     )
     for config, is_told in (("a", False), ("a", False), ("b", True), ("b", False)):
         where = Where("containerd", config=f"/etc/{config}.toml")
@@ -155,7 +156,7 @@ def test_removed_hook_that_a_package_restores_is_kept(
     theirs.write_bytes(crio.HOOKED + b"\n")
     notes = configure_engine.undo(host, where).notes
     assert theirs.read_bytes() == crio.HOOKED + b"\n"
-    assert any("created again" in one for one in notes)
+    assert any("recreated" in one for one in notes)
     assert os.listdir(theirs.parent) == [theirs.name]
 
 

@@ -190,7 +190,7 @@ def test_addition_to_gpuhooks_file_is_kept() -> None:
 
 
 REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
-    "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:1: the runtime nvidia of crio is"),
+    "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:1: the nvidia runtime of crio is"),
     "no table": (
         {MAIN: "[crio.runtime]\nruntimes = 1\n"},
         {},

@@ -235,12 +235,12 @@ def test_runtime_replaced_by_another_program_is_kept() -> None:
 
 
 REFUSED = {
-    "another's runtime": (THEIRS, {}, "GH2000", "daemon.json:1: the runtime nvidia of docker is"),
+    "another's runtime": (THEIRS, {}, "GH2000", "daemon.json:1: the nvidia runtime of docker is"),
     "no runtime": (
         '{"runtimes": {\n"nvidia": []}}',
         {"takes_over": True},
         "GH2003",
-        'json:2 has the runtime "nvidia" that is not an object',
+        'json:2 has a runtime "nvidia" that is not an object',
     ),
     "no object of runtimes": ('{\n"runtimes": []}', {}, "GH2003", 'json:2 has "runtimes" that is'),
     "no object of features": ('{"features": 1}', {}, "GH2003", "json:1 "),

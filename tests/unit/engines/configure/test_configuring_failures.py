@@ -387,7 +387,7 @@ def _leads_nowhere(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "reason", "advice"),
     [
-        (_is_file, "Not a directory", "move the file away"),
+        (_is_file, "Not a directory", "move away the file"),
         (_leads_nowhere, "No such file or directory", "fix the link"),
     ],
 )

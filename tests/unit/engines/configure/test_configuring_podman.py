@@ -165,13 +165,13 @@ def test_gpuhooks_file_that_became_invalid_is_a_fault() -> None:
 
 
 REFUSED: dict[str, tuple[Texts, dict[str, Any], str, str]] = {
-    "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:2: the runtime nvidia of podman is"),
+    "another's": ({MAIN: THEIRS}, {}, "GH2000", f"{MAIN}:2: the nvidia runtime of podman is"),
     "no table": ({MAIN: "engine = 1\n"}, {}, "GH2003", f"{MAIN}:1 has engine that is not a table"),
     "no list": (
         {MAIN: '[engine.runtimes]\nkata = "/kata"\n'},
         {},
         "GH2003",
-        f"{MAIN}:2 has the runtime kata that is not a list",
+        f"{MAIN}:2 has a runtime kata that is not a list",
     ),
     "a number for a list": (
         {MAIN: "[engine]\nhooks_dir = 5\n"},

@@ -176,7 +176,7 @@ def database(place: Path, *containers: dict[str, Any]) -> bytes:
 
 
 def test_podman_containers(tmp_path: Path) -> None:
-    """Rows have any size; rows of removed containers are left out."""
+    """Rows have any size; rows of removed containers are skipped."""
     large = {"spec": {"args": ["x" * 20_000]}, "id": "a", "name": "one", "runtime": "nvidia"}
     others = [
         {"id": "b", "name": "two", "runtime": "crun"},

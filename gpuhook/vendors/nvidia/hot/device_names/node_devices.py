@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names and nodes of this node's devices, from its CDI specs and node.json.
 
-Loaded only for a create that needs them: its container names a GPU by another name than the specs
+Loaded only for a create that needs them: its container names a GPU by a name other than the specs
 have, has a memory limit, or names replicas.
 """
 
@@ -95,7 +95,7 @@ def _described(found: Registry, kind: str) -> list[str]:
 def nodes_by_device(found: Registry, kind: str) -> dict[str, frozenset[str]]:
     """Return the paths of the device nodes of each device of `kind`, by qualified name.
 
-    Nodes that all devices of a spec share are left out, and those for graphics, which a container
+    Nodes that all devices of a spec share are skipped, and those for graphics, which a container
     gets by its capabilities.
     """
     nodes = {}

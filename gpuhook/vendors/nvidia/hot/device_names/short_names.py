@@ -97,7 +97,7 @@ def advice(name: str, where: str, known: Iterable[str]) -> str:
     if name == "-1" and where:
         return "to request no GPU, write void"
     if _is_mig(name.lower()) and not any(_is_mig(one.lower()) for one in known):
-        return f"{printable(name)} names a MIG device, and this node has none"
+        return f"{printable(name)} names a MIG device, but this node has none"
     return ""
 
 

@@ -215,7 +215,7 @@ def _set(jobs: Jobs, option: str, value: str) -> None:
             _absolute(option, value)
         setattr(jobs, _TEXT[option], value)
     else:
-        reason = f"release {__version__} of it has no such option"
+        reason = f"release {__version__} has no such option"
         raise fault("GH1640", argument=option, reason=reason)
 
 

@@ -26,7 +26,7 @@ def needs_profile_of(job: Jobs) -> bool:
 def rootfs_plan(
     root: Root, todo: Sequence[Jobs], nodes: Sequence[str] = ()
 ) -> tuple[Provision, list[str]]:
-    """Return (the provision for all of `todo`, why the image's CUDA compatibility is left out).
+    """Return (the provision for all of `todo`, why the image's CUDA compatibility is skipped).
 
     With the container's device nodes `nodes`, the provision has EGL's profile of these GPUs.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CSV files that list the parts of a Tegra system for containers: `kind, path` in each line.
 
-The vendor ships them, and sites add to them, so a malformed line is left out with a warning.
+The vendor ships them, and sites add to them, so a malformed line is skipped with a warning.
 Source: NVIDIA's container toolkit, host-files-for-container.d.
 """
 
@@ -39,7 +39,7 @@ def read(path: str) -> tuple[list[Line], list[str]]:
 
     Raises OSError.
     """
-    # A pipe in another tree than the host's must not block the reader.
+    # A pipe in a tree other than the host's must not block the reader.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -60,7 +60,7 @@ def parse(content: bytes, name: str) -> tuple[list[Line], list[str]]:
     for number, raw in enumerate(content.splitlines(), 1):
         line, reason = _line(raw)
         if reason:
-            wrong.append(f"{name}, line {number}: {reason}; it is left out")
+            wrong.append(f"{name}, line {number}: {reason}; it is skipped")
         elif line is not None and line not in lines[-1:]:
             lines.append(line)
     return list(dict.fromkeys(lines)), _bounded(wrong, name)
@@ -110,4 +110,4 @@ def _bounded(sentences: Iterable[str], name: str) -> list[str]:
     """Return the first of `sentences`, and the number of the others."""
     found = list(sentences)
     rest = len(found) - _SHOWN
-    return [*found[:_SHOWN], f"{name}: {rest} more lines are left out"] if rest > 0 else found
+    return [*found[:_SHOWN], f"{name}: {rest} more lines are skipped"] if rest > 0 else found

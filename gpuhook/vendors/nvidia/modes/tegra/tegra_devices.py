@@ -32,7 +32,7 @@ Own = list[tuple["Gpu", list["DeviceNode"]]]
 def tegra_devices(
     soc: Soc, named: dict[str, DeviceNode], search: Search, choices: Choices
 ) -> tuple[Own, list[str]]:
-    """Return ([(GPU, its nodes), ...], why others are left out).
+    """Return ([(GPU, its nodes), ...], why others are skipped).
 
     `named` are the nodes that the CSV files name. Without `multiple_csv_devices`, the first GPU has
     all of them.
@@ -58,7 +58,7 @@ def tegra_devices(
         if not reason and gpu in cards and not any(map(_OF_A_GPU.fullmatch, nodes)):
             reason = f"{device_selection.node_path(gpu)}: no such device node"
         if reason:
-            left_out.append(f"GPU {gpu.index} is left out of the spec: {reason}")
+            left_out.append(f"GPU {gpu.index} is omitted from the spec: {reason}")
         else:
             found.append((gpu, list(nodes.values())))
     return found, left_out

@@ -145,7 +145,7 @@ def test_mig_instances_are_listed_by_index(tmp_path: Path) -> None:
     }
     own = [name for name in known if name.startswith("1:")]
     assert len([name for name in found if name.startswith("1:")]) == len(own)
-    assert "MIG instances are named by index alone" in done.stderr
+    assert "MIG instances are named only by index" in done.stderr
 
 
 def test_gpu_in_mig_mode_without_a_device_is_left_out(tmp_path: Path) -> None:
@@ -156,7 +156,9 @@ def test_gpu_in_mig_mode_without_a_device_is_left_out(tmp_path: Path) -> None:
     spec, done = generated(made, "--mode", "proc")
     names = [device["name"] for device in spec["devices"]]
     assert not [name for name in names if name == "0" or name.startswith("0:")]
-    assert "GPU 0 is left out of the spec: it is in MIG mode and has no MIG instance" in done.stderr
+    assert (
+        "GPU 0 is omitted from the spec: it is in MIG mode and has no MIG instance" in done.stderr
+    )
 
 
 def test_legacy_names_of_instances_are_accepted(tmp_path: Path) -> None:
@@ -193,7 +195,7 @@ def test_auto_uses_proc_if_nvml_fails(tmp_path: Path, how: str) -> None:
 
 
 def test_auto_refuses_a_version_mismatch(tmp_path: Path) -> None:
-    """With an NVML of another version than the module, CUDA would not run."""
+    """With an NVML of a version other than the module, CUDA would not run."""
     made = make_node(tmp_path, "t4")
     Path(made.nvml_profile).write_text("init 18\n")
     Path(made.host_root, "sys/module/nvidia/version").write_text("570.1\n")

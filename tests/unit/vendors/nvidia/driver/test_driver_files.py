@@ -177,7 +177,7 @@ def test_links_never_leave_the_root(tmp_path: Path) -> None:
     found = driver_files.find(Roots(str(root)))
     assert all(f.host_path.startswith(f"{root}/") for f in found.files)
     assert sorted(w.rpartition("/")[2] for w in found.warnings) == [
-        f"libnvidia-{name}.so.{V} is a dangling link; left out" for name in ("cfg", "fbc", "tls")
+        f"libnvidia-{name}.so.{V} is a dangling link; skipped" for name in ("cfg", "fbc", "tls")
     ]
 
 
@@ -262,7 +262,7 @@ def test_broken_files_are_warnings(tmp_path: Path) -> None:
 
 
 def test_32_bit_libraries_are_left_out(tmp_path: Path) -> None:
-    """Libraries of another ELF class than libcuda's are left out."""
+    """Libraries of another ELF class than libcuda's are skipped."""
     tree(tmp_path, "/usr/lib64")
     narrow = bytearray(compiled()[:64])
     narrow[4] = 1
@@ -341,7 +341,7 @@ def test_search_path_is_searched_first(tmp_path: Path) -> None:
 
 
 def test_loader_cache_of_the_host_is_used(tmp_path: Path) -> None:
-    """A driver in a directory of the host's ld.so.conf is found by the host's own cache."""
+    """A driver in a directory on the host's ld.so.conf is found by the host's own cache."""
     tree(tmp_path, "/opt/gpu/lib")
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/ld.so.conf").write_text("/opt/gpu/lib\n")

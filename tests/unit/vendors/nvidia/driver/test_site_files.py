@@ -125,12 +125,12 @@ add:
 """
     seen = files_with_rules(root, text)
     file = root.parent / "files.d/site.yaml"
-    narrow = "which containers find only in /usr/lib32 or a directory i386-linux-gnu; left out"
+    narrow = "which containers find only in /usr/lib32 or an i386-linux-gnu directory; skipped"
     assert seen.warnings == (
-        f"{file}, line 3: {root}/gone does not exist; left out",
-        f"{file}, line 4: {root}/plain is not a shared library; left out",
+        f"{file}, line 3: {root}/gone does not exist; skipped",
+        f"{file}, line 4: {root}/plain is not a shared library; skipped",
         f"{file}, line 5: {root}/narrow.so is a 32-bit library, {narrow}",
-        f"{file}, line 6: {root}/out does not exist; left out",
+        f"{file}, line 6: {root}/out does not exist; skipped",
     )
     assert len(seen.files) == 3
 

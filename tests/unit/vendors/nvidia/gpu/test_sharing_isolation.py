@@ -80,7 +80,7 @@ def test_limit_is_shown_with_its_enforcement(sharing: str, by: str, *, is_mig: b
         sharing, is_mig=is_mig, memory_by=by, limit="3Gi", unheld="driver 580 is older than r615"
     )
     assert told.memory.startswith("limited to 3Gi, ")
-    assert "this container has the whole" not in told.memory
+    assert "this container has the GPU's entire" not in told.memory
     nobody = "which is not enforced (driver 580 is older than r615)" in told.memory
     assert nobody is (by == BY_NOBODY)
     assert (

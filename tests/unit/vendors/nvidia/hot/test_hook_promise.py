@@ -71,7 +71,7 @@ def test_optional_arguments_of_a_newer_release_are_ignored() -> None:
 
 @pytest.mark.parametrize("since", [NEWER, f"{NEWER}+local", "0.1.0.1", "1"])
 def test_required_newer_release_is_named(since: str) -> None:
-    """The message has the release, whatever other arguments are unknown."""
+    """The message contains the release, whatever other arguments are unknown."""
     with pytest.raises(GpuhookError) as raised:
         hook_args.parse(["--brand-new", "x", *FIRST, "--since", since])
     assert raised.value.code == "GH2143"
@@ -87,7 +87,7 @@ def test_current_and_older_requirements_are_met(since: str) -> None:
 
 @pytest.mark.parametrize("since", ["", "x", "1.x", "-1", "1..2", "٣", "9" * 5000])
 def test_invalid_release_is_refused(since: str) -> None:
-    """The message has the argument."""
+    """The message contains the argument."""
     with pytest.raises(GpuhookError) as raised:
         hook_args.parse(["--since", since])
     assert raised.value.code == "GH1640"

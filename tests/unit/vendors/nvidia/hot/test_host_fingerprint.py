@@ -165,7 +165,7 @@ def test_wsl_fingerprint(tmp_path: Path) -> None:
 
 
 def test_commas_are_escaped(host: Path) -> None:
-    """No file of the host can add a part to the text."""
+    """No file on the host can add a part to the text."""
     (host / BOOT).write_text("a,driver=9.9\n")
     assert fingerprint(host).count(",") == 5
 

@@ -76,7 +76,7 @@ def test_old_nvml_without_minors(tmp_path: Path) -> None:
 
 
 def test_nvml_of_another_driver_is_refused(tmp_path: Path) -> None:
-    """An NVML that reports another driver than the tree's."""
+    """An NVML that reports a driver other than the tree's."""
     made = make_node(tmp_path, "t4")
     profile = Path(made.nvml_profile)
     profile.write_text(profile.read_text("utf-8").replace("580.95.05", "570.86.15"), "utf-8")

@@ -103,7 +103,7 @@ def test_chosen_files_replace_the_others(root: Path) -> None:
     assert nodes(found, "0") == {"/dev/nvmap"}
     mounts = found.spec["containerEdits"]["mounts"]
     assert [mount["containerPath"] for mount in mounts] == ["/etc/nv_tegra_release"]
-    assert found.warnings == (f"{mine}, line 2: 'bad' is not `kind, path`; it is left out",)
+    assert found.warnings == (f"{mine}, line 2: 'bad' is not `kind, path`; it is skipped",)
     assert "no-such.csv" in refused("GH1221", root, csv_files=(str(root / "no-such.csv"),))
 
 
@@ -117,7 +117,7 @@ def test_without_device_nodes(root: Path) -> None:
     (root / FILES / "devices.csv").write_text("dev, /dev/gone\n")
     message = refused("GH1222", root)
     assert f"{root / FILES}/devices.csv" in message
-    assert "GPU 0 is left out" in message
+    assert "GPU 0 is skipped" in message
 
 
 def test_empty_file_has_a_warning(root: Path) -> None:
@@ -288,7 +288,7 @@ def test_unusable_discrete_gpu_is_left_out(
     found = describe(root)
     assert names(found) == ["0", "GPU-0", "all", "csv-mounts-all"]
     assert any(
-        line.startswith(f"GPU 1 is left out of the spec: {reason}") for line in found.warnings
+        line.startswith(f"GPU 1 is omitted from the spec: {reason}") for line in found.warnings
     )
 
 

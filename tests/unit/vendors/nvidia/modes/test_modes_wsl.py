@@ -62,7 +62,7 @@ def test_without_a_copy_the_newest_driver_is_used_with_a_warning(root: Path) -> 
     os.utime(other / "libcuda.so.1.1", (2e9, 2e9))
     name, (warning, *_) = package(root)
     assert name == OLD
-    assert f"{OLD}, {USED}; the newest is taken" in warning
+    assert f"{OLD}, {USED}; the newest is used" in warning
     assert "--library-search-path" in warning
 
 

@@ -63,7 +63,7 @@ def test_malformed_line_is_left_out_with_a_warning(line: bytes, reason: str) -> 
     content = b"dev, /dev/nvmap\n" + line + b"\nlib, /a\n"
     lines, wrong = csv_files.parse(content, "/etc/x.csv")
     assert lines == [Line("dev", "/dev/nvmap"), Line("lib", "/a")]
-    assert wrong == [f"/etc/x.csv, line 2: {reason}; it is left out"]
+    assert wrong == [f"/etc/x.csv, line 2: {reason}; it is skipped"]
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n \t\n", b"# dev, /dev/x\n", b"#\r\n\r\n"])
@@ -74,7 +74,7 @@ def test_empty_lines_and_comments_are_ignored(text: bytes) -> None:
 def test_many_malformed_lines_are_counted() -> None:
     _, wrong = csv_files.parse(b"nonsense\n" * 100, "x.csv")
     assert len(wrong) == 9
-    assert wrong[-1] == "x.csv: 92 more lines are left out"
+    assert wrong[-1] == "x.csv: 92 more lines are skipped"
 
 
 def test_endless_file_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ def test_old_library_has_no_instances(t4: SimulatedNode) -> None:
 def test_gpus_that_cannot_be_watched(
     node: SimulatedNode, line: str, unwatched: UnwatchedDevices
 ) -> None:
-    """A GPU without events has another reason than a lost one; the others are watched."""
+    """A GPU without events has a reason other than a lost one's; the others are watched."""
     first, second, third = uuids(node)
     stub_events.say(node, second, line)
     with watched(node.nvml_library) as watch:

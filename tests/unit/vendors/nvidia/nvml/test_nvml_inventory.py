@@ -143,7 +143,7 @@ def _unknown_brand() -> Gpu:
 
 
 def test_version_mismatch_has_both_versions(tmp_path: Path) -> None:
-    """A library of another driver than the loaded module is refused."""
+    """A library of a driver other than the loaded module is refused."""
     error = code_of_start(stub(tmp_path, "init 18\n"), "570.86.15")
     assert error.code == "GH1203"
     assert "580.95.05" in error.message

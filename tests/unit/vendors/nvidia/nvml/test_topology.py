@@ -84,7 +84,7 @@ def test_gpu_that_is_lost_before_its_links_are_read(tmp_path: Path) -> None:
 
 
 def test_inactive_links_are_ignored(tmp_path: Path) -> None:
-    """Of 18 links, those that are down are left out, and the smaller number applies."""
+    """Of 18 links, those that are down are skipped, and the smaller number applies."""
     node = simulated_node(tmp_path, "h100x8")
     one, two = uuids(node)[:2]
     stub_events.say(node, one, "nvlink down - 6", "nvlink switch 00000000:05:00.0 4")

@@ -141,7 +141,7 @@ def test_gpu_without_instances_is_left_out() -> None:
     found = described(changed(0, instances=()), strategies=("index",))
     assert list(nodes(found)) == ["1:0", "1:1", "1:2", "1:4", "2", "all"]
     assert found.warnings == (
-        "GPU 0 is left out of the spec: it is in MIG mode and has no MIG instance",
+        "GPU 0 is omitted from the spec: it is in MIG mode and has no MIG instance",
     )
 
 
@@ -151,7 +151,7 @@ def test_broken_instance_is_left_out() -> None:
     assert "0:3" not in nodes(found)
     assert {"0:2", "0:4"} <= set(nodes(found))
     assert f"{CAP}93" not in nodes(found)["all"]
-    assert found.warnings == ("MIG instance 0:3 is left out of the spec: its node is missing",)
+    assert found.warnings == ("MIG instance 0:3 is omitted from the spec: its node is missing",)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_unknown_and_lost_ids_are_refused(profile: str, ids: tuple[str, ...], co
 
 
 def test_missing_node_is_a_warning_or_a_fault(t4: Node) -> None:
-    """A GPU without its device node is left out; without another GPU it is a fault."""
+    """A GPU without its device node is skipped; without another GPU it is a fault."""
     node = replace(t4, device_nodes=t4.device_nodes[:-1])
     with pytest.raises(GpuhookError, match=r"/dev/nvidia0 is missing") as caught:
         described(node)
