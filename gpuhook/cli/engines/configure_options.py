@@ -106,7 +106,7 @@ def valid_name(
 ) -> str | None:
     """Return the name of a runtime; a usage error for one that an engine could not use."""
     if value is not None and not _NAME.fullmatch(value):
-        raise click.BadParameter("it is not a valid name of a runtime", ctx, param)
+        raise click.BadParameter("it is not a valid runtime name", ctx, param)
     return value
 
 
