@@ -60,7 +60,10 @@ def machine_without_gpus(
         return
     private_machine.enter()
     place = tmp_path_factory.getbasetemp()
-    with private_machine.in_memory(place, lambda: session.testsfailed > 0):
+    with (
+        private_machine.own_parent(place),
+        private_machine.in_memory(place, lambda: session.testsfailed > 0),
+    ):
         yield
 
 

@@ -72,6 +72,29 @@ def in_memory(directory: Path, is_kept: Callable[[], bool]) -> Iterator[None]:
         os.close(disk)
 
 
+@contextmanager
+def own_parent(directory: Path) -> Iterator[None]:
+    """Have the directory above those of all runs of pytest for this process alone meanwhile.
+
+    Each run that starts makes that one private, which users of containers have to pass.
+    """
+    root = next((one for one in directory.parents if one.name.startswith("pytest-of-")), None)
+    if root is None:  # the option --basetemp
+        yield
+        return
+    run = root / directory.relative_to(root).parts[0]
+    shared = os.open(run, os.O_PATH | os.O_DIRECTORY)
+    try:
+        _mount("tmpfs", str(root), "tmpfs", 0)
+        root.chmod(0o711)
+        run.mkdir(mode=0o700)
+        _mount(f"/proc/self/fd/{shared}", str(run), "", _MS_BIND)
+    finally:
+        os.close(shared)
+    yield
+    _check(_LIBC.umount2(os.fsencode(root), _MNT_DETACH))
+
+
 def on_machine(work: Callable[[], T]) -> T:
     """Return what `work` returns in the machine's mount namespace, which enter() has left.
 

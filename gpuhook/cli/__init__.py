@@ -51,6 +51,7 @@ COMMANDS = {
     "ps": "gpuhook.cli.diagnosis.ps:ps",
     "refresh": "gpuhook.cli.generate.refresh:refresh",
     "repair": "gpuhook.cli.containers.repair:repair",
+    "setup": "gpuhook.cli.engines.setup:setup",
     "support-bundle": "gpuhook.cli.diagnosis.support_bundle:support_bundle",
     "system": "gpuhook.cli.node.system:system",
     "uninstall": "gpuhook.cli.engines.install:uninstall",

@@ -953,6 +953,24 @@ label the node, or set DEFAULT_CONFIG, or set FALLBACK_STRATEGIES to named,singl
 GH2110 HostError
 config-manager is not in a pod with a service account token
 run it in a pod of a service account that may get and watch nodes
+GH2111 DriverError
+containers cannot get a GPU on this node ({check}): {message}; setup changed nothing
+{command}
+GH2112 HostError
+{what} needs root; setup changed nothing
+run `sudo gpuhook setup`; rootless podman then needs no further step
+GH2113 HostError
+this node has no {wanted}{others}
+install podman, Docker, containerd or CRI-O, or name an engine of this node with --engine
+GH2114 UsageError
+setup cannot ask, because there is no terminal; nothing was changed
+use --yes to carry out the plan, or --dry-run to print it only
+GH2115 HostError
+a container of {engine} does not see exactly its GPU: {reason} (`{command}`)
+run `gpuhook doctor`; the commands below Undo restore the node
+GH2116 HostError
+the node is configured, and a check of doctor has failed ({check}): {message}
+{command}
 GH2140 RequestError
 the hook {hook} of a CDI spec has the unknown argument {argument}
 write the spec with `gpuhook generate-cdi`, or with a toolkit that this gpuhook supports

@@ -237,7 +237,8 @@ def test_it_replaces_the_other_packages_and_back(host: tuple[DebianHost, Simulat
     for name in ("nvidia-container-runtime", "nvidia-container-runtime-hook"):
         assert __version__ in debian.run(name, "--version").stdout, name
     assert debian.dpkg("--purge", "gpuhook-nvidia-compat").rc == 0
-    done = debian.dpkg("--install", keep, "--auto-deconfigure", *built)
+    assert debian.dpkg("--remove", NAME).rc == 0  # as apt does, which finds the conflict
+    done = debian.dpkg("--install", keep, *built)
     assert done.rc == 0, done.stderr
     assert debian.dpkg("--purge", NAME).rc == 0
     is_whole("/usr/bin/python3")

@@ -42,18 +42,24 @@ class Warm:
     launcher: Path
 
     def call(
-        self, words: Sequence[str], env: Mapping[str, str], steps: str = ""
+        self, words: Sequence[str], env: Mapping[str, str], steps: str = "", used: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run `gpuhook WORDS`, after the shell commands `steps` in a new mount namespace."""
+        """Run `gpuhook WORDS`, after the shell commands `steps` in a new mount namespace.
+
+        The names of the modules that the call has at its end are written to the file `used`.
+        """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         with TemporaryDirectory() as place:
+            out, err = Path(place, "out"), Path(place, "err")
             call = {
                 "words": [str(self.launcher), *words],
                 "env": dict(env),
                 "cwd": os.getcwd(),
                 "steps": steps,
-                **{name: f"{place}/{name}" for name in ("out", "err", "used")},
+                "out": str(out),
+                "err": str(err),
+                "used": used or f"{place}/used",
             }
             try:
                 print(json.dumps(call), file=self.process.stdin, flush=True)
@@ -62,8 +68,8 @@ class Warm:
                 self.process.kill()
                 _started.cache_clear()
                 raise
-            texts = [Path(path).read_text(encoding="utf-8") for path in (call["out"], call["err"])]
-        return subprocess.CompletedProcess(call["words"], status, *texts)
+            texts = [path.read_text(encoding="utf-8") for path in (out, err)]
+        return subprocess.CompletedProcess(words, status, *texts)
 
 
 def warm(launcher: Path, command: str = "") -> Warm | None:
@@ -137,7 +143,8 @@ def _enter_namespace(steps: str) -> None:
     assert library.unshare(new_namespace) == 0, os.strerror(ctypes.get_errno())
     changed = library.mount(b"none", b"/", None, ctypes.c_ulong(recursive | private), None)
     assert changed == 0, os.strerror(ctypes.get_errno())
-    assert os.spawnvp(os.P_WAIT, "sh", ["sh", "-c", steps]) == 0, steps
+    pid = os.posix_spawnp("sh", ["sh", "-c", steps], os.environ)
+    assert os.waitpid(pid, 0)[1] == 0, steps
 
 
 if __name__ == "__main__":

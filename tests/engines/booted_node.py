@@ -32,7 +32,7 @@ from tests.simulated.node import SimulatedNode, make_node
 from tests.waiting import eventually
 
 BOOTED = {
-    suite: Release(suite, (*release.packages, "systemd-sysv", "udev", "kmod"))
+    suite: Release(suite, (*release.packages, "systemd-sysv", "udev", "kmod", "sudo", "jq"))
     for suite, release in RELEASES.items()
 }
 GPUS = "/srv/gpus"

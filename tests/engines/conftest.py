@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             call = getattr(item, "callspec", None)
             params = call.params if call else {}
             chosen = item.get_closest_marker("releases")
-            if chosen and params.get("node") not in chosen.args:
+            if chosen and params.get("node", params.get("booted")) not in chosen.args:
                 items.remove(item)
                 continue
             if "covers" in getattr(item, "fixturenames", ()):

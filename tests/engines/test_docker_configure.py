@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 
 import pytest
 
-from tests.contract.build_cache import CHECKOUT
 from tests.contract.installation import ALL_CONTROL
 from tests.engines.docker_engine import (
     DAEMON_JSON,
@@ -130,21 +128,6 @@ def test_restart_without_systemd(node: EngineNode, docker_image: str) -> None:
             refused = node.run("gpuhook", "configure", "undo", "docker", "--restart")
             assert "GH2007" in refused.stderr
             node.check("gpuhook", "configure", "undo", "docker")
-
-
-def test_workstation_page(node: EngineNode, docker_image: str) -> None:
-    """The commands of the page for workstations register, use and remove the runtime."""
-    page = (CHECKOUT / "docs/start/workstation.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^## Docker\n\n```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    configure, run, undo = block.splitlines()
-    (image,) = [word for word in run.split() if word.startswith("nvidia/cuda:")]
-    before = node.path(DAEMON_JSON).exists()
-    node.check("sh", "-c", configure)
-    with dockerd(node):
-        node.check("docker", "tag", docker_image, image)
-        node.check("sh", "-c", run.replace("docker run", "docker run --network=none"))
-    node.check("sh", "-c", undo)
-    assert node.path(DAEMON_JSON).exists() == before
 
 
 def _info(node: EngineNode, form: str) -> str:

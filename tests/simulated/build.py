@@ -9,6 +9,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+
 _HERE = Path(__file__).resolve().parent
 
 
@@ -35,6 +41,18 @@ def nvml_stub(*, old: bool = False, without: str = "") -> Path:
 def nvidia_smi() -> Path:
     """Return a built static program that replaces nvidia-smi."""
     return _compiled("nvidia_smi.c", ("-static", "-s"))
+
+
+def smi_list(gpus: Sequence[Gpu]) -> Path:
+    """Return a built program that replaces `nvidia-smi -L` on a node with these GPUs."""
+    devices = [(f"/dev/nvidia{gpu.minor}", gpu.uuid) for gpu in gpus]
+    devices += [
+        (f"/dev/nvidia-caps/nvidia-cap{one.compute_instance_minor}", one.uuid)
+        for gpu in gpus
+        for one in gpu.instances
+    ]
+    table = ",".join(f'{{"{node}","{uuid}"}}' for node, uuid in devices)
+    return _compiled("smi_list.c", (f"-DDEVICES={table}", "-ldl"))
 
 
 def gpu_probe() -> Path:

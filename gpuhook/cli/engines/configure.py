@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.engines import configure_options, configure_text, configure_users, engine_place
+from gpuhook.cli.engines import configure_options, configure_users, engine_place
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import engine_plan, engine_restart
+from gpuhook.engines.report import configure_text
 from gpuhook.host import console
 
 TYPE_CHECKING = False

@@ -99,6 +99,17 @@ def _path_option(option: str, metavar: str, text: str) -> Callable[[F], F]:
     )
 
 
+def valid_name(
+    ctx: click.Context,
+    param: click.Parameter,
+    value: str | None,
+) -> str | None:
+    """Return the name of a runtime; a usage error for one that an engine could not use."""
+    if value is not None and not _NAME.fullmatch(value):
+        raise click.BadParameter("it is not a valid runtime name", ctx, param)
+    return value
+
+
 _OPTIONS = (
     click.option(
         "--route",
@@ -112,6 +123,7 @@ _OPTIONS = (
         "--runtime-name",
         metavar="NAME",
         default=NAME,
+        callback=valid_name,
         show_default=True,
         show_envvar=True,
         help="The name of the runtime: the handler of a RuntimeClass, docker run --runtime.",
@@ -216,8 +228,6 @@ def engine_options(
 ) -> tuple[EngineOptions, list[str]]:
     """Return the options of the engine, and warnings; raises GH2010, GH2011 and OSError."""
     chosen = route or engine_plan.default_route(engine)
-    if not _NAME.fullmatch(runtime_name):
-        raise click.BadParameter("it is not a valid runtime name", param_hint="'--runtime-name'")
     warnings = []
     if has_cdi is False:
         warnings.append("--enable-cdi=false has no effect: gpuhook's devices need CDI")

@@ -56,9 +56,18 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
     The exit status is 0 if all specs are fresh or there is nothing to do, 1 if a spec could not be
     written, and 2 for wrong usage.
     """
+    cases = refreshed(ctx.find_root(), is_dry=is_dry, is_forced=is_forced)
+    _show(cases, output, is_dry=is_dry)
+    ctx.exit(1 if any(one.state == FAILED for one in cases) else 0)
+
+
+def refreshed(root: click.Context, *, is_dry: bool, is_forced: bool = False) -> list[Case]:
+    """Write the stale specs, and return the cases of all; if `is_dry`, only return the cases.
+
+    `root` is the context of the command `gpuhook`. Raises GH1526, GH1530, and GH1594 without /proc.
+    """
     system_mounts.require()
     chosen = settings.load(_compile_settings)
-    root = ctx.find_root()
 
     def look() -> list[Case]:
         return refresh_plan.refresh_cases(chosen, root, is_forced=is_forced)
@@ -69,8 +78,7 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
         with console.progress("writing the specs"), _locked():
             # Another process may have written them.
             cases = [_outcome(case, root) for case in look()]
-    _show(cases, output, is_dry=is_dry)
-    ctx.exit(1 if any(one.state == FAILED for one in cases) else 0)
+    return cases
 
 
 def _compile_settings(path: str) -> None:
@@ -134,7 +142,7 @@ def _show(cases: list[Case], output: str, *, is_dry: bool) -> None:
             "specs": [_document(one) for one in cases],
         }
         if not cases:
-            document["reason"] = _nothing()
+            document["reason"] = nothing_to_do()
         console.document(document, output)
         return
     for one in cases:
@@ -143,8 +151,9 @@ def _show(cases: list[Case], output: str, *, is_dry: bool) -> None:
             click.echo(f"Error {one.error.code}: {one.error.message}", err=True)
             click.echo(f"hint: {one.error.hint}", err=True)
     if not cases:
-        click.echo(f"nothing to do: {_nothing()}")
+        click.echo(f"nothing to do: {nothing_to_do()}")
 
 
-def _nothing() -> str:
+def nothing_to_do() -> str:
+    """Return why a node without cases needs no spec."""
     return host_fingerprint.absence(state.host_root()) or "cdi.specDirs names no directory"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STALE, UNCHANGED, KEPT, FORGOTTEN = "stale", "unchanged", "kept", "forgotten"
 FAILED = "failed"
 FRESH = "it matches this host"
-_FOREIGN = "gpuhook did not write it"
+FOREIGN = "gpuhook did not write it"
 _PLUGINS = "the device plugin maintains it"
 _MAX_SPEC = 64 << 20
 
@@ -69,7 +69,7 @@ def refresh_cases(settings: Settings, root: click.Context, *, is_forced: bool) -
         if _is_own(spec):
             cases.append(_unrecorded(spec, is_forced=is_forced))
         elif spec.kind in kinds:
-            reason = _PLUGINS if spec.kind == vocabulary.PLUGIN_KIND else _FOREIGN
+            reason = _PLUGINS if spec.kind == vocabulary.PLUGIN_KIND else FOREIGN
             foreign.append(Case(spec.path, UNCHANGED, reason))
     if all(case.state == FORGOTTEN for case in cases):
         cases += foreign or _first(settings, cases)

@@ -20,6 +20,7 @@ SECTIONS = {
     "Running containers": ("attach", "detach", "repair", "limits"),
     "GPUs and CDI specs": ("inventory", "generate-cdi", "refresh", "cdi", "labels"),
     "Nodes": (
+        "setup",
         "configure",
         "node",
         "device-plugin",
@@ -171,6 +172,9 @@ LINES = {
     "ps": "List the containers that use GPUs, their GPU memory, and how busy they are.",
     "refresh": "Regenerate the stale CDI specs of this node.",
     "repair": ("Restore the granted GPUs that a running CONTAINER has lost."),
+    "setup": (
+        "Set up this node step by step: show the plan, carry it out, prove it with a container."
+    ),
     "support-bundle": ("Collect everything needed to diagnose this node in one file."),
     "system": ("Prepare this node for GPUs: kernel modules, device nodes, links in /dev/char."),
     "version": "Print the versions of gpuhook and of its Python.",

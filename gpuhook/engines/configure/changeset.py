@@ -197,9 +197,15 @@ def _service(
 
 def _restart_notes(service: Service, writes: Sequence[ConfigChange]) -> tuple[str, ...]:
     """Return a note if the writes need a restart that stops containers."""
-    if not writes or service.reloads or not service.ends_containers:
-        return ()
-    return (RESTART_NOTE.format(program=service.processes[0]),)
+    note = restart_note(service)
+    return (note,) if writes and note else ()
+
+
+def restart_note(service: Service) -> str:
+    """Return that the restart which the service needs stops containers, "" if it does not."""
+    if service.reloads or not service.ends_containers:
+        return ""
+    return RESTART_NOTE.format(program=service.processes[0])
 
 
 def _recorded_files(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gpuhook.engines.configure import changeset, engine_restart, engine_verification, transaction
 from gpuhook.engines.configure.configure_record import RecordStore, directory
 from gpuhook.engines.configure.containerd import containerd_process
-from gpuhook.engines.configure.engine_plan import EngineNode
+from gpuhook.engines.configure.engine_plan import EngineNode, Service
 from gpuhook.engines.configure.engine_plan import engine as module_of
 from gpuhook.engines.configure.engine_verification import Verified
 from gpuhook.engines.configure.host_programs import HostPrograms
@@ -38,6 +38,7 @@ NEW_FILE = "{path} did not exist: {engine} reads it only if started with this fi
 RESTORED = (
     "{path} is restored: gpuhook configures {engine} in one file, which is now a different one"
 )
+NO_SERVICE = Service()
 NOT_RESTARTED = "{engine} reads this after a restart: use --restart, or restart it"
 
 
@@ -57,7 +58,8 @@ class EngineResult:
 
     `verified` is the engine's command that accepted the files, `restarted` how the engine was
     restarted; "" for none. `was_configured` is false if there was nothing to undo. `stored` are the
-    engine's containers that need gpuhook.
+    engine's containers that need gpuhook. `service` must still read the files; of a dry run, it
+    would have to read them.
     """
 
     engine: str
@@ -67,6 +69,7 @@ class EngineResult:
     restarted: str = ""
     was_configured: bool = True
     stored: tuple[Stored, ...] = ()
+    service: Service = NO_SERVICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +97,13 @@ def configure(
     version = programs.version(where.engine)
     if is_dry:
         changes = _planned(job, options, version)[2]
-        return EngineResult(where.engine, changes.writes, changes.notes)
+        service = _reader(changes)
+        return EngineResult(where.engine, changes.writes, changes.notes, service=service)
     with job.store.locked():
         plan, node, changes = _planned(job, options, version)
         way = _restart_way(job, changes)
         if not changes.writes and changes.record == changes.old and not (way and way.text):
-            return EngineResult(where.engine, (), changes.notes)
+            return EngineResult(where.engine, (), changes.notes, service=_reader(changes))
         return _applied(
             job,
             changes,
@@ -151,7 +155,10 @@ def _applied(
         *(f"{path} remains: it is not empty" for path in left),
     )
     restarted = way.text if way else ""
-    return EngineResult(job.where.engine, changes.writes, notes, verified.command, restarted)
+    pending = NO_SERVICE if restarted else _reader(changes)
+    return EngineResult(
+        job.where.engine, changes.writes, notes, verified.command, restarted, service=pending
+    )
 
 
 def _job(host: Host, where: Where, how: How, programs: HostPrograms) -> _Job:
@@ -216,11 +223,26 @@ def _base_spec(job: _Job, options: EngineOptions) -> bytes | None:
 
 def _restart_way(job: _Job, changes: Changeset) -> Way | None:
     """Return how the engine is restarted, None for no restart. Raises GH2007, before any write."""
-    if not changes.writes and (changes.old is None or changes.old.is_taken_up):
-        return None
     is_of_user = job.where.home is not None
-    engine, service = job.where.engine, changes.service
+    engine, service = job.where.engine, _reader(changes)
     return engine_restart.chosen(job.programs, engine, service, job.how, is_of_user=is_of_user)
+
+
+def _reader(changes: Changeset) -> Service:
+    """Return the service that must read the files, an empty one if it has read them."""
+    is_read = not changes.writes and (changes.old is None or changes.old.is_taken_up)
+    return NO_SERVICE if is_read else changes.service
+
+
+def restart_way(host: Host, where: Where, result: EngineResult) -> Way | None:
+    """Return how `how="auto"` makes the engine read the files of a result, None if it has.
+
+    Raises GH2007.
+    """
+    programs = containerd_process.host_programs(host, where.engine, where.config)
+    return engine_restart.chosen(
+        programs, where.engine, result.service, "auto", is_of_user=where.home is not None
+    )
 
 
 @contextmanager

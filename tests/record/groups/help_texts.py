@@ -14,7 +14,7 @@ from tests.record.case import Case
 COMMANDS = (
     "attach", "cdi", "compare", "completion", "config", "configure", "detach", "device-plugin",
     "doctor", "explain", "generate-cdi", "health", "inspect", "install", "inventory", "labels",
-    "limits", "map", "ps", "refresh", "repair", "support-bundle", "system", "uninstall",
+    "limits", "map", "ps", "refresh", "repair", "setup", "support-bundle", "system", "uninstall",
 )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every `gpuhook ...` in README and docs is accepted by the command line, in each language.
 
-Click parses each one, so that an unknown command, option or value is detected. Nothing is run,
-and files that a command would read need not exist.
+Click parses each one, so that an unknown command, option or value is detected, also in the text of
+a page. Nothing is run here (tests/documented does), and files that a command would read need not
+exist.
 """
 
 from __future__ import annotations
@@ -10,23 +11,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
 
 from gpuhook.cli import main
+from tests.documented.command_lines import FENCE, PAGES, lines_of, text_of
 
-ROOT = Path(__file__).parents[3]
-PAGES = sorted(
-    str(path.relative_to(ROOT))
-    for pattern in ("README*.md", "docs/*.md", "docs/*/*.md")
-    for path in ROOT.glob(pattern)
-    # docs/reference/errors.md is generated from the catalogue, which test_error_catalogue.py reads.
-    if path.name != "errors.md"
-)
-FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-INDENTED = re.compile(r"^    (gpuhook .*)$", re.MULTILINE)
 SPAN = re.compile(r"`(gpuhook [^`]*)`")
 WORD = re.compile(r"[a-z][a-z-]*")
 ENDS = {"|", "||", "&", "&&", ";", "(", ")"}
@@ -67,23 +58,15 @@ def calls(line: str) -> Iterator[list[str]]:
         yield found
 
 
-def lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the command lines of a page, and whether each is a complete example."""
-    text = text.replace("\\|", "|")
-    for language, block in FENCE.findall(text):
-        if language in ("", "sh", "console"):
-            for line in block.replace("\\\n", " ").splitlines():
-                bare = re.sub(r"^\s*(\$ |# )?", "", line)
-                if re.match(r"(sudo )?([A-Z_]+=\S+ )*gpuhook ", bare) or re.search(
-                    r"[|&] *gpuhook ", bare
-                ):
-                    yield bare, True
-                elif " -- gpuhook " in bare:
-                    yield bare.partition(" -- ")[2], True
-    prose = FENCE.sub("", text)
-    for line in INDENTED.findall(prose):
-        yield line, True
-    for span in SPAN.findall(prose):
+def lines(page: str) -> Iterator[tuple[str, bool]]:
+    """Yield the calls of gpuhook on a page, and whether each is a complete example."""
+    for line in lines_of(page):
+        bare = line.words
+        if re.match(r"(sudo )?([A-Z_]+=\S+ )*gpuhook ", bare) or re.search(r"[|&] *gpuhook ", bare):
+            yield bare, True
+        elif " -- gpuhook " in bare:
+            yield bare.partition(" -- ")[2], True
+    for span in SPAN.findall(FENCE.sub("", text_of(page).replace("\\|", "|"))):
         yield " ".join(re.sub(r"[][]", "", span).split()), False
 
 
@@ -91,7 +74,7 @@ def cases() -> Iterator[tuple[str, str, bool]]:
     """Yield page, line, and whether it is a complete example, each line once."""
     seen = set()
     for page in PAGES:
-        for line, is_example in lines((ROOT / page).read_text(encoding="utf-8")):
+        for line, is_example in lines(page):
             if (line, is_example) not in seen:
                 seen.add((line, is_example))
                 yield page, line, is_example
@@ -151,12 +134,7 @@ def test_documented_commands_are_accepted(page: str, line: str, is_example: bool
 
 def test_both_languages_have_commands() -> None:
     pages = {page for page, _, _ in CASES}
-    assert {
-        "README.md",
-        "README.ko.md",
-        "docs/how-to/troubleshooting.md",
-        "docs/ko/kubernetes.md",
-    } <= pages
+    assert {"README.ko.md", "docs/how-to/troubleshooting.md", "docs/ko/kubernetes.md"} <= pages
     assert len(CASES) > 150
 
 

@@ -36,6 +36,10 @@ PARTS = ("boot", "driver", "gpus", "majors", "mig", "tree")
 NO_DRIVER = "no NVIDIA driver is loaded"
 NO_GPU = "the driver has no GPU"
 TEGRA_RELEASE = "/etc/nv_tegra_release"
+# Bytes of mig-minors that are compared. When it is loaded, the driver numbers all possible
+# capabilities of 32 GPUs in order: 100 KB that it writes again at each read.
+_MINORS = 2048
+_LIMIT = 65536
 _MAJOR_NAMES = (b"nvidia", b"nvidia-frontend", b"nvidia-uvm", b"nvidia-caps", b"nvidia-modeset")
 
 
@@ -140,17 +144,21 @@ def _parsed(text: str) -> dict[str, str]:
     return {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
 
 
-def _read(path: str) -> bytes:
+def _read(path: str, limit: int = _LIMIT) -> bytes:
+    """Return the content of a file up to `limit` bytes: /proc has a page for each read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return b""
+    content = b""
     try:
-        return os.read(fd, 65536)
+        while len(content) < limit and (chunk := os.read(fd, limit - len(content))):
+            content += chunk
     except OSError:
         return b""
     finally:
         os.close(fd)
+    return content
 
 
 def _first_line(path: str) -> str:
@@ -181,13 +189,15 @@ def mig_state(host_root: str) -> str:
     its UUID derives from its GPU and its position in it.
     """
     root = host_root.rstrip("/") + "/proc/driver"
-    content = _read(root + "/nvidia-caps/mig-minors")
+    content = _read(root + "/nvidia-caps/mig-minors", _MINORS)
     return mig_of(content, _instances(root + "/nvidia/capabilities"))
 
 
 def mig_of(content: bytes, names: list[str]) -> str:
     """Return mig_state() for the content of mig-minors and the instances gpu0/gi1/ci0, in order."""
-    return format(crc32(os.fsencode("\n".join(names)), crc32(content)), "08x") if content else ""
+    if not content:
+        return ""
+    return format(crc32(os.fsencode("\n".join(names)), crc32(content[:_MINORS])), "08x")
 
 
 def _instances(directory: str) -> list[str]:

@@ -50,6 +50,24 @@ def test_fingerprint_is_readable_and_stable(host: Path) -> None:
     assert host_fingerprint.differences(text, text) == []
 
 
+def test_file_of_proc_that_is_larger_than_a_page(host: Path) -> None:
+    """The kernel returns a page for each read: mig-minors of a real driver has 100 KB.
+
+    doctor has the whole file, the wrapper reads a part of it: both compare the same.
+    """
+    whole = Path("/proc/kallsyms").read_bytes()
+    assert len(whole) > 1 << 20
+    minors = host / "proc/driver/nvidia-caps/mig-minors"
+    minors.unlink()
+    minors.symlink_to("/proc/kallsyms")
+    expected = host_fingerprint.mig_of(whole, ["gpu0/gi7/ci0"])
+    assert host_fingerprint.mig_state(str(host)) == expected
+    devices = host / "proc/devices"
+    padding = "".join(f"{number} other-{number}\n" for number in range(1000))
+    devices.write_text(padding + DEVICES)
+    assert ",majors=nvidia-uvm:511+nvidia:195," in fingerprint(host)
+
+
 def upgraded_in_place(host: Path) -> None:
     """Replace libcuda by a file with the same size and time, as package managers may do."""
     library = host / "usr/lib/libcuda.so.550.54.15"

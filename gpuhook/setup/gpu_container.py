@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proof: a container of the engine that was set up runs nvidia-smi with one GPU.
+
+Docker and podman run an image that they import and remove. The runtime of containerd and CRI-O runs
+a bundle: only a pod uses their handler.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gpuhook.engines.configure.host_programs import HostPrograms, last_words
+from gpuhook.errors import fault
+from gpuhook.setup.engine_program import WITH_IMAGES, EngineProgram, engine_program
+from gpuhook.setup.minimal_root import minimal_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gpuhook.engines.configure.host_files import Host
+    from gpuhook.engines.configure.host_programs import Ran
+    from gpuhook.setup.minimal_root import MinimalRoot
+    from gpuhook.setup.setup_facts import ProofDevice, SetupFacts
+    from gpuhook.setup.setup_plan import EngineStep
+
+UNREAD = "{engine} has not read its configuration yet"
+PROGRAM = ("nvidia-smi", "-L")
+_RUNTIME = "gpuhook-runtime"
+_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+_UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerProof:
+    """A container that saw exactly its device: the command, and the lines that it printed."""
+
+    command: str
+    lines: tuple[str, ...]
+
+
+def not_provable(step: EngineStep, facts: SetupFacts) -> str:
+    """Return why no container can prove the step, "" if one can."""
+    if facts.device is None:
+        return "no GPU of this node has an index and a UUID"
+    if not facts.smi:
+        return "the driver has no nvidia-smi"
+    if step.engine not in WITH_IMAGES:
+        is_wrapper = step.options.route == "wrapper"
+        return "" if is_wrapper else f"only a pod proves the route {step.options.route}"
+    return UNREAD.format(engine=step.engine) if step.is_pending else ""
+
+
+def prove(
+    step: EngineStep, device: ProofDevice, files: Sequence[str], host: Host
+) -> ContainerProof:
+    """Run the container; `files` of the host are what it needs the C library for.
+
+    Raises GH2115 if it does not see exactly its device, and OSError.
+    """
+    engine = engine_program(step.where, host)
+    with minimal_root(engine.programs, files) as root:
+        if step.engine in WITH_IMAGES:
+            with _image(engine, root) as image:
+                ran = _run_image(engine, image, request_options(step, device.name))
+        else:
+            ran = _run_bundle(step, root, device, host)
+    seen = {uuid for uuid in _UUID.findall(ran.output) if uuid[:4] == device.uuid[:4]}
+    if ran.status or seen != {device.uuid}:
+        reason = f"status {ran.status}: {last_words(ran)}"
+        if not ran.status:
+            reason = f"it sees {', '.join(sorted(seen)) or 'no GPU'}, and requested {device.uuid}"
+        raise fault("GH2115", engine=step.engine, reason=reason, command=ran.command)
+    return ContainerProof(ran.command, tuple(ran.output.splitlines()))
+
+
+def request_options(step: EngineStep, device: str) -> tuple[str, ...]:
+    """Return the options with which a user requests a device from Docker or podman."""
+    variable = ("--env", f"{_DEVICES}={device}")
+    if step.options.route == "cdi":
+        return ("--device", f"nvidia.com/gpu={device}")
+    if step.options.route == "wrapper":
+        return ("--runtime", step.options.name, *variable)
+    return ("--gpus", f"device={device}") if step.engine == "docker" else variable
+
+
+@contextmanager
+def _image(engine: EngineProgram, root: MinimalRoot) -> Iterator[str]:
+    """Import the root file system as an image, and remove it."""
+    name = f"localhost/gpuhook-setup:{secrets.token_hex(4)}"
+    root.pack()
+    try:
+        ran = engine.run("import", root.archive, name)
+        if ran.status:
+            raise fault("GH2115", engine=engine.name, reason=last_words(ran), command=ran.command)
+        yield name
+    finally:
+        engine.run("rmi", "--force", name)
+
+
+def _run_image(engine: EngineProgram, image: str, options: tuple[str, ...]) -> Ran:
+    name = image.partition("/")[2].replace(":", "-")
+    words = ("--rm", "--pull=never", "--network=none", f"--name={name}", *options, image)
+    try:
+        return engine.run("run", *words, *PROGRAM)
+    finally:  # --rm does not remove it if the call was killed
+        engine.run("rm", "--force", name)
+
+
+def _run_bundle(step: EngineStep, root: MinimalRoot, device: ProofDevice, host: Host) -> Ran:
+    """Run a bundle by the program that the engine's handler names."""
+    runtime = EngineProgram(_RUNTIME, HostPrograms(host, {_RUNTIME: step.options.program}))
+    name = f"gpuhook-setup-{secrets.token_hex(4)}"
+    ran = runtime.run("spec", "--bundle", root.place)
+    if ran.status:
+        raise fault("GH2115", engine=step.engine, reason=last_words(ran), command=ran.command)
+    path = f"{root.place}/config.json"
+    with open(path, encoding="utf-8") as file:
+        spec = json.load(file)
+    spec["root"] = {"path": root.path, "readonly": False}
+    spec["process"] |= {"terminal": False, "args": [*PROGRAM]}
+    spec["process"]["env"].append(f"{_DEVICES}={device.name}")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(spec, file)
+    try:
+        return runtime.run("run", "--bundle", root.place, name)
+    finally:
+        runtime.run("delete", "--force", name)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The facts of a node that decide its plan: driver, engines, NVIDIA's stack, Kubernetes."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+
+from gpuhook.doctor.check import FAILED
+from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.checks.kubernetes import kubelet_facts
+from gpuhook.doctor.examination import examine
+from gpuhook.doctor.facts import driver_facts, engine_facts, program_facts, toolkit_settings
+from gpuhook.engines.configure import engine_status
+from gpuhook.engines.configure.configure_engine import Where
+from gpuhook.engines.configure.engine_plan import ENGINES
+from gpuhook.engines.read import engine_config
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.setup.node_commands import WRITES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.engines.configure.engine_status import EngineStatus
+    from gpuhook.engines.read.engine_config import Version
+    from gpuhook.setup.node_commands import NodeCommands, SpecState
+    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
+
+_NEEDED = ("driver", "devices")  # sections of doctor: without them, no container gets a GPU
+_PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+_REFRESH = "nvidia-cdi-refresh.path"
+# The directories of the GPU Operator's containers on the host.
+_OPERATOR = {
+    "/run/nvidia/driver": "the driver container of the GPU Operator",
+    "/usr/local/nvidia/toolkit": "the toolkit container of the GPU Operator",
+}
+_IS_OF_ROOT = "GH2014"
+_CRI = ("containerd", "crio")
+
+
+@dataclass(frozen=True, slots=True)
+class ProofDevice:
+    """The GPU or the MIG instance that a container gets to prove the setup: "0", or "0:1"."""
+
+    name: str
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """An engine of the node.
+
+    `needs_root` is set if this user may not configure it, `is_default` if setup configures it
+    without --engine.
+    """
+
+    name: str
+    version: Version | None
+    where: Where
+    status: EngineStatus
+    needs_root: bool = False
+    is_default: bool = True
+
+    @property
+    def shown(self) -> str:
+        """The name with the version."""
+        return " ".join((self.name, *([".".join(map(str, self.version))] if self.version else ())))
+
+
+@dataclass(frozen=True, slots=True)
+class SetupFacts:
+    """The facts. `nvidia` has a sentence for each part of NVIDIA's stack.
+
+    `smi` is the host's path of nvidia-smi and `nvml` that of the driver's library, "" without one.
+    `device` is None if no GPU has a name by which a container can request it. `kubernetes` is the
+    directory of the kubelet, "" if this is no node of a cluster.
+    """
+
+    driver: str
+    gpus: tuple[str, ...]
+    device: ProofDevice | None
+    smi: str
+    nvml: str
+    engines: tuple[EngineFacts, ...]
+    specs: tuple[SpecState, ...]
+    nvidia: tuple[str, ...]
+    kubernetes: str
+    is_root: bool
+
+
+def setup_facts(commands: NodeCommands) -> SetupFacts:
+    """Return the facts. Raises GH2111 if the driver or its devices do not work."""
+    node = commands.node()
+    _require_driver(node)
+    found = driver_facts.inventory_of(node)
+    cluster = engine_facts.kubelet(node) or kubelet_facts.kubelet(node).running
+    engines = tuple(_engines(node, commands, is_of_cluster=bool(cluster)))
+    specs = tuple(commands.specs(is_dry=True))
+    return SetupFacts(
+        driver=(found and found.driver.version) or driver_facts.driver_mark(node),
+        gpus=_gpu_names(found),
+        device=_device(found.gpus if found else ()),
+        smi=_file(found, "/nvidia-smi"),
+        nvml=(found and found.driver.nvml) or "",
+        engines=engines,
+        specs=specs,
+        nvidia=tuple(_nvidia(node, engines, specs)),
+        kubernetes=cluster,
+        is_root=os.geteuid() == 0,
+    )
+
+
+def _require_driver(node: ExaminedNode) -> None:
+    """Raise GH2111 with doctor's root cause, or if the machine has no GPU."""
+    needed = [one.id for one in checks() if one.section in _NEEDED]
+    examination = examine(node, checks(), needed)
+    for result in examination.of(FAILED)[:1]:
+        one = result.finding
+        command = one.command or "gpuhook doctor"
+        raise fault("GH2111", check=result.check.id, message=one.message, command=command)
+    is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
+    if not (is_other_kind or driver_facts.has_gpu(node)):
+        message = "this machine has no NVIDIA GPU"
+        raise fault("GH2111", check="driver.gpu", message=message, command="gpuhook doctor --all")
+
+
+def _gpu_names(found: Node | None) -> tuple[str, ...]:
+    counts = Counter(gpu.name or "unknown" for gpu in found.gpus) if found else Counter[str]()
+    return tuple(f"{count} x {name}" for name, count in counts.items())
+
+
+def _device(gpus: tuple[Gpu, ...]) -> ProofDevice | None:
+    """Return the first device that a container can get."""
+    for gpu in gpus:
+        if gpu.lost is None and gpu.mig_mode != "enabled" and gpu.uuid:
+            return ProofDevice(str(gpu.index), gpu.uuid)
+        if gpu.lost is None:
+            for one in gpu.instances:
+                if one.trouble is None:
+                    return ProofDevice(f"{gpu.index}:{one.index}", one.uuid)
+    return None
+
+
+def _file(found: Node | None, end: str) -> str:
+    files = found.files if found else ()
+    return next((one.host_path for one in files if one.container_path.endswith(end)), "")
+
+
+def _engines(
+    node: ExaminedNode, commands: NodeCommands, *, is_of_cluster: bool
+) -> Iterator[EngineFacts]:
+    installed = engine_facts.installed_engines(node)  # without the containerd of Docker
+    of_kubelet = [
+        one for one in _CRI if one in installed and not engine_facts.why_no_gpus(node, one)
+    ]
+    for name in ENGINES:
+        if not engine_facts.ENGINES[name](node):
+            continue
+        where = _place(commands, name)
+        yield EngineFacts(
+            name,
+            program_facts.version(node, {"docker": "dockerd"}.get(name, name)),
+            where,
+            engine_status.engine_status(commands.host, where),
+            needs_root=where.home is None and os.geteuid() != 0,
+            is_default=name in (of_kubelet if is_of_cluster and of_kubelet else installed),
+        )
+
+
+def _place(commands: NodeCommands, engine: str) -> Where:
+    """Return the place of the files of the user's engine, else of root's."""
+    try:
+        return commands.place(engine)
+    except GpuhookError as error:
+        if error.code != _IS_OF_ROOT:
+            raise
+        return Where(engine)
+
+
+def _nvidia(
+    node: ExaminedNode, engines: tuple[EngineFacts, ...], specs: tuple[SpecState, ...]
+) -> Iterator[str]:
+    """Yield a sentence for each part of NVIDIA's stack."""
+    found = [path for name in _PROGRAMS if (path := program_facts.program(node.tree, name))]
+    theirs = [path for path in found if not engine_config.is_front(node.tree, path)]
+    if theirs:
+        yield f"toolkit: {', '.join(theirs)}"
+    for settings in toolkit_settings.files(node):
+        yield f"settings of the toolkit: {settings.path}"
+    for engine in engines:
+        yield from _nvidia_runtimes(node, engine)
+    for spec in specs:
+        if spec.is_foreign:
+            yield f"CDI spec: {spec.path}"
+    if program_facts.unit(node, _REFRESH).get("active") == "active" and any(
+        one.state == WRITES for one in specs
+    ):
+        yield f"{_REFRESH} is active, and also writes CDI specs: disable it (systemctl disable)"
+    for path, text in _OPERATOR.items():
+        if node.tree.names(path):
+            yield f"{text}: {path}"
+
+
+def _nvidia_runtimes(node: ExaminedNode, engine: EngineFacts) -> Iterator[str]:
+    for one in engine.status.reading.configuration.gpu_runtimes:
+        if not engine_config.is_gpuhook_runtime(node.tree, one.path):
+            yield f"runtime {one.name} of {engine.name}: {one.path} ({one.where})"

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines of the documentation that need a node, in the order of their page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from tests.contract.build_cache import cache
+from tests.documented.claims import lines_of_scenario
+from tests.engines.booted_node import BootedNode
+from tests.engines.documented_node import documented_node, run_page
+
+ENGINES = {"Docker": "docker", "podman": "podman"}
+ROW = "command lines of the documentation"
+PAGES = lines_of_scenario("node")
+NEWER = ("docs/how-to/containerd.md",)  # for containerd 2
+
+
+def booted_node(request: pytest.FixtureRequest) -> Iterator[BootedNode]:
+    """Yield a booted node of the release."""
+    if os.geteuid() != 0:
+        pytest.skip("systemd-nspawn needs root")
+    with documented_node(request.param, Path(mkdtemp(prefix="booted-", dir=cache()))) as node:
+        yield node
+
+
+workstation = pytest.fixture(booted_node, scope="module", params=["trixie"])
+newer_workstation = pytest.fixture(booted_node, scope="module", params=["forky"])
+
+
+@pytest.mark.parametrize("page", sorted(set(PAGES).difference(NEWER)))
+def test_page(workstation: BootedNode, page: str, covers: Callable[..., None]) -> None:
+    run_page(workstation, page, PAGES[page])
+    for engine, program in ENGINES.items():
+        if any(line.words.startswith(f"{program} ") for line in PAGES[page]):
+            covers(engine, workstation.version(program, "--version"), ROW)
+
+
+@pytest.mark.parametrize("page", NEWER)
+def test_page_of_newer_engines(newer_workstation: BootedNode, page: str) -> None:
+    run_page(newer_workstation, page, PAGES[page])

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The facts and the plan of `gpuhook setup` on simulated nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpuhook.errors import GpuhookError
+from gpuhook.setup import gpu_container, setup_facts, setup_plan, setup_text
+from gpuhook.setup.node_commands import HAS, SpecState
+from gpuhook.setup.setup_plan import EngineStep, RuntimeChoice, SetupPlan
+from tests.doctor.case import FaultCase, is_root, make
+from tests.doctor.parts import engines
+from tests.unit.setup.simulated_commands import SPEC, SimulatedCommands
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def planned(case: FaultCase, *named: str, choice: RuntimeChoice | None = None) -> SetupPlan:
+    """Return the plan of a node."""
+    commands = SimulatedCommands(case)
+    facts = setup_facts.setup_facts(commands)
+    chosen = setup_plan.chosen_engines(facts, named)
+    steps = [setup_plan.engine_step(one, commands, choice, restarts=False) for one in chosen]
+    return setup_plan.setup_plan(facts, steps, commands.host)
+
+
+def code(case: FaultCase, *named: str) -> str:
+    """Return the code of the fault that prevents a plan."""
+    with pytest.raises(GpuhookError) as caught:
+        planned(case, *named)
+    return caught.value.code
+
+
+def test_facts_of_a_cluster(case: FaultCase) -> None:
+    """NVIDIA's parts are listed, and the engine is the kubelet's."""
+    engines.install(case, "dockerd", "podman")
+    facts = setup_facts.setup_facts(SimulatedCommands(case))
+    assert facts.kubernetes == "/var/lib/kubelet"
+    assert {one.name: one.is_default for one in facts.engines} == {
+        "containerd": True,
+        "docker": False,
+        "podman": False,
+    }
+    text = "\n".join(setup_text.fact_lines(facts))
+    assert "runtime nvidia of containerd: /usr/bin/nvidia-container-runtime" in text
+    assert "toolkit: /usr/bin/nvidia-ctk" in text
+    assert engines.TOOLKIT in text
+
+
+def test_parts_of_the_operator(case: FaultCase) -> None:
+    for path in ("/run/nvidia/driver/etc/x", "/usr/local/nvidia/toolkit/x"):
+        case.write(path, "")
+    found = "\n".join(setup_facts.setup_facts(SimulatedCommands(case)).nvidia)
+    assert "/run/nvidia/driver" in found
+    assert "/usr/local/nvidia/toolkit" in found
+
+
+def test_runtime_of_another_program(case: FaultCase) -> None:
+    """The usual name is not taken; both choices give a plan."""
+    commands = SimulatedCommands(case)
+    (engine,) = setup_facts.setup_facts(commands).engines
+    message = setup_plan.runtime_in_use(engine, commands)
+    assert "/usr/bin/nvidia-container-runtime" in message
+    assert code(case) == "GH2000"
+    for choice in (RuntimeChoice(setup_plan.BESIDE), RuntimeChoice(takes_over=True)):
+        (step,) = planned(case, choice=choice).engines
+        assert step.options.name == choice.name
+        assert step.planned.writes
+    case.remove(engines.DROP_IN)
+    assert setup_plan.runtime_in_use(engine, commands) == ""
+
+
+def test_plan_of_a_workstation(workstation: FaultCase) -> None:
+    """Docker gets a runtime, podman needs nothing; undo is in the reverse order."""
+    plan = planned(workstation)
+    assert [(one.engine, one.options.route) for one in plan.engines] == [
+        ("docker", "wrapper"),
+        ("podman", "cdi"),
+    ]
+    docker, podman = plan.engines
+    assert docker.planned.writes
+    assert podman.needs_nothing
+    assert plan.has_changes
+    text = "\n".join(setup_text.plan_lines(plan))
+    assert "+++ b/etc/docker/daemon.json" in text
+    assert f"write {SPEC}" in text
+    commands = setup_plan.undo_commands(plan, plan.specs, plan.engines)
+    assert commands[:2] == ["gpuhook configure undo docker", f"rm {SPEC}"]
+    assert commands[-1].startswith("rmdir ")  # the directory did not exist
+
+
+def test_undo_with_sudo(workstation: FaultCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(workstation)
+    monkeypatch.setenv("SUDO_UID", "1000")
+    is_root = replace(plan, facts=replace(plan.facts, is_root=True))
+    for one in setup_plan.undo_commands(is_root, plan.specs, plan.engines):
+        assert one.startswith("sudo ")
+
+
+def test_old_podman_gets_the_hook(workstation: FaultCase) -> None:
+    engines.programs(workstation)["podman"]["version"] = "4.0.3"
+    (step,) = planned(workstation, "podman").engines
+    assert step.options.route == "hook"
+    assert step.undo == "gpuhook configure undo podman"
+
+
+def test_engines_that_are_not_here(workstation: FaultCase) -> None:
+    assert code(workstation, "crio") == "GH2113"
+    for name in ("dockerd", "docker", "podman"):
+        workstation.remove(f"/usr/bin/{name}")
+    assert code(workstation) == "GH2113"
+
+
+def test_user_without_root(workstation: FaultCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user sets up rootless podman, if root has written the spec."""
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    commands = SimulatedCommands(workstation, homes={"podman": "/home/someone"})
+    facts = setup_facts.setup_facts(commands)
+    assert [one.name for one in setup_plan.chosen_engines(facts, ())] == ["podman"]
+    with pytest.raises(GpuhookError, match="configuring docker needs root"):
+        setup_plan.chosen_engines(facts, ("docker",))
+    with pytest.raises(GpuhookError, match=f"writing {SPEC} needs root"):
+        setup_plan.setup_plan(facts, (), commands.host)
+    fresh = replace(facts, specs=(SpecState(SPEC, HAS, "it matches this host"),))
+    assert not setup_plan.setup_plan(fresh, (), commands.host).has_changes
+
+
+def test_driver_that_is_not_loaded(workstation: FaultCase) -> None:
+    """The root cause of doctor is the error."""
+    workstation.write("/proc/driver/nvidia/version", "NVRM version: x  100.1.1  y\n")
+    workstation.write("/sys/module/nvidia/version", "100.1.1\n")
+    with pytest.raises(GpuhookError, match=r"driver\.version") as caught:
+        planned(workstation)
+    assert caught.value.code == "GH2111"
+    assert "100.1.1" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("profile", "name"), [("t4", "0"), ("a100-mig", "0:0")], ids=["gpu", "mig"]
+)
+def test_device_of_the_container(tmp_path: Path, profile: str, name: str) -> None:
+    """The container gets the first GPU, or the first MIG instance."""
+    if not is_root():
+        pytest.skip("device nodes need root")
+    facts = setup_facts.setup_facts(SimulatedCommands(make(tmp_path, profile)))
+    assert facts.device is not None
+    assert facts.device.name == name
+    assert facts.device.uuid.startswith("MIG-" if ":" in name else "GPU-")
+
+
+@pytest.mark.parametrize(
+    ("engine", "route", "words"),
+    [
+        ("docker", "wrapper", ("--runtime", "nvidia", "--env", "NVIDIA_VISIBLE_DEVICES=0")),
+        ("docker", "hook", ("--gpus", "device=0")),
+        ("docker", "cdi", ("--device", "nvidia.com/gpu=0")),
+        ("podman", "hook", ("--env", "NVIDIA_VISIBLE_DEVICES=0")),
+        ("podman", "cdi", ("--device", "nvidia.com/gpu=0")),
+    ],
+)
+def test_request_of_the_container(
+    workstation: FaultCase, engine: str, route: str, words: tuple[str, ...]
+) -> None:
+    """A container requests its GPU as the engine was configured."""
+    (step,) = planned(workstation, engine).engines
+    options = replace(step.options, route=route)  # type: ignore[arg-type]
+    assert gpu_container.request_options(replace(step, options=options), "0") == words
+
+
+def test_container_that_is_not_possible(workstation: FaultCase) -> None:
+    """The reasons why no container can prove the setup."""
+    plan = planned(workstation, "docker")
+    (step,) = plan.engines
+    reason = gpu_container.not_provable
+    assert reason(step, plan.facts) == ""
+    assert "nvidia-smi" in reason(step, replace(plan.facts, smi=""))
+    assert "UUID" in reason(step, replace(plan.facts, device=None))
+    pending: EngineStep = replace(step, obstacle="it reads its configuration when it starts")
+    assert "has not read" in reason(pending, plan.facts)
+    assert pending.undo == "gpuhook configure undo docker"
+    assert "restart it yourself" in "\n".join(
+        setup_text.plan_lines(replace(plan, engines=(pending,)))
+    )
