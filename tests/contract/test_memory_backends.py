@@ -150,7 +150,7 @@ def test_requested_guarantee_is_set_with_a_warning(
         assert reserved_above(mine, granted_bundle) == before
         limits(live, "set", "--limit", "4Gi", "--request", "2Gi")
         notes = " ".join(limits(live, "clear")["notes"])
-        assert "its granted guarantee of 1Gi is skipped" in notes
+        assert "its granted guarantee of 1Gi is not set" in notes
         assert enforced_limits(mine, live.pid) == {uuid(mine, 2): (4096, 0)}
         assert entry(mine)["memory"][0]["guarantee"]
     assert reserved_above(mine, granted_bundle) == before
