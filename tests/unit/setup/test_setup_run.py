@@ -14,6 +14,7 @@ from gpuhook.setup import setup_document, setup_facts, setup_plan, setup_run
 from gpuhook.setup.setup_plan import SetupPlan, Undo
 from gpuhook.setup.setup_run import SetupResult
 from tests.doctor.case import FaultCase
+from tests.doctor.parts import engines
 from tests.unit import docker_host
 from tests.unit.cli.test_schemas import SCHEMAS
 from tests.unit.setup.simulated_commands import SPEC, SimulatedCommands
@@ -60,6 +61,16 @@ def test_second_run_changes_nothing(workstation: FaultCase) -> None:
     assert docker_host.etc(workstation.root) == written
     configure_engine.undo(commands.host, Where("docker"))
     assert docker_host.etc(workstation.root) == before
+
+
+def test_host_without_ldd(case: FaultCase) -> None:
+    """No container can prove the setup, which is not a fault."""
+    commands = SimulatedCommands(case)
+    case.remove(engines.DROP_IN)
+    plan = planned(commands)
+    *_, last = setup_run.carry_out(plan, commands, lambda _: None).steps
+    assert (last.title, last.state) == ("container of containerd", "skipped")
+    assert "no ldd" in last.lines[0]
 
 
 def test_step_that_fails(workstation: FaultCase) -> None:
