@@ -70,7 +70,7 @@ def minimal_root(programs: HostPrograms, files: Iterable[str]) -> Iterator[Minim
 
 
 def _directory() -> str:
-    """Return the directory for temporary files, or one in which programs run: /tmp may be noexec."""
+    """Return the directory for temporary files, or another one if programs cannot run in it."""
     usual = gettempdir()
     if os.statvfs(usual).f_flag & os.ST_NOEXEC and os.access(_NOT_TEMPORARY, os.W_OK):
         return _NOT_TEMPORARY

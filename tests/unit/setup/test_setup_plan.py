@@ -97,7 +97,7 @@ def test_plan_of_a_workstation(workstation: FaultCase) -> None:
 
 
 def test_undo_that_restarts_docker(workstation: FaultCase) -> None:
-    """A reload stops nothing, but its undo restarts Docker: the containers stop, and a note says so.
+    """A reload stops nothing, but its undo restarts Docker: a note reports that containers stop.
 
     Docker with live-restore keeps its containers.
     """
