@@ -91,8 +91,10 @@ def own_parent(directory: Path) -> Iterator[None]:
         _mount(f"/proc/self/fd/{shared}", str(run), "", _MS_BIND)
     finally:
         os.close(shared)
-    yield
-    _check(_LIBC.umount2(os.fsencode(root), _MNT_DETACH))
+    try:
+        yield
+    finally:
+        _check(_LIBC.umount2(os.fsencode(root), _MNT_DETACH))
 
 
 def on_machine(work: Callable[[], T]) -> T:

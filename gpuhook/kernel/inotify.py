@@ -62,7 +62,7 @@ class Event:
 
     @property
     def ignored(self) -> bool:
-        """Whether this watch has exited: it was removed, or its inode is gone."""
+        """Whether this watch has ended: it was removed, or its inode is gone."""
         return bool(self.mask & IGNORED)
 
 

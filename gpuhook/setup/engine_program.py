@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass
 
 from gpuhook.engines.configure.host_programs import HostPrograms, Ran, last_words
+from gpuhook.host.hot import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,9 +59,12 @@ class EngineProgram:
 
 
 def engine_program(where: Where, host: Host) -> EngineProgram:
-    """Return the program of an engine; rootless Docker listens in the user's directory."""
+    """Return the program of an engine.
+
+    Docker's has the socket of the daemon that is configured, whatever context the user has chosen.
+    """
     programs = HostPrograms(host)
-    socket = f"{os.environ.get('XDG_RUNTIME_DIR', '')}/docker.sock"
-    if where.engine == "docker" and where.home is not None and os.path.exists(socket):
-        return EngineProgram(where.engine, programs, ("--host", f"unix://{socket}"))
-    return EngineProgram(where.engine, programs)
+    if where.engine != "docker":
+        return EngineProgram(where.engine, programs)
+    directory = "/var/run" if where.home is None else state.user_directory()
+    return EngineProgram("docker", programs, ("--host", f"unix://{directory}/docker.sock"))

@@ -14,7 +14,7 @@ import shutil
 import tarfile
 from contextlib import contextmanager
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from gpuhook.engines.configure.host_programs import HostPrograms
 
+LIST = "ldd"  # the program that lists libraries
+_NOT_TEMPORARY = "/var/lib"
 _DIRECTORIES = ("dev", "etc", "proc", "run", "sys", "tmp", "usr/bin")
 _DRIVER = ("libnvidia", "libcuda")  # the beginnings of names that the driver's libraries have
 _LIBRARY = re.compile(r"(?:^|=>)\s*(/\S+) \(0x", re.MULTILINE)  # a line of ldd(1)
@@ -55,7 +57,7 @@ def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
 @contextmanager
 def minimal_root(programs: HostPrograms, files: Iterable[str]) -> Iterator[MinimalRoot]:
     """Make a root file system with what the host's `files` need, and remove it. Raises OSError."""
-    with TemporaryDirectory(prefix="gpuhook-setup-") as place:
+    with TemporaryDirectory(prefix="gpuhook-setup-", dir=_directory()) as place:
         root = f"{place}/root"
         os.mkdir(root)
         for directory in _DIRECTORIES:
@@ -67,8 +69,16 @@ def minimal_root(programs: HostPrograms, files: Iterable[str]) -> Iterator[Minim
         yield MinimalRoot(root, place)
 
 
+def _directory() -> str:
+    """Return the directory for temporary files, or another one if programs cannot run in it."""
+    usual = gettempdir()
+    if os.statvfs(usual).f_flag & os.ST_NOEXEC and os.access(_NOT_TEMPORARY, os.W_OK):
+        return _NOT_TEMPORARY
+    return usual
+
+
 def _libraries(programs: HostPrograms, files: Iterable[str]) -> list[str]:
     """Return the libraries and the loader that the host's loader finds for files."""
-    ran = programs.run(("ldd", *files))  # its status is 1 if one of several files is static
+    ran = programs.run((LIST, *files))  # its status is 1 if one of several files is static
     found = dict.fromkeys(_LIBRARY.findall(ran.output)) if ran else {}
     return [path for path in found if not posixpath.basename(path).startswith(_DRIVER)]

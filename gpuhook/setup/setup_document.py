@@ -10,13 +10,13 @@ from gpuhook.engines.report import configure_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.setup.setup_facts import SetupFacts
-    from gpuhook.setup.setup_plan import EngineStep, SetupPlan
+    from gpuhook.setup.setup_plan import EngineStep, SetupPlan, Undo
     from gpuhook.setup.setup_run import SetupResult, StepResult
 
 SCHEMA = "gpuhook/setup/v1"
 
 
-def setup_document(plan: SetupPlan, result: SetupResult | None, undo: list[str]) -> dict[str, Any]:
+def setup_document(plan: SetupPlan, result: SetupResult | None, undo: Undo) -> dict[str, Any]:
     """Return the document; `result` is None if the plan was not carried out."""
     return {
         "schema": SCHEMA,
@@ -27,7 +27,8 @@ def setup_document(plan: SetupPlan, result: SetupResult | None, undo: list[str])
         ],
         "engines": [_engine(one) for one in plan.engines],
         "results": [_result(one) for one in result.steps] if result else [],
-        "undo": undo,
+        "undo": list(undo.commands),
+        "undoNotes": list(undo.notes),
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gpuhook.doctor.check import FAILED
 from gpuhook.doctor.check_list import checks
+from gpuhook.doctor.checks.cdi import systemd_units
 from gpuhook.doctor.checks.kubernetes import kubelet_facts
 from gpuhook.doctor.examination import examine
 from gpuhook.doctor.facts import driver_facts, engine_facts, program_facts, toolkit_settings
@@ -76,7 +77,8 @@ class SetupFacts:
 
     `smi` is the host's path of nvidia-smi and `nvml` that of the driver's library, "" without one.
     `device` is None if no GPU has a name by which a container can request it. `kubernetes` is the
-    directory of the kubelet, "" if this is no node of a cluster.
+    directory of the kubelet, "" if this is not a node of a cluster. `refresh_units` are the enabled
+    units that write a missing spec.
     """
 
     driver: str
@@ -89,6 +91,7 @@ class SetupFacts:
     nvidia: tuple[str, ...]
     kubernetes: str
     is_root: bool
+    refresh_units: tuple[str, ...] = ()
 
 
 def setup_facts(commands: NodeCommands) -> SetupFacts:
@@ -110,6 +113,11 @@ def setup_facts(commands: NodeCommands) -> SetupFacts:
         nvidia=tuple(_nvidia(node, engines, specs)),
         kubernetes=cluster,
         is_root=os.geteuid() == 0,
+        refresh_units=tuple(
+            one
+            for one in systemd_units.REFRESH_UNITS
+            if program_facts.unit(node, one).get("enabled") == "enabled"
+        ),
     )
 
 

@@ -7,7 +7,7 @@ import os
 import shlex
 from dataclasses import dataclass, replace
 
-from gpuhook.engines.configure import configure_engine
+from gpuhook.engines.configure import changeset, configure_engine
 from gpuhook.engines.configure.configure_engine import NO_SERVICE
 from gpuhook.engines.configure.engine_plan import ENGINES, NAME
 from gpuhook.engines.read import podman_config
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BESIDE = "gpuhook"  # the name of a second runtime, if another program has the usual one
 NOTHING_NEEDED = "it reads CDI specs, and needs no configuration"
-_IN_USE = "GH2000"
+IN_USE = "GH2000"  # another program has the runtime of that name
 _NO_RESTART = "GH2007"
 
 
@@ -46,8 +46,9 @@ class EngineStep:
     """The configuration of one engine.
 
     `planned` is the result of its dry run. `way` makes the engine read the files, None if that is
-    not needed; `obstacle` is why gpuhook cannot do it. `can_restart` says whether undo can.
-    `restarts` is set if it is done. `note` is why the runtime does not have the usual name.
+    not needed; `obstacle` is why gpuhook cannot do it. `can_restart` says whether undo can,
+    and `undo_note` that this stops containers. `restarts` is set if it is done. `note` is why the
+    runtime does not have the usual name.
     """
 
     engine: str
@@ -57,6 +58,7 @@ class EngineStep:
     way: Way | None = None
     obstacle: str = ""
     can_restart: bool = True
+    undo_note: str = ""
     restarts: bool = False
     note: str = ""
 
@@ -81,6 +83,12 @@ class EngineStep:
         return bool(self.obstacle) or (self.is_restart and not self.restarts)
 
     @property
+    def undo_restarts(self) -> bool:
+        """Whether undo restarts the engine, because it has read the files."""
+        has_read = self.restarts or not (self.is_pending or self.planned.writes)
+        return has_read and self.can_restart and self.engine != "podman"
+
+    @property
     def undo(self) -> str:
         """The command that undoes the configuration, "" if there is none to undo."""
         if self.needs_nothing:
@@ -88,9 +96,7 @@ class EngineStep:
         words = ["gpuhook", "configure", "undo", self.engine]
         if self.engine == "docker" and self.where.home is not None:
             words.append("--user")
-        has_read = self.restarts or not (self.is_pending or self.planned.writes)
-        is_restarted = has_read and self.can_restart and self.engine != "podman"
-        return shlex.join([*words, "--restart"] if is_restarted else words)
+        return shlex.join([*words, "--restart"] if self.undo_restarts else words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,14 @@ class SetupPlan:
         """Whether a step changes the node."""
         has_specs = any(one.state == WRITES for one in self.specs)
         return has_specs or any(one.planned.writes or one.restarts for one in self.engines)
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """The commands that undo steps, in their order, and notes on their effects."""
+
+    commands: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def chosen_engines(facts: SetupFacts, named: Sequence[str]) -> list[EngineFacts]:
@@ -146,12 +160,14 @@ def engine_step(
 ) -> EngineStep:
     """Return the step of an engine, by a dry run. Raises the faults of `gpuhook configure`.
 
-    Without a choice, an engine that gpuhook configured keeps its options.
+    An engine that gpuhook configured keeps its options, except for a choice.
     """
     where, record = engine.where, engine.status.record
-    if record is not None and choice is None:
+    if record is not None:
         where = replace(where, config=record.config, drop_in=record.drop_in)
         options = record.wanted
+        if choice is not None:
+            options = replace(options, name=choice.name, takes_over=choice.takes_over)
     else:
         chosen = choice or RuntimeChoice()
         route = _route(engine)
@@ -170,15 +186,18 @@ def engine_step(
 def _with_restart(step: EngineStep, record: ConfigureRecord | None, host: Host) -> EngineStep:
     """Return the step with what makes the engine read the files, and with what undo needs."""
     service = step.planned.service
-    if service == NO_SERVICE:
-        used = replace(record.service, reloads=False) if record else service
-        return replace(step, can_restart=not _restart(step, used, host)[1])
+    is_read = service == NO_SERVICE
     # A reload removes no setting: undo needs a restart.
-    can_restart = not _restart(step, replace(service, reloads=False), host)[1]
-    if not step.planned.writes and _has_read(step, host):
-        return replace(step, can_restart=can_restart)
+    undone = replace(record.service if record and is_read else service, reloads=False)
+    step = replace(
+        step,
+        can_restart=not _restart(step, undone, host)[1],
+        undo_note=changeset.restart_note(undone),
+    )
+    if is_read or (not step.planned.writes and _has_read(step, host)):
+        return step
     way, obstacle = _restart(step, service, host)
-    return replace(step, way=way, obstacle=obstacle, can_restart=can_restart)
+    return replace(step, way=way, obstacle=obstacle)
 
 
 def _restart(step: EngineStep, service: Service, host: Host) -> tuple[Way | None, str]:
@@ -199,17 +218,6 @@ def _has_read(step: EngineStep, host: Host) -> bool:
     return engine_program(step.where, host).has_runtime(step.options.name)
 
 
-def runtime_in_use(engine: EngineFacts, commands: NodeCommands) -> str:
-    """Return the message that another program has the usual runtime, "" if none has."""
-    try:
-        engine_step(engine, commands, None, restarts=False)
-    except GpuhookError as error:
-        if error.code != _IN_USE:
-            raise
-        return error.message
-    return ""
-
-
 def _route(engine: EngineFacts) -> Route | None:
     """Return the route with the fewest changes: podman that reads CDI specs needs none."""
     if engine.name == "podman" and podman_config.has_cdi(engine.version):
@@ -217,13 +225,19 @@ def _route(engine: EngineFacts) -> Route | None:
     return None
 
 
-def undo_commands(
-    plan: SetupPlan, specs: Iterable[SpecState], engines: Iterable[EngineStep]
-) -> list[str]:
-    """Return the commands that undo these steps, in their order; with sudo if it was used."""
+def undo_of_steps(
+    plan: SetupPlan, specs: Iterable[SpecState], engines: Sequence[EngineStep]
+) -> Undo:
+    """Return what undoes these steps; the commands have sudo if it was used."""
     commands = [one.undo for one in engines][::-1]
+    notes = [one.undo_note for one in engines if one.undo and one.undo_restarts]
     new = [one.path for one in specs if one.state == WRITES and one.is_new]
     commands += [shlex.join(["rm", path]) for path in new]
     commands += [shlex.join(["rmdir", one]) for one in plan.new_directories if new]
+    units = plan.facts.refresh_units
+    if new and units:
+        off = shlex.join(["systemctl", "disable", "--now", *units])
+        notes.append(f"{units[0]} writes {', '.join(new)} again, unless you run `{off}` before")
     prefix = "sudo " if "SUDO_UID" in os.environ and plan.facts.is_root else ""
-    return [prefix + one for one in commands if one]
+    commands = [prefix + one for one in commands if one]
+    return Undo(tuple(commands), tuple(one for one in notes if one))

@@ -11,11 +11,12 @@ from gpuhook.doctor.check import FAILED
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.engines.configure import configure_engine
+from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.engines.report import configure_text
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.error_text import worded
 from gpuhook.host.interrupt import Interruptible
-from gpuhook.setup import gpu_container
+from gpuhook.setup import gpu_container, minimal_root
 from gpuhook.setup.engine_program import WITH_IMAGES, engine_program
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.setup.setup_plan import NOTHING_NEEDED
@@ -151,6 +152,8 @@ def _examine(plan: SetupPlan, commands: NodeCommands) -> StepResult:
 def _prove(step: EngineStep, plan: SetupPlan, commands: NodeCommands) -> StepResult:
     facts = plan.facts
     reason = gpu_container.not_provable(step, facts)
+    if not reason and HostPrograms(commands.host).find(minimal_root.LIST) is None:
+        reason = f"this host has no {minimal_root.LIST}, which finds the C library"
     if not reason and step.engine in WITH_IMAGES:
         reason = engine_program(step.where, commands.host).no_answer()
     if reason or facts.device is None:

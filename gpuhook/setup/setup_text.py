@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.setup.setup_facts import SetupFacts
-    from gpuhook.setup.setup_plan import EngineStep, SetupPlan
+    from gpuhook.setup.setup_plan import EngineStep, SetupPlan, Undo
     from gpuhook.setup.setup_run import SetupResult
 
 CHART = (
@@ -49,11 +49,12 @@ def plan_lines(plan: SetupPlan) -> Iterator[str]:
         yield f"  {CHART}"
 
 
-def undo_lines(commands: list[str]) -> Iterator[str]:
-    """Yield the commands that undo the steps."""
-    if commands:
+def undo_lines(undo: Undo) -> Iterator[str]:
+    """Yield the commands that undo the steps, and the notes as comments of a shell."""
+    if undo.commands:
         yield "Undo"
-        yield from (f"  {one}" for one in commands)
+        yield from (f"  {one}" for one in undo.commands)
+        yield from (f"  # {one}" for one in undo.notes)
 
 
 def result_lines(result: SetupResult) -> Iterator[str]:

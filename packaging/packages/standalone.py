@@ -43,7 +43,7 @@ MOVED = {
     "share/fish": "usr/share/fish",
     "share/zsh": "usr/share/zsh",
 }
-# Launchers that are no programs of a user.
+# Launchers that users do not call.
 INTERNAL = ("libexec/python3",)
 
 
@@ -52,7 +52,7 @@ def contents(release: Release, tarball: Path) -> tuple[Package, Files, dict[str,
     unpacked = _unpacked(tarball)
     described = json.loads(unpacked["tree.json"].content)
     if described["version"] != install.version():
-        sys.exit(f"{tarball} is of version {described['version']}: run make tarball")
+        sys.exit(f"{tarball} has version {described['version']}: run make tarball")
     release = replace(release, is_standalone=True)
     files = _placed(release, unpacked) | _programs(release, unpacked)
     files |= shared(release) | settings(release)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -38,6 +39,27 @@ def test_libraries_of_a_program(tmp_path: Path) -> None:
         assert {(one.uid, one.gid) for one in members.values()} == {(0, 0)}
         assert any(name.endswith("/libc.so.6") for name in members)
     assert not os.path.exists(root.place)
+
+
+NOEXEC = """
+mount -t tmpfs -o noexec tmpfs "$1" && TMPDIR=$1 exec "$0" -c '
+import os
+from gpuhook.engines.configure.host_files import Host
+from gpuhook.engines.configure.host_programs import HostPrograms
+from gpuhook.setup.minimal_root import minimal_root
+with minimal_root(HostPrograms(Host()), ["/bin/sh"]) as root:
+    print(os.statvfs(root.path).f_flag & os.ST_NOEXEC, root.place)
+'
+"""
+
+
+def test_temporary_files_that_do_not_run(tmp_path: Path) -> None:
+    """The libraries of a bundle are where the kernel maps them as code."""
+    words = ["unshare", "--mount", "sh", "-c", NOEXEC, sys.executable, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    flag, place = done.stdout.split()
+    assert flag == "0"
+    assert not os.path.exists(place)
 
 
 def test_static_program(tmp_path: Path) -> None:

@@ -285,5 +285,5 @@ def test_a_tarball_of_another_version_is_refused(tmp_path: Path) -> None:
     command = ["tar", "-C", str(tmp_path), "-czf", str(tmp_path / "old.tar.gz"), "gpuhook"]
     subprocess.run(command, check=True)
     words = ["deb", "--tarball", str(tmp_path / "old.tar.gz")]
-    with pytest.raises(AssertionError, match=r"is of version 0\.0\.1: run make tarball"):
+    with pytest.raises(AssertionError, match=r"has version 0\.0\.1: run make tarball"):
         package_builds.make(CHECKOUT, words, tmp_path / "made")

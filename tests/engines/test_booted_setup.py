@@ -60,6 +60,7 @@ def test_yes_restarts_nothing(docker: BootedNode) -> None:
     is_reloaded = docker.release.suite != "trixie"  # Docker 26 reads features.cdi when it starts
     assert states(found)["container of docker"] == ("done" if is_reloaded else "skipped")
     assert (main_pid(docker), running(docker)) == (before, 1)
+    assert ("a restart of dockerd stops its containers" in found["undoNotes"]) == is_reloaded
     undo(docker, found["undo"])
     assert (main_pid(docker) == before) != is_reloaded  # a reload removes no setting
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import click
 
 from gpuhook.cli.engines import configure_options, setup_commands
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import engine_plan
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
 from gpuhook.setup import (
     engine_program,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.host_files import Host
     from gpuhook.setup.node_commands import NodeCommands
     from gpuhook.setup.setup_facts import EngineFacts
-    from gpuhook.setup.setup_plan import EngineStep, SetupPlan
+    from gpuhook.setup.setup_plan import EngineStep, SetupPlan, Undo
     from gpuhook.setup.setup_run import SetupResult
 
 _EXAMPLES = """
@@ -125,7 +126,7 @@ def setup(
     answers = _Answers(engines, choice, restarts, is_asked)
     with _nothing_changed():
         plan = setup_plan.setup_plan(facts, _steps(facts, commands, answers), commands.host)
-        undo = setup_plan.undo_commands(plan, plan.specs, plan.engines)
+        undo = setup_plan.undo_of_steps(plan, plan.specs, plan.engines)
         does = is_yes or is_asked
         _print_plan(plan, undo, output, is_last=is_dry or not does)
         if is_asked and plan.has_changes and not setup_questions.ask_consent():
@@ -148,7 +149,7 @@ def _nothing_changed() -> Iterator[None]:
         raise
 
 
-def _print_plan(plan: SetupPlan, undo: list[str], output: str, *, is_last: bool) -> None:
+def _print_plan(plan: SetupPlan, undo: Undo, output: str, *, is_last: bool) -> None:
     """Print the plan; a document and the undo only if no result follows."""
     if output == console.TEXT:
         _print(setup_text.plan_lines(plan))
@@ -183,26 +184,27 @@ def _steps(
 
 def _step(engine: EngineFacts, commands: NodeCommands, answers: _Answers) -> EngineStep | None:
     """Return the step of an engine, None to skip it; another program's runtime is a question."""
-    message, choice = "", answers.choice
-    if choice is None:
-        message = setup_plan.runtime_in_use(engine, commands)
-    if message and answers.is_asked:
+    step_of = partial(setup_plan.engine_step, engine, commands, restarts=answers.restarts)
+    try:
+        return step_of(answers.choice)
+    except GpuhookError as error:
+        if answers.choice is not None or error.code != setup_plan.IN_USE:
+            raise
+        message = error.message
+    choice: RuntimeChoice | None = RuntimeChoice(BESIDE)
+    if answers.is_asked:
         choice = setup_questions.ask_runtime(engine, message)
-        if choice is None:
-            return None
-    elif message:
-        choice = RuntimeChoice(BESIDE)
-    step = setup_plan.engine_step(engine, commands, choice, restarts=answers.restarts)
-    if not message or step.options.takes_over:
-        return step
-    return replace(step, note=f"{message}: it is kept (--take-over replaces it)")
+    if choice is None:
+        return None
+    note = "" if choice.takes_over else f"{message}: it is kept (--take-over replaces it)"
+    return replace(step_of(choice), note=note)
 
 
 def _finish(plan: SetupPlan, result: SetupResult, host: Host, output: str) -> None:
     """Print the results and the undo; raise the fault of the step that failed."""
     ran = [one for one in plan.engines if _is_configured(one, result)]
     specs = [one for one in plan.specs if host.status(one.path)]
-    undo = setup_plan.undo_commands(plan, specs, ran)
+    undo = setup_plan.undo_of_steps(plan, specs, ran)
     if output == console.TEXT:
         _print(setup_text.result_lines(result))
         _print(setup_text.undo_lines(undo))

@@ -193,7 +193,7 @@ def watched(source: ConfigSource) -> tuple[str, ...]:
 def _directories(path: str) -> list[str]:
     """Return the directory of a file, and those of its link targets, as config-manager makes.
 
-    The target of a ConfigMap's `..data` is not set: the kubelet removes it with its content.
+    The target of a ConfigMap's `..data` is omitted: the kubelet removes it with its content.
     """
     found = []
     for _ in range(_MOST_LINKS):

@@ -111,7 +111,7 @@ class RateLimit:
         return False
 
     def due(self, now: float) -> list[tuple[XidReport, int]]:
-        """Return the keys counted in windows that have exited, with their counts."""
+        """Return the keys counted in windows that have ended, with their counts."""
         reports = []
         for key, (end, count) in list(self._windows.items()):
             if end > now:

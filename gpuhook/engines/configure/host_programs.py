@@ -87,6 +87,7 @@ class HostPrograms:
                 timeout=_TIME,
                 env=environment,
                 check=False,
+                start_new_session=True,  # Ctrl-C of the terminal is this process's to handle
                 preexec_fn=partial(_enter, self.root) if self.is_elsewhere else None,
             )
         except subprocess.TimeoutExpired:

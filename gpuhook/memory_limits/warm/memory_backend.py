@@ -106,7 +106,7 @@ NEVER = "limits.guarantee: never"
 
 
 def supported_limit(limit: MemoryLimit, policy: str, backend: str) -> tuple[MemoryLimit, str]:
-    """Return the limit that is set, and why its guarantee is skipped, "" if it is not.
+    """Return the limit that is set, and why its guarantee is not set, "" if it is not.
 
     `policy` is the setting limits.guarantee, `backend` is DMEM or MISC.
     """

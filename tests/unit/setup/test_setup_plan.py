@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from gpuhook.engines.configure.engine_plan import NAME
 from gpuhook.errors import GpuhookError
+from gpuhook.node import node_readings
 from gpuhook.setup import gpu_container, setup_facts, setup_plan, setup_text
 from gpuhook.setup.node_commands import HAS, SpecState
 from gpuhook.setup.setup_plan import EngineStep, RuntimeChoice, SetupPlan
 from tests.doctor.case import FaultCase, is_root, make
 from tests.doctor.parts import engines
+from tests.unit import docker_host
 from tests.unit.setup.simulated_commands import SPEC, SimulatedCommands
 
 TYPE_CHECKING = False
@@ -62,17 +65,15 @@ def test_parts_of_the_operator(case: FaultCase) -> None:
 
 def test_runtime_of_another_program(case: FaultCase) -> None:
     """The usual name is not taken; both choices give a plan."""
-    commands = SimulatedCommands(case)
-    (engine,) = setup_facts.setup_facts(commands).engines
-    message = setup_plan.runtime_in_use(engine, commands)
-    assert "/usr/bin/nvidia-container-runtime" in message
-    assert code(case) == "GH2000"
+    with pytest.raises(GpuhookError, match="/usr/bin/nvidia-container-runtime") as caught:
+        planned(case)
+    assert caught.value.code == setup_plan.IN_USE
     for choice in (RuntimeChoice(setup_plan.BESIDE), RuntimeChoice(takes_over=True)):
         (step,) = planned(case, choice=choice).engines
         assert step.options.name == choice.name
         assert step.planned.writes
     case.remove(engines.DROP_IN)
-    assert setup_plan.runtime_in_use(engine, commands) == ""
+    assert planned(case).engines[0].options.name == NAME
 
 
 def test_plan_of_a_workstation(workstation: FaultCase) -> None:
@@ -89,16 +90,57 @@ def test_plan_of_a_workstation(workstation: FaultCase) -> None:
     text = "\n".join(setup_text.plan_lines(plan))
     assert "+++ b/etc/docker/daemon.json" in text
     assert f"write {SPEC}" in text
-    commands = setup_plan.undo_commands(plan, plan.specs, plan.engines)
-    assert commands[:2] == ["gpuhook configure undo docker", f"rm {SPEC}"]
-    assert commands[-1].startswith("rmdir ")  # the directory did not exist
+    undo = setup_plan.undo_of_steps(plan, plan.specs, plan.engines)
+    assert undo.commands[:2] == ("gpuhook configure undo docker", f"rm {SPEC}")
+    assert undo.commands[-1].startswith("rmdir ")  # the directory did not exist
+    assert undo.notes == ()
+
+
+def test_undo_that_restarts_docker(workstation: FaultCase) -> None:
+    """A reload stops nothing, but its undo restarts Docker: a note reports that containers stop.
+
+    Docker with live-restore keeps its containers.
+    """
+    for text, notes in (
+        ("{}", ("a restart of dockerd stops its containers",)),
+        ('{"live-restore": true}', ()),
+    ):
+        workstation.write("/etc/docker/daemon.json", text)
+        plan = planned(workstation, "docker")
+        step = replace(plan.engines[0], restarts=True)
+        assert not step.ends_containers
+        undo = setup_plan.undo_of_steps(plan, (), (step,))
+        assert undo.commands == ("gpuhook configure undo docker --restart",)
+        assert undo.notes == notes
+        shown = list(setup_text.undo_lines(undo))[2:]
+        assert shown == [f"  # {one}" for one in notes]
+
+
+def test_spec_that_a_unit_writes_again(workstation: FaultCase) -> None:
+    """The undo of a new spec names the units that would write it again."""
+    units = workstation.readings[node_readings.UNITS]
+    names = ("gpuhook-refresh.service", "gpuhook-refresh.path", "gpuhook-refresh.timer")
+    for name, state in zip(names, ("enabled", "enabled", "disabled"), strict=True):
+        units[name] = {"enabled": state}
+    plan = planned(workstation)
+    (note,) = setup_plan.undo_of_steps(plan, plan.specs, ()).notes
+    assert "systemctl disable --now gpuhook-refresh.service gpuhook-refresh.path`" in note
+    assert SPEC in note
+    assert setup_plan.undo_of_steps(plan, (), ()).notes == ()  # the spec was not written
+
+
+def test_choice_for_a_configured_engine(workstation: FaultCase) -> None:
+    """The name of the runtime changes; the other options remain, such as the default runtime."""
+    docker_host.configure(workstation.root, replace(docker_host.WANTED, is_default=True))
+    (step,) = planned(workstation, "docker", choice=RuntimeChoice("other")).engines
+    assert (step.options.name, step.options.is_default) == ("other", True)
 
 
 def test_undo_with_sudo(workstation: FaultCase, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(workstation)
     monkeypatch.setenv("SUDO_UID", "1000")
     is_root = replace(plan, facts=replace(plan.facts, is_root=True))
-    for one in setup_plan.undo_commands(is_root, plan.specs, plan.engines):
+    for one in setup_plan.undo_of_steps(is_root, plan.specs, plan.engines).commands:
         assert one.startswith("sudo ")
 
 

@@ -11,9 +11,10 @@ import jsonschema
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.setup import setup_document, setup_facts, setup_plan, setup_run
-from gpuhook.setup.setup_plan import SetupPlan
+from gpuhook.setup.setup_plan import SetupPlan, Undo
 from gpuhook.setup.setup_run import SetupResult
 from tests.doctor.case import FaultCase
+from tests.doctor.parts import engines
 from tests.unit import docker_host
 from tests.unit.cli.test_schemas import SCHEMAS
 from tests.unit.setup.simulated_commands import SPEC, SimulatedCommands
@@ -33,8 +34,8 @@ def planned(commands: SimulatedCommands) -> SetupPlan:
 
 def states(plan: SetupPlan, result: SetupResult) -> dict[str, str]:
     """Return the state of each step; the document must fit its schema."""
-    jsonschema.validate(setup_document.setup_document(plan, result, []), SCHEMAS["setup"])
-    jsonschema.validate(setup_document.setup_document(plan, None, []), SCHEMAS["setup"])
+    jsonschema.validate(setup_document.setup_document(plan, result, Undo()), SCHEMAS["setup"])
+    jsonschema.validate(setup_document.setup_document(plan, None, Undo()), SCHEMAS["setup"])
     names = {"CDI spec": "specs"}
     return {names.get(one.title, one.title): one.state for one in result.steps}
 
@@ -62,6 +63,16 @@ def test_second_run_changes_nothing(workstation: FaultCase) -> None:
     assert docker_host.etc(workstation.root) == before
 
 
+def test_host_without_ldd(case: FaultCase) -> None:
+    """No container can prove the setup, which is not a fault."""
+    commands = SimulatedCommands(case)
+    case.remove(engines.DROP_IN)
+    plan = planned(commands)
+    *_, last = setup_run.carry_out(plan, commands, lambda _: None).steps
+    assert (last.title, last.state) == ("container of containerd", "skipped")
+    assert "no ldd" in last.lines[0]
+
+
 def test_step_that_fails(workstation: FaultCase) -> None:
     """The files of the engine are restored, and no later step runs."""
     docker_host.program(workstation.root, "dockerd", "echo no >&2; exit 3")
@@ -73,7 +84,7 @@ def test_step_that_fails(workstation: FaultCase) -> None:
     assert result.error is not None
     assert result.error.code == "GH2005"
     assert docker_host.etc(workstation.root) == before
-    assert f"rm {SPEC}" in setup_plan.undo_commands(plan, plan.specs, ())
+    assert f"rm {SPEC}" in setup_plan.undo_of_steps(plan, plan.specs, ()).commands
 
 
 def test_signal_between_steps(workstation: FaultCase) -> None:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gpuhook.doctor.check import ExaminedNode, Findings
 
 _SERVICE, _PATH = "gpuhook-refresh.service", "gpuhook-refresh.path"
-_UNITS = (_SERVICE, _PATH, "gpuhook-refresh.timer", "gpuhook-devices.service")
+REFRESH_UNITS = (_SERVICE, _PATH, "gpuhook-refresh.timer")
+_UNITS = (*REFRESH_UNITS, "gpuhook-devices.service")
 
 
 @check("specs.upkeep", "gpuhook's units keep its specs up to date")

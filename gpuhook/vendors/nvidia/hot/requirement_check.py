@@ -185,7 +185,7 @@ def _warnings(newer: Mapping[str, str], open_terms: Mapping[str, str]) -> list[G
 def _unmet(requirement: Requirement, facts: RequirementFacts) -> GpuhookError:
     """Return the fault of a requirement none of whose alternatives holds.
 
-    Alternatives for GPUs of other brands are skipped of the message, unless there are no others.
+    The message omits alternatives for GPUs of other brands, unless there are no others.
     """
     every = (
         [term for term in terms if requirements.of_term(term, facts) == UNMET]

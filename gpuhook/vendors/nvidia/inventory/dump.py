@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node as a plain dict, for `gpuhook inventory -o yaml`, and back.
 
-'unknown' is a fact that the node did not report. What is not set: optional facts that are None,
+'unknown' is a fact that the node did not report. Omitted: optional facts that are None,
 empty tuples, and a host path that equals the container's. gpuhook/schemas/inventory.json describes
 the keys.
 """

@@ -195,6 +195,17 @@ def _restart_way(service: Service, how: engine_restart.How) -> engine_restart.Wa
     return engine_restart.chosen(programs, "docker", service, how)
 
 
+def test_programs_do_not_get_the_keys_of_the_terminal(tmp_path: Path) -> None:
+    """Ctrl-C signals the processes of the terminal's session: a restart that began is completed."""
+    program = tmp_path / "session"
+    program.write_text("#!/bin/sh\nexec cut -d ' ' -f 6 /proc/self/stat\n")
+    program.chmod(0o755)
+    ran = HostPrograms(Host("/"), {"session": str(program)}).run(("session",))
+    assert ran is not None
+    assert ran.output.strip().isdigit()
+    assert int(ran.output) != os.getsid(0)
+
+
 def test_reloading_daemon_gets_a_signal(
     daemon: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
