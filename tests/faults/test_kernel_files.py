@@ -238,7 +238,7 @@ def test_instances_without_minors_are_omitted_with_a_reason(mig: SimulatedNode) 
     Path(mig.host_root + MINORS).unlink()
     for path in Path(mig.host_root, "proc/driver/nvidia/capabilities").rglob("access"):
         path.unlink()
-    assert all("does not exist any more" in trouble for trouble in _troubles(mig).values())
+    assert all("no longer exists" in trouble for trouble in _troubles(mig).values())
     assert len(_troubles(mig)) == sum(len(gpu.instances) for gpu in mig.node.gpus)
     with pytest.raises(GpuhookError):
         driver_nodes.find(mig.dev_root, {"nvidia": 1}, mig.node.gpus, require=True)
