@@ -223,6 +223,15 @@ def test_link_is_not_a_state(node: Node) -> None:
     assert [found.id for found in everything(node.roots)[0]] == ["abc"]
 
 
+def test_root_without_a_running_container(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hint says so; another user may only not see them."""
+    assert refused("nosuch", node.roots).hint.startswith("no container is running here; ")
+    monkeypatch.setattr(state, "is_rootless", lambda: True)
+    assert refused("nosuch", node.roots).hint.startswith("this user cannot see any running ")
+
+
 def test_pid_of_a_container(node: Node) -> None:
     """A pid names the container whose first process it is; a process on the host has none."""
     pid, _ = node.runc("abc")
