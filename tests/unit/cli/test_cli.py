@@ -371,10 +371,20 @@ def test_closing_pipe_prints_no_message() -> None:
     assert ended.stderr == ""
 
 
-def test_misspelt_command_has_a_suggestion() -> None:
-    result = gpuhook("docter")
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("docter", "doctor"),
+        ("configure dockr", "docker"),
+        ("configure undo dockr", "docker"),
+        ("setup --engine podmn", "podman"),
+    ],
+)
+def test_misspelt_word_has_a_suggestion(words: str, meant: str) -> None:
+    result = gpuhook(*words.split())
     assert result.exit_code == 2
-    assert "No such command 'docter'. Did you mean 'doctor'?" in result.stderr
+    assert f" Did you mean {meant!r}?" in result.stderr
+    assert "Did you mean" not in gpuhook(*words.split()[:-1], "qqqq").stderr
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,7 @@ def test_signal_between_steps(workstation: FaultCase) -> None:
     assert docker_host.runtimes(workstation.root) == ["nvidia"]
 
 
-def test_signal_during_a_container(
-    workstation: FaultCase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signal_during_a_container(workstation: FaultCase, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container that Ctrl-C ends is an interruption, and no failure of the engine."""
     commands = SimulatedCommands(workstation)
 
