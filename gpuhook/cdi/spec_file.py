@@ -15,6 +15,7 @@ import yaml
 from gpuhook.cdi.hot import compile as compiler
 from gpuhook.errors import fault
 from gpuhook.host import bounded_yaml, documents
+from gpuhook.host.error_text import needs_root
 from gpuhook.host.hot import files
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ _NUMBERS_AND_FLAGS = frozenset((
     "major", "minor", "fileMode", "uid", "gid", "timeout", "additionalGids",
     "enableCMT", "enableMBM", "enableMonitoring",
 ))  # fmt: skip
+_CURE = "choose a path on a writable file system with free space"
 _MAX_VALUES = 1_000_000  # each use of an alias is counted
 _MAX_DEPTH = 50
 
@@ -78,9 +80,12 @@ def write(spec: Spec, path: str, fmt: str) -> None:
         files.replace(path, document(spec, fmt).encode(), mode=0o644)
     except FileExistsError as error:
         reason = f"{error.filename} is not a directory"
-        raise fault("GH1111", path=path, reason=reason) from error
+        raise fault("GH1111", path=path, reason=reason, cure=_CURE) from error
     except OSError as error:
-        raise fault("GH1111", path=path, reason=error.strerror or error) from error
+        cure = _CURE
+        if needs_root(error):
+            cure = "run the command as root (sudo), or choose a path that this user can write to"
+        raise fault("GH1111", path=path, reason=error.strerror or error, cure=cure) from error
 
 
 class _SpecDumper(_Dumper):  # type: ignore[misc,valid-type]  # chosen at run time

@@ -141,12 +141,7 @@ class LazyGroup(FaultGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command and its arguments; a usage error names the nearest command."""
-        if args[0] not in COMMANDS and not ctx.resilient_parsing:
-            import difflib
-
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            if near:
-                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        command_sections.require_known(ctx, args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 
     def format_commands(

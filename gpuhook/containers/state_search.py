@@ -23,6 +23,7 @@ from gpuhook.containers.warm.runtime_state import (
 )
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import suggestion
+from gpuhook.host.hot import state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,6 +180,8 @@ class ContainerSearch:
         if not best:
             if _DENIED in self.trouble.values():
                 return "run as root: containers of other users are not visible"
+            if not state.is_rootless():
+                return "no container is running here"
             return "this user cannot see any running container here"
         alike = suggestion.nearest(text, best)
         best = list(dict.fromkeys([*([alike] if alike else []), *best]))

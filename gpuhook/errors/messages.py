@@ -127,7 +127,7 @@ GH1110 FileError
 make it a readable regular file, or remove it
 GH1111 HostError
 {path}: cannot write the CDI spec: {reason}
-choose a path on a writable file system with free space; nothing was changed
+{cure}; nothing was changed
 GH1112 RequestError
 {name} is neither an existing spec file nor a CDI device name
 use the path of a spec, or a device from `gpuhook cdi list`, as vendor/class=device
@@ -415,7 +415,7 @@ cannot load kernel module {module}: {reason}
 install the driver's modules for the running kernel (uname -r), and check dmesg
 GH1590 HostError
 {where}: {reason}
-correct that path, and run the command again
+{cure}, and run the command again
 GH1591 HostError
 standard output: {reason}
 check where the output goes; a requested change may have been made: see `gpuhook inspect`

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from gpuhook.errors import GpuhookError, fault
@@ -27,11 +28,17 @@ def worded(error: GpuhookError | OSError) -> GpuhookError:
         if unmounted is not None:
             return unmounted
     reason = error.strerror or error
+    cure = "become root (sudo)" if needs_root(error) else "correct that path"
     if error.filename is None:
-        return fault("GH1590", where="the system", reason=reason)
+        return fault("GH1590", where="the system", reason=reason, cure=cure)
     place, where = state.directory(), str(error.filename)
     if where == place or where.startswith(place + "/"):
         names = "names it" if os.environ.get(state.DIRECTORY_ENV) else "names another"
         variable = f"{state.DIRECTORY_ENV} {names}"
         return fault("GH1592", path=where, reason=reason, directory=place, variable=variable)
-    return fault("GH1590", where=where, reason=reason)
+    return fault("GH1590", where=where, reason=reason, cure=cure)
+
+
+def needs_root(error: OSError) -> bool:
+    """Return whether this user lacks a permission that root has."""
+    return error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0

@@ -16,12 +16,13 @@ class Interruptible:
     """Within it, SIGHUP, SIGINT and SIGTERM raise KeyboardInterrupt.
 
     They raise at once, or, after hold(), at the next check(), so that a step is done completely or
-    not at all. A signal that was ignored before (nohup) is still ignored.
+    not at all; `came` says whether one has come. A signal that was ignored before (nohup) is still
+    ignored.
     """
 
     def __init__(self) -> None:
         self._is_held = False
-        self._came = False
+        self.came = False
         self._before: dict[int, signal._HANDLER] = {}
 
     def __enter__(self) -> Interruptible:  # noqa: PYI034 # Self needs a newer Python
@@ -42,10 +43,10 @@ class Interruptible:
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal has come."""
-        if self._came:
+        if self.came:
             raise KeyboardInterrupt
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 # a handler's
-        self._came = True
+        self.came = True
         if not self._is_held:
             raise KeyboardInterrupt

@@ -86,13 +86,14 @@ def carry_out(
                 announce(planned.title)
                 done = step()
             except KeyboardInterrupt:
-                result.is_interrupted = True
-                result.steps.append(planned)
-                return result
+                result.is_interrupted, done = True, planned
             except (GpuhookError, OSError) as error:
-                done = StepResult(name, BROKEN, (), engine, worded(error))
+                if name == CONTAINER and signals.came:  # the signal has ended the container too
+                    result.is_interrupted, done = True, planned
+                else:
+                    done = StepResult(name, BROKEN, (), engine, worded(error))
             result.steps.append(done)
-            if done.error is not None:
+            if result.is_interrupted or done.error is not None:
                 return result
     return result
 

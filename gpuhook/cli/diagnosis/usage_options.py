@@ -104,7 +104,8 @@ def _warnings(usage: NodeUsage) -> tuple[list[str], list[str]]:
     hidden = visibility.warnings()
     faults = [one for one in usage.trouble if one.code != _NO_LIBRARY]
     if not hidden:  # else those name the missing permissions
-        hidden = [one.message for one in faults if one.code == _NOT_ALLOWED]
+        denied = [one.message for one in faults if one.code == _NOT_ALLOWED]
+        hidden = [f"{message}; run as root to see all containers" for message in denied]
     others = [
         f"{one.code}: {one.message}; {one.hint}" for one in faults if one.code != _NOT_ALLOWED
     ]

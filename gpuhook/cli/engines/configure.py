@@ -61,7 +61,7 @@ configure.add_command(configure_users.users)
 
 
 @configure.command(cls=configure_options.ConfigureCommand)
-@click.argument("engine", metavar="ENGINE", type=click.Choice(engine_plan.ENGINES))
+@click.argument("engine", metavar="ENGINE", type=parameters.NearestChoice(engine_plan.ENGINES))
 @configure_options.of_user
 @configure_options.restart
 @configure_options.dry_run
@@ -96,7 +96,7 @@ def undo(
 
 @configure.command()
 @click.argument(
-    "engine", metavar="[ENGINE]", type=click.Choice(engine_plan.ENGINES), required=False
+    "engine", metavar="[ENGINE]", type=parameters.NearestChoice(engine_plan.ENGINES), required=False
 )
 @configure_options.host_root
 @parameters.no_headers

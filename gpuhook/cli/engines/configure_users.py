@@ -21,7 +21,9 @@ HEADERS = ("ENGINE", "ID", "NAME", "RUNS", "WHY")
 
 
 @click.command(cls=command_sections.SectionedCommand)
-@click.argument("engine", required=False, metavar="[ENGINE]", type=click.Choice(ENGINES))
+@click.argument(
+    "engine", required=False, metavar="[ENGINE]", type=parameters.NearestChoice(ENGINES)
+)
 @configure_options.host_root
 @parameters.output("table", "json", "yaml", "name", help="name: the ids of the containers.")
 @parameters.no_headers

@@ -60,7 +60,7 @@ class _Answers:
 @click.option(
     "--engine",
     "engines",
-    type=click.Choice(engine_plan.ENGINES),
+    type=parameters.NearestChoice(engine_plan.ENGINES),
     multiple=True,
     help="The engine to set up; repeatable. Default: the kubelet's engine, else all engines.",
 )

@@ -47,7 +47,8 @@ def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str
 
     Specs become stale after a reboot, a driver upgrade, or a change of GPUs or
     MIG devices. refresh regenerates each stale spec of `gpuhook generate-cdi` with its original
-    options. If the node has no spec, it writes nvidia.yaml to the last directory of cdi.specDirs.
+    options. If no directory that engines read has a spec, it writes nvidia.yaml to the last
+    directory of cdi.specDirs.
     Fresh specs and specs of other programs are not changed.
 
     A node without a driver or a GPU needs no spec: an existing gpuhook spec remains, but no

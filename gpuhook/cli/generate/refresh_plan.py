@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gpuhook.cdi.hot import registry
 from gpuhook.cli.generate import generate_call
+from gpuhook.engines.read.engine_config import CDI_DIRS
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.vendors.nvidia.driver import hookless_mounts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 STALE, UNCHANGED, KEPT, FORGOTTEN = "stale", "unchanged", "kept", "forgotten"
 FAILED = "failed"
 FRESH = "it matches this host"
+NO_SPEC = "this node has no CDI spec"
 FOREIGN = "gpuhook did not write it"
 _PLUGINS = "the device plugin maintains it"
 _MAX_SPEC = 64 << 20
@@ -52,9 +54,10 @@ class Case:
 
 
 def refresh_cases(settings: Settings, root: click.Context, *, is_forced: bool) -> list[Case]:
-    """Return a case for each spec, or the case of the first spec of a node without one.
+    """Return a case for each spec, and the case of the first spec of a node without one.
 
-    With `is_forced`, fresh specs are stale too.
+    A spec outside the directories that engines read does not count. With `is_forced`, fresh specs
+    are stale too.
     """
     known = registry.load(settings.spec_dirs, generate_call.compile_spec, vocabulary.VENDOR)
     there = {os.path.realpath(spec.path): spec for spec in [*known.all(), *known.broken]}
@@ -71,9 +74,17 @@ def refresh_cases(settings: Settings, root: click.Context, *, is_forced: bool) -
         elif spec.kind in kinds:
             reason = _PLUGINS if spec.kind == vocabulary.PLUGIN_KIND else FOREIGN
             foreign.append(Case(spec.path, UNCHANGED, reason))
-    if all(case.state == FORGOTTEN for case in cases):
-        cases += foreign or _first(settings, cases)
+    living = [case for case in cases if case.state != FORGOTTEN]
+    if not any(_is_read(case.path, settings) for case in living):
+        reason = f"{NO_SPEC} in a directory that engines read" if living else NO_SPEC
+        cases += foreign or _first(settings, cases, reason)
     return cases
+
+
+def _is_read(path: str, settings: Settings) -> bool:
+    """Return whether a spec is in a directory of CDI specs that engines or gpuhook read."""
+    places = (*settings.spec_dirs, *CDI_DIRS, "/run/cdi")
+    return os.path.dirname(os.path.realpath(path)) in map(os.path.realpath, places)
 
 
 def _recorded(
@@ -149,7 +160,7 @@ def _unrecorded(spec: Compiled, *, is_forced: bool) -> Case:
     return _stale(spec.path, "; ".join(changes), job.host_root, words, spec)
 
 
-def _first(settings: Settings, forgotten: list[Case]) -> list[Case]:
+def _first(settings: Settings, others: list[Case], reason: str) -> list[Case]:
     """Return the case of a node's first spec, none if the node needs no spec.
 
     A spec that was removed gets its recorded options.
@@ -157,5 +168,5 @@ def _first(settings: Settings, forgotten: list[Case]) -> list[Case]:
     if host_fingerprint.absence(state.host_root()) or not settings.spec_dirs:
         return []
     path = os.path.join(settings.spec_dirs[-1], "nvidia.yaml")
-    words = {case.path: case.words for case in forgotten}.get(path) or ("--output-file", path)
-    return [Case(path, STALE, "this node has no CDI spec", words, is_new=True)]
+    words = {case.path: case.words for case in others}.get(path) or ("--output-file", path)
+    return [Case(path, STALE, reason, words, is_new=True)]

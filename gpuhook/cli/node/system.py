@@ -177,7 +177,8 @@ class _Run:
         self._roots = discover.roots(driver_root, dev_root, host_root)
         for root in (self._roots.dev, self._roots.host):
             if not os.path.isdir(root):
-                raise fault("GH1590", where=root, reason="it is not a directory")
+                reason = "it is not a directory"
+                raise fault("GH1590", where=root, reason=reason, cure="correct that path")
         self._place = SystemRoot(self._roots.dev)
         self._is_dry = is_dry
         self._output = output

@@ -12,7 +12,7 @@ import click
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from typing import ClassVar
 
 SECTIONS = {
@@ -134,11 +134,30 @@ class Sentences(ShortHelp, click.Group):
         known = (super(Sentences, self).get_command(ctx, name) for name in names)
         return next((found for found in known if found is not None), None)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command and its arguments; a usage error names the nearest command."""
+        if self.get_command(ctx, args[0]) is None:
+            require_known(ctx, args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, wrapped."""
         found = listed_commands(self, ctx)
         rows = [(name, command.get_short_help_str(LONGEST)) for name, command in found]
         write(formatter, "Commands", rows)
+
+
+def require_known(ctx: click.Context, name: str, known: Collection[str]) -> None:
+    """Raise a usage error that names the nearest command, if there is one, for an unknown name."""
+    if name in known or ctx.resilient_parsing:
+        return
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1)
+    if near:
+        ctx.fail(f"No such command {name!r}. Did you mean {near[0]!r}?")
 
 
 def write(formatter: click.HelpFormatter, title: str, rows: Iterable[tuple[str, str]]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from gpuhook.host import suggestion
 from gpuhook.host.hot import state
 from gpuhook.vendors.nvidia.hot import vocabulary
 
@@ -20,6 +21,21 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class NearestChoice(click.Choice):  # type: ignore[type-arg]  # click 8.1: not generic
+    """A choice whose usage error names the nearest value."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            near = suggestion.nearest(str(value), self.choices)
+            if near is None:
+                raise
+            message = f"{error.message} Did you mean {near!r}?"
+            raise click.BadParameter(message, ctx, param) from error
 
 
 def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:

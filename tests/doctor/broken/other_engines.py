@@ -233,7 +233,7 @@ BROKEN = [
     Broken("docker-not-configured", "docker.runtime", _docker_alone),
     Broken("docker-cdi-off", "docker.cdi", _docker_without_cdi, is_warning=True),
     Broken("docker-runtime-not-installed", "docker.binary", _no_binary),
-    Broken("docker-gpus-without-hook", "docker.gpus", _no_hook),
+    Broken("docker-gpus-without-hook", "docker.gpus", _no_hook, is_warning=True),
     Broken("docker-gpus-in-mode-cdi", "nvidia-toolkit.gpus-flag", _mode_cdi),
     Broken("docker-not-restarted", "docker.restarted", _not_restarted, is_warning=True),
     Broken("docker-of-a-snap", "docker.snap", _snap),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -16,11 +17,15 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from gpuhook import __version__
+from gpuhook.cdi import spec_file
 from gpuhook.cli import COMMANDS, main
 from gpuhook.cli.options import command_sections
+from gpuhook.errors import GpuhookError
+from gpuhook.host.error_text import worded
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.simulated import stub_events, time_slices
 from tests.simulated.node import make_node
+from tests.unit.other_user import AS_ROOT, other_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,6 +168,21 @@ def test_system_error_has_no_traceback(tmp_path: Path) -> None:
     failed = gpuhook("inventory", "--inventory", str(tmp_path))
     assert failed.exit_code == 1
     assert failed.stderr.startswith(f"Error GH1590: {tmp_path}: Is a directory\nhint: ")
+
+
+@AS_ROOT
+def test_missing_permission_needs_root(tmp_path: Path) -> None:
+    """The hint for a user says so, also that of a spec that the user may not write."""
+    denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
+    tmp_path.chmod(0o755)
+    with other_user(lambda: spec_file.document({}, "yaml")):
+        hint = worded(denied).hint
+        with pytest.raises(GpuhookError) as refused:
+            spec_file.write({}, str(tmp_path / "nvidia.yaml"), "yaml")
+    assert hint == "become root (sudo), and run the command again"
+    assert refused.value.code == "GH1111"
+    assert refused.value.hint.startswith("run the command as root (sudo), or choose a path")
+    assert worded(denied).hint == "correct that path, and run the command again"
 
 
 def test_debug_prints_the_traceback() -> None:
@@ -351,10 +371,20 @@ def test_closing_pipe_prints_no_message() -> None:
     assert ended.stderr == ""
 
 
-def test_misspelt_command_has_a_suggestion() -> None:
-    result = gpuhook("docter")
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("docter", "doctor"),
+        ("configure dockr", "docker"),
+        ("configure undo dockr", "docker"),
+        ("setup --engine podmn", "podman"),
+    ],
+)
+def test_misspelt_word_has_a_suggestion(words: str, meant: str) -> None:
+    result = gpuhook(*words.split())
     assert result.exit_code == 2
-    assert "No such command 'docter'. Did you mean 'doctor'?" in result.stderr
+    assert f" Did you mean {meant!r}?" in result.stderr
+    assert "Did you mean" not in gpuhook(*words.split()[:-1], "qqqq").stderr
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
@@ -20,8 +21,10 @@ import gpuhook
 from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli import main
+from gpuhook.cli.engines.setup_commands import SetupCommands
 from gpuhook.cli.generate import legacy_spec
 from gpuhook.cli.generate import refresh as refreshing
+from gpuhook.setup.node_commands import HAS, WRITES
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.spec import spec_records
 from tests.simulated.node import SimulatedNode, make_node
@@ -250,6 +253,24 @@ def test_node_without_a_spec_gets_one(here: Here) -> None:
     assert here.states() == {"nvidia.yaml": "written"}
     assert len(here.names()) == 17
     assert here.states() == {"nvidia.yaml": "unchanged"}
+
+
+def test_spec_that_no_engine_reads_does_not_count(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """refresh and setup write the first spec, as on a node without one."""
+    here.env["GPUHOOK_DRIVER_ROOT"] = here.node.driver_root
+    look = tmp_path / "look.yaml"
+    here.generate(output=look)
+    for name, value in here.env.items():
+        monkeypatch.setenv(name, value)
+    root = click.Context(main, info_name="gpuhook")
+    states = {one.path: one.state for one in SetupCommands(root).specs(is_dry=True)}
+    assert states == {str(look): HAS, str(here.spec): WRITES}
+    assert here.states("--dry-run") == {"look.yaml": "unchanged", "nvidia.yaml": "stale"}
+    assert here.states() == {"look.yaml": "unchanged", "nvidia.yaml": "written"}
+    assert here.spec.exists()
+    assert here.states() == {"look.yaml": "unchanged", "nvidia.yaml": "unchanged"}
 
 
 def test_removed_spec_is_forgotten(here: Here) -> None:

@@ -14,6 +14,7 @@ from gpuhook.containers.find import everything, find
 from gpuhook.containers.hot import ledger
 from gpuhook.containers.warm import state_roots
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import state
 from tests.unit.containers.state_node import Node
 
 POD = {
@@ -221,6 +222,13 @@ def test_link_is_not_a_state(node: Node) -> None:
     os.symlink(node.roots[0] + "/abc", node.roots[1] + "/other")
     assert refused("other", node.roots).code == "GH1739"
     assert [found.id for found in everything(node.roots)[0]] == ["abc"]
+
+
+def test_root_without_a_running_container(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint says so; another user may only not see them."""
+    assert refused("nosuch", node.roots).hint.startswith("no container is running here; ")
+    monkeypatch.setattr(state, "is_rootless", lambda: True)
+    assert refused("nosuch", node.roots).hint.startswith("this user cannot see any running ")
 
 
 def test_pid_of_a_container(node: Node) -> None:

@@ -127,9 +127,21 @@ def test_nvidia_cdi_hook_is_enough_since_docker_29(trial: Trial) -> None:
     trial.programs("dockerd", "nvidia-container-runtime", "nvidia-cdi-hook", "runc")
     trial.write(DAEMON, json.dumps(NVIDIA))
     trial.version("dockerd", "28.5.0")
-    assert trial.failed() == ["docker.gpus"]
-    trial.version("dockerd", "29.0.1")
     assert trial.failed() == []
+    assert trial.status("docker.gpus") == "warning"
+    trial.version("dockerd", "29.0.1")
+    assert trial.status("docker.gpus") == "ok"
+
+
+def test_docker_with_gpuhooks_runtime_needs_no_hook(trial: Trial) -> None:
+    """Only `docker run --gpus` needs it, and the fix replaces the runtime: no finding."""
+    trial.programs("dockerd", "gpuhook-runtime", "runc")
+    runtime = {"path": "/usr/bin/gpuhook-runtime"}
+    trial.write(DAEMON, json.dumps({"runtimes": {"nvidia": runtime}}))
+    assert trial.failed() == []
+    (result,) = [one for one in trial.examine().results if one.check.id == "docker.gpus"]
+    assert result.finding.status == "not-applicable"
+    assert "gpuhook configure docker --route hook" in result.finding.message
 
 
 def test_disabled_cdi_is_a_warning_without_a_gpu_runtime(trial: Trial) -> None:

@@ -7,11 +7,13 @@ import os
 import signal
 
 import jsonschema
+import pytest
 
 from gpuhook.engines.configure import configure_engine
 from gpuhook.engines.configure.configure_engine import Where
+from gpuhook.errors import fault
 from gpuhook.setup import setup_document, setup_facts, setup_plan, setup_run
-from gpuhook.setup.setup_plan import SetupPlan, Undo
+from gpuhook.setup.setup_plan import EngineStep, SetupPlan, Undo
 from gpuhook.setup.setup_run import SetupResult
 from tests.doctor.case import FaultCase
 from tests.doctor.parts import engines
@@ -100,6 +102,24 @@ def test_signal_between_steps(workstation: FaultCase) -> None:
     assert result.is_interrupted
     assert states(plan, result) == {"specs": "done", "docker": "done", "podman": "not run"}
     assert docker_host.runtimes(workstation.root) == ["nvidia"]
+
+
+def test_signal_during_a_container(workstation: FaultCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that Ctrl-C ends is an interruption, and no failure of the engine."""
+    commands = SimulatedCommands(workstation)
+
+    def end(step: EngineStep, *_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise fault("GH2115", engine=step.engine, reason="status -2", command="run")
+
+    monkeypatch.setattr(setup_run, "_prove", end)
+    plan = planned(commands)
+    result = setup_run.carry_out(plan, commands, lambda _: None)
+    assert result.is_interrupted
+    assert result.error is None
+    found = states(plan, result)
+    assert list(found) == ORDER[:5]
+    assert (found["docker"], found["container of docker"]) == ("done", "not run")
 
 
 def test_fault_that_doctor_finds_afterwards(workstation: FaultCase) -> None:

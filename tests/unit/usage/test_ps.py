@@ -413,7 +413,7 @@ def test_unreadable_state_directory_is_a_fault(
     with other_user(ps):
         shown = ps()
     assert shown.exit_code == 1
-    assert f"warning: permission denied: {public / 'closed'}" in shown.stderr
+    assert f"warning: permission denied: {public / 'closed'}; run as root to" in shown.stderr
     assert ps().exit_code == 0
 
 

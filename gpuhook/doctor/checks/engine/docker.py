@@ -116,12 +116,20 @@ def _gpus(node: ExaminedNode, one: DockerHere) -> Finding:
     by_cdi = (one.daemon or (0,)) >= reader.GPUS_BY_CDI and program(node.tree, _CDI_HOOK)
     if path := program(node.tree, HOOK) or by_cdi:
         return ok(f"`--gpus` uses {path}", path, subject=one.name)
+    missing = f"{HOOK} is in none of the directories that dockerd searches"
+    runtimes = gpu_runtimes(node.tree, one.configuration)
+    if any(register_commands.is_gpuhooks(node, runtime) for runtime in runtimes):
+        return absent(
+            f"{missing}: only `docker run --gpus` needs it (`gpuhook configure docker --route hook`"
+            " installs it instead of the runtime)",
+            f"/usr/bin/{HOOK}",
+        )
     install = package_commands.install(node.tree, TOOLKIT)
     return Finding(
-        FAILED,
-        f"{HOOK} is in none of the directories that dockerd searches",
+        WARNING,
+        missing,
         subject=one.name,
-        meaning=NO_DRIVER,
+        meaning=f"{NO_DRIVER}; `--runtime nvidia` does not need it",
         command=f"{install} && {one.restart}"
         " # or use: docker run --runtime nvidia -e NVIDIA_VISIBLE_DEVICES=all",
         looked_at=(f"/usr/bin/{HOOK}",),
