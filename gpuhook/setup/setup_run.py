@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gpuhook.doctor import doctor_text
@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuhook.engines.configure.configure_engine import EngineResult
     from gpuhook.engines.configure.engine_restart import How
     from gpuhook.setup.node_commands import NodeCommands
     from gpuhook.setup.setup_plan import EngineStep, SetupPlan
@@ -126,11 +127,22 @@ def _configure(step: EngineStep, commands: NodeCommands) -> StepResult:
         return StepResult(ENGINE, UNCHANGED, (NOTHING_NEEDED,), step.engine)
     how: How = "auto" if step.restarts else "none"
     done = configure_engine.configure(commands.host, step.where, step.options, how=how)
+    if how == "none" and step.way is not None and not step.way.text:
+        done = replace(done, notes=_notes_if_stopped(done))
     lines = tuple(configure_text.sentences(done, "configure", is_dry=False))
     if step.engine == "docker" and step.options.route == "wrapper" and done.restarted:
         engine_program(step.where, commands.host).await_runtime(step.options.name)
     state = DONE if done.writes or done.restarted else UNCHANGED
     return StepResult(ENGINE, state, lines, step.engine)
+
+
+def _notes_if_stopped(done: EngineResult) -> tuple[str, ...]:
+    """Return the notes of an engine that is not running, and so needs no restart."""
+    restart, later = (
+        text.format(engine=done.engine)
+        for text in (configure_engine.NOT_RESTARTED, configure_engine.NOT_RUNNING)
+    )
+    return tuple(later if one == restart else one for one in done.notes)
 
 
 def _examine(plan: SetupPlan, commands: NodeCommands) -> StepResult:

@@ -40,6 +40,7 @@ RESTORED = (
 )
 NO_SERVICE = Service()
 NOT_RESTARTED = "{engine} reads this after a restart: use --restart, or restart it"
+NOT_RESTARTED_UNDONE = "{engine} reads the restored files when you restart it{command}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,4 +276,20 @@ def _restart_notes(job: _Job, changes: Changeset, way: Way | None) -> Iterator[s
     if way is not None and not way.text:
         yield NOT_RUNNING.format(engine=engine)
     elif way is None and changes.writes and (service.units or service.processes):
-        yield NOT_RESTARTED.format(engine=engine)
+        if changes.record is not None:
+            yield NOT_RESTARTED.format(engine=engine)
+        else:  # another undo has nothing to do, and restarts nothing
+            command = _restart_command(job, service)
+            yield NOT_RESTARTED_UNDONE.format(engine=engine, command=command)
+
+
+def _restart_command(job: _Job, service: Service) -> str:
+    """Return the command that restarts the active unit of a service, as a part of a sentence."""
+    is_of_user = job.where.home is not None
+    with suppress(GpuhookError):
+        way = engine_restart.chosen(
+            job.programs, job.where.engine, service, "auto", is_of_user=is_of_user
+        )
+        if way is not None and way.unit:
+            return f": systemctl {'--user ' if is_of_user else ''}restart {way.unit}"
+    return ""

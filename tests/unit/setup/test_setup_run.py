@@ -53,6 +53,9 @@ def test_second_run_changes_nothing(workstation: FaultCase) -> None:
     found = states(plan, result)
     assert list(found) == ORDER
     assert (found["specs"], found["docker"], found["podman"]) == ("done", "done", "unchanged")
+    lines = "\n".join(result.steps[1].lines)  # as in the plan
+    assert "docker is not running: it will read the configuration at its next start" in lines
+    assert "--restart" not in lines
     assert found["container of docker"] == "skipped"  # its programs do not run here
     written = docker_host.etc(workstation.root)
     assert written != before

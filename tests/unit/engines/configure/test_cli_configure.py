@@ -112,6 +112,17 @@ def test_undo_lists_containers_that_need_gpuhook(root: Path) -> None:
     assert _document(root, "undo", "docker")["users"] == ["0123"]
 
 
+def test_users_report_configured_engines(root: Path) -> None:
+    hint = "docker is configured for gpuhook: run gpuhook configure undo docker"
+    assert hint not in _run(root, "users").stderr
+    _run(root, "docker")
+    assert hint in _run(root, "users").stderr
+    assert hint not in _run(root, "users", "podman").stderr
+    assert _document(root, "users")["configuredEngines"] == ["docker"]
+    _run(root, "undo", "docker")
+    assert _document(root, "users")["configuredEngines"] == []
+
+
 def test_show_reports_later_edits(root: Path) -> None:
     _run(root, "docker", "--set-as-default")
     row = _run(root, "show", "docker", "--no-headers").stdout.split()

@@ -69,6 +69,17 @@ def test_engine_is_restarted_once_on_request(root: Path) -> None:
     assert _calls(root) == ["restart docker.service"] * 2
 
 
+def test_undo_without_restart_names_the_command(root: Path) -> None:
+    """A second undo restarts nothing, so the note cannot advise --restart."""
+    _systemd(root)
+    configure(root, how="auto")
+    note = undo(root).notes[-1]
+    assert note.endswith("when you restart it: systemctl restart docker.service")
+    (root / "tmp/state").write_text("inactive\n")
+    configure(root)
+    assert undo(root).notes[-1].endswith("when you restart it")
+
+
 def test_undoing_a_change_that_needed_a_restart_needs_one(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
