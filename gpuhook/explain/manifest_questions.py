@@ -42,7 +42,7 @@ def allotted(
 
     `plugin_config` is the path of the plugin's configuration, None for its defaults; `image_env`
     are the variables of the containers' image. `host_root` is None for a node that is not this
-    machine. Each pod is alone on the node (trace/contention.py compares them). Without the node's facts there is no allocation.
+    machine. Each pod is alone on the node. Without the node's facts there is no allocation.
     Questions other than pods are unchanged. Raises GH1800 and GH1801 for the configuration, and
     what pod_answers.of_pods() raises.
     """
