@@ -787,7 +787,7 @@ cannot explain {where}: {reason}
 use a bundle, a config.json, an image's configuration (docker image inspect, skopeo inspect --config), a Kubernetes manifest, or a container
 GH1911 FileError
 {path}: no such file, directory or running container
-use an existing file or directory, or a running container from `gpuhook ps`
+use an existing file or directory, or a running container from `gpuhook ps`; for an image, `docker image inspect IMAGE | gpuhook explain -`
 GH1912 FileError
 container {id} has no config.json: its engine has removed the bundle
 pass its variables with --env NAME=VALUE instead

@@ -45,7 +45,10 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
         yield from _retired_code(document)
         return
     hint = catalogue.with_angle_brackets(document["hint"])
-    yield f"{document['code']}: {catalogue.with_angle_brackets(document['message'])}"
+    message = catalogue.with_angle_brackets(document["message"])
+    yield f"{document['code']}: {message}"
+    if message != document["message"] and (known := _example_message(document)):
+        yield f"for example: {known}"
     yield f"({document['kind']})"
     if not hint.startswith("<"):
         yield f"hint: {hint}"
@@ -55,6 +58,13 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield title.capitalize()
         yield from (f"  {line}".rstrip() for line in document[title].splitlines())
+
+
+def _example_message(document: dict[str, Any]) -> str:
+    """Return the whole message of the error in the example, "" without one."""
+    start = f"Error {document['code']}: "
+    found = [one for one in document["example"].splitlines() if one.startswith(start)]
+    return found[0].removeprefix(start) if found and not found[0].endswith("...") else ""
 
 
 def _retired_code(document: dict[str, Any]) -> Iterator[str]:

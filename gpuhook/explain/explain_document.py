@@ -10,6 +10,7 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.explain import simulate
 from gpuhook.explain.pods import pod_requests
 from gpuhook.explain.trace import (
+    contention,
     extras_trace,
     outcome,
     request_trace,
@@ -38,11 +39,14 @@ SCHEMA = "gpuhook/explain/v1"
 def explain_document(found: Iterable[SimulatedAnswer], target: ExplainedNode) -> dict[str, Any]:
     """Return the document of the answers for one node."""
     answers = list(found)
-    ends = zip(answers, outcome.outcomes(answers), strict=True)
+    ends = outcome.outcomes(answers)
     return {
         "schema": SCHEMA,
         "node": _node(target),
-        "containers": [_container(answer, end, target) for answer, end in ends],
+        "contention": contention.contention(answers, ends),
+        "containers": [
+            _container(answer, end, target) for answer, end in zip(answers, ends, strict=True)
+        ],
     }
 
 
@@ -64,7 +68,9 @@ def _node(target: ExplainedNode) -> dict[str, Any]:
 
 
 def is_well(document: dict[str, Any]) -> bool:
-    """Return whether all containers of a document start."""
+    """Return whether all containers of a document start, also together."""
+    if any(one["pending"] for one in document["contention"]):
+        return False
     return all(one["result"] not in outcome.NOT_STARTED for one in document["containers"])
 
 

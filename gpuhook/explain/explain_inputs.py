@@ -165,6 +165,6 @@ def named_questions(text: str, state_roots: Sequence[str]) -> list[Question]:
     try:
         return [container_question(text, state_roots)]
     except GpuhookError as error:
-        if "/" in text or text.endswith((*_YAML, ".json")):
+        if "/" in text or ":" in text or text.endswith((*_YAML, ".json")):
             raise fault("GH1911", path=text) from error
         raise

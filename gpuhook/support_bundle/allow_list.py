@@ -186,9 +186,11 @@ READINGS: dict[str, frozenset[str]] = {
     ),
     "gpuhook": _words("gpuhook version python executable package"),
 }
-# Keys of the documents of commands: results, not sentences.
+# Keys of the documents of commands: results, not sentences, which may quote values of files. Only
+# the titles of checks are fixed texts.
 DOCUMENTS = _words(
-    "schema live well counts ok warning failed results id section status containers engine runtime"
+    "title"
+    " schema live well counts ok warning failed results id section status containers engine runtime"
     " pod namespace name container route recorded gpus uuid index model memory total used share"
     " replicas pid code findings missing nodes path major minor driver version units replica limit"
     " backend injected_by repairable state since mig access allowed libraries found not_applicable"

@@ -126,7 +126,7 @@ _VARYING = [
     (r"\b\d+[smhd] ago\b", "@AGO@"),
     (r'"bytes": \d+,\n  "members"', '"bytes": @NUMBER@,\n  "members"'),
     (r"GH2101: \S+ is not a runtime tree", "GH2101: @TREE@ is not a runtime tree"),
-    (r"\b\d+ KiB; values", "@NUMBER@ KiB; values"),
+    (r"\b\d+ KiB(?=[;\n] ?values)", "@NUMBER@ KiB"),
     (r"(?m)^\d+\.\d{3,9} (?=\S)", "@CLOCK@ "),
 ]
 _PATTERNS = [(re.compile(pattern), text) for pattern, text in _VARYING]

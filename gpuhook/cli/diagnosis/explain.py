@@ -233,7 +233,7 @@ def _questions(
     if what is not None:
         return explain_inputs.named_questions(what, state_roots)
     if not is_imagined:
-        raise click.UsageError("pass WHAT to explain, or --env")
+        raise click.UsageError("pass WHAT to explain, -f pod.yaml, or --env")
     return [question.imagined(question.OPTIONS, "the container described by the options")]
 
 

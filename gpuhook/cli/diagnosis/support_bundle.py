@@ -16,14 +16,14 @@ from gpuhook.cli import main
 from gpuhook.cli.diagnosis import doctor_target
 from gpuhook.cli.options import command_sections, container_options, node_options, parameters
 from gpuhook.doctor import doctor_document
-from gpuhook.doctor.check import FAILED, WARNING
 from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import examine
 from gpuhook.doctor.reading_collectors import ReadingPlace
+from gpuhook.errors import printable
 from gpuhook.host import console, output_file, worker_pool
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.node import node_readings
-from gpuhook.support_bundle import bundle_archive, bundle_contents, log_lines
+from gpuhook.support_bundle import bundle_archive, bundle_contents, bundle_report, log_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from gpuhook.doctor.examination import Examination
     from gpuhook.support_bundle.bundle_contents import Bundle
 
-SCHEMA = "gpuhook/support-bundle-report/v1"
 _STANDARD_OUTPUT = "-"
 _COMMAND_SECONDS = 20.0  # the deadline of a command of gpuhook
 _AT_ONCE = min(4, os.cpu_count() or 1)
 _MOST_INSPECTED, _MOST_HEALTHY = 32, 3
 _LONGEST_ERROR = 400
+_MAX_LINE = 4096
+_TEXT, _TABLE = "text", "table"
 _EXAMPLES = """
 \b
 Examples:
@@ -79,11 +80,13 @@ Examples:
     "without writing anything.",
 )
 @parameters.output(
-    "table",
-    "json",
-    "yaml",
-    "name",
-    help="The report to print; name prints only the path of the file.",
+    _TEXT,
+    _TABLE,
+    console.JSON,
+    console.YAML,
+    console.NAME,
+    help="The report to print. text: a summary; table: each key that was left out; name: only the "
+    "path of the file. With --dry-run, text is a table.",
 )
 @parameters.no_headers
 @container_options.state_root
@@ -195,21 +198,23 @@ def _name(bundle: Bundle) -> str:
 
 
 def _print(path: str, bundle: Bundle, found: Examination, output: str, *, no_headers: bool) -> None:
+    if output == _TEXT:
+        for line in bundle_report.summary(path, bundle, found):
+            click.echo(printable(line, _MAX_LINE))
+        return
     if output == console.NAME:
         console.names([path])
     elif output in (console.JSON, console.YAML):
-        console.document(_report(path, bundle, found), output)
+        console.document(bundle_report.report(path, bundle, found), output)
     else:
         lines = [[str(one["count"]), str(one["what"]), str(one["where"])] for one in bundle.removed]
         if lines:
             console.rows(["LEFT OUT", "KEY", "WHERE"], lines, no_headers=no_headers)
     for one in bundle.left_out:
         console.say(f"left out: {one['what']}: {one['why']}")
-    removed = sum(one["count"] for one in bundle.removed)
-    size = os.stat(path).st_size >> 10
-    console.say(f"{path}: {len(bundle.members)} files, {size} KiB; values left out: {removed}")
-    failed, doubtful = len(found.of(FAILED)), len(found.of(WARNING))
-    console.say(f"doctor: {failed} failed, {doubtful} warnings")
+    file, values, doctor = bundle_report.totals(path, bundle, found)
+    console.say(f"{file}; {values}")
+    console.say(doctor)
 
 
 def _print_dry(bundle: Bundle, found: Examination, output: str, *, no_headers: bool) -> None:
@@ -217,37 +222,24 @@ def _print_dry(bundle: Bundle, found: Examination, output: str, *, no_headers: b
     if output == console.NAME:
         console.names(list(bundle.members))
     elif output in (console.JSON, console.YAML):
-        document = _report(None, bundle, found)
+        document = bundle_report.report(None, bundle, found)
         document["sizes"] = {name: len(content) for name, content in bundle.members.items()}
         document["kept"] = bundle.kept
         console.document(document, output)
     else:
         lines = [
-            [name, str(len(content)), _keys(bundle.kept, name), _keys(bundle.removed, name)]
+            [
+                name,
+                str(len(content)),
+                bundle_report.keys(bundle.kept, name),
+                bundle_report.keys(bundle.removed, name),
+            ]
             for name, content in bundle.members.items()
         ]
         console.rows(["FILE", "BYTES", "KEPT", "LEFT OUT"], lines, no_headers=no_headers)
     for one in bundle.left_out:
         console.say(f"left out: {one['what']}: {one['why']}")
     console.say("nothing was written")
-
-
-def _keys(counted: list[dict[str, Any]], member: str) -> str:
-    """Return the keys of a member, and of the readings in it."""
-    keys = {one["what"]: None for one in counted if one["where"].partition(": ")[0] == member}
-    return ", ".join(keys) or "-"
-
-
-def _report(path: str | None, bundle: Bundle, found: Examination) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "file": path,
-        "bytes": os.stat(path).st_size if path is not None else None,
-        "members": list(bundle.members),
-        "removed": bundle.removed,
-        "left_out": bundle.left_out,
-        "failed": [one.check.id for one in found.of(FAILED)],
-    }
 
 
 def _command_documents(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.engines.configure import changeset
+from gpuhook.host.text_table import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ def sentences(result: EngineResult, command: str, *, is_dry: bool) -> Iterator[s
     if result.stored:
         names = ", ".join(one.name or one.id for one in result.stored[:_MOST_NAMES])
         more = ", ..." if len(result.stored) > _MOST_NAMES else ""
+        created = counted(len(result.stored), "container was", "containers were")
+        need = "needs" if len(result.stored) == 1 else "need"
         yield (
-            f"{len(result.stored)} containers were created with it and need it to restart: "
+            f"{created} created with it and {need} it to restart: "
             f"{names}{more} (gpuhook configure users {result.engine})"
         )
 

@@ -117,8 +117,17 @@ class _Pod:
             for one in self._offered.isolation
             if one.resource == resource.name and (not one.devices or indices & set(one.devices))
         )
+        taken = sum(unit.id in self._taken for unit in resource.units)
+        offered = taken + len(self._free(resource))
         return PodAnswer(
-            resource.name, resource.sharing, tuple(units), devices, isolation, allocation
+            resource=resource.name,
+            sharing=resource.sharing,
+            units=tuple(units),
+            devices=devices,
+            isolation=isolation,
+            allocation=allocation,
+            taken=taken,
+            offered=offered,
         )
 
     def _insufficient(self, resource: Resource, count: int, asked: PodRequest) -> Objection:

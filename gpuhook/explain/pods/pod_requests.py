@@ -103,7 +103,10 @@ class PodRequest:
 
 @dataclass(frozen=True, slots=True)
 class PodAnswer:
-    """The units of one resource for a container, and the isolation of their devices."""
+    """The units of one resource for a container, and the isolation of their devices.
+
+    `taken` are the units that the pod has got up to this container, of the `offered` healthy ones.
+    """
 
     resource: str
     sharing: str  # as of offer.devices.Resource
@@ -111,6 +114,8 @@ class PodAnswer:
     devices: tuple[Device, ...]
     isolation: tuple[SharingNote, ...]
     allocation: Allocation
+    taken: int
+    offered: int
 
 
 @dataclass(frozen=True, slots=True)

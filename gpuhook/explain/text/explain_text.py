@@ -48,7 +48,7 @@ def lines(document: dict[str, Any], *, is_wide: bool = False) -> Iterator[str]:
     """Yield the lines of the text."""
     containers = document["containers"]
     common = _common(containers)
-    for line in (*_node(document["node"], common), *_overview(containers)):
+    for line in (*_node(document["node"], common), *_overview(document)):
         yield printable(line, _MAX_LINE)
     for container in containers:
         for line in _container(container, common, is_wide=is_wide):
@@ -73,19 +73,33 @@ def _node(node: dict[str, Any], common: list[str]) -> Iterator[str]:
         yield f"  broken spec: {one['code']}: {one['message']}"
 
 
-def _overview(containers: list[dict[str, Any]]) -> Iterator[str]:
+def _overview(document: dict[str, Any]) -> Iterator[str]:
     """Yield the answers of several containers, first those that do not start."""
+    containers, contention = document["containers"], document["contention"]
     if len(containers) < 2:
         return
     is_bad = [one["result"] in outcome.NOT_STARTED for one in containers]
     order = sorted(range(len(containers)), key=lambda number: not is_bad[number])
     found = [containers[number] for number in order]
     yield ""
-    yield f"Answers: {len(found) - sum(is_bad)} of {counted(len(found), 'container')} would start"
+    number = len(found) - sum(is_bad) - sum(len(one["pending"]) for one in contention)
+    yield f"Answers: {number} of {counted(len(found), 'container')} would start"
     for one in found[:_MOST_ANSWERS]:
         yield f"  {one['where']}: {_answer(one)}"
     if len(found) > _MOST_ANSWERS:
         yield f"  and {len(found) - _MOST_ANSWERS} more below"
+    yield from map(_together, contention)
+
+
+def _together(one: dict[str, Any]) -> str:
+    """Return the line on a resource of which the pods request more than the node offers."""
+    number = len(one["pending"])
+    stays = counted(number, "container stays", "containers stay")
+    waiting = f"; {stays} Pending" if number else ""
+    return (
+        f"Together they request {one['requested']} {one['resource']}; "
+        f"this node offers {one['offered']}{waiting} (each answer is for the pod alone on the node)"
+    )
 
 
 def _container(container: dict[str, Any], common: list[str], *, is_wide: bool) -> Iterator[str]:

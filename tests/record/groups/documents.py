@@ -335,7 +335,7 @@ def _doctors() -> None:
     case("doctor-checks-unknown", "doctor --root /mnt/node/h100 --checks x")
     case("doctor-no-node", "doctor --root /mnt/tmp")
     case("doctor-stale", "doctor --root /mnt/node/h100", before=_another_boot, is_altering=True)
-    for form in ("table", "json", "name"):
+    for form in ("text", "table", "json", "name"):
         case(
             f"support-bundle-{form}",
             f"support-bundle --root /mnt/node/h100 --no-logs -f /mnt/tmp/b.tar.gz -o {form}",

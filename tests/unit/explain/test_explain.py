@@ -391,6 +391,7 @@ def test_code_is_explained(code: str) -> None:
     done = run(code)
     titles = [line for line in done.stdout.splitlines() if line in ("Cause", "Cure", "Example")]
     assert done.stdout.startswith("GH1102: <name>: no such device")
+    assert "\nfor example: nvidia.com/gpu=4: no such device; /var/run/cdi/" in done.stdout
     assert titles == ["Cause", "Cure", "Example"]
     document = json.loads(run(code, "-o", "json").stdout)
     schema = json.loads((SCHEMAS / "explain-code.json").read_text(encoding="utf-8"))
@@ -477,6 +478,17 @@ def test_number_with_many_digits_is_read() -> None:
 
 def test_missing_path_is_a_fault(tmp_path: Path) -> None:
     assert "GH1911" in run(str(tmp_path / "no.json")).stderr
+
+
+@pytest.mark.parametrize("image", ["nvidia/cuda:12.4.1-base-ubuntu22.04", "ubuntu:24.04"])
+def test_name_of_an_image_has_a_hint(image: str) -> None:
+    done = run(image)
+    assert f"GH1911: {image}" in done.stderr
+    assert "docker image inspect IMAGE | gpuhook explain -" in done.stderr
+
+
+def test_nothing_to_explain_is_a_usage_error() -> None:
+    assert "pass WHAT to explain, -f pod.yaml, or --env" in run().stderr
 
 
 def test_directory_without_a_bundle_is_a_fault(tmp_path: Path) -> None:

@@ -286,6 +286,37 @@ def test_containers_that_do_not_start_are_first(tmp_path: Path) -> None:
     assert "it gets GPU 0" in lines[start + 2]
 
 
+def test_pods_of_one_call_compete_for_the_node(tmp_path: Path) -> None:
+    path, _, plugin, _ = pod(tmp_path)
+    one = Path(path).read_text(encoding="utf-8")
+    text = f"{one}---\n{one.replace('train', 'second')}"
+    done = run("-", "--inventory=t4", stdin=text)
+    assert "Answers: 1 of 2 containers would start" in done.stdout
+    together = "Together they request 2 nvidia.com/gpu; this node offers 1; 1 container stays"
+    assert f"{together} Pending" in done.stdout
+    assert done.exit_code == 1
+    (found,) = json.loads(run("-", "--inventory=t4", "-ojson", stdin=text).stdout)["contention"]
+    assert (found["requested"], found["offered"]) == (2, 1)
+    assert [name.partition(" ")[0] for name in found["pending"]] == ["Pod/second"]
+    Path(plugin).write_text(
+        "{version: v1, sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}}",
+        encoding="utf-8",
+    )
+    shared = run("-", "--inventory=t4", "--plugin-config", plugin, stdin=text)
+    assert "Answers: 2 of 2 containers would start" in shared.stdout
+    assert "Together" not in shared.stdout
+    assert shared.exit_code == 0
+
+
+def test_pods_that_fit_are_not_pending_after_one_that_does_not(tmp_path: Path) -> None:
+    one = Path(pod(tmp_path, count=5)[0]).read_text(encoding="utf-8")
+    wide, small = one.replace("train", "wide"), one.replace("train", "small").replace(": 5", ": 3")
+    text = "---\n".join((one, wide, small))
+    (found,) = json.loads(run("-", "--inventory=h100x8", "-ojson", stdin=text).stdout)["contention"]
+    assert (found["requested"], found["offered"]) == (13, 8)
+    assert [name.partition(" ")[0] for name in found["pending"]] == ["Pod/wide"]
+
+
 def test_malformed_request_is_not_called_absent() -> None:
     text = trace("NVIDIA_VISIBLE_DEVICES=\x1b[31m")
     assert answer(text) == "it does not start: GH1004"

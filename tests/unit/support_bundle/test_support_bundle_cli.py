@@ -73,6 +73,7 @@ def test_file_is_private_and_removed_values_are_listed(node: Path, tmp_path: Pat
     assert json.loads(line).keys() == {"timestamp", "level", "event"}
     results = json.loads(members["doctor.json"])["results"]
     assert all(one["id"] and one["status"] and one["said"] == "left out" for one in results)
+    assert all(one["title"] != "left out" for one in results)
 
 
 def test_doctor_has_the_same_findings_for_bundle_and_node(node: Path, tmp_path: Path) -> None:
@@ -94,10 +95,26 @@ def test_output_name_is_the_path_alone(node: Path, tmp_path: Path) -> None:
     assert shown.stdout == f"{path}\n"
     assert not shown.stderr
     assert yaml.safe_load(_run(*words, "-o", "yaml").stdout)["file"] == path
-    told = _run(*words, "--no-logs", "--no-headers").stdout
+    told = _run(*words, "--no-logs", "--no-headers", "-o", "table").stdout
     assert ["1", "registry", "files/etc/containerd/config.toml"] in [
         line.split() for line in told.splitlines()
     ]
+
+
+def test_summary_is_short_and_names_the_whole_list(node: Path, tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    words = ("support-bundle", "--root", str(node), "--file", str(path))
+    shown = _run(*words)
+    file, values, missing, doctor = shown.stdout.splitlines()
+    report = json.loads(_run(*words, "-o", "json").stdout)
+    assert file.startswith(f"{path}: {len(report['members'])} files, ")
+    removed = sum(one["count"] for one in report["removed"])
+    assert values == f"values left out: {removed} (-o table lists their keys)"
+    others = len(report["left_out"]) - 3
+    assert missing.startswith(f"not in the bundle: {report['left_out'][0]['what']}, ")
+    assert missing.endswith(f" and {others} more (-o table has the reasons)")
+    assert doctor.startswith(f"doctor: {len(report['failed'])} failed, ")
+    assert not shown.stderr
 
 
 def test_dry_run_lists_files_and_keys_and_writes_nothing(
