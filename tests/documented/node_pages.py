@@ -159,6 +159,10 @@ AROUND: dict[str, dict[str, str]] = {
     "docs/reference/labels.md": {
         "--interval": f"{{line}} & until [ -s {FEATURES} ]; do sleep 0.1; done; kill $!; wait $!",
     },
+    # It asks a terminal.
+    "docs/start/workstation.md": {
+        "gpuhook setup": "printf 'podman\\ny\\n' | script -qec '{line}' /dev/null"
+    },
 }
 
 
