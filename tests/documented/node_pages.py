@@ -13,6 +13,7 @@ from tests.documented.running import Expected
 
 CUDA = "nvidia/cuda:12.4.1-base-ubuntu22.04"
 IMAGE = f"docker.io/{CUDA}"
+SMI_LIST = "/srv/nvidia-smi"  # a program that replaces `nvidia-smi -L`
 PYTORCH = "nvcr.io/nvidia/pytorch:24.05-py3"
 SAMPLE = "nvcr.io/nvidia/samples:vectoradd-cuda10.2"
 GPU = "GPU-3d2b7a51-9c0e-4f6d-8b17-52e0c4a6f913"  # index 0
@@ -159,9 +160,11 @@ AROUND: dict[str, dict[str, str]] = {
     "docs/reference/labels.md": {
         "--interval": f"{{line}} & until [ -s {FEATURES} ]; do sleep 0.1; done; kill $!; wait $!",
     },
-    # It asks a terminal.
+    # It asks a terminal, and its container runs `nvidia-smi -L`.
     "docs/start/workstation.md": {
-        "gpuhook setup": "printf 'podman\\ny\\n' | script -qec '{line}' /dev/null"
+        "gpuhook setup": f"mount --bind {SMI_LIST} /usr/bin/nvidia-smi\n"
+        "printf 'podman\\ny\\n' | script -qec '{line}' /dev/null\n"
+        "status=$?; umount /usr/bin/nvidia-smi; (exit $status)"
     },
 }
 

@@ -22,11 +22,12 @@ from tests.contract.build_cache import CHECKOUT
 from tests.contract.runtimes import Result, run_command
 from tests.documented import registry
 from tests.documented.command_lines import CommandLine
-from tests.documented.node_pages import CUDA, IMAGE, MODULE, PYTORCH, SAMPLE, expected
+from tests.documented.node_pages import CUDA, IMAGE, MODULE, PYTORCH, SAMPLE, SMI_LIST, expected
 from tests.documented.page_files import page_files
 from tests.documented.running import run_lines
 from tests.engines.booted_node import BootedNode, booted_node
 from tests.engines.test_booted import LEGACY
+from tests.simulated import build
 
 PLACE, SCRIPT = "/root/page", "/root/line"
 FILES = {
@@ -104,11 +105,12 @@ def furnish(node: BootedNode) -> None:
     packages.mkdir()
     for package in (*package_builds.built().glob("*.deb"), package_builds.tarball()):
         shutil.copyfile(package, packages / package.name)
-    build = node.path("/srv/build")
-    shutil.copytree(image.root(), build / "image", symlinks=True)
+    shutil.copy(build.smi_list(node.gpus.node.gpus), node.path(SMI_LIST))
+    place = node.path("/srv/build")
+    shutil.copytree(image.root(), place / "image", symlinks=True)
     stage = (CHECKOUT / "Dockerfile").read_text(encoding="utf-8").rpartition("FROM scratch")[2]
     stage = re.sub("COPY --from=build", "COPY", stage)
-    (build / "Dockerfile").write_text(f"FROM scratch{stage}", encoding="utf-8")
+    (place / "Dockerfile").write_text(f"FROM scratch{stage}", encoding="utf-8")
     command = [sys.executable, str(CHECKOUT / "packaging/install.py"), "--prefix", "/usr/local"]
     done = run_command([*command, "--destdir", node.path("/srv/local")])
     assert done.rc == 0, done
