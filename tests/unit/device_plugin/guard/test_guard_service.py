@@ -137,9 +137,20 @@ class Environment:
 
 
 @pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
+    """Yield an environment, and wait for its last round: that would write to the next test's."""
     monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path))
-    return Environment(monkeypatch)
+    made = Environment(monkeypatch)
+    yield made
+    made.host.answers.set()
+    join_rounds()
+
+
+def join_rounds() -> None:
+    """Wait until no round of a guard runs: the plugin does not wait for one."""
+    for thread in threading.enumerate():
+        if thread.name == "gpuhook-guard":
+            thread.join(10)
 
 
 @pytest.fixture
@@ -374,9 +385,7 @@ def test_hanging_driver_is_reported_once_and_blocks_one_thread(
 
     environment.run(scenario)  # returns although the driver hangs
     environment.host.answers.set()  # too late for a signal
-    for thread in threading.enumerate():
-        if thread.name == "gpuhook-guard":
-            thread.join(10)
+    join_rounds()
     assert sleeper.poll() is None
 
 
