@@ -43,7 +43,12 @@ CASES: list[tuple[str, dict[str, str], int, str]] = [
     ("GpuhookMemoryAboveLimit", {USED: "5x20", LIMIT % "nobody": "4x20"}, 6, "ml/train/main uses"),
     ("GpuhookMemoryAboveLimit", {USED: "4x20", LIMIT % "nobody": "4x20"}, 9, ""),
     ("GpuhookMemoryAboveLimit", {USED: "5x20", LIMIT % "driver": "4x20"}, 9, ""),
-    ("GpuhookGuardActed", {ACTION % "kill": "_x30 1x20"}, 35, "has terminated processes of a container"),
+    (
+        "GpuhookGuardActed",
+        {ACTION % "kill": "_x30 1x20"},
+        35,
+        "has terminated processes of a container",
+    ),
     ("GpuhookGuardActed", {ACTION % "report": "_x30 1x20"}, 35, ""),
     ("GpuhookConfigRefused", {RELOAD % "refused": "_x30 1x20"}, 35, "n1 refuses"),
     ("GpuhookConfigRefused", {RELOAD % "applied": "1x30 2x20"}, 35, ""),
