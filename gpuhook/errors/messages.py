@@ -145,7 +145,7 @@ GH1123 HostError
 restart the container: it then gets the current devices, or is refused
 GH1200 DriverError
 no libnvidia-ml.so.1 below the driver root {root} (searched {looked})
-install the NVIDIA driver, start the driver container (found in /run/nvidia/driver), or set the location with --driver-root, --library-search-path or --nvml-library; driver.root in the settings applies to all commands
+install the NVIDIA driver, start the driver container, which uses /run/nvidia/driver, or set the location with --driver-root, --library-search-path or --nvml-library; driver.root in the settings applies to all commands
 GH1201 DriverError
 {path}: no such NVML library
 set --nvml-library to the path of a libnvidia-ml.so.1 on this host, or omit it
