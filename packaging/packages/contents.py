@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import subprocess
 import sys
 import tempfile
@@ -241,7 +242,8 @@ def _compat(release: Release) -> Files:
     for path in sorted((PACKAGING / "compat").iterdir()):
         # The same for programs of each interpreter: a link to those that name one.
         link = path.readlink().stem if path.is_symlink() else ""
-        link = f"../../{toolkit_front(release)}" if path.name == "nvidia-ctk" else link
+        if path.name == "nvidia-ctk":
+            link = os.path.relpath(toolkit_front(release), "usr/bin")
         files[f"usr/bin/{path.name}"] = File(b"", link=link) if link else program(release, path)
     page = "gpuhook-nvidia-compat.1.gz"
     for name in [path.rpartition("/")[2] for path in files]:
