@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A vendor's answers when a container's devices are planned, for request/plan.py.
+"""The answers of a vendor: VendorNode for a plan (request/plan.py), Vendor for the cold features.
 
 For type checkers only: no program imports it. A vendor without capabilities, hooks or extra devices
 returns empty answers. No method assumes driver files or UUIDs.
@@ -114,3 +114,19 @@ class VendorNode(Protocol):
         self, environment: Mapping[str, str], jobs: Sequence[HookJobs], nodes: Iterable[str]
     ) -> list[GpuhookError]:
         """Return warnings of requirements that cannot be judged; raises those that are not met."""
+
+
+class Vendor(Protocol):
+    """A vendor of GPUs, as commands and services use it. catalogue.py has the vendors."""
+
+    @property
+    def name(self) -> str:
+        """The word of options and files: "nvidia"."""
+
+    @property
+    def title(self) -> str:
+        """The name for people: "NVIDIA"."""
+
+    @property
+    def domain(self) -> str:
+        """The prefix of resources, labels and CDI kinds: "nvidia.com"."""

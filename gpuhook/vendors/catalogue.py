@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vendors, for the commands and services, which name none of them.
+
+A vendor's modules are imported when they are needed. A vendor that fails does not affect another.
+"""
+
+from __future__ import annotations
+
+from gpuhook.vendors.amd.amd_vendor import AmdVendor
+from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.interface import Vendor
+
+
+def vendors() -> tuple[Vendor, ...]:
+    """Return all vendors, in the order of the output of commands."""
+    return (NvidiaVendor(), AmdVendor())
