@@ -47,20 +47,20 @@ def generate_cdi(output: str | None, fmt: str | None, **options: Any) -> None:
     if output is None:
         _require_one_document(chosen, fmt)
     files = vendor_choice.files(output, chosen)
-    errors = []
+    faults = []
     for vendor in chosen:
         try:
             _generate(vendor, output=files[vendor.name], fmt=fmt, **options)
         except GpuhookError as error:
-            errors.append(error)  # the other vendor's GPUs may work
-    for error in errors[1:]:
-        click.echo(f"Error {error.code}: {error.message}", err=True)
-    if errors:
-        raise errors[0]
+            faults.append(error)  # the other vendor's GPUs may work
+    for other in faults[1:]:
+        click.echo(f"Error {other.code}: {other.message}", err=True)
+    if faults:
+        raise faults[0]
 
 
-def _generate(vendor: Vendor, **options: Any) -> None:
-    describe = vendor.spec_maker()
+def _generate(of: Vendor, **options: Any) -> None:
+    describe = of.spec_maker()
     if describe is None:
         driver_spec.generate(**options)
     else:

@@ -60,7 +60,7 @@ def _named(
 ) -> list[Pair]:
     known = names(node, list(node.devices()), with_all=False)
     known.update({gpu.pci_address: [] for gpu in node.gpus if not gpu.devices})
-    wanted = set()
+    wanted: set[str] = set()
     for name in ids:
         devices = known.get(name)
         if devices is None:
