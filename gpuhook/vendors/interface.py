@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
+    from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
 
@@ -142,4 +143,10 @@ class Vendor(Protocol):
         """Return what makes a CDI spec of device nodes.
 
         None: the spec has files of the driver, too, and generate-cdi has options for them.
+        """
+
+    def summary(self, host_root: str) -> GpuSummary | None:
+        """Return the GPUs of a node for `gpuhook setup`.
+
+        None: the node has none, or what doctor reads of it describes them.
         """

@@ -61,14 +61,14 @@ class SetupCommands:
         return engine_place.where(engine, "/")
 
     def options(
-        self, engine: str, route: Route | None, runtime: str, *, takes_over: bool
+        self, engine: str, route: Route | None, names: tuple[str, ...], *, takes_over: bool
     ) -> EngineOptions:
         """Return the options of `gpuhook configure ENGINE`, and print its warnings."""
         found, warnings = configure_options.engine_options(
             engine,
             self.host,
             route=route,
-            runtime_name=runtime,
+            names=names,
             runtime_path="",
             hook_path="",
             has_cdi=None,

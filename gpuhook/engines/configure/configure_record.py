@@ -183,7 +183,9 @@ def _record(document: dict[str, Any]) -> ConfigureRecord:
     """Return the record; keys of a newer gpuhook are ignored."""
     if document["schema"] != SCHEMA:
         raise ValueError("it was written by another version of gpuhook")
-    document["wanted"] = EngineOptions(**_fields_of(EngineOptions, document["wanted"]))
+    wanted = _fields_of(EngineOptions, document["wanted"])
+    wanted["further_names"] = tuple(wanted.get("further_names", ()))
+    document["wanted"] = EngineOptions(**wanted)
     service = document["service"]
     names = (tuple(service["units"]), tuple(service["processes"]))
     ends = service.get("ends_containers", False)

@@ -7,6 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
 
 
@@ -28,3 +29,9 @@ class AmdVendor:
         from gpuhook.vendors.amd.spec import amd_node
 
         return amd_node.describe
+
+    def summary(self, host_root: str) -> GpuSummary | None:
+        """Return the GPUs of a node for `gpuhook setup`, None without any."""
+        from gpuhook.vendors.amd.spec import amd_node
+
+        return amd_node.summary(host_root)

@@ -23,3 +23,6 @@ class NvidiaVendor:
 
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
+
+    def summary(self, host_root: str) -> None:
+        """Return None: doctor reads the driver and its GPUs."""

@@ -40,7 +40,7 @@ def describe(node: AmdNode, choices: SpecChoices) -> DescribedDevices:
     """
     pairs, left_out = amd_selection.chosen(node, choices.device_ids)
     if not pairs:
-        raise fault("GH1513", reasons="".join(f"; {one}" for one in (*left_out, *node.warnings)))
+        raise fault("GH1513", reasons="".join(f"; {one}" for one in (*node.warnings, *left_out)))
     nodes = {one.path: one for one in node.device_nodes}
     warnings = [*node.warnings, *left_out]
     kfd = [KFD] if _has(choices, _OF_KFD) else []
