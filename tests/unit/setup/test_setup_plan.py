@@ -252,6 +252,7 @@ def test_node_with_amd_gpus_alone(workstation: FaultCase, monkeypatch: pytest.Mo
     """A node without NVIDIA's driver and GPUs is set up for its AMD GPUs."""
     for path in ("proc/driver/nvidia", "sys/module/nvidia", "sys/bus/pci/devices"):
         shutil.rmtree(workstation.root / path, ignore_errors=True)
+    workstation.readings[node_readings.INVENTORY] = {}
     amd_tree.build(workstation.root, "radeon", real_nodes=True)
     monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(workstation.root))
     plan = planned(workstation, "docker")
