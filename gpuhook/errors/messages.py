@@ -354,8 +354,8 @@ GH1510 UsageError
 --{option} {value}: not a valid CDI {option} name
 use letters, digits, _ - and .; start with a letter, and end with a letter or digit
 GH1511 RequestError
---device-id {value}: this node has no such GPU or MIG instance; it has {have}
-select a GPU by its index, UUID or PCI bus id, an instance by 0:1 or its UUID, or use `all`
+--device-id {value}: this node has no such GPU, MIG instance or partition; it has {have}
+select a GPU by its index, UUID or PCI bus id, a part of it by 0:1 or its own name, or use `all`
 GH1512 RequestError
 cannot use --device-id {value}: {reason}
 choose another device, or omit --device-id: gpuhook then skips unusable devices

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a vendor is told for a CDI spec of device nodes alone, and its answer."""
+"""The options of a CDI spec of device nodes alone, and the spec that a vendor makes of them."""
 
 from __future__ import annotations
 

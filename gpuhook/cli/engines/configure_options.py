@@ -107,7 +107,7 @@ def _valid_names(
     """Return the names of a runtime; a usage error for one that an engine could not use."""
     for value in values:
         if not _NAME.fullmatch(value):
-            raise click.BadParameter(f"{value!r} is not a valid runtime name", ctx, param)
+            raise click.BadParameter("it is not a valid runtime name", ctx, param)
     return tuple(dict.fromkeys(values))
 
 

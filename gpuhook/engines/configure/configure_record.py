@@ -120,7 +120,10 @@ class RecordStore:
         """Write the backups, then the record that names them."""
         for content in contents:
             self._host.put(f"{self.place}/{digest(content)}", content, mode=0o600)
-        text = json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2) + "\n"
+        document = {"schema": SCHEMA, **asdict(record)}
+        if not record.wanted.further_names:
+            del document["wanted"]["further_names"]
+        text = json.dumps(document, indent=2) + "\n"
         self._host.put(f"{self.place}/{NAME}", text.encode(), mode=0o600)
 
     def clear(self, record: ConfigureRecord) -> None:
