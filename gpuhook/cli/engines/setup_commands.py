@@ -52,7 +52,7 @@ class SetupCommands:
         spec = json.loads(generate_call.text(case.words, "json", self._root))
         files = len(spec["containerEdits"].get("mounts") or ())
         names = first_items([one["name"] for one in spec["devices"]])
-        contents = f"{spec['kind']}: {names}; {files} driver files"
+        contents = f"{spec['kind']}: {names}" + (f"; {files} driver files" if files else "")
         is_new = not os.path.lexists(case.path)
         return SpecState(case.path, WRITES, case.reason, contents, is_new=is_new)
 

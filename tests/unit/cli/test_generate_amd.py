@@ -8,11 +8,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
+from gpuhook.cli.engines.setup_commands import SetupCommands
+from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors import inventory_file
 from tests.simulated import amd_tree
 from tests.simulated.amd_tree import AmdTree
@@ -180,6 +183,20 @@ def test_refresh_writes_the_first_spec(here: Here) -> None:
     assert here.states() == {"amd.yaml": ("unchanged", "it matches this host")}
     assert here.spec.stat() == before
     assert here.states("--force")["amd.yaml"] == ("written", "--force")
+
+
+@needs_root
+def test_setup_shows_the_first_spec(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan of `gpuhook setup` has the devices of the spec that it will write."""
+    for name, value in here.env.items():
+        monkeypatch.setenv(name, value)
+    commands = SetupCommands(click.Context(main, info_name="gpuhook"))
+    (spec,) = commands.specs(is_dry=True)
+    assert (spec.path, spec.state, spec.is_new) == (str(here.spec), WRITES, True)
+    assert spec.contents.startswith("amd.com/gpu: 0, 1, 2")
+    assert "driver files" not in spec.contents
+    commands.specs(is_dry=False)
+    assert here.spec.exists()
 
 
 @needs_root
