@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 
@@ -130,3 +131,15 @@ class Vendor(Protocol):
     @property
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no GPUs of the vendor, "" if it may have some.
+
+        The node is the one below `host_root`, or that of a dump or profile.
+        """
+
+    def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices] | None:
+        """Return what makes a CDI spec of device nodes.
+
+        None: the spec has files of the driver, too, and generate-cdi has options for them.
+        """
