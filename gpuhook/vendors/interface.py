@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 
@@ -142,4 +143,16 @@ class Vendor(Protocol):
         """Return what makes a CDI spec of device nodes.
 
         None: the spec has files of the driver, too, and generate-cdi has options for them.
+        """
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory | None:
+        """Return what the node at `place` has, None without a driver; raises the vendor's faults.
+
+        It may take as long as the driver does.
+        """
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return what the document of an inventory has, None if it has nothing of the vendor.
+
+        Raises GH1502 with the name `file` if it cannot be a node's.
         """

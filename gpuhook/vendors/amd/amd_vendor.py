@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
 
 
 class AmdVendor:
@@ -28,3 +31,15 @@ class AmdVendor:
         from gpuhook.vendors.amd.spec import amd_node
 
         return amd_node.describe
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory | None:
+        """Return what the driver reports in sysfs."""
+        from gpuhook.vendors.amd.inventory import amd_tables
+
+        return amd_tables.read(place)
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return the part `amd` of a document."""
+        from gpuhook.vendors.amd.inventory import amd_tables
+
+        return amd_tables.of_document(document, file)

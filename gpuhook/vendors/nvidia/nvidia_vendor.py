@@ -3,6 +3,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+
 
 class NvidiaVendor:
     """NVIDIA."""
@@ -23,3 +29,15 @@ class NvidiaVendor:
 
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory:
+        """Return what the driver reports."""
+        from gpuhook.vendors.nvidia import inventory_tables
+
+        return inventory_tables.read(place)
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return what a document has at its top."""
+        from gpuhook.vendors.nvidia import inventory_tables
+
+        return inventory_tables.of_document(document, file)
