@@ -202,6 +202,13 @@ def _write_gpu(tree: AmdTree, gpu: AmdGpu, odd: Oddities) -> None:
         errors = odd.errors.get(gpu.pci_address, {}).get(block, (0, 0))
         write(place / f"ras/{block}_err_count", "ue: {}\nce: {}".format(*errors))
     (place / "ras/gpu_vram_bad_pages").touch()
+    if gpu.name and not gpu.serial:
+        # A board without a description of itself: libdrm's list has its name.
+        ids = tree.root / "usr/share/libdrm/amdgpu.ids"
+        ids.parent.mkdir(parents=True, exist_ok=True)
+        with ids.open("a", encoding="ascii") as stream:
+            device, revision = (gpu.device_id or "").upper(), (gpu.revision or "").upper()
+            stream.write(f"{device},\t{revision},\t{gpu.name}\n")
     link(tree.root / "sys/module/amdgpu/drivers/pci:amdgpu" / gpu.pci_address, place)
     link(tree.root / "sys/bus/pci/devices" / gpu.pci_address, place)
     if not gpu.devices and gpu.trouble and "KFD" in gpu.trouble:
@@ -232,7 +239,7 @@ def _files(gpu: AmdGpu, used: int) -> dict[str, object]:
         "subsystem_device": f"0x{device}" if device else None,
         "numa_node": -1 if gpu.numa_node is None else gpu.numa_node,
         "unique_id": gpu.unique_id,
-        "product_name": gpu.name,
+        "product_name": gpu.name if gpu.serial else None,
         "serial_number": gpu.serial,
         "vbios_version": gpu.vbios,
         "gpu_busy_percent": 0,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "json",
     "yaml",
     "name",
-    help="table: the GPUs; json, yaml: all facts, as a dump for --inventory; name: the ids of GPUs and their parts.",
+    help="table: the GPUs; json, yaml: all facts, as a dump for --inventory; name: the ids.",
 )
 @parameters.no_headers
 def inventory(output: str, no_headers: bool, inventory: str | None, **options: Any) -> None:
