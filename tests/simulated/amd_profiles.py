@@ -7,8 +7,6 @@ of real nodes where the names say so (MI300X, MI308X, MI210, MI300A, MI355X).
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import replace
 
 from gpuhook.vendors.amd.hot import amd_token
@@ -33,7 +31,6 @@ GIB = 1 << 30
 RENDER_GROUP, VIDEO_GROUP = 109, 44
 _DRIVER = AmdDriver("6.16.13", "A1B2C3D4E5F60718293A4B5", "6.8.0-79-generic")
 BUSES = ("05", "27", "47", "65", "85", "a7", "c7", "e5")
-_MEMORY = "/dev/shm"  # thousands of files
 _STRIDE = 8  # between the minors of two MI300X
 
 
@@ -212,7 +209,7 @@ def finished(gpus: Sequence[AmdGpu], generation: int, driver: AmdDriver = _DRIVE
             path = device.render_path
             nodes.append(AmdDeviceNode(path, 226, device.render_minor, 0o660, 0, RENDER_GROUP))
     node = AmdNode(driver, tuple(gpus), tuple(nodes), f"generation={generation}")
-    with tempfile.TemporaryDirectory(dir=_MEMORY if os.path.isdir(_MEMORY) else None) as root:
+    with amd_tree.in_memory() as root:
         no_nodes = frozenset(device.id for _, device in node.devices())
         amd_tree.build(root, node, odd=Oddities(without_kfd=no_nodes))
         return replace(node, token=amd_token.token(root))
