@@ -145,4 +145,4 @@ def _log(found: list[VendorInventory], source: str) -> None:
     from gpuhook.host import logs
 
     for one in found:
-        logs.logger().debug("node read", source=source, gpus=len(one.tables[0].rows), **one.facts)
+        logs.logger().debug("node read", source=source, **one.facts)

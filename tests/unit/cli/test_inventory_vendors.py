@@ -115,6 +115,17 @@ def test_both_vendors_on_a_node(tmp_path: Path) -> None:
     ]
 
 
+def test_dev_root_of_the_other_vendor(tmp_path: Path) -> None:
+    """The dev root of NVIDIA's driver container has no AMD nodes: those of the host apply."""
+    tree = amd_tree.build(tmp_path, "radeon", real_nodes=True)
+    (tmp_path / "driver/dev").mkdir(parents=True)
+    options = [f"--host-root={tmp_path}", f"--dev-root={tmp_path}/driver", "-o", "json"]
+    shown = gpuhook("inventory", *options)
+    assert shown.stderr == ""
+    nodes = amd_dump.from_section(json.loads(shown.stdout)["amd"]).device_nodes
+    assert nodes == tree.node.device_nodes
+
+
 def test_a_vendor_that_fails(tmp_path: Path) -> None:
     """NVIDIA's kernel module is loaded and its library is gone: AMD's GPUs are shown."""
     node = make_node(tmp_path, "t4", real_nodes=False)

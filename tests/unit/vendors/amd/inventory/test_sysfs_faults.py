@@ -93,7 +93,7 @@ def test_denied_topology_of_whole_gpus(tmp_path: Path) -> None:
 
 
 def test_denied_topology_of_partitions(tmp_path: Path) -> None:
-    """Partitions cannot be told from dead ones: the first of each GPU remains, with warnings."""
+    """Partitions look like dead ones: the first of each GPU remains, with warnings."""
     node = read(amd_tree.build(tmp_path, "mi300x-cpx", odd=Oddities(is_denied=True)))
     assert [one.id for _, one in node.devices()] == [gpu.pci_address for gpu in node.gpus]
     assert {one.memory_bytes for _, one in node.devices()} == {None}
