@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import TypeAlias
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 
@@ -130,3 +132,18 @@ class Vendor(Protocol):
     @property
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    def opened_usage(
+        self, library: Callable[[], str]
+    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+        """Return what yields a function that reads the devices and their present usage.
+
+        `library` returns the path of the driver's library by the options of a command, or raises
+        GpuhookError; a vendor without a library does not call it.
+        """
+
+    def known_devices(self) -> tuple[UsageDevice, ...]:
+        """Return the devices without their usage; the driver is not asked."""
+
+    def noted_nodes(self) -> dict[str, str]:
+        """Return device node -> id as recorded on the node, {} for a vendor without a record."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.errors import GpuhookError
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessOnDevice:
@@ -45,3 +49,16 @@ class UsageDevice:
     has_percents: bool = True
     is_split: bool = False
     lost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageLook:
+    """The answer of one vendor's driver, or its recorded devices and why there is no answer.
+
+    `has_driver`: the node has a driver of the vendor. `trouble` of a node without one is no fault.
+    """
+
+    devices: tuple[UsageDevice, ...] = ()
+    trouble: GpuhookError | None = None
+    has_driver: bool = True
+    warnings: tuple[str, ...] = ()

@@ -17,8 +17,9 @@ from gpuhook.errors import printable
 from gpuhook.host import console, output_file
 from gpuhook.host.terminal import terminal_features
 from gpuhook.map import map_drawing, map_page, map_svg, map_terminal
-from gpuhook.usage import node_usage, usage_devices
+from gpuhook.usage import node_usage
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ def map_(
             usage = look()
     _show(_picture(usage), svg, html, is_ascii=is_ascii, width=width)
     usage_options.print_warnings(usage)
-    if not usage.document["gpus"] and usage_options.has_no_driver(usage):
-        console.say("this node has no NVIDIA driver; --inventory draws another node")
+    if not usage.document["gpus"] and not usage.has_driver:
+        console.say("this node has no GPU driver; --inventory draws another node")
 
 
 def _same(one: str, other: str) -> bool:
@@ -112,7 +113,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _empty(inventory: str) -> Picture:
-    document = node_usage.empty(usage_devices.of_node(dump_file.load(inventory)))
+    document = node_usage.empty(nvidia_devices.of_node(dump_file.load(inventory)))
     return map_drawing.picture(os.path.basename(inventory), document, {})
 
 

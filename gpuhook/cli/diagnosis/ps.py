@@ -111,8 +111,8 @@ def ps(
         raise click.exceptions.Exit(1)
     if not held and output not in _DOCUMENTS:
         why = f": {missing} does not exist yet" if missing else ""
-        if not why and usage_options.has_no_driver(usage):
-            why = ", and this node has no NVIDIA driver"
+        if not why and not usage.has_driver:
+            why = ", and this node has no GPU driver"
         console.say(f"no container has a GPU{why}")
 
 

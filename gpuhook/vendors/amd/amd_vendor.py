@@ -3,6 +3,13 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+
 
 class AmdVendor:
     """AMD."""
@@ -10,3 +17,22 @@ class AmdVendor:
     name = "amd"
     title = "AMD"
     domain = "amd.com"
+
+    def opened_usage(
+        self,
+        library: Callable[[], str],  # noqa: ARG002 # AMD's usage needs none
+    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+        """Read sysfs, KFD and procfs."""
+        from gpuhook.vendors.amd.usage import amd_reading
+
+        return amd_reading.opened()
+
+    def known_devices(self) -> tuple[UsageDevice, ...]:
+        """Return the devices of sysfs."""
+        from gpuhook.vendors.amd.usage import amd_reading
+
+        return amd_reading.known_devices()
+
+    def noted_nodes(self) -> dict[str, str]:
+        """Return nothing: sysfs has the devices."""
+        return {}

@@ -3,6 +3,13 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+
 
 class NvidiaVendor:
     """NVIDIA."""
@@ -10,3 +17,23 @@ class NvidiaVendor:
     name = "nvidia"
     title = "NVIDIA"
     domain = "nvidia.com"
+
+    def opened_usage(
+        self, library: Callable[[], str]
+    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+        """Call the driver through NVML."""
+        from gpuhook.vendors.nvidia.usage import nvidia_usage
+
+        return nvidia_usage.opened(library)
+
+    def known_devices(self) -> tuple[UsageDevice, ...]:
+        """Return the devices that generate-cdi recorded."""
+        from gpuhook.vendors.nvidia.usage import nvidia_usage
+
+        return nvidia_usage.recorded_devices()
+
+    def noted_nodes(self) -> dict[str, str]:
+        """Return the record of generate-cdi."""
+        from gpuhook.vendors.nvidia.hot import node_json
+
+        return node_json.uuids()
