@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The picture of a document gpuhook/ps/v1: the cells of each GPU, and their holders.
 
-A GPU is divided into its MIG instances, by their memory; an instance, or a GPU without instances,
-into its replicas; without replicas, into the containers that hold it. The replicas of one container
+A GPU is divided into its MIG instances or partitions, by their memory; a part, or a whole GPU, into
+its replicas; without replicas, into the containers that hold it. The replicas of one container
 are one cell.
 """
 
@@ -84,19 +84,22 @@ def _instances(
     containers: Sequence[Mapping[str, Any]],
     units: Units,
 ) -> tuple[Cell, ...]:
-    """Return the cells of a GPU in MIG mode, and a cell for the memory without an instance."""
+    """Return the cells of a GPU that is divided, and a cell for the memory without an instance."""
     total = gpu["total"] or sum(one["total"] or 0 for one in own) or 1
     known = sum(one["total"] or 0 for one in own)
     scale = max(total, known)
+    # Parts of one kind differ by their index only.
+    is_uniform = len(own) > 1 and len({one["profile"] for one in own}) == 1
     found: list[Cell] = []
     for one in own:
+        kind = (one["index"].rpartition(" ")[2] if is_uniform else "", one["profile"])
         part = (one["total"] or 0) / scale or 1 / (len(own) + 1)
         if one["lost"]:
             found.append(Cell(part, LOST, label=one["lost"], size=one["total"]))
         else:
             cells = _cells(one, containers, units, part)
             found += [
-                replace(cell, label=" ".join(filter(None, (one["profile"], cell.label))))
+                replace(cell, label=" ".join(filter(None, (*kind, cell.label))))
                 for cell in cells
             ]
     rest = 1.0 - sum(cell.part for cell in found)

@@ -60,6 +60,11 @@ def known(library: str = "") -> NodeDevices:
     return NodeDevices(_merged(looks).devices, is_asked=False)
 
 
+def of_file(name: str) -> tuple[UsageDevice, ...]:
+    """Return the devices in an inventory file or profile; raises what load() of it raises."""
+    return merged({vendor.name: vendor.file_devices(name) for vendor in vendors()})
+
+
 def by_node(devices: Iterable[UsageDevice]) -> dict[str, str]:
     """Return device node -> id, of the nodes that only the holders of a device have.
 

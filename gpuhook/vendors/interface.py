@@ -145,5 +145,11 @@ class Vendor(Protocol):
     def known_devices(self) -> tuple[UsageDevice, ...]:
         """Return the devices without their usage; the driver is not asked."""
 
+    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
+        """Return the vendor's devices in an inventory file or profile, without their usage.
+
+        Raises what inventory_file.load() raises.
+        """
+
     def noted_nodes(self) -> dict[str, str]:
         """Return device node -> id as recorded on the node, {} for a vendor without a record."""

@@ -17,9 +17,7 @@ from gpuhook.errors import printable
 from gpuhook.host import console, output_file
 from gpuhook.host.terminal import terminal_features
 from gpuhook.map import map_drawing, map_page, map_svg, map_terminal
-from gpuhook.usage import node_usage
-from gpuhook.vendors.nvidia.inventory import dump_file
-from gpuhook.vendors.nvidia.usage import nvidia_devices
+from gpuhook.usage import node_usage, usage_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +111,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _empty(inventory: str) -> Picture:
-    document = node_usage.empty(nvidia_devices.of_node(dump_file.load(inventory)))
+    document = node_usage.empty(usage_devices.of_file(inventory))
     return map_drawing.picture(os.path.basename(inventory), document, {})
 
 

@@ -33,6 +33,12 @@ class AmdVendor:
 
         return amd_reading.known_devices()
 
+    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
+        """Return the devices of the key `amd`."""
+        from gpuhook.vendors.amd.usage import amd_reading
+
+        return amd_reading.file_devices(name)
+
     def noted_nodes(self) -> dict[str, str]:
         """Return nothing: sysfs has the devices."""
         return {}

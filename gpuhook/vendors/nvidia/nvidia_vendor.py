@@ -32,6 +32,13 @@ class NvidiaVendor:
 
         return nvidia_usage.recorded_devices()
 
+    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
+        """Return the devices of the dump."""
+        from gpuhook.vendors.nvidia.inventory import dump_file
+        from gpuhook.vendors.nvidia.usage import nvidia_devices
+
+        return nvidia_devices.of_node(dump_file.load(name))
+
     def noted_nodes(self) -> dict[str, str]:
         """Return the record of generate-cdi."""
         from gpuhook.vendors.nvidia.hot import node_json

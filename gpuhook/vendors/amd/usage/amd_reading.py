@@ -11,6 +11,8 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
 from gpuhook.host.worker import LATE
 from gpuhook.vendors import usage_worker
+from gpuhook.vendors.amd.hot import amd_sysfs
+from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
 from gpuhook.vendors.amd.usage import amd_usage
 from gpuhook.vendors.usage_device import UsageLook
 from gpuhook.vendors.usage_worker import UsageWorker
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.usage_device import UsageDevice
 
-_DRIVER = "/sys/module/amdgpu/drivers"
 _UNREAD = (
     "the open files of some processes could not be read: their use of AMD GPUs is unknown, as far"
     " as they do not compute"
@@ -33,7 +34,7 @@ _UNREAD = (
 def opened() -> Iterator[Callable[[], UsageLook]]:
     """Yield a function that reads the usage now; it is empty on a node without the driver."""
     host_root = state.host_root()
-    if not os.path.isdir(host_root.rstrip("/") + _DRIVER):
+    if not os.path.isdir(host_root.rstrip("/") + amd_sysfs.DRIVER):
         yield lambda: UsageLook(has_driver=False)
         return
     with UsageWorker(partial(AmdReader, host_root), _fault) as worker:
@@ -42,10 +43,13 @@ def opened() -> Iterator[Callable[[], UsageLook]]:
 
 def known_devices() -> tuple[UsageDevice, ...]:
     """Return the devices without their usage."""
-    from gpuhook.vendors.amd.inventory import sysfs_inventory
-
     root = state.host_root()
     return amd_usage.devices(sysfs_inventory.read(root, root))
+
+
+def file_devices(name: str) -> tuple[UsageDevice, ...]:
+    """Return the devices in the inventory file or the profile `name`."""
+    return amd_usage.devices(amd_dump.load(name))
 
 
 class AmdReader:
@@ -56,8 +60,6 @@ class AmdReader:
 
     def look(self) -> UsageLook:
         """Return the present usage; partitions may have changed since the last call."""
-        from gpuhook.vendors.amd.inventory import sysfs_inventory
-
         node = sysfs_inventory.read(self._root, self._root)
         devices = amd_usage.usage(self._root, node)
         unread = () if all(one.is_complete for one in devices) else (_UNREAD,)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.usage import amd_processes
 from gpuhook.vendors.amd.usage.kfd_processes import node_used_bytes, number
 from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
     from gpuhook.vendors.amd.usage.amd_processes import AmdProcesses
 
-_BOUND = "/sys/module/amdgpu/drivers/pci:amdgpu/"
-_SUSPENDED = b"suspended"
-_MAX_STATUS = 65536
+_SUSPENDED = "suspended"
 
 
 def devices(node: AmdNode) -> tuple[UsageDevice, ...]:
@@ -88,7 +85,7 @@ def _partition(gpu: AmdGpu, device: AmdDevice, whole: UsageDevice) -> UsageDevic
 
 def _with_board(device: UsageDevice, host_root: str, gpu: AmdGpu) -> UsageDevice:
     """Return a GPU with what sysfs reports of the whole board."""
-    directory = f"{host_root.rstrip('/')}{_BOUND}{gpu.pci_address}"
+    directory = f"{host_root.rstrip('/')}{amd_sysfs.DRIVER}/{gpu.pci_address}"
     total = number(f"{directory}/mem_info_vram_total")
     return replace(
         device,
@@ -100,11 +97,9 @@ def _with_board(device: UsageDevice, host_root: str, gpu: AmdGpu) -> UsageDevice
 
 def _busy_percent(directory: str) -> int | None:
     """Return the percentage of the last moments in which a GPU worked, without resuming it."""
-    try:
-        status = files.read(f"{directory}/power/runtime_status", _MAX_STATUS).strip()
-    except (OSError, GpuhookError):
-        status = b""
-    percent = 0 if status == _SUSPENDED else number(f"{directory}/gpu_busy_percent")
+    if amd_sysfs.line(f"{directory}/power/runtime_status") == _SUSPENDED:
+        return 0
+    percent = number(f"{directory}/gpu_busy_percent")
     return percent if percent is not None and percent <= 100 else None
 
 

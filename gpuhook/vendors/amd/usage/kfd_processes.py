@@ -13,17 +13,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.vendors.amd.hot import amd_sysfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_KFD = "/sys/class/kfd/kfd"
+_PROCESSES = "/sys/class/kfd/kfd/proc"
 _CONTEXT = "context_"
-_MAX_BYTES = 65536  # of a file of sysfs, whose size is a page
-_MAX_ENTRIES = 65536  # processes, and contexts of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +36,15 @@ def number(path: str) -> int | None:
 
     A GPU in a reset refuses reads with EPERM or EBUSY.
     """
-    try:
-        text = files.read(path, _MAX_BYTES).strip()
-    except (OSError, GpuhookError):
-        return None
-    return int(text) if text.isdigit() else None
+    text = amd_sysfs.line(path) or ""
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def kfd_uses(host_root: str, kfd_ids: Collection[int]) -> dict[int, dict[int, KfdUse]]:
     """Return pid -> gpu_id -> use, of the processes that have memory or compute units of a GPU."""
-    directory = f"{host_root.rstrip('/')}{_KFD}/proc"
+    directory = f"{host_root.rstrip('/')}{_PROCESSES}"
     found = {}
-    for name in _names(directory):
+    for name in amd_sysfs.names(directory):
         if name.isascii() and name.isdecimal():
             uses = _process_uses(f"{directory}/{name}", kfd_ids)
             if uses:
@@ -59,7 +53,7 @@ def kfd_uses(host_root: str, kfd_ids: Collection[int]) -> dict[int, dict[int, Kf
 
 
 def _process_uses(directory: str, kfd_ids: Collection[int]) -> dict[int, KfdUse]:
-    contexts = [name for name in _names(directory) if name.startswith(_CONTEXT)]
+    contexts = [name for name in amd_sysfs.names(directory) if name.startswith(_CONTEXT)]
     places = [directory, *(f"{directory}/{name}" for name in contexts)]
     uses = {}
     for kfd_id in kfd_ids:
@@ -77,19 +71,11 @@ def _process_uses(directory: str, kfd_ids: Collection[int]) -> dict[int, KfdUse]
 
 def node_used_bytes(host_root: str) -> dict[int, int]:
     """Return gpu_id -> used memory of the KFD nodes that report it: those of AMD's own driver."""
-    directory = f"{host_root.rstrip('/')}{_KFD}/topology/nodes"
+    directory = f"{host_root.rstrip('/')}{amd_sysfs.TOPOLOGY}/nodes"
     found = {}
-    for name in _names(directory):
+    for name in amd_sysfs.names(directory):
         used = number(f"{directory}/{name}/mem_banks/0/used_memory")
         kfd_id = None if used is None else number(f"{directory}/{name}/gpu_id")
         if used is not None and kfd_id:
             found[kfd_id] = used
     return found
-
-
-def _names(directory: str) -> list[str]:
-    """Return the names in a directory, [] if it is gone or cannot be read."""
-    try:
-        return sorted(os.listdir(directory))[:_MAX_ENTRIES]
-    except OSError:
-        return []
