@@ -983,4 +983,10 @@ GH2142 RequestError
 GH2143 FileError
 the CDI spec needs gpuhook-hook {since} or newer, but this host has {version}
 upgrade gpuhook on the host, or write the spec with the host's `gpuhook generate-cdi`
+GH2560 DriverError
+cannot read the usage of {vendor} GPUs: {reason}
+check whether the driver works; the output has the GPUs of other vendors only
+GH2561 DriverError
+the amdgpu driver did not answer within {seconds} seconds
+look for a reset or a hang of a GPU: dmesg | grep amdgpu
 """

@@ -99,8 +99,7 @@ def _instances(
         else:
             cells = _cells(one, containers, units, part)
             found += [
-                replace(cell, label=" ".join(filter(None, (*kind, cell.label))))
-                for cell in cells
+                replace(cell, label=" ".join(filter(None, (*kind, cell.label)))) for cell in cells
             ]
     rest = 1.0 - sum(cell.part for cell in found)
     if rest > _SMALLEST:

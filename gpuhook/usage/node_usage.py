@@ -70,7 +70,8 @@ class NodeUsage:
 
 def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
     """Return the present usage; `node` has the answers of the drivers."""
-    kubelet = kubelet_units.kubelet_units(question.kubelet)
+    ids = {device.uuid for device in node.devices}
+    kubelet = kubelet_units.kubelet_units(question.kubelet, ids)
     running, denied = find.visible(question.roots)
     living = ledger.living()
     entries = [entry for entry in living if ledger.is_holder(entry)]
@@ -150,7 +151,7 @@ def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def node_devices(library: str = "") -> tuple[UsageDevice, ...]:
     """Return the recorded devices; of a vendor without any, those of its driver at `library`."""
-    return usage_devices.known(library).devices
+    return usage_devices.known_devices(library).devices
 
 
 def names_of(devices: Iterable[UsageDevice], others: Iterable[str] = ()) -> GpuNames:

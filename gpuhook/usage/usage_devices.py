@@ -49,7 +49,7 @@ def opened(library: Callable[[], str]) -> Iterator[Callable[[], NodeDevices]]:
         yield lambda: _merged({name: look() for name, look in looks.items()})
 
 
-def known(library: str = "") -> NodeDevices:
+def known_devices(library: str = "") -> NodeDevices:
     """Return the devices without their usage.
 
     No driver is asked, except, with a `library`, that of a vendor without known devices.

@@ -118,6 +118,40 @@ class VendorNode(Protocol):
         """Return warnings of requirements that cannot be judged; raises those that are not met."""
 
 
+class ContainerTraces(Protocol):
+    """The device nodes and variables of a vendor in a container, for inspection only.
+
+    What a container gets comes from the node, never from a name.
+    """
+
+    @property
+    def NODE_DIRECTORIES(self) -> tuple[str, ...]:  # noqa: N802 # of a module
+        """The directories of the device nodes."""
+
+    @property
+    def VARIABLES(self) -> tuple[str, ...]:  # noqa: N802
+        """How the variables start that the vendor's programs read."""
+
+    @property
+    def HAS_FILES(self) -> bool:  # noqa: N802
+        """Whether containers get files of the driver."""
+
+    def is_node(self, path: str, number: tuple[int, int], host_root: str) -> bool:
+        """Return whether the character device `path` with this (major, minor) is the driver's."""
+
+    def is_device_node(self, path: str, host_root: str) -> bool:
+        """Return whether `path` is the node of one device, which only its holders have."""
+
+    def has_own_number(self, path: str, number: tuple[int, int]) -> bool:
+        """Return whether the number of a node is that of its name, as far as the name has one."""
+
+    def stale(self, paths: Iterable[str], host_root: str) -> list[str]:
+        """Return those of the nodes `paths` whose device no longer exists."""
+
+    def running_driver(self, host_root: str) -> str | None:
+        """Return the version of the driver that the kernel has loaded, None for none."""
+
+
 class Vendor(Protocol):
     """A vendor of GPUs, as commands and services use it. catalogue.py has the vendors."""
 
@@ -132,6 +166,10 @@ class Vendor(Protocol):
     @property
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    @property
+    def traces(self) -> ContainerTraces:
+        """The vendor's traces in a container."""
 
     def opened_usage(
         self, library: Callable[[], str]

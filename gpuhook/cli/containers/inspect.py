@@ -160,6 +160,8 @@ def _joined(separator: str, *words: str | None) -> str:
 
 def _driver(driver: dict[str, Any]) -> str:
     running = driver["running"] or "no driver"
+    if driver["mounted"] is None:
+        return f"{running} on this node, which containers need no files of"
     mounted = " and ".join(driver["mounted"]) or "none"
     return f"{running} on this node, {mounted} in the container"
 

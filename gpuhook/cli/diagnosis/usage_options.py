@@ -61,7 +61,7 @@ def opened(
     place = kubelet_units.root() if kubelet_root is None else kubelet_root
     question = UsageQuestion(state_roots, place, only_recorded=recorded, is_judged=is_judged)
     if no_nvml:
-        yield lambda: node_usage.look(question, usage_devices.known())
+        yield lambda: node_usage.look(question, usage_devices.known_devices())
         return
     with usage_devices.opened(partial(node_options.library, **library)) as devices:
         yield lambda: node_usage.look(question, devices())

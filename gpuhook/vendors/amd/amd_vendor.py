@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from gpuhook.vendors.interface import ContainerTraces
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
 
 
@@ -17,6 +18,13 @@ class AmdVendor:
     name = "amd"
     title = "AMD"
     domain = "amd.com"
+
+    @property
+    def traces(self) -> ContainerTraces:
+        """AMD shares the names of DRM nodes with other drivers."""
+        from gpuhook.vendors.amd.usage import amd_traces
+
+        return amd_traces
 
     def opened_usage(
         self,

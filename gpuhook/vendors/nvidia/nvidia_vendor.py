@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from gpuhook.vendors.interface import ContainerTraces
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
 
 
@@ -17,6 +18,13 @@ class NvidiaVendor:
     name = "nvidia"
     title = "NVIDIA"
     domain = "nvidia.com"
+
+    @property
+    def traces(self) -> ContainerTraces:
+        """NVIDIA's nodes have their own names."""
+        from gpuhook.vendors.nvidia.spec import injection_traces
+
+        return injection_traces
 
     def opened_usage(
         self, library: Callable[[], str]

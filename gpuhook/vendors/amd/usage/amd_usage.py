@@ -54,7 +54,7 @@ def _of_gpu(gpu: AmdGpu) -> tuple[UsageDevice, ...]:
         gpu.pci_address,
         gpu.pci_address,
         str(gpu.index),
-        name=gpu.name or "",
+        name=gpu.name or (f"AMD 1002:{gpu.device_id}" if gpu.device_id else ""),
         total=gpu.vram_bytes,
         has_percents=not gpu.is_partitioned,
         is_split=gpu.is_partitioned,

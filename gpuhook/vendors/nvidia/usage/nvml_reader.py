@@ -15,7 +15,7 @@ from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget, memory_by_pid
-from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
+from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice, UsageLook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class NvmlReader:
         loaded = host_fingerprint.module_version(host_root) or None
         self._nvml = self._stack.enter_context(nvml_inventory.opened(library, loaded))
 
-    def look(self) -> tuple[UsageDevice, ...]:
+    def look(self) -> UsageLook:
         minors = _minors(self._host_root)
-        return tuple(one for gpu in self._nvml.gpus() for one in _devices(gpu, minors))
+        return UsageLook(tuple(one for gpu in self._nvml.gpus() for one in _devices(gpu, minors)))
 
     def close(self) -> None:
         self._stack.close()
