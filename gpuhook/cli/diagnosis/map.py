@@ -36,7 +36,8 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
     "  gpuhook map\n"
     "  gpuhook map --watch\n"
     "  gpuhook map --html node.html\n"
-    "  gpuhook map --inventory a100-mig --svg empty.svg",
+    "  gpuhook map --inventory a100-mig --svg empty.svg\n"
+    "  gpuhook map --inventory mi300x-cpx",
 )
 @click.option(
     "--svg",
@@ -77,8 +78,8 @@ def map_(
 ) -> None:
     """Draw the GPUs of this node, their memory, and the containers that use them.
 
-    The bar of a GPU is divided into its MIG instances by their memory, and the GPU or each instance
-    into its replicas. A cell shows the name and the image of its container, and the
+    The bar of a GPU is divided into its MIG instances or partitions by their memory, and the GPU or
+    each part into its replicas. A cell shows the name and the image of its container, and the
     memory in use; "!" marks a container above its fair share (see `gpuhook ps --help`).
     --inventory draws another node, without containers.
 
