@@ -88,18 +88,17 @@ def _instances(
     total = gpu["total"] or sum(one["total"] or 0 for one in own) or 1
     known = sum(one["total"] or 0 for one in own)
     scale = max(total, known)
-    # Parts of one kind differ by their index only.
-    is_uniform = len(own) > 1 and len({one["profile"] for one in own}) == 1
     found: list[Cell] = []
     for one in own:
-        kind = (one["index"].rpartition(" ")[2] if is_uniform else "", one["profile"])
+        # The mode of a whole GPU does not tell its parts apart.
+        kind = one["index"].rpartition(" ")[2] if gpu["profile"] else one["profile"]
         part = (one["total"] or 0) / scale or 1 / (len(own) + 1)
         if one["lost"]:
             found.append(Cell(part, LOST, label=one["lost"], size=one["total"]))
         else:
             cells = _cells(one, containers, units, part)
             found += [
-                replace(cell, label=" ".join(filter(None, (*kind, cell.label)))) for cell in cells
+                replace(cell, label=" ".join(filter(None, (kind, cell.label)))) for cell in cells
             ]
     rest = 1.0 - sum(cell.part for cell in found)
     if rest > _SMALLEST:

@@ -77,11 +77,12 @@ def short_image(image: str | None, most: int = _USUAL_IMAGE) -> str:
 
 
 def model(gpu: Mapping[str, Any]) -> str:
-    """Return the profile of a part or the model of a GPU, and if it is lost; or ""."""
+    """Return the profile of a part, or the model of a GPU and its mode; and if it is lost; or ""."""
     name = gpu["name"] or ""
     for vendor in vendors():
         name = name.removeprefix(f"{vendor.title} ")
-    return ", ".join(filter(None, (gpu["profile"] or name, "lost" if gpu["lost"] else "")))
+    words = (name, gpu["profile"]) if gpu.get("split") else (gpu["profile"] or name,)
+    return ", ".join(filter(None, (*words, "lost" if gpu["lost"] else "")))
 
 
 class GpuNames:

@@ -76,7 +76,7 @@ def test_container_with_a_partition(
         done = live.gpuhook("inspect", "-o", "json")
         text = live.gpuhook("inspect").stdout
         ps = json.loads(on_node(live, "ps", "-o", "json"))
-        picture = on_node(live, "map", "--width", "220")
+        picture = on_node(live, "map", "--width", "160")
     assert done.rc == 0, done
     facts = done.document("inspect")
     assert {one["path"]: one["allowed"] for one in facts["nodes"]} == {
@@ -93,7 +93,8 @@ def test_container_with_a_partition(
     (use,) = container["usage"]
     assert (use["used"], use["total"]) == (6 * GIB, partition.memory_bytes)
     assert [one["pid"] for one in use["processes"]] == [pid]
-    assert "0:3 CPX/NPS4 6 of 24 GiB" in picture
+    assert "GPU 0 (Instinct MI300X OAM, CPX/NPS4)" in picture
+    assert "0:3 6 of 24 GiB" in picture
 
 
 def test_partition_mode_changed(node: Installation, tree: AmdTree, bundle_of: Bundles) -> None:

@@ -55,6 +55,7 @@ def _of_gpu(gpu: AmdGpu) -> tuple[UsageDevice, ...]:
         gpu.pci_address,
         str(gpu.index),
         name=gpu.name or (f"AMD 1002:{gpu.device_id}" if gpu.device_id else ""),
+        profile=_mode(gpu) if gpu.is_partitioned else "",
         total=gpu.vram_bytes,
         has_percents=not gpu.is_partitioned,
         is_split=gpu.is_partitioned,
@@ -75,12 +76,15 @@ def _partition(gpu: AmdGpu, device: AmdDevice, whole: UsageDevice) -> UsageDevic
         whole,
         uuid=device.id,
         index=f"{gpu.index}:{device.partition}",
-        profile="/".join(filter(None, (gpu.compute_mode, gpu.memory_mode))),
         node=device.render_path,
         total=device.memory_bytes,
         has_percents=True,
         is_split=False,
     )
+
+
+def _mode(gpu: AmdGpu) -> str:
+    return "/".join(filter(None, (gpu.compute_mode, gpu.memory_mode)))
 
 
 def _with_board(device: UsageDevice, host_root: str, gpu: AmdGpu) -> UsageDevice:
