@@ -158,13 +158,25 @@ def test_partitions(place: Path, running: Running) -> None:
     assert (whole["split"], whole["index"], whole["of"]) == (True, "0", whole["gpu"])
     assert (first["split"], first["index"], first["of"]) == (False, "0:0", whole["gpu"])
     assert first["profile"] == "CPX/NPS4"
+    (sharing,) = by_id["one"]["sharing"]
+    assert sharing["sharing"] == "time-slicing"  # with the other container
     assert rows()["one"]["GPUS"] == "0:3 (CPX/NPS4)"
     assert rows()["one"]["MEMORY"] == "6Gi/24574Mi"
     assert rows()["all"]["GPUS"] == "0:0-7 (CPX/NPS4)"
     text = drawn("--width", "160").stdout
     assert "GPU 0 (Instinct MI300X OAM, CPX/NPS4)" in text
-    assert all(f"│0:{number} " in text for number in (0, 1, 2, 4, 7))
+    assert "  a 0:0  all  0 MiB of 24 GiB" in text
+    assert "  1/2  one  6 of 12 GiB" not in text
     assert "of 65 parts held" in text  # 64 partitions, one of them with two holders
+
+
+def test_isolation_of_a_partition(place: Path, running: Running) -> None:
+    """A partition is not the whole GPU."""
+    tree_of(place, "mi300x-cpx")
+    running.start("one", ["/dev/dri/renderD131"])
+    text = ps("--isolation").stdout
+    assert "the partition has its own compute units" in text
+    assert "entire memory" not in text
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
