@@ -217,7 +217,13 @@ def test_ledger_and_processes(place: Path, running: Running) -> None:
     )
     by_process = running.start("by-process")
     use(tree, by_process, 2, GIB)
+    running.start("runtime", ["/dev/dri/renderD152"], env=["AMD_VISIBLE_DEVICES=3, 3"])
     by_id = {one["id"]: one for one in document()["containers"]}
+    assert (by_id["runtime"]["requested"], by_id["runtime"]["source"]) == (
+        ["3", "3"],
+        "AMD_VISIBLE_DEVICES",
+    )
+    assert by_id["runtime"]["gpus"] == ["0000:65:00.0"]
     assert by_id["ours"]["gpus"] == ["0000:27:00.0"]
     assert by_id["ours"]["route"] == "wrapper"
     assert by_id["by-process"]["gpus"] == ["0000:47:00.0"]

@@ -100,8 +100,8 @@ _INSTANCE = Isolation(
     crash="none: faults are confined to their instance, except those of the whole GPU",
 )
 _PARTITION = Isolation(
-    memory="the driver divides the GPU's memory equally; with NPS2 and more, the partition's part "
-    "is in memory of its own",
+    memory="the driver divides the GPU's memory equally; with NPS2 and more, the partition has its "
+    "own memory",
     compute="the partition has its own compute units",
     stability="it never changes while the partition mode remains",
     crash="mostly none; a reset of the GPU terminates the programs on all of its partitions",
