@@ -23,7 +23,7 @@ from gpuhook.target.running_container import ContainerNote, Report
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
-from gpuhook.vendors.nvidia.warm import spec_devices
+from gpuhook.vendors.warm import config_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _Detach:
         if not nvidia_live.has_profile(target.made) and not nvidia_live.shows_profile(root):
             return []
         gone = [*target.withdrawn, *(node["path"] for node in self.taken.nodes)]
-        left = spec_devices.without(target.granted, gone).get("deviceNodes") or []
+        left = config_devices.without(target.granted, gone).get("deviceNodes") or []
         with target.held.as_root():
             change = nvidia_live.profile_for(root, [node["path"] for node in left], gone)
             now = current(root, change.path)
@@ -199,7 +199,7 @@ class _Detach:
             for node in self.taken.nodes:
                 rule = hotplug_plan.rule_of(node)
                 target.made.forget(node["path"], rule_record(rule) if rule is not None else [])
-            target.given = spec_devices.without(target.given, paths)
+            target.given = config_devices.without(target.given, paths)
             entry["live"] = target.record({})
 
 

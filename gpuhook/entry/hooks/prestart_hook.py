@@ -28,7 +28,7 @@ from gpuhook.request.replicas import replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
-from gpuhook.vendors.nvidia.warm import spec_devices
+from gpuhook.vendors.warm import config_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def _enter(state: HookState, entry: dict[str, Any], began: float, log: EngineLog
 def _live_record(edits: ContainerEdits, todo: list[Jobs], made: InjectedItems) -> dict[str, Any]:
     """Return the ledger's record of this injection."""
     record = LiveRecord()
-    record.edits = spec_devices.with_numbers(edits)
+    record.edits = config_devices.with_numbers(edits)
     record.jobs = [job.arguments() for job in todo]
     record.made = made
     return record.document()
