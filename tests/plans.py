@@ -94,6 +94,7 @@ class PlainNode:
     is_here = True
     apart: tuple[str, ...] = ()
     capability_words: tuple[str, ...] = ()
+    control_nodes: tuple[str, ...] = ()
 
     def __init__(
         self, registry: Registry, kind: str = "", aliases: Mapping[str, str] | None = None
@@ -131,6 +132,9 @@ class PlainNode:
 
     def is_gpu_node(self, path: str) -> bool:
         return False
+
+    def own_nodes(self, paths: Collection[str]) -> frozenset[str]:
+        return frozenset(paths)
 
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         return {}

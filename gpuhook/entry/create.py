@@ -106,7 +106,7 @@ class Create:
         edited.source = next((s for one, s in edited.requests if one is self.context), None)
         engine_hooks = hook_args.hooks_in(spec)
         if not edited.requests:
-            if engine_hooks or parse.limits_memory(spec, vocabulary.VOCABULARY):
+            if engine_hooks or self.context.limits_memory(spec):
                 config_json.require_unambiguous(spec)
                 self._note_engine(spec, edited, engine_hooks, low_level)
         else:
@@ -156,8 +156,8 @@ class Create:
             self.log.warning(fault("GH1641", what=what))
         # In a user namespace they are not in config.json's devices, but bound.
         nodes = [node["path"] for node in edits.get("deviceNodes") or ()]
-        grant, source = own.grant, own.source
-        names = [*grant.devices, *grant.in_full(source.names if source else ())]
+        requested = edited.grant.in_full(plan_context.requested_names(edited.requests))
+        names = [*edited.grant.devices, *requested]
         edited.memory, entries = self._limit(spec, nodes, names, low_level)
         change_record.write(spec, before, _with_variables(edits, entries))
         edited.is_changed = True
@@ -207,7 +207,7 @@ class Create:
 
         Returns the ledger's records, and the variables that were set for it.
         """
-        if not parse.limits_memory(spec, vocabulary.VOCABULARY):
+        if not self.context.limits_memory(spec):
             return [], []
         bundle.load("gpuhook.memory_limits.hot.create_limits")
         from gpuhook.memory_limits.hot import create_limits

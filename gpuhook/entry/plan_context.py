@@ -9,8 +9,9 @@ not affect a container without its devices.
 from __future__ import annotations
 
 from gpuhook.apply.spec import config_json
+from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError
-from gpuhook.request import plan
+from gpuhook.request import parse, plan
 from gpuhook.vendors.hot import further_nodes
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any, TypeVar
 
+    from gpuhook.cdi.hot.registry import Registry
     from gpuhook.host.hot.engine_log import EngineLog
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.parse import Source
@@ -75,6 +77,10 @@ class PlanContext(VendorContext):
         """Return the names of the devices of all vendors that have nodes, all among `nodes`."""
         return frozenset().union(*(one.node.covered(nodes) for one in self.every()))
 
+    def limits_memory(self, spec: dict[str, Any]) -> bool:
+        """Return whether a container may limit its memory of any vendor's devices."""
+        return any(parse.limits_memory(spec, one.node.vocabulary) for one in self.every())
+
     def every(self) -> list[VendorContext]:
         """Return the contexts of all vendors, the first one first."""
         return [self, *self.further]
@@ -94,7 +100,11 @@ def context_of(
     """
     others: Sequence[VendorNode] = ()
     if has_word is not None:
-        others = further_nodes.further_nodes(settings, compile_spec, has_word)
+
+        def load(vendor: str, way: str) -> Registry:
+            return registry.load(settings.spec_dirs, compile_spec, vendor, way)
+
+        others = further_nodes.further_nodes(load, has_word)
     return PlanContext(settings, NvidiaNode(settings, compile_spec), log, refresh, others)
 
 
@@ -122,11 +132,13 @@ def plans_logged(
 
 def requested_names(requests: Iterable[tuple[VendorContext, Source]]) -> list[str]:
     """Return the requested names for the ledger, those of further vendors with their kind."""
-    found: list[str] = []
-    for context, source in requests:
-        kind = "" if isinstance(context, PlanContext) else context.node.kind + "="
-        found += [name if "=" in name else kind + name for name in source.names]
-    return found
+    return [name for one, source in requests for name in in_ledger(source.names, one)]
+
+
+def in_ledger(names: Sequence[str], context: VendorContext) -> list[str]:
+    """Return names as the ledger has them: those of further vendors with their kind."""
+    kind = "" if isinstance(context, PlanContext) else context.node.kind + "="
+    return [name if "=" in name else kind + name for name in names]
 
 
 def source_logged(spec: dict[str, Any], context: VendorContext) -> Source | None:

@@ -79,6 +79,13 @@ class VendorNode(Protocol):
     def is_gpu_node(self, path: str) -> bool:
         """Return whether a path is the node of one device, not of all of them."""
 
+    @property
+    def control_nodes(self) -> tuple[str, ...]:
+        """The device nodes of every container with devices, even if a spec has them per device."""
+
+    def own_nodes(self, paths: Collection[str]) -> frozenset[str]:
+        """Return which of a container's device nodes are of the vendor."""
+
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the paths of the own nodes of each device, by qualified name."""
 

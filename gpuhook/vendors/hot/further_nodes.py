@@ -14,26 +14,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from gpuhook.host.hot.settings import Settings
+    from gpuhook.cdi.hot.registry import Registry
     from gpuhook.vendors.interface import VendorNode
 
-_AMD = "gpuhook.vendors.amd.hot.amd_node"
+_AMD = "gpuhook.vendors.amd.hot.amd_plan_node"
 _AMD_WORDS = ("AMD_VISIBLE_DEVICES", "amd-container-devices", "amd.com/", "DOCKER_RESOURCE_")
 
 
 def further_nodes(
-    settings: Settings, compile_spec: Callable[[str], None], has_word: Callable[[str], bool]
+    load: Callable[[str, str], Registry], has_word: Callable[[str], bool] | None = None
 ) -> list[VendorNode]:
-    """Return the node of each further vendor of which a container has a word.
+    """Return the node of each further vendor that a container names, of each for None.
 
-    `has_word(word)` returns that for one word; `compile_spec(path)` compiles a YAML spec.
+    `has_word(word)` searches the container. `load(vendor, way)` returns the registry of the node's
+    CDI specs.
     """
-    if not any(map(has_word, _AMD_WORDS)):
+    if has_word is not None and not is_named(has_word):
         return []
     bundle.load(_AMD)
-    from gpuhook.vendors.amd.hot.amd_node import AmdPlanNode
+    from gpuhook.vendors.amd.hot.amd_plan_node import AmdPlanNode
 
-    return [AmdPlanNode(settings, compile_spec)]
+    return [AmdPlanNode(load)]
+
+
+def is_named(has_word: Callable[[str], bool]) -> bool:
+    """Return whether a container has a word of a further vendor."""
+    return any(map(has_word, _AMD_WORDS))
 
 
 def words_of(spec: dict[str, Any]) -> Callable[[str], bool]:

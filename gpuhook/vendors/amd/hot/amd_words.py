@@ -32,7 +32,7 @@ VOCABULARY = Vocabulary(
     privileged_kinds=(),
     normalized=device_ids.normalized,
 )
-_KFD, _DRM = "/dev/kfd", "/dev/dri/"
+KFD, DRM = "/dev/kfd", "/dev/dri/"
 _RESOURCE = "DOCKER_RESOURCE_"  # Docker Swarm's variable of a generic resource has its kind
 
 
@@ -68,14 +68,14 @@ def is_node(path: str) -> bool:
 
     Other drivers have DRM nodes as well: see config_devices.node_test().
     """
-    return path == _KFD or (path.startswith(_DRM) and "/.." not in path)
+    return path == KFD or (path.startswith(DRM) and "/.." not in path)
 
 
 def is_gpu_node(path: str) -> bool:
     """Return whether `path` is the node of one GPU or partition, not that of all of them."""
-    return is_node(path) and path != _KFD
+    return is_node(path) and path != KFD
 
 
 def is_card(path: str) -> bool:
     """Return whether `path` is the node of a GPU's displays, which computing does not need."""
-    return path.startswith(_DRM + "card")
+    return path.startswith(DRM + "card")

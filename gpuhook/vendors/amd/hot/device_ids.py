@@ -87,7 +87,7 @@ def _error(name: str, count: int) -> str:  # noqa: PLR0911 # one return for each
     if len(parts) > 1:
         return f"separate devices by commas: {printable(','.join(parts))}"
     if name.lower() == _ALL:
-        return f"{shown} is not all: write all, All or ALL"
+        return f"{shown} is not `all`: write it in lower case"
     if ends is not None and ends[0] > ends[1]:
         return f"the range {shown} runs backwards: write {ends[1]}-{ends[0]}"
     if ends is not None:

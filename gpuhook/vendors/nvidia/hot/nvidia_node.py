@@ -49,6 +49,7 @@ class NvidiaNode:
     take_jobs = staticmethod(capability_filter.take_jobs)
     is_node = staticmethod(words.is_node)
     is_gpu_node = staticmethod(words.is_gpu_node)
+    control_nodes: tuple[str, ...] = ()  # by the specs
     # The nodes of the other vendors of a plan: this node serves what they do not serve.
     others: Sequence[VendorNode] = ()
 
@@ -66,6 +67,10 @@ class NvidiaNode:
     def serves_resource(self, variable: str, value: str) -> bool:
         """Return whether an orchestrator's variable names no devices of another vendor's node."""
         return not any(other.serves_resource(variable, value) for other in self.others)
+
+    def own_nodes(self, paths: Collection[str]) -> frozenset[str]:
+        """Return which of a container's device nodes are not of another vendor's node."""
+        return frozenset(paths).difference(*(other.own_nodes(paths) for other in self.others))
 
     def registry(self) -> Registry:
         """Return the registry of this node's CDI specs."""

@@ -6,11 +6,9 @@ from __future__ import annotations
 import os
 
 from gpuhook.apply.spec import oci_spec
-from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
-from gpuhook.vendors.amd.hot import amd_token, amd_words, device_ids
-from gpuhook.vendors.amd.hot.amd_sysfs import MODULE
+from gpuhook.vendors.amd.hot import amd_sysfs, amd_token, amd_words, device_ids
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,20 +40,18 @@ class AmdPlanNode:
     serves_resource = staticmethod(amd_words.is_own_resource)
     is_node = staticmethod(amd_words.is_node)
     is_gpu_node = staticmethod(amd_words.is_gpu_node)
+    control_nodes = (amd_words.KFD,)
 
-    def __init__(self, settings: Settings, compile_spec: Callable[[str], None]) -> None:
-        """Take the settings; `compile_spec(path)` compiles a YAML spec."""
-        self._spec_dirs = settings.spec_dirs
-        self._compile_spec = compile_spec
+    def __init__(self, load: Callable[[str, str], Registry]) -> None:
+        """Take the reader of the specs: `load(vendor, way)` returns their registry."""
+        self._load = load
         self._registry: Registry | None = None
         self._names: list[str] | None = None
 
     def registry(self) -> Registry:
         """Return the registry of this node's CDI specs."""
         if self._registry is None:
-            self._registry = registry.load(
-                self._spec_dirs, self._compile_spec, amd_words.VENDOR, _WAY
-            )
+            self._registry = self._load(amd_words.VENDOR, _WAY)
         return self._registry
 
     def registry_for(self, names: Sequence[str]) -> Registry:  # noqa: ARG002 # no other devices
@@ -103,11 +99,20 @@ class AmdPlanNode:
 
     def has_driver(self) -> bool:
         """Return whether this node has the driver loaded."""
-        return os.path.isdir(state.host_root().rstrip("/") + MODULE)
+        return os.path.isdir(state.host_root().rstrip("/") + amd_sysfs.MODULE)
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""
         return any(map(amd_words.is_node, oci_spec.device_paths(spec)))
+
+    def own_nodes(self, paths: Collection[str]) -> frozenset[str]:
+        """Return which of a container's device nodes are of the driver.
+
+        Each container with AMD GPUs has /dev/kfd; its DRM nodes may be another driver's.
+        """
+        if amd_words.KFD not in paths:
+            return frozenset()
+        return frozenset(filter(amd_words.is_node, paths)).difference(_nodes_of_others())
 
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the own nodes of each device by qualified name, {} without a spec."""
@@ -202,6 +207,21 @@ class AmdPlanNode:
     ) -> list[GpuhookError]:
         """Return nothing: there are no requirements."""
         return []
+
+
+def _nodes_of_others() -> list[str]:
+    """Return the DRM nodes of this host that are of another driver."""
+    root = state.host_root()
+    known, found = amd_sysfs.gpu_addresses(root), []
+    directory = root.rstrip("/") + amd_sysfs.DRM
+    for name in amd_sysfs.names(directory):
+        try:
+            device = os.readlink(f"{directory}/{name}").rsplit("/", 3)[-3]
+        except (OSError, IndexError):
+            continue
+        if device not in known and not amd_sysfs.partition_id(device):
+            found.append(amd_words.DRM + name)
+    return found
 
 
 def _changes(spec: Compiled) -> list[str]:
