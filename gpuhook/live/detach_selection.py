@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Taken:
-    """The device nodes of one vendor to remove, with their numbers, and the names that go with them.
+    """The device nodes of a vendor to remove, with their numbers, and the names that go with them.
 
     A node without a record is included if it exists or could be opened: afterwards the container
     cannot open a named device, whichever tool injected it. `replicas` are those of the ledger's
