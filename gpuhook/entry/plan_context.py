@@ -2,7 +2,7 @@
 """The context of a plan, and the plan with its warnings logged and stale specs refreshed.
 
 The plan itself is request/plan.py, which logs and writes nothing. A container has one plan for each
-vendor whose devices it requests, each with a context of its own, so that a vendor's trouble does
+vendor whose devices it requests, each with its own context, so that a vendor's trouble does
 not affect a container without its devices.
 """
 

@@ -210,7 +210,7 @@ class AmdPlanNode:
 
 
 def _nodes_of_others() -> list[str]:
-    """Return the DRM nodes of this host that are of another driver."""
+    """Return the DRM nodes of other drivers on this host."""
     root = state.host_root()
     known, found = amd_sysfs.gpu_addresses(root), []
     directory = root.rstrip("/") + amd_sysfs.DRM
