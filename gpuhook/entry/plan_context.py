@@ -12,7 +12,6 @@ from gpuhook.apply.spec import config_json
 from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError
 from gpuhook.request import parse, plan
-from gpuhook.vendors.hot import further_nodes
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 TYPE_CHECKING = False
@@ -91,20 +90,21 @@ def context_of(
     log: EngineLog,
     compile_spec: Callable[[str], None],
     refresh: Callable[[Callable[[], bool]], str] | None = None,
-    has_word: Callable[[str], bool] | None = None,
+    *,
+    has_others: bool = False,
 ) -> PlanContext:
     """Return the context of plans on this node; `compile_spec(path)` compiles a YAML spec.
 
-    `has_word` says which words of the further vendors a container has, see further_nodes(); without
-    it, there are only plans of the first vendor.
+    Unless `has_others`, which prefilter.FURTHER decides, there are only plans of the first vendor.
     """
     others: Sequence[VendorNode] = ()
-    if has_word is not None:
+    if has_others:
+        from gpuhook.vendors.hot import further_nodes  # most containers name one vendor
 
         def load(vendor: str, way: str) -> Registry:
             return registry.load(settings.spec_dirs, compile_spec, vendor, way)
 
-        others = further_nodes.further_nodes(load, has_word)
+        others = further_nodes.further_nodes(load)
     return PlanContext(settings, NvidiaNode(settings, compile_spec), log, refresh, others)
 
 

@@ -79,7 +79,7 @@ def _served(spec: dict[str, Any]) -> str:
     """Return what has already injected the container's GPUs, "" for nothing."""
     if change_record.KEY in spec:
         return "gpuhook-runtime injected its GPUs"
-    if not hook_args.hooks_in(spec) or further_nodes.is_named(further_nodes.words_of(spec)):
+    if not hook_args.hooks_in(spec) or further_nodes.is_named(spec):
         return ""
     return "its engine injected its GPUs by CDI"
 
@@ -205,8 +205,9 @@ def _context(
     except GpuhookError as error:
         chosen, trouble = settings.Settings(), error
     refresh = None if is_dry else compiler.refresh
-    has_word = further_nodes.words_of(spec)
-    return context_of(chosen, log, compiler.compile_spec, refresh, has_word), trouble
+    others = further_nodes.is_named(spec)
+    found = context_of(chosen, log, compiler.compile_spec, refresh, has_others=others)
+    return found, trouble
 
 
 def _process(state: HookState) -> Process:

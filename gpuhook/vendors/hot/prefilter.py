@@ -18,3 +18,5 @@ MARKS = (
     b"AMD_VISIBLE_DEVICES",
     b"amd-container-devices",
 )
+# A container without any of these has only a plan of the first vendor: see further_nodes.py.
+FURTHER = ("AMD_VISIBLE_DEVICES", "amd-container-devices", "amd.com/", "DOCKER_RESOURCE_")
