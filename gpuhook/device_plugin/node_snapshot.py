@@ -2,7 +2,8 @@
 """A snapshot of the node: its GPUs, their links, and the paths that an allocation needs.
 
 The driver of each vendor is queried on its own: `node` and what belongs to it are of NVML, whose
-library and sessions the services of the plugin share, and `parts` of the other vendors. Taking one blocks for as long as NVML takes, so the plugin does it in a thread.
+library and sessions the services of the plugin share, and `parts` of the other vendors. Taking one
+blocks for as long as NVML takes, so the plugin does it in a thread.
 """
 
 from __future__ import annotations
@@ -108,7 +109,10 @@ def _take_parts(
     for vendor in vendors():
         before = last.part(vendor.domain)
         try:
-            part = vendor.plugin_part(launch.host_root, launch.node_dev_root, before)
+            if launch.inventory is not None:
+                part = vendor.dumped_part(launch.inventory)
+            else:
+                part = vendor.plugin_part(launch.host_root, launch.node_dev_root, before)
         except Exception as error:  # a bug, too
             failures.append(f"{vendor.title}: {error!r}")
             part = None if before is None else replace(before, trouble=failures[-1])

@@ -82,7 +82,7 @@ class Plugin:
             triggers,
             notifier,
             counters.xid,
-            self._polled.clear,
+            clear_others=self._polled.clear,
             is_this_machine=is_here,
         )
         self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)

@@ -168,6 +168,12 @@ class Vendor(Protocol):
         queries this vendor's driver itself.
         """
 
+    def dumped_part(self, name: str) -> VendorPart | None:
+        """Return the vendor's part of the node in an inventory file or profile, as plugin_part().
+
+        Raises what inventory_file.load() raises.
+        """
+
     def plugin_token(self, host_root: str) -> str:
         """Return the current token of plugin_part()."""
 

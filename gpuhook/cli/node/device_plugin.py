@@ -208,9 +208,12 @@ def _on_node(
 ) -> tuple[ConfigFinding, ...]:
     """Return the findings for the node of an inventory; raises what dump_file.load() does."""
     from gpuhook.device_plugin import node_config_check
+    from gpuhook.vendors.catalogue import vendors
     from gpuhook.vendors.nvidia.inventory import dump_file
 
-    return node_config_check.findings(dump_file.load(name), configuration, reading, path)
+    parts = (vendor.dumped_part(name) for vendor in vendors())
+    others = [part.inventory for part in parts if part is not None]
+    return node_config_check.findings(dump_file.load(name), configuration, reading, path, *others)
 
 
 def _unchecked(path: str, configuration: Configuration, *, err: bool) -> None:

@@ -56,8 +56,8 @@ class HealthService:
         triggers: Triggers,
         notifier: Notifier,
         count_xid: Callable[[str, int], None],
-        clear_others: Callable[[str], None] = lambda _: None,
         *,
+        clear_others: Callable[[str], None] = lambda _: None,
         is_this_machine: bool = True,
     ) -> None:
         self._is_this_machine = is_this_machine

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
 
 _EXPORTER = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
+_MOUNTS = "/var/run/amd-container-devices"
 _SLICES = "amdgpu has no setting for it"
 
 
@@ -35,13 +36,10 @@ class AmdVendor:
 
     @property
     def allocation_words(self) -> AllocationWords:
-        from gpuhook.vendors.amd.hot.amd_words import VOCABULARY
         from gpuhook.vendors.vendor_part import AllocationWords
 
         cdi_vendor = f"k8s.device-plugin.{self.domain}"
-        return AllocationWords(
-            self.name, VOCABULARY.devices_env, VOCABULARY.mount_prefix, cdi_vendor
-        )
+        return AllocationWords(self.name, "AMD_VISIBLE_DEVICES", _MOUNTS, cdi_vendor)
 
     @property
     def exporter(self) -> ExporterWords | None:
@@ -71,6 +69,13 @@ class AmdVendor:
         from gpuhook.vendors.amd.plugin import amd_part
 
         return amd_part.take(host_root, dev_root, last)
+
+    def dumped_part(self, name: str) -> VendorPart | None:
+        from gpuhook.vendors.amd.inventory import amd_dump
+        from gpuhook.vendors.amd.plugin import amd_part
+
+        node = amd_dump.load(name)
+        return amd_part.part(node) if node.gpus or node.driver is not None else None
 
     def plugin_token(self, host_root: str) -> str:
         from gpuhook.vendors.amd.hot import amd_token

@@ -57,6 +57,11 @@ class NvidiaVendor:
         del host_root, dev_root, last
         return None
 
+    def dumped_part(self, name: str) -> VendorPart | None:
+        """Return None, as plugin_part()."""
+        del name
+        return None
+
     def plugin_token(self, host_root: str) -> str:
         del host_root
         return ""

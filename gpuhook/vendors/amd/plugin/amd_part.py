@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.vendors.amd.hot import amd_token
 from gpuhook.vendors.amd.inventory import amd_inventory, sysfs_inventory
-from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-from gpuhook.vendors.amd.plugin.amd_resources import DOMAIN, KFD
+from gpuhook.vendors.amd.inventory.amd_inventory import KFD, AmdNode
+from gpuhook.vendors.amd.plugin.amd_resources import DOMAIN
 from gpuhook.vendors.vendor_part import PairScores, VendorPart
 
 TYPE_CHECKING = False
@@ -34,15 +33,13 @@ _NO_PARTITION = "the partition has vanished"
 
 def take(host_root: str, dev_root: str | None, last: VendorPart | None) -> VendorPart | None:
     """Return the part of the node as it is now, None for a node without AMD GPUs and driver."""
-    token = amd_token.token(host_root)
     now = sysfs_inventory.read(host_root, dev_root or host_root)
     if now.driver is None and not now.gpus and last is None:
         return None
-    # Of a change during the reading, `token` is the one before: the next poll shows a difference.
-    return part(now, token, last)
+    return part(now, last)
 
 
-def part(now: AmdNode, token: str = "", last: VendorPart | None = None) -> VendorPart:
+def part(now: AmdNode, last: VendorPart | None = None) -> VendorPart:
     """Return the part of an inventory; what `last` had in addition is lost."""
     before = last.inventory if last is not None else None
     node, lost = (now, {}) if not isinstance(before, AmdNode) else _with_lost(now, before)
@@ -51,7 +48,7 @@ def part(now: AmdNode, token: str = "", last: VendorPart | None = None) -> Vendo
     return VendorPart(
         domain=DOMAIN,
         inventory=node,
-        token=token,
+        token=now.token,
         trouble=_UNLOADED if now.driver is None and node.gpus else "",
         is_whole=not lost and not any(gpu.trouble for gpu in node.gpus),
         links=links(node),
