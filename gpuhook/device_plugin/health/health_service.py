@@ -177,7 +177,7 @@ class HealthService:
     def _watch(
         self, snapshot: NodeSnapshot, uuids: list[str], loop: asyncio.AbstractEventLoop
     ) -> None:
-        if snapshot.is_dump:
+        if snapshot.is_dump or snapshot.seen.driver.nvml is None:
             return
         library = snapshot.library
         if self._watcher is None or self._library != library:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.vendors.vendor_part import LinkScores
 
+
 def choose(
     devices: Sequence[Device],
     available: Collection[str],

@@ -12,7 +12,12 @@ from __future__ import annotations
 from collections import Counter
 
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
-from gpuhook.device_plugin.offer import memory_units, prefer_linked, prefer_partitions, prefer_shared
+from gpuhook.device_plugin.offer import (
+    memory_units,
+    prefer_linked,
+    prefer_partitions,
+    prefer_shared,
+)
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False

@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
@@ -63,18 +64,24 @@ class AmdVendor:
 
         return amd_resources.unusable(inventory)
 
-    def plugin_part(
-        self, host_root: str, dev_root: str | None, last: VendorPart | None
-    ) -> VendorPart | None:
+    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
+        from gpuhook.vendors.amd.inventory import sysfs_inventory
+
+        return self._part(sysfs_inventory.read(host_root, dev_root or host_root))
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return amd_part.take(host_root, dev_root, last)
+        return amd_part.with_lost(now, last)
 
     def dumped_part(self, name: str) -> VendorPart | None:
         from gpuhook.vendors.amd.inventory import amd_dump
+
+        return self._part(amd_dump.load(name))
+
+    def _part(self, node: AmdNode) -> VendorPart | None:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        node = amd_dump.load(name)
         return amd_part.part(node) if node.gpus or node.driver is not None else None
 
     def plugin_token(self, host_root: str) -> str:
