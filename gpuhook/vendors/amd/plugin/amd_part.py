@@ -92,9 +92,14 @@ def _with_lost(now: AmdNode, last: AmdNode) -> tuple[AmdNode, dict[str, str]]:
         reason = _reason(now, gpu)
         if gpu is not None and gpu.devices and _modes(gpu) != _modes(before):
             continue
-        absent = [device for device in before.devices if device.id not in taken]
+        kept = () if gpu is None else gpu.devices
+        numbers = {device.partition for device in kept}
+        absent = [
+            device  # and not one that has another id now, as after a reload of the driver
+            for device in before.devices
+            if device.id not in taken and device.partition not in numbers
+        ]
         if absent:
-            kept = () if gpu is None else gpu.devices
             base = gpu if gpu is not None and kept else before  # a lost GPU has no modes
             found[before.pci_address] = replace(base, devices=_ordered((*kept, *absent)))
             lost.update((device.id, reason) for device in absent)
