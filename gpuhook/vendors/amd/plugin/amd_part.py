@@ -7,9 +7,10 @@ kubelet's list has it as unhealthy. After a change of the modes only the new par
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
-from gpuhook.vendors.amd.inventory import amd_inventory
+from gpuhook.vendors.amd.inventory import amd_inventory, sysfs_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import KFD, AmdNode
 from gpuhook.vendors.amd.plugin.amd_resources import DOMAIN
 from gpuhook.vendors.vendor_part import PairScores, VendorPart
@@ -29,6 +30,18 @@ _WORST = _NO_LINK + _OTHER_GPU
 _UNLOADED = "the driver amdgpu is not loaded"
 _GONE = "the driver amdgpu no longer has it"
 _NO_PARTITION = "the partition has vanished"
+
+
+def inventory(host_root: str, dev_root: str) -> AmdNode:
+    """Return the inventory without warnings about device nodes that this process cannot see.
+
+    A container of the plugin may have no /dev/dri: the kubelet needs the paths only.
+    """
+    node = sysfs_inventory.read(host_root, dev_root)
+    dev = os.path.join(dev_root, "dev/")
+    if os.path.isdir(dev + "dri"):
+        return node
+    return replace(node, warnings=tuple(one for one in node.warnings if not one.startswith(dev)))
 
 
 def part(node: AmdNode, lost: Mapping[str, str] | None = None) -> VendorPart:
