@@ -285,5 +285,4 @@ class Plugin:
             self._triggers.pull(Reason.DAEMON)
 
     def _free_memory(self, uuid: str) -> int | None:
-        usage = driver_memory.driver_usage(self._snapshot)
-        return None if usage is None else usage.free(uuid)
+        return driver_memory.free_memory(self._snapshot, uuid, self._launch.host_root)

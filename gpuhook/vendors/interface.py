@@ -182,5 +182,8 @@ class Vendor(Protocol):
     ) -> dict[str, DeviceCheck]:
         """Return the state of each device of a part by its UUID, from the kernel's files."""
 
+    def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
+        """Return the free bytes of a device of a part, None if unknown."""
+
     def unenforced_limits(self, host_root: str) -> tuple[str, str]:
         """Return why the node enforces no memory limits, and the remedy; "" if it does."""

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from click.testing import CliRunner
 
+from gpuhook.cli.node.health import health
 from gpuhook.vendors.amd.inventory import amd_dump
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from tests.kubelet.kubelet import AdmissionError, Kubelet
@@ -191,6 +193,26 @@ def test_uncorrectable_errors_make_one_gpu_unhealthy(
     assert "uncorrectable errors have risen" in line["event"]
 
 
+def test_operator_clears_risen_errors(
+    serve: Serve, kubelet: Kubelet, tree: AmdTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = serve(tree.root)
+    kubelet.wait_for_devices(AMD, 8)
+    pages = tree.gpu(FIRST) / "ras/gpu_vram_bad_pages"
+    numbers = count(1)
+
+    def has_risen() -> bool:
+        pages.write_text("0x00000123 : 0x00001000 : R\n" * next(numbers))
+        return any(line.get("reason") == "GpuUnhealthy" for line in running.log())
+
+    eventually(has_risen, "a GPU with new bad pages is unhealthy")
+    kubelet.wait_for_devices(AMD, 7, 1)
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(running.state))
+    result = CliRunner().invoke(health, ["clear", FIRST])
+    assert result.exit_code == 0, result.output
+    kubelet.wait_for_devices(AMD, 8)
+
+
 def test_driver_that_appears_late_is_offered(serve: Serve, kubelet: Kubelet, tree: AmdTree) -> None:
     module = tree.root / "sys/module/amdgpu"
     module.rename(module.with_name("away"))
@@ -198,6 +220,21 @@ def test_driver_that_appears_late_is_offered(serve: Serve, kubelet: Kubelet, tre
     running.wait_for_log(reason="NotOffered")
     module.with_name("away").rename(module)
     kubelet.wait_for_devices(AMD, 8)
+
+
+def test_gpu_with_residual_memory_is_refused_at_the_start(
+    serve: Serve, kubelet: Kubelet, tree: AmdTree
+) -> None:
+    """A killed pod can leave memory in use: the next one would fail without a reason."""
+    text = "version: v1\ngpuhook: {preStartCheck: true, minFreeMemory: 100Gi}\n"
+    serve(tree.root, text)
+    kubelet.wait_for_devices(AMD, 8)
+    pod = kubelet.allocate(AMD, 1)
+    (tree.gpu(pod.ids[0]) / "mem_info_vram_used").write_text(f"{150 << 30}\n")
+    with pytest.raises(AdmissionError, match="GH1858"):
+        kubelet.pre_start(pod)
+    (tree.gpu(pod.ids[0]) / "mem_info_vram_used").write_text("0\n")
+    kubelet.pre_start(pod)
 
 
 def test_cdi_strategy_names_a_written_spec(

@@ -99,6 +99,13 @@ class AmdVendor:
             return {}
         return amd_health.check_devices(part.inventory, host_root, dev_root)
 
+    def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
+        from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+        from gpuhook.vendors.amd.plugin import amd_health
+
+        node = part.inventory
+        return amd_health.free_memory(node, uuid, host_root) if isinstance(node, AmdNode) else None
+
     def unenforced_limits(self, host_root: str) -> tuple[str, str]:
         import os
 

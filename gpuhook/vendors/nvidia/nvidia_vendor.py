@@ -74,6 +74,11 @@ class NvidiaVendor:
         del part, host_root, dev_root
         return {}
 
+    def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
+        """Return None: the plugin queries NVML."""
+        del part, uuid, host_root
+        return None
+
     def unenforced_limits(self, host_root: str) -> tuple[str, str]:
         """Return "": the plugin queries the driver of its snapshot."""
         del host_root

@@ -37,6 +37,18 @@ def check_devices(node: AmdNode, host_root: str, dev_root: str | None) -> dict[s
     return checks
 
 
+def free_memory(node: AmdNode, uuid: str, host_root: str) -> int | None:
+    """Return the free bytes of a GPU; the driver does not report those of one partition."""
+    gpu = next((gpu for gpu, device in node.devices() if device.id == uuid), None)
+    if gpu is None or gpu.is_partitioned:
+        return None
+    place = f"{host_root.rstrip('/')}{amd_sysfs.DRIVER}/{gpu.pci_address}/mem_info_vram_"
+    total, used = amd_sysfs.line(place + "total"), amd_sysfs.line(place + "used")
+    if total is None or used is None or not (total.isdecimal() and used.isdecimal()):
+        return None
+    return max(0, int(total) - int(used))
+
+
 def _gpu_check(gpu: AmdGpu, directory: str) -> DeviceCheck:
     if not os.path.isdir(directory):
         return DeviceCheck("the driver amdgpu no longer has it")

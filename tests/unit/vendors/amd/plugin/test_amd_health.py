@@ -112,3 +112,14 @@ def test_counters_of_mi200_are_not_read(tmp_path: Path) -> None:
     """A read clears them for AMD's metrics exporter."""
     tree = amd_tree.build(tmp_path, "mixed")
     assert [check.errors for check in checks(tree).values()] == [{}, {}]
+
+
+def test_free_memory_is_that_of_a_whole_gpu(tree: AmdTree, tmp_path: Path) -> None:
+    (tree.gpu(FIRST) / "mem_info_vram_used").write_text(f"{1 << 30}\n")
+    root = str(tree.root)
+    free = amd_health.free_memory(MI300X, FIRST, root)
+    assert free == (196592 << 20) - (1 << 30)
+    (tree.gpu(SECOND) / "mem_info_vram_used").unlink()
+    assert amd_health.free_memory(MI300X, SECOND, root) is None
+    assert amd_health.free_memory(MI300X, "0000:99:00.0", root) is None
+    assert amd_health.free_memory(CPX, FIRST, root) is None
