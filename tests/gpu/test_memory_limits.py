@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.memory_limits.warm.limit_records import DriverLimit
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
+from gpuhook.vendors.warm.driver_limit import DriverLimit
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation, asks

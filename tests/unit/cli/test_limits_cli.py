@@ -27,7 +27,7 @@ from gpuhook.kernel import cgroup
 from gpuhook.memory_limits import driver_support, limit_state
 from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node

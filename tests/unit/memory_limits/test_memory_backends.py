@@ -10,9 +10,9 @@ import pytest
 
 from gpuhook.errors import GpuhookError
 from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.memory_limits.warm.limit_records import DriverLimit
+from gpuhook.vendors.warm.driver_limit import DriverLimit
 from gpuhook.memory_limits.warm.memory_backend import DMEM, MISC
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT
 from tests.simulated import cgroups, driver_memory, stub_limits
 from tests.simulated.node import SimulatedNode, make_node

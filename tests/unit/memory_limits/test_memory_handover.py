@@ -18,7 +18,7 @@ from gpuhook.host.hot.engine_log import EngineLog
 from gpuhook.memory_limits import nvml_worker
 from gpuhook.memory_limits.hot import container_limits
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records, memory_cgroup
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node

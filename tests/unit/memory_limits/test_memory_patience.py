@@ -17,7 +17,7 @@ from gpuhook.memory_limits import limit_changes, limit_plan, restore_limits
 from gpuhook.memory_limits.limit_changes import Wish
 from gpuhook.memory_limits.nvml_worker import NvmlWorker, answered
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records
-from gpuhook.memory_limits.warm.limit_records import DriverLimit
+from gpuhook.vendors.warm.driver_limit import DriverLimit
 from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node

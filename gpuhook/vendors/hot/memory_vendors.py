@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vendors of the devices whose memory may be limited at a container's start.
+
+Imported only for a container with a limit.
+"""
+
+from __future__ import annotations
+
+from gpuhook.vendors.amd.hot.amd_memory import AmdMemory
+from gpuhook.vendors.nvidia.hot.nvidia_memory import NvidiaMemory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.interface import MemoryVendor
+
+
+def memory_vendors() -> tuple[MemoryVendor, ...]:
+    """Return all vendors, in the order of vendors()."""
+    return (NvidiaMemory(), AmdMemory())
+
+
+def vendor_of(device: str) -> MemoryVendor:
+    """Return the vendor of a device id; the first one for an id that none of them has."""
+    known = memory_vendors()
+    return next((vendor for vendor in known if vendor.has_device(device)), known[0])
