@@ -89,7 +89,7 @@ def _missing_driver_limits(
         return "", ""
     if snapshot.is_dump:
         return "with an inventory file, no driver enforces limits", ""
-    from gpuhook.memory_limits import driver_support
+    from gpuhook.vendors.nvidia.driver import driver_support
 
     support = driver_support.driver_support(snapshot.seen.driver.nvml)
     return support.reason, support.remedy

@@ -983,4 +983,22 @@ GH2142 RequestError
 GH2143 FileError
 the CDI spec needs gpuhook-hook {since} or newer, but this host has {version}
 upgrade gpuhook on the host, or write the spec with the host's `gpuhook generate-cdi`
+GH2540 RequestError
+{device} is a partition of a GPU: the kernel limits the memory of whole GPUs only
+the device plugin's guard can monitor it; or choose a partition mode whose partitions have the required size, and remove the limit
+GH2541 DriverError
+the kernel's controller dmem has no region {region}: the memory of {device} cannot be limited
+compare with /sys/fs/cgroup/dmem.capacity of the host; the amdgpu of Linux 6.15 and newer registers its memory there
+GH2542 HostError
+the kernel's controller dmem is not enabled for cgroup {cgroup}: dmem is missing in {gap}/cgroup.subtree_control
+write +dmem into cgroup.subtree_control of each parent cgroup, from the root downwards
+GH2543 DriverError
+the kernel refused a memory limit for cgroup {cgroup}: {reason}
+run as root outside of any container; `cat dmem.max` in that directory shows the regions that the kernel knows
+GH2544 DriverError
+cgroup {cgroup} already uses {used} of the memory of {device}, more than the limit {limit}: the kernel does not reclaim it and keeps the earlier limit
+stop processes that use the memory (`gpuhook ps` shows them), or set a higher limit
+GH2545 HostError
+this kernel has no cgroup controller dmem, which limits the memory of GPUs
+use Linux 6.15 or newer with CONFIG_CGROUP_DMEM; or share the GPU without limits: the device plugin's guard monitors the memory, and limits.onFailure: start lets containers start
 """

@@ -10,8 +10,9 @@ The kernel accepts a dmem.max below the current use and ignores it: only reading
 
 from __future__ import annotations
 
-import fcntl
 import os
+
+from gpuhook.host.hot import file_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ MAX, MIN, CURRENT = "dmem.max", "dmem.min", "dmem.current"
 CAPACITY = "dmem.capacity"
 CONTROLLERS, PASSED_ON = "cgroup.controllers", "cgroup.subtree_control"
 NO_LIMIT = (1 << 64) - 1
+ENABLE = "write +dmem into cgroup.subtree_control of each parent cgroup, from the root downwards"
 _UNLIMITED = "max"
 
 
@@ -91,7 +93,7 @@ def protect(cgroup: str, region: str, value: int) -> None:
     top = topmost(cgroup)
     lock = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        file_lock.is_locked(lock)
         change = value - (regions(cgroup, MIN) or {}).get(region, 0)
         for directory in _upwards(cgroup) if change else ():
             held = regions(directory, MIN)  # the root cgroup has no such file

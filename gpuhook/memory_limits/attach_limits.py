@@ -25,7 +25,7 @@ from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request import parse
 from gpuhook.request.memory_request import MemoryLimit, amount
-from gpuhook.vendors.hot.memory_vendors import vendor_of
+from gpuhook.vendors.hot.memory_vendors import by_vendor, vendor_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.warm import nvml_library
 
@@ -57,22 +57,14 @@ def limits_to_set(
         return
     found = Limits()
     with ExitStack() as stack:
-        for own in _by_vendor(wanted):
+        for own in by_vendor(wanted).values():
             try:
-                _add_plan(found, target, context, _opened(stack, context), own, wish)
+                _add_plan(found, target, context, _opened(stack, context), own, wish=wish)
             except (GpuhookError, OSError) as error:
                 if _is_required(context, own):
                     raise
                 _fail_all(found, target, own, error)
         yield found
-
-
-def _by_vendor(limits: list[MemoryLimit]) -> list[list[MemoryLimit]]:
-    """Return the limits in a list for each vendor: one that fails does not affect another."""
-    found: dict[str, list[MemoryLimit]] = {}
-    for limit in limits:
-        found.setdefault(vendor_of(limit.device).domain, []).append(limit)
-    return list(found.values())
 
 
 def _add_plan(
@@ -81,6 +73,7 @@ def _add_plan(
     context: PlanContext,
     drivers: LimitDrivers,
     wanted: list[MemoryLimit],
+    *,
     wish: Wish | None,
 ) -> None:
     """Add the changes that set `wanted` to `found`, with notes of refusals if it allows them."""
@@ -131,7 +124,7 @@ def limits_to_clear(
     held = [one.limit for one in gone.values() if one.is_enforced and one.is_limited]
     found = Limits()
     with ExitStack() as stack:
-        for own in _by_vendor(held):
+        for own in by_vendor(held).values():
             gpus = [limit.device for limit in own]
             try:
                 plan = LimitPlan(target, _opened(stack, context))

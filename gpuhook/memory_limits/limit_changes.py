@@ -12,6 +12,7 @@ from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request.memory_request import MemoryLimit, amount
 from gpuhook.target.running_container import ContainerNote, Report
+from gpuhook.vendors.warm.driver_limit import DMEM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def set_limits(
     for before in plan.before(gpu.id for gpu in gpus):
         wanted = _wished(before, wish)
         plan.change(before, wanted, LimitRecord(wanted, before.granted, _left_out(before, wanted)))
-        if wanted.soft and plan.backend(before.gpu) == memory_backend.DMEM:
+        if wanted.soft and plan.backend(before.gpu) == DMEM:
             soft, container = amount(wanted.soft), target.found.id
             plan.notes.append(_RESERVED.format(gpu=before.gpu, soft=soft, container=container))
         used = before.used or 0
@@ -109,9 +110,7 @@ def lift_in_ledger(
 ) -> Report:
     """Lift the limits of a container on `gpus`, whose driver cannot be changed for `reason`."""
     lifted = Limits()
-    for before in limit_state.limits_of(
-        target.entry, target.spec, gpus, lambda _: None, []
-    ):
+    for before in limit_state.limits_of(target.entry, target.spec, gpus, lambda _: None, []):
         granted, now = before.granted, before.record
         if before.gpu not in gpus or (granted is None and now is None):
             continue

@@ -15,7 +15,7 @@ from gpuhook.memory_limits.limit_plan import LimitPlan, clipped
 from gpuhook.memory_limits.limit_worker import LimitDrivers
 from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
-from gpuhook.vendors.hot.memory_vendors import vendor_of
+from gpuhook.vendors.hot.memory_vendors import by_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def lost_limits(target: Target, library: Callable[[], str], guarantee: str) -> I
     found = LostLimits()
     records = limit_records.records_of(target.entry)
     with ExitStack() as stack:
-        for domain in dict.fromkeys(vendor_of(gpu).domain for gpu in records):
-            own = {gpu: one for gpu, one in records.items() if vendor_of(gpu).domain == domain}
+        for limits in by_vendor(record.limit for record in records.values()).values():
+            own = {limit.device: records[limit.device] for limit in limits}
             try:
                 drivers = stack.enter_context(LimitDrivers(library))
                 lost, notes = again(target, drivers, own)
@@ -105,9 +105,7 @@ def again(
         if is_refused:  # it may have been recorded while the card's memory was unknown
             wanted = clipped(drivers, wanted)
             granted = clipped(drivers, granted) if granted else None
-        limit, reason = memory_backend.supported_limit(
-            wanted, guarantee, plan.backend(before.gpu)
-        )
+        limit, reason = memory_backend.supported_limit(wanted, guarantee, plan.backend(before.gpu))
         # Without a grant and a limit, the driver's limit was unknown.
         is_kept = record.granted is not None or record.is_limited
         kept = LimitRecord(limit, granted, reason or record.guarantee) if is_kept else None

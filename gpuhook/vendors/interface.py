@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
+    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.warm.driver_limit import DriverLimit
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
+    FindLibrary: TypeAlias = Callable[[], str]
 
 
 class VendorNode(Protocol):
@@ -203,3 +205,12 @@ class Vendor(Protocol):
     @property
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:
+        """Return the devices of this node whose memory may be limited. Raises GpuhookError.
+
+        `library` returns the path of the driver's library, for a vendor that has one.
+        """
+
+    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:
+        """Return whether this node can enforce memory limits."""

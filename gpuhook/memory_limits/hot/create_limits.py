@@ -16,7 +16,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import settings, state
 from gpuhook.memory_limits.hot import container_limits, framework_hints
 from gpuhook.request import parse
-from gpuhook.request.memory_request import MIB, NO_LIMIT
+from gpuhook.request.memory_request import BY_KERNEL, MIB, NO_LIMIT
 from gpuhook.vendors.hot.memory_vendors import memory_vendors, vendor_of
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_ENV, HOOK_NAME, LIMIT
 
@@ -63,7 +63,9 @@ def add(
     library, why = context.node.nvml(), _PENDING
     try:
         args = _args(spec, found, context, library, root=root, required=required)
-        oci_spec.add_hook(spec, _hook(hook or _program(launcher), args))
+        by_kernel = any(vendor_of(limit.device).limited_by == BY_KERNEL for limit in found)
+        program = hook or _program(launcher)
+        oci_spec.add_hook(spec, _hook(program, args, reads_sysfs=by_kernel))
     except GpuhookError as error:
         if required:
             raise
@@ -118,11 +120,13 @@ def _args(
     return args
 
 
-def _hook(program: str, args: list[str]) -> Hook:
+def _hook(program: str, args: list[str], *, reads_sysfs: bool) -> Hook:
     # The variables are explicit: without any, runc gives a hook the image's (CVE-2025-23266).
     env = [*HOOK_ENV, HOOK_MARK + LIMIT]
     if state.directory() != state.DIRECTORY:
         env.append(f"{state.DIRECTORY_ENV}={state.directory()}")
+    if reads_sysfs and state.host_root() != "/":
+        env.append(f"{state.HOST_ROOT_ENV}={state.host_root()}")
     return {
         "hookName": "createRuntime",
         "path": program,

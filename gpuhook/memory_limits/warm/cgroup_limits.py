@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from functools import partial
 
 from gpuhook.errors import GpuhookError, fault, rebuild
 from gpuhook.host.hot import fastjson, files, settings
 from gpuhook.host.warm import child_process
 from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord, is_limited
-from gpuhook.vendors.hot.memory_vendors import vendor_of
-from gpuhook.vendors.warm.limit_drivers import open_driver
 from gpuhook.request.memory_request import MemoryLimit
+from gpuhook.vendors.hot.memory_vendors import by_vendor
+from gpuhook.vendors.warm.limit_drivers import open_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,29 +53,25 @@ def apply(
     process.
     """
     wider = {grant.device: grant for grant in grants}
-    answers: dict[str, dict[str, Any]] = {}
-    for domain, own in _by_vendor(limits).items():
+
+    def vendor_answers(domain: str, own: list[MemoryLimit]) -> Answer:
+        work = lambda: _set_all(domain, own, library, directories, guarantee, wider)  # noqa: E731
         try:
-            work = partial(_set_all, domain, own, library, directories, guarantee, wider)
-            found = _answers(work)
+            return _answers(work)
         except GpuhookError as error:
-            found = [_failure(error)] * len(own)
-        answers.update(zip([limit.device for limit in own], found))
+            return [_failure(error)] * len(own)
+
+    answers: dict[str, dict[str, Any]] = {}
+    for domain, own in by_vendor(limits).items():
+        answers.update(zip([limit.device for limit in own], vendor_answers(domain, own)))
     records = []
     for limit in limits:
         answer = answers[limit.device]
-        error = _fault_of(answer)
-        if error is not None and reported is not None:
-            reported.append(error)
-        records.append(_record(limit, error, answer).document())
+        failure = _fault_of(answer)
+        if failure is not None and reported is not None:
+            reported.append(failure)
+        records.append(_record(limit, failure, answer).document())
     return records
-
-
-def _by_vendor(limits: Iterable[MemoryLimit]) -> dict[str, list[MemoryLimit]]:
-    found: dict[str, list[MemoryLimit]] = {}
-    for limit in limits:
-        found.setdefault(vendor_of(limit.device).domain, []).append(limit)
-    return found
 
 
 def set_or_report(
@@ -144,7 +139,7 @@ def judge(
             log.warning(fault("GH1647", device=one["device"], trouble=one["trouble"]))
 
 
-def _set_all(
+def _set_all(  # noqa: PLR0917 # as apply()
     domain: str,
     limits: list[MemoryLimit],
     library: Callable[[], str],

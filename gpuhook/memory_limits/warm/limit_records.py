@@ -19,8 +19,8 @@ class LimitRecord:
     """The ledger's record of a container's memory of one device.
 
     `limit` is the current limit, `granted` that of the container's creation, None for none. `by` is
-    BY_DRIVER, BY_KERNEL or "", `trouble` why it is "". `guarantee` is why the soft limit of the grant was left
-    out, "" if it was not.
+    BY_DRIVER, BY_KERNEL or "", `trouble` why it is "". `guarantee` is why the soft limit of the
+    grant was left out, "" if it was not.
     """
 
     __slots__ = ("by", "cgroups", "granted", "guarantee", "limit", "trouble")

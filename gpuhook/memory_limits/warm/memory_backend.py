@@ -23,7 +23,6 @@ ON_DMEM = (
 NEVER = "limits.guarantee: never"
 
 
-
 def to_limit(backend: str, own: list[str]) -> list[str]:
     """Return those of a container's cgroups `own`, upwards, for which a limit is set.
 

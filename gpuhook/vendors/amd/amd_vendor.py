@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.interface import FindLibrary
+    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+
 
 class AmdVendor:
     """AMD."""
@@ -10,3 +15,15 @@ class AmdVendor:
     name = "amd"
     title = "AMD"
     domain = "amd.com"
+
+    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:  # noqa: ARG002
+        """Return the GPUs and partitions in sysfs."""
+        from gpuhook.vendors.amd.system import vram_support
+
+        return vram_support.limit_devices(host_root)
+
+    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
+        """Return whether the kernel's controller dmem limits the memory of this node's GPUs."""
+        from gpuhook.vendors.amd.system import vram_support
+
+        return vram_support.limit_support(host_root)

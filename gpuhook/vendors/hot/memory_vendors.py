@@ -11,12 +11,23 @@ from gpuhook.vendors.nvidia.hot.nvidia_memory import NvidiaMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.vendors.interface import MemoryVendor
 
 
 def memory_vendors() -> tuple[MemoryVendor, ...]:
     """Return all vendors, in the order of vendors()."""
     return (NvidiaMemory(), AmdMemory())
+
+
+def by_vendor(limits: Iterable[MemoryLimit]) -> dict[str, list[MemoryLimit]]:
+    """Return limits by the domain of their device's vendor: one that fails must affect no other."""
+    found: dict[str, list[MemoryLimit]] = {}
+    for limit in limits:
+        found.setdefault(vendor_of(limit.device).domain, []).append(limit)
+    return found
 
 
 def vendor_of(device: str) -> MemoryVendor:

@@ -13,8 +13,8 @@ import os
 from struct import Struct
 
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.nvidia.warm import driver_backend, nvml_constants, nvml_refusal
 from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.vendors.nvidia.warm import driver_backend, nvml_constants, nvml_refusal
 from gpuhook.vendors.warm.driver_limit import DriverLimit, limit_words
 
 TYPE_CHECKING = False

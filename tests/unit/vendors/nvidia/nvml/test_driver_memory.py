@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from tests.simulated import cgroups, driver_memory, stub_events, stub_limits
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
