@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.apply.live import hotplug_plan
+from gpuhook.containers.warm.driver_limit import DMEM
 from gpuhook.errors import fault
 from gpuhook.memory_limits import limit_state
 from gpuhook.memory_limits.limit_plan import LimitPlan, Limits
@@ -12,7 +13,6 @@ from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request.memory_request import MemoryLimit, amount
 from gpuhook.target.running_container import ContainerNote, Report
-from gpuhook.vendors.warm.driver_limit import DMEM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.memory_limits.limit_worker import LimitDrivers
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.interface import LimitDriver
-    from gpuhook.vendors.warm.driver_limit import DriverLimit
 
 _NOTED = "the driver already enforces it: only the ledger changes"
 

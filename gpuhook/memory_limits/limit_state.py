@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.memory_limits.guard_state import Watched
     from gpuhook.memory_limits.warm.limit_records import LimitRecord
     from gpuhook.vendors.interface import LimitDriver
-    from gpuhook.vendors.warm.driver_limit import DriverLimit
 
     Opened = Callable[[str], LimitDriver | None]  # by device
 

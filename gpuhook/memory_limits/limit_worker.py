@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, TypeVar
 
+    from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.vendors.interface import LimitDriver
-    from gpuhook.vendors.warm.driver_limit import DriverLimit
 
     T = TypeVar("T")
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.cdi.hot.registry import Registry
+    from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.errors import GpuhookError
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
-    from gpuhook.vendors.warm.driver_limit import DriverLimit
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
     FindLibrary: TypeAlias = Callable[[], str]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.containers.warm.driver_limit import DMEM, DriverLimit
 from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
-from gpuhook.vendors.warm.driver_limit import DMEM, DriverLimit
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation, asks

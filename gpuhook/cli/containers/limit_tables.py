@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import click
 
+from gpuhook.containers.warm.driver_limit import DMEM, MISC
 from gpuhook.errors import printable
 from gpuhook.host import console
 from gpuhook.memory_limits import guard_state, limit_report
 from gpuhook.request.memory_request import NO_LIMIT, amount
 from gpuhook.usage import node_usage
 from gpuhook.usage.display_names import NOTHING, container_name, short_id, short_image
-from gpuhook.vendors.warm.driver_limit import DMEM, MISC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

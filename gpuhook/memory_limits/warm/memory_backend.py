@@ -12,9 +12,9 @@ So `limits.guarantee: auto` leaves guarantees out on DMEM.
 
 from __future__ import annotations
 
+from gpuhook.containers.warm.driver_limit import DMEM, MISC
 from gpuhook.host.hot import settings
 from gpuhook.request.memory_request import MemoryLimit
-from gpuhook.vendors.warm.driver_limit import DMEM, MISC
 
 ON_DMEM = (
     "the kernel's controller dmem enforces limits here, and would keep it in the parent "

@@ -18,6 +18,7 @@ import gpuhook
 from gpuhook.cli import main
 from gpuhook.cli.containers import limit_options
 from gpuhook.containers.hot import ledger
+from gpuhook.containers.warm.driver_limit import MISC
 from gpuhook.device_plugin.config.gpuhook_section import KILL, REPORT
 from gpuhook.device_plugin.config.grammar.memory_values import CONTEXT_MEMORY
 from gpuhook.device_plugin.guard import guard_marks
@@ -31,7 +32,6 @@ from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
 from gpuhook.vendors.nvidia.driver import driver_support
 from gpuhook.vendors.nvidia.warm import driver_backend
 from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
-from gpuhook.vendors.warm.driver_limit import MISC
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 from tests.unit.other_user import AS_ROOT, NOBODY, other_user

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.containers.warm.driver_limit import DMEM, MISC, DriverLimit
 from gpuhook.errors import GpuhookError
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.warm import driver_backend
 from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
-from gpuhook.vendors.warm.driver_limit import DMEM, MISC, DriverLimit
 from tests.simulated import cgroups, driver_memory, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from gpuhook.containers.warm.driver_limit import MISC, DriverLimit
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.memory_limits import limit_changes, limit_plan, restore_limits
 from gpuhook.memory_limits.limit_changes import Wish
 from gpuhook.memory_limits.limit_worker import LimitWorker, answered
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records
 from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
-from gpuhook.vendors.warm.driver_limit import MISC, DriverLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.containers.warm.driver_limit import DriverLimit
 from gpuhook.errors import GpuhookError
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.driver import driver_support
 from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
-from gpuhook.vendors.warm.driver_limit import DriverLimit
 from tests.simulated import build, stub_events, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 

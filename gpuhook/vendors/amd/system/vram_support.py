@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 
+from gpuhook.containers.warm.driver_limit import DMEM
 from gpuhook.kernel import cgroup, dmem
 from gpuhook.vendors.amd.hot import amd_memory, amd_sysfs
 from gpuhook.vendors.amd.inventory import sysfs_inventory
 from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
-from gpuhook.vendors.warm.driver_limit import DMEM
 
 _NO_DRIVER = "this node has no amdgpu driver"
 _V2 = "boot with the kernel parameter systemd.unified_cgroup_hierarchy=1"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 import os
 
+from gpuhook.containers.warm.driver_limit import DMEM, DriverLimit, limit_words
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import dmem
 from gpuhook.request.memory_request import NO_LIMIT, amount
 from gpuhook.vendors.amd.hot import amd_memory
-from gpuhook.vendors.warm.driver_limit import DMEM, DriverLimit, limit_words
 
 _REASONS = {
     errno.EINVAL: "it does not know the region, or not the value",

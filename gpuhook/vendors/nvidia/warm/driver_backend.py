@@ -7,8 +7,8 @@ documentation; src/nvidia/src/kernel/mem_mgr/memacct.c of NVIDIA's open kernel m
 
 from __future__ import annotations
 
+from gpuhook.containers.warm.driver_limit import DMEM, MISC
 from gpuhook.kernel import dmem
-from gpuhook.vendors.warm.driver_limit import DMEM, MISC
 
 _OURS = "nvidia/"
 NO_CONTROLLER = (

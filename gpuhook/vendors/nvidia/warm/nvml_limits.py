@@ -12,10 +12,10 @@ import ctypes
 import os
 from struct import Struct
 
+from gpuhook.containers.warm.driver_limit import DriverLimit, limit_words
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.warm import driver_backend, nvml_constants, nvml_refusal
-from gpuhook.vendors.warm.driver_limit import DriverLimit, limit_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
