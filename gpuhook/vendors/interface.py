@@ -212,5 +212,11 @@ class Vendor(Protocol):
         `library` returns the path of the driver's library, for a vendor that has one.
         """
 
+    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
+        """Return the bytes that processes use, by device and pid; None for unknown bytes.
+
+        Of the devices whose processes the kernel's files show: none if a library is asked for them.
+        """
+
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:
         """Return whether this node can enforce memory limits."""

@@ -7,6 +7,8 @@ from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpuhook.vendors.interface import FindLibrary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
 
@@ -23,6 +25,10 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.nvml import limited_gpus
 
         return limited_gpus.limit_devices(library(), host_root)
+
+    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:  # noqa: ARG002
+        """Return nothing: NVML is asked."""
+        return {}
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
         """Return whether the driver has the call, and the cgroups what it needs."""
