@@ -214,6 +214,16 @@ def test_request_alone_needs_no_limit(node: DmemNode, bundle_of: Bundles) -> Non
         assert (node.limits(live.pid), node.limits(live.pid, dmem.MIN)) == ({}, {})
 
 
+def test_frameworks_learn_their_share(node: DmemNode, bundle_of: Bundles) -> None:
+    """ROCm reports the whole card to programs, so that a hint is a fraction of the card."""
+    hints = "GPUHOOK_MEMORY_HINTS=jax,cupy"
+    made = bundle_of("debian", WAIT, asks_amd("0", f"{LIMIT}=4096", hints))
+    with wrapped(made, node.installation, "runc", "v2"):
+        pool, total = (4096 - 256) * MIB, node.tree.node.gpus[0].vram_bytes or 1
+    assert variables(made)["CUPY_GPU_MEMORY_LIMIT"] == str(pool)
+    assert variables(made)["XLA_PYTHON_CLIENT_MEM_FRACTION"] == f"0.{pool * 10000 // total:04d}"
+
+
 def test_container_without_a_limit_has_no_hook(node: DmemNode, bundle_of: Bundles) -> None:
     made = bundle_of("debian", WAIT, asks_amd("0"))
     with wrapped(made, node.installation, "runc", "v2") as live:
