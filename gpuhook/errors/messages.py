@@ -989,6 +989,9 @@ write {word} alone, or remove it
 GH2511 DriverError
 {where} requests {name}, but the {driver} driver is not loaded on this node
 load the driver with modprobe {driver} and check dmesg
+GH2530 FileError
+the resource naming strategy single cannot offer these AMD GPUs: {reason}
+give all GPUs the same partition modes, set gpuhook.excludeDevices, or set flags.amd.resourceNamingStrategy to mixed
 GH2540 RequestError
 {device} is a partition of a GPU: the kernel limits the memory of whole GPUs only
 the device plugin's guard can monitor it; or choose a partition mode whose partitions have the required size, and remove the limit

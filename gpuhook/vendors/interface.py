@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_part import (
+        AllocationWords,
+        DeviceCheck,
+        ExporterWords,
+        VendorPart,
+    )
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
     FindLibrary: TypeAlias = Callable[[], str]
@@ -248,3 +255,47 @@ class Vendor(Protocol):
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:
         """Return whether this node can enforce memory limits."""
+
+    @property
+    def allocation_words(self) -> AllocationWords:
+        """The words of an allocation of the device plugin."""
+
+    @property
+    def exporter(self) -> ExporterWords | None:
+        """The vendor's exporter that judges the health of its GPUs, None without one."""
+
+    @property
+    def unshared(self) -> Mapping[str, str]:
+        """The reasons for each key of the plugin's `sharing` that the vendor's GPUs do not have."""
+
+    def owns(self, inventory: object) -> bool:
+        """Return whether an inventory is of this vendor's model."""
+
+    def named_devices(self, inventory: Any, rules: NamingRules) -> NamedDevices:
+        """Return the devices of an inventory, each with the name of its resource."""
+
+    def unusable(self, inventory: Any) -> dict[str, str]:
+        """Return the reason for each device that no container can get, by its UUID."""
+
+    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
+        """Return the vendor's part of a snapshot for the device plugin.
+
+        None: the node has no such part, or the plugin queries this vendor's driver itself.
+        """
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
+        """Return a part with the devices that it lost since `last`; None: all of them."""
+
+    def dumped_part(self, name: str) -> VendorPart | None:
+        """Return the vendor's part of the node in an inventory file or profile, as plugin_part().
+
+        Raises what inventory_file.load() raises.
+        """
+
+    def plugin_token(self, host_root: str) -> str:
+        """Return the current token of plugin_part()."""
+
+    def check_devices(
+        self, part: VendorPart, host_root: str, dev_root: str | None
+    ) -> dict[str, DeviceCheck]:
+        """Return the state of each device of a part by its UUID, from the kernel's files."""

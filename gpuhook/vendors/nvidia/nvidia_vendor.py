@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
@@ -11,6 +13,13 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.interface import FindLibrary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_part import (
+        AllocationWords,
+        DeviceCheck,
+        ExporterWords,
+        VendorPart,
+    )
 
 
 class NvidiaVendor:
@@ -39,3 +48,53 @@ class NvidiaVendor:
             return driver_support.driver_support(library())
         except GpuhookError as error:
             return LimitSupport(reason=error.message, remedy=error.hint, is_present=False)
+
+    exporter: ExporterWords | None = None
+    unshared: Mapping[str, str] = {}
+
+    @property
+    def allocation_words(self) -> AllocationWords:
+        from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR, VOCABULARY
+        from gpuhook.vendors.vendor_part import AllocationWords
+
+        words = VOCABULARY
+        return AllocationWords(self.name, words.devices_env, words.mount_prefix, PLUGIN_VENDOR)
+
+    def owns(self, inventory: object) -> bool:
+        from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+        return isinstance(inventory, Node)
+
+    def named_devices(self, inventory: Any, rules: NamingRules) -> NamedDevices:
+        from gpuhook.vendors.nvidia.gpu import gpu_resources
+
+        return gpu_resources.named_devices(inventory, rules)
+
+    def unusable(self, inventory: Any) -> dict[str, str]:
+        from gpuhook.vendors.nvidia.gpu import gpu_resources
+
+        return gpu_resources.unusable(inventory)
+
+    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
+        """Return None: the plugin queries NVML, whose sessions and events its services share."""
+        del host_root, dev_root
+        return None
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
+        return last if now is None else now
+
+    def dumped_part(self, name: str) -> VendorPart | None:
+        """Return None, as plugin_part()."""
+        del name
+        return None
+
+    def plugin_token(self, host_root: str) -> str:
+        del host_root
+        return ""
+
+    def check_devices(
+        self, part: VendorPart, host_root: str, dev_root: str | None
+    ) -> dict[str, DeviceCheck]:
+        """Return nothing: the driver reports faults by events."""
+        del part, host_root, dev_root
+        return {}

@@ -39,8 +39,13 @@ def limit_devices(host_root: str) -> list[LimitDevice]:
     ]
 
 
-def limit_support(host_root: str, cgroups: str = cgroup.MOUNT_POINT) -> LimitSupport:
-    """Return what the kernel supports, for the GPUs below `host_root` and the cgroups there."""
+def limit_support(host_root: str, cgroups: str = "") -> LimitSupport:
+    """Return what the kernel supports, for the GPUs below `host_root` and the cgroups there.
+
+    In a container the host's root cgroup may be there only.
+    """
+    own = host_root.rstrip("/") + cgroup.MOUNT_POINT
+    cgroups = cgroups or (own if os.path.isdir(own) else cgroup.MOUNT_POINT)
     if not os.path.isdir(host_root.rstrip("/") + amd_sysfs.DRIVER):
         return LimitSupport(reason=_NO_DRIVER, remedy="modprobe amdgpu", is_present=False)
     version = cgroup.hierarchy()
@@ -48,7 +53,9 @@ def limit_support(host_root: str, cgroups: str = cgroup.MOUNT_POINT) -> LimitSup
         reason = f"cgroup {version} is mounted" if version else "no cgroups are mounted"
         return LimitSupport(reason=f"{reason}, but the kernel needs cgroup v2", remedy=_V2)
     if not dmem.has_controller(cgroups):
-        reason = "the kernel has no cgroup controller dmem"
+        is_root = not os.path.exists(f"{cgroups}/cgroup.type")
+        where = "" if is_root else f", or does not enable it for {cgroups} of this container"
+        reason = f"the kernel has no cgroup controller dmem{where}"
         return LimitSupport(reason=reason, remedy=f"use Linux 6.15 or newer; {_GUARD}")
     return _of_gpus(amd_sysfs.gpu_addresses(host_root), cgroups) or LimitSupport(DMEM)
 
