@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
-    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -240,6 +240,12 @@ class Vendor(Protocol):
     @property
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
+        """Return the variables that give a container its shares of compute units, if there are any.
+
+        `shares` are those of all of its devices, in their order.
+        """
 
     def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:
         """Return the devices of this node whose memory may be limited. Raises GpuhookError.

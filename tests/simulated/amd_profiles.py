@@ -73,6 +73,7 @@ def radeon() -> AmdNode:
     )
     big = AmdDevice(
         0, card.pci_address, 0, 128, 1, 6577, "gfx1100", 24560 << 20, 192, 96, 1,
+        engine_count=6,
     )  # fmt: skip
     apu = _gpu(
         1, "0000:0e:00.0", "164e", None, 512 << 20, None, revision="c1", subsystem="1043:8877"

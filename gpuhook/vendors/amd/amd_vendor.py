@@ -7,12 +7,12 @@ from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.interface import FindLibrary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
-    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -31,6 +31,12 @@ class AmdVendor:
     name = "amd"
     title = "AMD"
     domain = "amd.com"
+
+    def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
+        """Return HSA_CU_MASK, unless a share is too small or the order of the GPUs matters."""
+        from gpuhook.vendors.amd.system import cu_mask
+
+        return cu_mask.variables(shares)
 
     def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:  # noqa: ARG002
         """Return the GPUs and partitions in sysfs."""

@@ -9,11 +9,11 @@ from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gpuhook.vendors.interface import FindLibrary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
-    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -28,6 +28,11 @@ class NvidiaVendor:
     name = "nvidia"
     title = "NVIDIA"
     domain = "nvidia.com"
+
+    def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
+        """Return nothing: MPS limits the threads of a client."""
+        del shares
+        return {}
 
     def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:
         """Return the GPUs that NVML reports. Raises GH1200 to GH1206."""
@@ -50,7 +55,7 @@ class NvidiaVendor:
             return LimitSupport(reason=error.message, remedy=error.hint, is_present=False)
 
     exporter: ExporterWords | None = None
-    unshared: Mapping[str, str] = {}
+    unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
 
     @property
     def allocation_words(self) -> AllocationWords:

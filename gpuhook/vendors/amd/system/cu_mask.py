@@ -16,7 +16,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
+
+    from gpuhook.vendors.vendor_device import ComputeShare
 
 VARIABLE = "HSA_CU_MASK"
 _CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
@@ -45,6 +47,28 @@ def cu_run(cus: int, group: int, share: int, shares: int) -> range | None:
     """
     size = cus // shares // group * group
     return range(share * size, (share + 1) * size) if size and share < shares else None
+
+
+def variables(shares: Sequence[ComputeShare]) -> dict[str, str]:
+    """Return the variable for a container with these shares, {} if there is no mask.
+
+    ROCm numbers the GPUs of the container in KFD's order, which may be another one: the shares of
+    several GPUs must be the same CUs.
+    """
+    parts = [_runs(share) for share in shares]
+    if not parts or not all(parts) or any(part != parts[0] for part in parts):
+        return {}
+    return {VARIABLE: mask(enumerate(parts))}
+
+
+def _runs(share: ComputeShare) -> list[range]:
+    """Return the CUs of each replica of a device, [] if one has none."""
+    if share.device.compute is None:
+        return []
+    cus, group = share.device.compute
+    runs = [cu_run(cus, group, one, share.replica_count) for one in share.replicas]
+    known = [run for run in runs if run is not None]
+    return known if len(known) == len(runs) else []
 
 
 def mask(parts: Iterable[tuple[int, Collection[range]]]) -> str:
