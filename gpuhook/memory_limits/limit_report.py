@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.interface import LimitDriver, Vendor
+    from gpuhook.vendors.interface import Vendor
     from gpuhook.vendors.limit_device import LimitSupport
+    from gpuhook.vendors.memory_interface import LimitDriver
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class LimitDevice:
     """A device of the node whose memory may be limited, and its device node.
 
-    `names` are its other names, `parts` those of its instances or partitions, which have no limit
-    of their own. A device that `is_divided` cannot be limited either.
+    `names` are its other names, `parts` those of its instances or partitions, which cannot be
+    limited. A device that `is_divided` cannot be limited either.
     """
 
     id: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AMD's answers about memory limits at a container's start (MemoryVendor in interface.py)."""
+"""AMD's answers about memory limits at a container's start (memory_interface.py)."""
 
 from __future__ import annotations
 
