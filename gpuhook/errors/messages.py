@@ -141,7 +141,7 @@ GH1122 HostError
 cannot regenerate the CDI specs of this node: {reason}
 run `gpuhook refresh` to see the error
 GH1123 HostError
-{container} has {nodes}, whose GPU or MIG instance is no longer on this node
+{container} has {nodes}, whose GPU, MIG instance or partition is no longer on this node
 restart the container: it then gets the current devices, or is refused
 GH1200 DriverError
 no libnvidia-ml.so.1 below the driver root {root} (searched {looked})
@@ -517,7 +517,7 @@ the device cgroup of {container} denies its granted nodes {nodes}: its rules wer
 run `gpuhook repair {container}`; its processes continue
 GH1745 RequestError
 {container} requests GPUs ({request}), but its runtime assigned none
-start it with a GPU runtime (the nvidia handler), or run `gpuhook attach`
+start it with a GPU runtime (the nvidia or amd handler), or run `gpuhook attach`
 GH1746 HostError
 permission denied: {places}
 run as root: other users' containers are not visible
@@ -1010,4 +1010,10 @@ stop processes that use the memory (`gpuhook ps` shows them), or set a higher li
 GH2545 HostError
 this kernel has no cgroup controller dmem, which limits the memory of GPUs
 use Linux 6.15 or newer with CONFIG_CGROUP_DMEM; or share the GPU without limits: the device plugin's guard monitors the memory, and limits.onFailure: start lets containers start
+GH2560 DriverError
+cannot read the usage of {vendor} GPUs: {reason}
+check whether the driver works; the output has the GPUs of other vendors only
+GH2561 DriverError
+the amdgpu driver did not answer within {seconds} seconds
+look for a reset or a hang of a GPU: dmesg | grep amdgpu
 """
