@@ -77,7 +77,12 @@ class Plugin:
         self._health = NodeHealth(loaded.configuration, launch, triggers, notifier, counters.xid)
         self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
         self._guard = GuardService(
-            own.guard, launch.pod_resources_socket, notifier, counters, is_this_machine=is_here
+            own.guard,
+            launch.pod_resources_socket,
+            notifier,
+            counters,
+            host_root=launch.host_root,
+            is_this_machine=is_here,
         )
         self._sockets = PluginSockets(
             launch.plugin_directory,

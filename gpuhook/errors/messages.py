@@ -992,6 +992,24 @@ load the driver with modprobe {driver} and check dmesg
 GH2530 FileError
 the resource naming strategy single cannot offer these AMD GPUs: {reason}
 give all GPUs the same partition modes, set gpuhook.excludeDevices, or set flags.amd.resourceNamingStrategy to mixed
+GH2540 RequestError
+{device} is a partition of a GPU: the kernel limits the memory of whole GPUs only
+the device plugin's guard can monitor it; or choose a partition mode whose partitions have the required size, and remove the limit
+GH2541 DriverError
+the kernel's controller dmem has no region {region}: the memory of {device} cannot be limited
+compare with /sys/fs/cgroup/dmem.capacity of the host; the amdgpu of Linux 6.15 and newer registers its memory there
+GH2542 HostError
+the kernel's controller dmem is not enabled for cgroup {cgroup}: dmem is missing in {gap}/cgroup.subtree_control
+write +dmem into cgroup.subtree_control of each parent cgroup, from the root downwards
+GH2543 DriverError
+the kernel refused a memory limit for cgroup {cgroup}: {reason}
+run as root outside of any container; `cat dmem.max` in that directory shows the regions that the kernel knows
+GH2544 DriverError
+cgroup {cgroup} already uses {used} of the memory of {device}, more than the limit {limit}: the kernel does not reclaim it and keeps the earlier limit
+stop processes that use the memory (`gpuhook ps` shows them), or set a higher limit
+GH2545 HostError
+this kernel has no cgroup controller dmem, which limits the memory of GPUs
+use Linux 6.15 or newer with CONFIG_CGROUP_DMEM; or share the GPU without limits: the device plugin's guard monitors the memory, and limits.onFailure: start lets containers start
 GH2560 DriverError
 cannot read the usage of {vendor} GPUs: {reason}
 check whether the driver works; the output has the GPUs of other vendors only

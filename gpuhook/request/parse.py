@@ -29,6 +29,9 @@ OWN_CHOICE = (POD_ANNOTATIONS, RESOURCES, ENV, IMAGE)
 _IMAGE_WORDS = frozenset(("all", "none"))
 
 
+_MEMORY = ("_GPU_MEMORY_LIMIT", "_GPU_MEMORY_REQUEST")  # the ends of variables, after a vendor
+
+
 class Vocabulary:
     """The variables, paths and kinds with which one vendor's containers request devices.
 
@@ -108,9 +111,10 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
 def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
     """Return whether mounts or variables of a spec may limit its memory of devices.
 
-    Most containers have neither, so this check is all that they cost.
+    The variables may be any vendor's. Most containers have neither, so this check is all that they
+    cost.
     """
-    if _has_variable(spec, (words.memory_limit_env + "=", words.memory_request_env + "=")):
+    if any(entry.partition("=")[0].endswith(_MEMORY) for entry in variables(spec)):
         return True
     below = words.memory_prefix + "/"
     mounts = fastjson.objects(spec, "mounts")

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.gpu_summary import GpuSummary
+    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
-    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     )
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
+    FindLibrary: TypeAlias = Callable[[], str]
 
 
 class VendorNode(Protocol):
@@ -317,3 +319,24 @@ class Vendor(Protocol):
 
     def noted_nodes(self) -> dict[str, str]:
         """Return device node -> id as recorded on the node, {} for a vendor without a record."""
+
+    def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
+        """Return the variables that give a container its shares of compute units, if there are any.
+
+        `shares` are those of all of its devices, in their order.
+        """
+
+    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:
+        """Return the devices of this node whose memory may be limited. Raises GpuhookError.
+
+        `library` returns the path of the driver's library, for a vendor that has one.
+        """
+
+    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
+        """Return the bytes that processes use, by device and pid; None for unknown bytes.
+
+        Of the devices whose processes the kernel's files show: none if a library is asked for them.
+        """
+
+    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:
+        """Return whether this node can enforce memory limits."""

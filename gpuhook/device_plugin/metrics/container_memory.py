@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import NO_LIMIT
-from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_NOBODY
+from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_MPS, BY_NOBODY
 from gpuhook.vendors.nvidia.usage.process_memory import process_memory
 
 TYPE_CHECKING = False
@@ -51,7 +51,12 @@ class MemoryLimitFact:
     device: str
     hard: int
     soft: int
-    is_held: bool = False  # the driver enforces it; it was read back
+    by: str = BY_NOBODY  # what enforces it, if it was read back
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the driver or the kernel enforces it."""
+        return self.by != BY_NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class ContainerMemory:
     fair_share_bytes: int | None
     limit_bytes: int | None = None  # None: no limit
     guaranteed_bytes: int | None = None
-    limited_by: str = BY_NOBODY  # what enforces the limit: sharing_isolation.BY_DRIVER and so on
+    limited_by: str = BY_NOBODY  # what enforces the limit: BY_NOBODY and so on
 
 
 Names = tuple[str, str, str]  # namespace, pod, container
@@ -205,7 +210,7 @@ def _as_recorded(
     share: MemoryShare, limit: MemoryLimitFact, by_device: Mapping[str, str]
 ) -> MemoryShare:
     hard = None if limit.hard == NO_LIMIT else limit.hard
-    by = BY_DRIVER if limit.is_held else by_device.get(limit.device, BY_NOBODY)
+    by = limit.by if limit.is_held else by_device.get(limit.device, BY_NOBODY)
     return replace(share, hard=hard, soft=limit.soft, by=by)
 
 

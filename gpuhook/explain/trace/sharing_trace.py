@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.usage import container_sharing, usage_devices
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.usage import nvidia_devices
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
     from gpuhook.request.resolve import Grant
     from gpuhook.vendors.nvidia.inventory.inventory import Node
 
-_AT_START = (
-    "a hook sets it before the first process runs, and reports an error if the driver cannot"
-)
+_AT_START = "a hook sets it before the first process runs, and reports an error if that fails"
 _MAY_BE_SHARED = (
     "not reserved: this applies if other containers also get the device; alone,"
     " the container has all of it"
@@ -57,16 +56,15 @@ def isolated(
     containers can request any other GPU, and then share it by time slicing.
     """
     holders = {gpu: 2 for gpu in gpus if gpu not in reserved}
-    memory = [
-        {
-            **one,
-            "by": sharing_isolation.BY_NOBODY if one["trouble"] else sharing_isolation.BY_DRIVER,
-        }
-        for one in held
-    ]
+    memory = [{**one, "by": _enforcer(one)} for one in held]
     found = container_sharing.sharing_of(spec, gpus, replicas, holders, memory)
     certain = {*reserved, *(replica.partition("::")[0] for replica in replicas)}
     return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
+
+
+def _enforcer(limit: dict[str, Any]) -> str:
+    nobody = sharing_isolation.BY_NOBODY
+    return nobody if limit["trouble"] else vendor_of(limit["gpu"]).limited_by
 
 
 def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]:

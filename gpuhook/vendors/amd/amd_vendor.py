@@ -7,15 +7,16 @@ from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.interface import ContainerTraces
+    from gpuhook.vendors.interface import ContainerTraces, FindLibrary
+    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
-    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
@@ -188,3 +189,29 @@ class AmdVendor:
     def noted_nodes(self) -> dict[str, str]:
         """Return nothing: sysfs has the devices."""
         return {}
+
+    def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
+        """Return HSA_CU_MASK, unless a share is too small or the order of the GPUs matters."""
+        from gpuhook.vendors.amd.system import cu_mask
+
+        return cu_mask.variables(shares)
+
+    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:  # noqa: ARG002
+        """Return the GPUs and partitions in sysfs."""
+        from gpuhook.vendors.amd.system import vram_support
+
+        return vram_support.limit_devices(host_root)
+
+    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
+        """Return what KFD and the fdinfo of DRM clients show."""
+        from gpuhook.vendors.amd.inventory import sysfs_inventory
+        from gpuhook.vendors.amd.usage import amd_processes
+
+        node = sysfs_inventory.read(host_root, host_root)
+        return amd_processes.processes(host_root, node)
+
+    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
+        """Return whether the kernel's controller dmem limits the memory of this node's GPUs."""
+        from gpuhook.vendors.amd.system import vram_support
+
+        return vram_support.limit_support(host_root)

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.errors import GpuhookError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.vendors.interface import ContainerTraces
+    from gpuhook.vendors.interface import ContainerTraces, FindLibrary
+    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
-    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
@@ -29,7 +32,7 @@ class NvidiaVendor:
     title = "NVIDIA"
     domain = "nvidia.com"
     exporter: ExporterWords | None = None
-    unshared: Mapping[str, str] = {}
+    unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
 
     @property
     def allocation_words(self) -> AllocationWords:
@@ -149,3 +152,28 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.hot import node_json
 
         return node_json.uuids()
+
+    def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
+        """Return nothing: MPS limits the threads of a client."""
+        del shares
+        return {}
+
+    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:
+        """Return the GPUs that NVML reports. Raises GH1200 to GH1206."""
+        from gpuhook.vendors.nvidia.nvml import limited_gpus
+
+        return limited_gpus.limit_devices(library(), host_root)
+
+    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:  # noqa: ARG002
+        """Return nothing: NVML is asked."""
+        return {}
+
+    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
+        """Return whether the driver has the call, and the cgroups what it needs."""
+        from gpuhook.vendors.limit_device import LimitSupport
+        from gpuhook.vendors.nvidia.driver import driver_support
+
+        try:
+            return driver_support.driver_support(library())
+        except GpuhookError as error:
+            return LimitSupport(reason=error.message, remedy=error.hint, is_present=False)
