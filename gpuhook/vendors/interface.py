@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.vendor_labels import VendorLabels
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 
@@ -130,3 +131,17 @@ class Vendor(Protocol):
     @property
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    @property
+    def label_kinds(self) -> tuple[str, ...]:
+        """The kinds of node labels that the configuration can choose from."""
+
+    @property
+    def default_label_kinds(self) -> tuple[str, ...]:
+        """Those that a configuration which chooses none has."""
+
+    def labels(self, inventory: Any, kinds: Collection[str], host_root: str | None) -> VendorLabels:
+        """Return the labels that the devices of `inventory` and their driver give a node.
+
+        `host_root` is where the node's files are, None for a node that is not this machine.
+        """

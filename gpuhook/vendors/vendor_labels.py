@@ -5,19 +5,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 @dataclass(frozen=True, slots=True)
 class VendorLabels:
     """The labels that a vendor's hardware and driver give a node.
 
     `owned` is the pattern of the names that are removed from a node unless they are in `values`,
-    also those that the vendor's own labeller has written; "" for a vendor whose labeller may run.
+    also if the vendor's labeller has written them; "" for a vendor whose labeller may run, too.
+    `devices` are the ids of the devices that a container can get.
     """
 
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
     owned: str = ""
+    devices: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()

@@ -3,6 +3,13 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+    from gpuhook.vendors.vendor_labels import VendorLabels
+
 
 class AmdVendor:
     """AMD."""
@@ -10,3 +17,30 @@ class AmdVendor:
     name = "amd"
     title = "AMD"
     domain = "amd.com"
+
+    @property
+    def label_kinds(self) -> tuple[str, ...]:
+        """The options of AMD's node labeller."""
+        from gpuhook.vendors.amd.labels import amd_labels
+
+        return amd_labels.KINDS
+
+    @property
+    def default_label_kinds(self) -> tuple[str, ...]:
+        """The options that AMD's operator sets."""
+        from gpuhook.vendors.amd.labels import amd_labels
+
+        return amd_labels.DEFAULT_KINDS
+
+    def labels(
+        self, inventory: AmdNode, kinds: Collection[str], host_root: str | None
+    ) -> VendorLabels:
+        """Return the labels of AMD's node labeller."""
+        from gpuhook.vendors.amd.labels import amd_labels, asic_family, firmware_versions
+
+        node = asic_family.with_families(inventory, host_root)
+        firmware = []
+        if host_root is not None and "firmware" in kinds:
+            addresses = [gpu.pci_address for gpu in node.gpus if gpu.devices]
+            firmware = [firmware_versions.firmware_versions(host_root, one) for one in addresses]
+        return amd_labels.labels(node, kinds, firmware)

@@ -3,6 +3,12 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gpuhook.vendors.vendor_labels import VendorLabels
+
 
 class NvidiaVendor:
     """NVIDIA."""
@@ -10,3 +16,15 @@ class NvidiaVendor:
     name = "nvidia"
     title = "NVIDIA"
     domain = "nvidia.com"
+    label_kinds = default_label_kinds = ()
+
+    def labels(
+        self,
+        inventory: object,  # noqa: ARG002 # the interface's
+        kinds: Collection[str],  # noqa: ARG002
+        host_root: str | None,  # noqa: ARG002
+    ) -> VendorLabels:
+        """Return none: NVIDIA's labels describe the offer (device_plugin/labels/node_labels.py)."""
+        from gpuhook.vendors.vendor_labels import VendorLabels
+
+        return VendorLabels()

@@ -66,7 +66,8 @@ def labels(
         else:
             text = _of_node(kind, node, gpus)
             values |= {} if text is None else {STABLE + kind: _value(text, _MAX_LENGTH)}
-    return VendorLabels(values, OWNED, tuple(warnings))
+    devices = frozenset(device.id for gpu in gpus for device in gpu.devices)
+    return VendorLabels(values, OWNED, devices, tuple(warnings))
 
 
 def _gibibytes(device: AmdDevice) -> str | None:

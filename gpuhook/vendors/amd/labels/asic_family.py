@@ -10,11 +10,12 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+from dataclasses import replace
 from struct import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.amd.inventory.amd_inventory import AmdGpu
+    from gpuhook.vendors.amd.inventory.amd_inventory import AmdGpu, AmdNode
 
 _FAMILIES = {
     110: "SI", 120: "CI", 125: "KV", 130: "VI", 135: "CZ", 141: "AI", 142: "RV", 143: "NV",
@@ -32,6 +33,12 @@ _INFO = 0x40206445  # DRM_IOCTL_AMDGPU_INFO
 _DEVICE_INFO = 0x16  # AMDGPU_INFO_DEV_INFO
 _REQUEST = Struct("=QII16x")  # drm_amdgpu_info: address and size of the answer, query
 _FAMILY = Struct("=16xI")  # in drm_amdgpu_info_device
+
+
+def with_families(node: AmdNode, host_root: str | None) -> AmdNode:
+    """Return a node whose GPUs have their families; `host_root` None: it is not this machine."""
+    gpus = tuple(replace(gpu, family=family(gpu, host_root)) for gpu in node.gpus)
+    return replace(node, gpus=gpus)
 
 
 def family(gpu: AmdGpu, dev_root: str | None) -> str | None:
