@@ -244,7 +244,7 @@ class Own:
         ChoiceList(
             tuple(kind for vendor in vendors() for kind in vendor.label_kinds), may_be_empty=True
         ),
-        "The labels of AMD's node labeller for a node with AMD GPUs.",
+        "The kinds of labels of AMD's node labeller that a node with AMD GPUs has.",
         tuple(kind for vendor in vendors() for kind in vendor.default_label_kinds),
     )
     memory_reserve: int = flag(
