@@ -53,7 +53,11 @@ def label_parts(
     for vendor in (one for one in vendors() if one.domain in inventories):
         own = partial(vendor_part, vendor, inventories[vendor.domain], resources, configuration)
         parts[vendor.domain] = _attempt(partial(own, host_root))
-    if not node.gpus and node.driver.version is None and any(one.values for one in parts.values()):
+    if (
+        not node.gpus
+        and node.driver.version is None
+        and any(one.values or one.error for one in parts.values())
+    ):
         return parts
 
     def first() -> LabelPart:
