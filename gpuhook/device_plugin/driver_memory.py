@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.vendors.nvidia.nvml.gpu_usage import GpuMemory, ProcessUse
+    from gpuhook.vendors.usage_device import ProcessOnDevice
 
 
 class DriverUsage:
@@ -42,6 +43,11 @@ class DriverUsage:
         with self.opened():
             return gpu_usage.processes(uuid)
 
+    def percent(self, uuid: str) -> int | None:
+        """Return the utilization of a GPU, None if the driver does not report it."""
+        with self.opened():
+            return gpu_usage.gpu_percent(uuid)
+
     def free(self, uuid: str) -> int | None:
         """Return the free bytes, None if unknown. Never raises GpuhookError."""
         try:
@@ -58,7 +64,7 @@ def driver_usage(snapshot: NodeSnapshot) -> DriverUsage | None:
     return DriverUsage(*snapshot.library)
 
 
-def process_memory(uses: Iterable[ProcessUse]) -> dict[int, int | None]:
+def process_memory(uses: Iterable[ProcessUse | ProcessOnDevice]) -> dict[int, int | None]:
     """Return the bytes of each process, None if not reported.
 
     The driver lists a process that computes and draws twice, each time with its total.

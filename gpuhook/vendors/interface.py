@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.usage_device import UsageDevice
     from gpuhook.vendors.vendor_labels import VendorLabels
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
@@ -145,3 +146,6 @@ class Vendor(Protocol):
 
         `host_root` is where the node's files are, None for a node that is not this machine.
         """
+
+    def usage(self, inventory: Any, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return the present usage of the devices of `inventory`, from the kernel's files."""

@@ -37,6 +37,7 @@ class Device:
     compute_capability: str | None = None  # "7.5"
     profile: str | None = None  # "1g.5gb" of an instance
     instance: tuple[int, int] | None = None  # (GPU instance, compute instance)
+    domain: str = "nvidia.com"  # of the vendor
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+    from gpuhook.vendors.usage_device import UsageDevice
     from gpuhook.vendors.vendor_labels import VendorLabels
 
 
@@ -44,3 +45,9 @@ class AmdVendor:
             addresses = [gpu.pci_address for gpu in node.gpus if gpu.devices]
             firmware = [firmware_versions.firmware_versions(host_root, one) for one in addresses]
         return amd_labels.labels(node, kinds, firmware)
+
+    def usage(self, inventory: AmdNode, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return the usage from sysfs, KFD and procfs."""
+        from gpuhook.vendors.amd.usage import amd_usage
+
+        return amd_usage.usage(host_root, inventory)

@@ -7,6 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from gpuhook.vendors.usage_device import UsageDevice
     from gpuhook.vendors.vendor_labels import VendorLabels
 
 
@@ -28,3 +29,11 @@ class NvidiaVendor:
         from gpuhook.vendors.vendor_labels import VendorLabels
 
         return VendorLabels()
+
+    def usage(
+        self,
+        inventory: object,  # noqa: ARG002 # the interface's
+        host_root: str,  # noqa: ARG002
+    ) -> tuple[UsageDevice, ...]:
+        """Return none: the kernel has no files about it, and NVML is queried instead."""
+        return ()
