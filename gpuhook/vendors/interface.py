@@ -133,6 +133,12 @@ class Vendor(Protocol):
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
 
+    def kernel_inventory(self, host_root: str, dump: str | None = None) -> object | None:
+        """Return the GPUs of a node by the kernel's files below `host_root`, or by a dump.
+
+        None: the node has none of the vendor, or the vendor's driver must be called for them.
+        """
+
     @property
     def label_kinds(self) -> tuple[str, ...]:
         """The kinds of node labels that the configuration can choose from."""

@@ -39,12 +39,25 @@ class AmdVendor:
         """Return the labels of AMD's node labeller."""
         from gpuhook.vendors.amd.labels import amd_labels, asic_family, firmware_versions
 
-        node = asic_family.with_families(inventory, host_root)
+        if host_root is None:
+            return amd_labels.labels(inventory, kinds)
+        root = host_root.rstrip("/")
+        node = asic_family.with_families(inventory, root) if "family" in kinds else inventory
         firmware = []
-        if host_root is not None and "firmware" in kinds:
+        if "firmware" in kinds:
             addresses = [gpu.pci_address for gpu in node.gpus if gpu.devices]
-            firmware = [firmware_versions.firmware_versions(host_root, one) for one in addresses]
+            firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
         return amd_labels.labels(node, kinds, firmware)
+
+    def kernel_inventory(self, host_root: str, dump: str | None = None) -> AmdNode | None:
+        """Return the inventory from sysfs and KFD."""
+        from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
+
+        if dump is not None:
+            node = amd_dump.load(dump)
+        else:
+            node = sysfs_inventory.read(host_root, host_root)
+        return node if node.gpus else None
 
     def usage(self, inventory: AmdNode, host_root: str) -> tuple[UsageDevice, ...]:
         """Return the usage from sysfs, KFD and procfs."""

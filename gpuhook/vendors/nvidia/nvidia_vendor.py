@@ -37,3 +37,11 @@ class NvidiaVendor:
     ) -> tuple[UsageDevice, ...]:
         """Return none: the kernel has no files about it, and NVML is queried instead."""
         return ()
+
+    def kernel_inventory(
+        self,
+        host_root: str,  # noqa: ARG002 # the interface's
+        dump: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Return None: NVML has the facts (vendors/nvidia/discover.py)."""
+        return

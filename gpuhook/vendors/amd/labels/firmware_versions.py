@@ -8,26 +8,25 @@ Source: drivers/gpu/drm/amd/amdgpu/amdgpu_ucode.c, amdgpu_kms.c.
 
 from __future__ import annotations
 
-import os
-
-from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.vendors.amd.hot import amd_sysfs
 
 _FILES = {
     "VCE": "vce", "UVD": "uvd", "MC": "mc", "ME": "me", "PFP": "pfp", "CE": "ce", "RLC": "rlc",
     "MEC": "mec", "SMC": "smc", "SDMA0": "sdma",
 }  # fmt: skip
-_MAX_SIZE = 1 << 16  # sysfs shows a page as the size of a file
 
 
 def firmware_versions(host_root: str, pci_address: str) -> dict[str, int]:
     """Return the versions of the GPU at a PCI address; one that cannot be read is left out."""
-    directory = os.path.join(host_root, "sys/bus/pci/devices", pci_address, "fw_version")
-    versions = {}
-    for name, file in _FILES.items():
-        try:
-            text = files.read(os.path.join(directory, f"{file}_fw_version"), _MAX_SIZE)
-            versions[name] = int(text, 16)
-        except (OSError, ValueError, GpuhookError):
-            continue
-    return {name: version for name, version in versions.items() if version}
+    directory = f"{host_root}{amd_sysfs.DRIVER}/{pci_address}/fw_version"
+    lines = {name: amd_sysfs.line(f"{directory}/{of}_fw_version") for name, of in _FILES.items()}
+    return {name: version for name, line in lines.items() if (version := _number(line))}
+
+
+def _number(line: str | None) -> int:
+    """Return a version, 32 bits in hexadecimal; 0 for another text."""
+    try:
+        number = int(line or "0", 16)
+    except ValueError:
+        return 0
+    return number if 0 < number < 1 << 32 else 0

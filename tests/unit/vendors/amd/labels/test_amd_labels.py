@@ -164,12 +164,13 @@ def test_node_without_a_usable_gpu_has_no_labels(gpus: tuple[AmdGpu, ...]) -> No
 
 def test_firmware_is_counted_under_the_beta_prefix(tmp_path: Path) -> None:
     for address, sdma in (("0000:05:00.0", 24), ("0000:06:00.0", 25)):
-        directory = tmp_path / "sys/bus/pci/devices" / address / "fw_version"
+        directory = tmp_path / "sys/module/amdgpu/drivers/pci:amdgpu" / address / "fw_version"
         directory.mkdir(parents=True)
         (directory / "mec_fw_version").write_text("0x000000b6\n")
         (directory / "sdma_fw_version").write_text(f"{sdma:#010x}\n")
         (directory / "vce_fw_version").write_text("0x00000000\n")
         (directory / "smc_fw_version").write_text("nothing\n")
+        (directory / "rlc_fw_version").write_text("f" * 9 + "\n")
     found = [firmware_versions(str(tmp_path), f"0000:0{bus}:00.0") for bus in (5, 6, 7)]
     assert labels(mi300x(), ("firmware",), found).values == {
         "beta.amd.com/gpu.firmware.MEC.fw.182": "2",
@@ -187,27 +188,20 @@ def test_owned_names_are_those_of_known_kinds() -> None:
         assert not re.fullmatch(OWNED, name), name
 
 
-@pytest.mark.parametrize(
-    ("gfx", "family"),
-    [("gfx90a", "AI"), ("gfx942", "AI"), ("gfx1030", "NV"), ("gfx1100", "GC_11_0_0")],
-)
-def test_family_of_a_known_gfx_version(gfx: str, family: str) -> None:
-    one = gpu(0, GIB, 1)
-    known = replace(one, devices=(replace(one.devices[0], gfx=gfx),))
-    assert asic_family.family(known, "/nowhere") == family
-
-
-def test_family_of_another_gfx_version_comes_from_the_driver(
+def test_family_of_an_uncertain_gfx_version_comes_from_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """drm_amdgpu_info has the answer's address and size, and the query DEV_INFO."""
-    one = gpu(0, GIB, 1)
-    unknown = replace(one, devices=(replace(one.devices[0], gfx="gfx1036"),))
-    assert asic_family.family(unknown, None) is None
-    assert asic_family.family(unknown, str(tmp_path)) is None
+    known, unknown = gpu(0, GIB, 1, family="AI"), gpu(1, GIB, 1)
+    node, root = AmdNode(None, (known, unknown)), str(tmp_path)
+
+    def families() -> list[str | None]:
+        return [one.family for one in asic_family.with_families(node, root).gpus]
+
+    assert families() == ["AI", None]  # no render node
     (tmp_path / "dev/dri").mkdir(parents=True)
-    (tmp_path / "dev/dri/renderD128").touch()
-    assert asic_family.family(unknown, str(tmp_path)) is None  # not a DRM node
+    (tmp_path / "dev/dri/renderD136").touch()
+    assert families() == ["AI", None]  # not a DRM node
 
     def ioctl(_node: int, request: int, argument: bytes) -> None:
         address, size, query = unpack("=QII16x", argument)
@@ -216,4 +210,4 @@ def test_family_of_another_gfx_version_comes_from_the_driver(
         pack_into("=IIIII", answer, 0, 0x164E, 1, 2, 3, 149)
 
     monkeypatch.setattr(fcntl, "ioctl", ioctl)
-    assert asic_family.family(unknown, str(tmp_path)) == "GC_10_3_6"
+    assert families() == ["AI", "GC_10_3_6"]
