@@ -20,6 +20,7 @@ from gpuhook.device_plugin.change_watch import ChangeWatch
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.guard.guard_service import GuardService
 from gpuhook.device_plugin.health.health_service import HealthService
+from gpuhook.device_plugin.health.polled_service import PolledHealthService
 from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
 from gpuhook.device_plugin.kubelet.observer import Observer
 from gpuhook.device_plugin.kubelet.plugin_sockets import PluginSockets
@@ -74,8 +75,15 @@ class Plugin:
         self._policies = PolicyService(launch.host_root)
         self._report = ChangeReport(notifier, launch.pod_resources_socket)
         self._config = ActiveConfig(launch, loaded, clients, self._report, counters)
+        self._polled = PolledHealthService(launch, triggers, notifier)
         self._health = HealthService(
-            own.health, launch.host_root, triggers, notifier, counters.xid, is_this_machine=is_here
+            own.health,
+            launch.host_root,
+            triggers,
+            notifier,
+            counters.xid,
+            self._polled.clear,
+            is_this_machine=is_here,
         )
         self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
         self._guard = GuardService(
@@ -113,6 +121,7 @@ class Plugin:
         await self._guard.end()
         await self._restore_policies()
         await self._health.end()
+        await self._polled.end()
         await self._labels.end(self._config.loaded.configuration)
         await self._metrics.end()
         await self._notifier.end(_NOTIFIER_TIMEOUT)
@@ -191,6 +200,7 @@ class Plugin:
         self._config.apply(loaded)
         self._watch.set_interval(own.health.poll_interval)
         self._health.configure(own.health)
+        self._polled.configure(loaded.configuration.flags.amd.pulse)
         self._guard.configure(own.guard)
         self._sockets.require_pre_start(own.pre_start_check)
 
@@ -212,7 +222,8 @@ class Plugin:
         self._report.report_outcome(outcome)
         if not is_new:
             return
-        self._report.clear_failure()
+        if snapshot.trouble is None:
+            self._report.clear_failure()
         if snapshot.is_whole and outcome.context.is_whole:
             self._watch.clear_retry()
         else:
@@ -225,13 +236,19 @@ class Plugin:
         async with self._health.without_nvml() if restarts_nvml else nullcontext():
             with self._health.driver_deadline():
                 snapshot = await self._in_thread(
-                    lambda: node_snapshot.take(self._launch, configuration)
+                    lambda: node_snapshot.take(self._launch, configuration, self._snapshot)
                 )
         self._watch.set_snapshot(snapshot)
         self._health.update(snapshot, asyncio.get_running_loop())
-        if snapshot.trouble is not None:
+        self._polled.update(snapshot.parts)
+        if snapshot.trouble is None:
+            return node_snapshot.with_last_memory(snapshot, self._snapshot)
+        if not snapshot.parts:
             raise snapshot.trouble
-        return node_snapshot.with_last_memory(snapshot, self._snapshot)
+        # The devices of this driver remain offered, as unhealthy, and those of the others healthy.
+        self._report.report_failure(snapshot.trouble)
+        trouble, parts, failures = snapshot.trouble, snapshot.parts, snapshot.failures
+        return replace(self._snapshot, trouble=trouble, parts=parts, failures=failures)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         """Return the result of `call`, run in a thread, however long it takes.
@@ -259,9 +276,15 @@ class Plugin:
         configuration = outcome.configuration
         offered = outcome.offer.resources
         devices = {d.uuid: d for resource in offered for d in resource.devices}
-        unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}
+        links = {part.domain: part.links for part in self._snapshot.parts}
+        watched = [device for device in devices.values() if device.domain not in links]
+        unhealthy = {
+            **self._polled.unhealthy(devices.values()),
+            **outcome.unusable,
+            **self._health.unhealthy(watched),
+        }
         context = replace(outcome.context, unhealthy=unhealthy)
-        self._answers.known = KnownNode(self._snapshot.topology, configuration, context)
+        self._answers.known = KnownNode(self._snapshot.topology, configuration, context, links)
         await self._sockets.offer(offered, unhealthy)
         self._report.report_offer(offered, unhealthy)
         guard = configuration.own.guard.ends_processes
@@ -270,11 +293,13 @@ class Plugin:
         await self._metrics.update(
             own.metrics, self._snapshot, offered, unhealthy, guards=own.guard.ends_processes
         )
-        self._guard.update(self._snapshot, offered)
-        self._labels.update(configuration, self._snapshot, offered)
+        of_nvml = tuple(resource for resource in offered if resource.domain not in links)
+        self._guard.update(self._snapshot, of_nvml)
+        self._labels.update(configuration, self._snapshot, of_nvml)
 
     def _on_poll(self) -> None:
         self._health.on_poll()
+        self._polled.on_poll()
         self._guard.on_poll()
         if self._mps.is_needed:
             self._triggers.pull(Reason.DAEMON)

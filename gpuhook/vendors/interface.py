@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
     from gpuhook.vendors.vendor_labels import VendorLabels
+    from gpuhook.vendors.vendor_part import (
+        AllocationWords,
+        DeviceCheck,
+        ExporterWords,
+        VendorPart,
+    )
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 
@@ -132,6 +139,47 @@ class Vendor(Protocol):
     @property
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    @property
+    def allocation_words(self) -> AllocationWords:
+        """The words of an allocation of the device plugin."""
+
+    @property
+    def exporter(self) -> ExporterWords | None:
+        """The vendor's exporter that judges the health of its GPUs, None without one."""
+
+    @property
+    def unshared(self) -> Mapping[str, str]:
+        """The reasons for each key of the plugin's `sharing` that the vendor's GPUs do not have."""
+
+    def owns(self, inventory: object) -> bool:
+        """Return whether an inventory is of this vendor's model."""
+
+    def named_devices(self, inventory: Any, rules: NamingRules) -> NamedDevices:
+        """Return the devices of an inventory, each with the name of its resource."""
+
+    def unusable(self, inventory: Any) -> dict[str, str]:
+        """Return the reason for each device that no container can get, by its UUID."""
+
+    def plugin_part(
+        self, host_root: str, dev_root: str | None, last: VendorPart | None
+    ) -> VendorPart | None:
+        """Return the vendor's part of a snapshot for the device plugin.
+
+        GPUs of `last` that are lost since are in it. None: the node has no such part, or the plugin
+        queries this vendor's driver itself.
+        """
+
+    def plugin_token(self, host_root: str) -> str:
+        """Return the current token of plugin_part()."""
+
+    def check_devices(
+        self, part: VendorPart, host_root: str, dev_root: str | None
+    ) -> dict[str, DeviceCheck]:
+        """Return the state of each device of a part by its UUID, from the kernel's files."""
+
+    def unenforced_limits(self, host_root: str) -> tuple[str, str]:
+        """Return why the node enforces no memory limits, and the remedy; "" if it does."""
 
     def kernel_inventory(self, host_root: str, dump: str | None = None) -> object | None:
         """Return the GPUs of a node by the kernel's files below `host_root`, or by a dump.

@@ -24,7 +24,7 @@ from gpuhook.device_plugin.config.grammar.grammar import (
     keys_of,
     section_of,
 )
-from gpuhook.device_plugin.config.grammar.name_values import Channels, ResourceName
+from gpuhook.device_plugin.config.grammar.name_values import VENDOR, Channels, ResourceName
 from gpuhook.device_plugin.config.grammar.value_kinds import (
     BOOLEAN,
     OPTIONAL_PATH,
@@ -33,14 +33,18 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     ChoiceList,
     Duration,
     Text,
+    Whole,
 )
 from gpuhook.device_plugin.config.sharing_section import SHARING, Sharing
+from gpuhook.vendors.vendor_device import NamingRules
 
 VERSION = "v1"
 MIG_STRATEGIES = ("none", "single", "mixed")
 LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri", "host-files")
 ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
+NAMING_STRATEGIES = ("single", "mixed")
+AMD_LIST_STRATEGIES = ("device-specs", "envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 DISCOVERIES = ("auto", "nvml")  # both use NVML: gpuhook serves no other kind of node
 
 
@@ -131,7 +135,34 @@ class LabelFlags:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class AmdFlags:
+    """`flags.amd`: the flags of AMD's device plugin, and how an allocation reaches the runtime."""
+
+    resource_naming_strategy: str = flag(
+        Choice(NAMING_STRATEGIES),
+        "The resources of AMD GPUs: single (amd.com/gpu) or mixed (by partition modes, such as "
+        "amd.com/cpx_nps4).",
+        "single",
+        option=Option(aliases=("resource_naming_strategy", "-resource_naming_strategy")),
+    )
+    pulse: int = flag(
+        Whole(0, 86400),
+        "The seconds between two health checks of AMD GPUs; 0: gpuhook.health.pollInterval.",
+        0,
+        option=Option(aliases=("-pulse",)),
+    )
+    device_list_strategy: tuple[str, ...] = flag(
+        ChoiceList(AMD_LIST_STRATEGIES),
+        "How the plugin passes AMD devices to the container runtime; one or more strategies. "
+        "device-specs works with any runtime.",
+        ("device-specs",),
+        option=Option("amd-device-list-strategy"),
+    )
+
+
 PLUGIN = section_of(PluginFlags)
+AMD = section_of(AmdFlags, variables="AMD_")
 GFD = section_of(LabelFlags, variables="GFD_")
 
 
@@ -183,6 +214,7 @@ class Flags:
         "How the plugin finds devices: auto and nvml both use NVML.",
         "auto",
     )
+    amd: AmdFlags = key(AMD, "The flags of AMD GPUs.", AmdFlags())
     plugin: PluginFlags = key(PLUGIN, "The flags of the device plugin.", PluginFlags())
     gfd: LabelFlags = key(GFD, "The flags of the feature labels.", LabelFlags())
 
@@ -217,6 +249,16 @@ class Configuration:
     imex: Imex = Imex()
     own: Own = Own()
 
+    def naming(self, domain: str) -> NamingRules:
+        """Return the rules for the devices of a vendor, by the domain of its resources."""
+        models, profiles = (
+            tuple((one.pattern, one.name) for one in entries if one.name.startswith(domain + "/"))
+            for entries in (self.gpus, self.mig)
+        )
+        is_first = domain + "/" == VENDOR
+        strategy = self.flags.mig_strategy if is_first else self.flags.amd.resource_naming_strategy
+        return NamingRules(strategy, models, profiles, self.own.exclude_devices)
+
 
 def _configuration(
     resources: Values | None = None, mps: Values | None = None, **fields: Any
@@ -230,7 +272,7 @@ def _configuration(
 
 _NAMINGS = Entries(section_of(Naming), "pattern")
 _UNUSED = Key("useNodeFeatureAPI", BOOLEAN, "No effect; see gpuhook.labels and gpuhook.labelNode.")
-_FLAGS = Section(Flags, (*keys_of(Flags)[:-2], _UNUSED, *keys_of(Flags)[-2:]))
+_FLAGS = Section(Flags, (*keys_of(Flags)[:-3], _UNUSED, *keys_of(Flags)[-3:]))
 _RESOURCES = Section(
     dict,
     (

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 ALL = "all"  # instead of a GPU's UUID
 _MAX_SIZE = 1 << 20
-_NAME = re.compile(r"all|GPU-[0-9A-Za-z-]{1,64}")
+_NAME = re.compile(r"all|GPU-[0-9A-Za-z-]{1,64}|[0-9a-f:.]{7,20}|amdgpu_xcp_[0-9]{1,6}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.nvidia.nvml.topology import Topology
+    from gpuhook.vendors.vendor_part import LinkScores
 
 
 def preferred(
@@ -29,7 +29,7 @@ def preferred(
     size: int,
     *,
     policy: str,
-    topology: Topology,
+    topology: LinkScores,
     unhealthy: Collection[str] = (),
 ) -> list[str]:
     """Return the ids of the `size` preferred units, in the order of the resource.
@@ -62,7 +62,7 @@ def preferred(
     return [name for name in known if name in chosen]
 
 
-def prepare(resource: Resource, topology: Topology) -> None:
+def prepare(resource: Resource, topology: LinkScores) -> None:
     """Compute the tables of the links before the first request, if the resource uses them."""
     if uses_links(resource):
         prefer_linked.prepare(resource.devices, topology)
