@@ -212,7 +212,7 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
             click.echo(f"warning: {error.message}", err=True)
         node = Node(Driver())
     try:
-        offer = resources.offered(node, configuration)
+        offer = resources.offered(node, configuration, *inventories)
         offered, warnings = offer.resources, offer.warnings
     except FileError as error:  # the MIG strategy single cannot offer these GPUs together
         offered, warnings = (), (error.message,)
@@ -233,13 +233,11 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
     return merged(parts.values())
 
 
-def _kernel_inventories(node_of: dict[str, Any]) -> dict[str, object]:
-    """Return the inventories of the vendors whose driver need not be called, by domain."""
-    found = {
-        vendor.domain: vendor.kernel_inventory(node_of["host_root"], node_of["inventory"])
-        for vendor in vendors()
-    }
-    return {domain: inventory for domain, inventory in found.items() if inventory is not None}
+def _kernel_inventories(node_of: dict[str, Any]) -> list[object]:
+    """Return the inventories of the vendors whose driver need not be called."""
+    host_root, dump = node_of["host_root"], node_of["inventory"]
+    found = (vendor.kernel_inventory(host_root, dump) for vendor in vendors())
+    return [inventory for inventory in found if inventory is not None]
 
 
 def _facts(node: Node, node_of: dict[str, Any], machine_file: str) -> LabelFacts:

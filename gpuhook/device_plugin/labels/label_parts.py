@@ -8,7 +8,7 @@ from functools import partial
 
 from gpuhook.device_plugin.labels import label_text, sharing_labels
 from gpuhook.device_plugin.labels.node_labels import labels
-from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.catalogue import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class LabelPart:
 
 def label_parts(
     node: Node,
-    inventories: Mapping[str, object],
+    inventories: Iterable[object],
     resources: tuple[Resource, ...],
     configuration: Configuration,
     *,
@@ -47,12 +47,13 @@ def label_parts(
     """Return the labels of a node by vendor, those of node_labels.labels() first.
 
     These are left out on a node that has only other vendors' GPUs. `inventories` are those of the
-    other vendors, by domain. `host_root` is None for a node that is not this machine.
+    other vendors. `host_root` is None for a node that is not this machine.
     """
     parts = {}
-    for vendor in (one for one in vendors() if one.domain in inventories):
-        own = partial(vendor_part, vendor, inventories[vendor.domain], resources, configuration)
-        parts[vendor.domain] = _attempt(partial(own, host_root))
+    for inventory in inventories:
+        vendor = vendor_of(inventory)
+        own = partial(vendor_part, vendor, inventory, resources, configuration, host_root)
+        parts[vendor.domain] = _attempt(own)
     if (
         not node.gpus
         and node.driver.version is None

@@ -156,7 +156,7 @@ class LabelService:
 
         return label_parts(
             snapshot.node,
-            {part.domain: part.inventory for part in snapshot.parts},
+            snapshot.inventories,
             source.resources,
             source.configuration,
             facts=facts,

@@ -45,7 +45,7 @@ def parts(
     theirs = () if nvidia is NONE else resources.offered(nvidia, configuration).resources
     return label_parts(
         nvidia,
-        {"amd.com": amd},
+        [amd],
         (*theirs, *offered),
         configuration,
         facts=facts,
