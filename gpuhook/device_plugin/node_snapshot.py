@@ -2,7 +2,8 @@
 """A snapshot of the node: its GPUs, their links, and the paths that an allocation needs.
 
 The driver of each vendor is queried on its own: `node` and what belongs to it are of NVML, whose
-library and sessions the services of the plugin share, and `parts` of the other vendors. Taking one blocks for as long as NVML takes, so the plugin does it in a thread.
+library and sessions the services of the plugin share, and `parts` of the other vendors. Taking one
+blocks for as long as NVML takes, so the plugin does it in a thread.
 """
 
 from __future__ import annotations
@@ -74,50 +75,56 @@ class NodeSnapshot:
         return next((part for part in self.parts if part.domain == domain), None)
 
 
-def take(
-    launch: Launch, configuration: Configuration, last: NodeSnapshot | None = None
-) -> NodeSnapshot:
+def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
     """Return a snapshot; a missing or broken driver is its `trouble`.
 
-    What the other vendors have lost since `last` remains in their parts. Raises GpuhookError for
-    wrong options, and OSError.
+    Raises GpuhookError for wrong options, and OSError.
     """
+    parts, failures = _take_parts(launch)
+    own = _take_own(launch, configuration)
+    # The node may have GPUs of the other vendors only.
+    if own.trouble is not None and parts and not has_hardware(launch.host_root):
+        own = replace(own, trouble=None)
+    return replace(own, parts=parts, failures=failures)
+
+
+def _take_parts(launch: Launch) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
+    """Return the parts of the other vendors, and why some could not be read."""
+    parts, failures = [], []
+    for vendor in vendors():
+        try:
+            if launch.inventory is not None:
+                part = vendor.dumped_part(launch.inventory)
+            else:
+                part = vendor.plugin_part(launch.host_root, launch.node_dev_root)
+        except Exception as error:  # a bug, too: a vendor that fails must not affect another
+            failures.append(f"{vendor.domain}: {error!r}")
+        else:
+            parts += [] if part is None else [part]
+    return tuple(parts), tuple(failures)
+
+
+def with_lost(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
+    """Return `now` with what the vendors' parts have lost since `last`, as unusable.
+
+    A part that could not be read is that of `last`.
+    """
+    parts = []
+    for vendor in vendors():
+        part, before = now.part(vendor.domain), last.part(vendor.domain)
+        reason = next((text for text in now.failures if text.startswith(vendor.domain)), "")
+        if before is not None:
+            part = replace(before, trouble=reason) if reason else vendor.with_lost(part, before)
+        parts += [] if part is None else [part]
+    return replace(now, parts=tuple(parts))
+
+
+def _take_own(launch: Launch, configuration: Configuration) -> NodeSnapshot:
     if launch.inventory is not None:
         from gpuhook.vendors.nvidia.inventory import dump_file
 
         dump = dump_file.load(launch.inventory)
         return NodeSnapshot(dump, dump, is_dump=True)
-    last = last or NodeSnapshot()
-    parts, failures = _take_parts(launch, last)
-    own = _take_own(launch, configuration)
-    has_others = any(part.trouble == "" for part in parts)
-    if own.trouble is not None and has_others and not last.node.gpus:
-        # The node may have GPUs of the other vendors only.
-        own = own if has_hardware(launch.host_root) else replace(own, trouble=None)
-    return replace(own, parts=parts, failures=failures)
-
-
-def _take_parts(
-    launch: Launch, last: NodeSnapshot
-) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
-    """Return the parts of the other vendors, and why some could not be read.
-
-    A vendor that fails must not affect another: its last part remains, as unusable.
-    """
-    parts, failures = [], []
-    for vendor in vendors():
-        before = last.part(vendor.domain)
-        try:
-            part = vendor.plugin_part(launch.host_root, launch.node_dev_root, before)
-        except Exception as error:  # a bug, too
-            failures.append(f"{vendor.title}: {error!r}")
-            part = None if before is None else replace(before, trouble=failures[-1])
-        if part is not None:
-            parts.append(part)
-    return tuple(parts), tuple(failures)
-
-
-def _take_own(launch: Launch, configuration: Configuration) -> NodeSnapshot:
     places = host_paths.places(
         configuration.flags, launch.host_root, launch.node_driver_root, launch.node_dev_root
     )

@@ -82,7 +82,7 @@ class Plugin:
             triggers,
             notifier,
             counters.xid,
-            self._polled.clear,
+            clear_others=self._polled.clear,
             is_this_machine=is_here,
         )
         self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
@@ -236,9 +236,10 @@ class Plugin:
         async with self._health.without_nvml() if restarts_nvml else nullcontext():
             with self._health.driver_deadline():
                 snapshot = await self._in_thread(
-                    lambda: node_snapshot.take(self._launch, configuration, self._snapshot)
+                    lambda: node_snapshot.take(self._launch, configuration)
                 )
         self._watch.set_snapshot(snapshot)
+        snapshot = node_snapshot.with_lost(snapshot, self._snapshot)
         self._health.update(snapshot, asyncio.get_running_loop())
         self._polled.update(snapshot.parts)
         if snapshot.trouble is None:

@@ -983,4 +983,7 @@ GH2142 RequestError
 GH2143 FileError
 the CDI spec needs gpuhook-hook {since} or newer, but this host has {version}
 upgrade gpuhook on the host, or write the spec with the host's `gpuhook generate-cdi`
+GH2530 FileError
+the resource naming strategy single cannot offer these AMD GPUs: {reason}
+give all GPUs the same partition modes, set gpuhook.excludeDevices, or set flags.amd.resourceNamingStrategy to mixed
 """

@@ -161,13 +161,19 @@ class Vendor(Protocol):
     def unusable(self, inventory: Any) -> dict[str, str]:
         """Return the reason for each device that no container can get, by its UUID."""
 
-    def plugin_part(
-        self, host_root: str, dev_root: str | None, last: VendorPart | None
-    ) -> VendorPart | None:
+    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
         """Return the vendor's part of a snapshot for the device plugin.
 
-        GPUs of `last` that are lost since are in it. None: the node has no such part, or the plugin
-        queries this vendor's driver itself.
+        None: the node has no such part, or the plugin queries this vendor's driver itself.
+        """
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
+        """Return a part with the devices that it lost since `last`; None: all of them."""
+
+    def dumped_part(self, name: str) -> VendorPart | None:
+        """Return the vendor's part of the node in an inventory file or profile, as plugin_part().
+
+        Raises what inventory_file.load() raises.
         """
 
     def plugin_token(self, host_root: str) -> str:

@@ -181,16 +181,6 @@ def _host_files(devices: tuple[Device, ...], context: Context) -> Allocation:
     return merged([context.host_files, own, _nodes(devices, context)])
 
 
-_STRATEGIES: dict[str, Callable[[tuple[Device, ...], Context], Allocation]] = {
-    "envvar": _envvar,
-    "volume-mounts": _volume_mounts,
-    "cdi-annotations": _cdi_annotations,
-    "cdi-cri": _cdi_cri,
-    "host-files": _host_files,
-    "device-specs": lambda devices, context: _nodes(devices, context),
-}
-
-
 def _names(devices: tuple[Device, ...], context: Context) -> list[str]:
     is_index = context.id_strategy == "index"
     return [device.index if is_index else device.uuid for device in devices]
@@ -216,6 +206,16 @@ def _nodes(devices: tuple[Device, ...], context: Context) -> Allocation:
     ]
     extra = [node for one in context.extras for nodes in one.devices.values() for node in nodes]
     return merged([Allocation(devices=(*context.control_nodes, *own, *extra))])
+
+
+_STRATEGIES: dict[str, Callable[[tuple[Device, ...], Context], Allocation]] = {
+    "envvar": _envvar,
+    "volume-mounts": _volume_mounts,
+    "cdi-annotations": _cdi_annotations,
+    "cdi-cri": _cdi_cri,
+    "host-files": _host_files,
+    "device-specs": _nodes,
+}
 
 
 def _features(context: Context) -> Allocation:

@@ -24,7 +24,7 @@ from gpuhook.device_plugin.config.grammar.grammar import (
     keys_of,
     section_of,
 )
-from gpuhook.device_plugin.config.grammar.name_values import VENDOR, Channels, ResourceName
+from gpuhook.device_plugin.config.grammar.name_values import Channels, ResourceName
 from gpuhook.device_plugin.config.grammar.value_kinds import (
     BOOLEAN,
     OPTIONAL_PATH,
@@ -36,7 +36,6 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     Whole,
 )
 from gpuhook.device_plugin.config.sharing_section import SHARING, Sharing
-from gpuhook.vendors.vendor_device import NamingRules
 
 VERSION = "v1"
 MIG_STRATEGIES = ("none", "single", "mixed")
@@ -144,20 +143,20 @@ class AmdFlags:
         "The resources of AMD GPUs: single (amd.com/gpu) or mixed (by partition modes, such as "
         "amd.com/cpx_nps4).",
         "single",
-        option=Option(aliases=("resource_naming_strategy", "-resource_naming_strategy")),
+        option=Option(aliases=("resource_naming_strategy",), has_one_dash=True),
     )
     pulse: int = flag(
         Whole(0, 86400),
         "The seconds between two health checks of AMD GPUs; 0: gpuhook.health.pollInterval.",
         0,
-        option=Option(aliases=("-pulse",)),
+        option=Option(has_one_dash=True),
     )
     device_list_strategy: tuple[str, ...] = flag(
         ChoiceList(AMD_LIST_STRATEGIES),
         "How the plugin passes AMD devices to the container runtime; one or more strategies. "
         "device-specs works with any runtime.",
         ("device-specs",),
-        option=Option("amd-device-list-strategy"),
+        option=Option("amd-device-list-strategy", ("AMD_DEVICE_LIST_STRATEGY",)),
     )
 
 
@@ -248,16 +247,6 @@ class Configuration:
     sharing: Sharing = Sharing()
     imex: Imex = Imex()
     own: Own = Own()
-
-    def naming(self, domain: str) -> NamingRules:
-        """Return the rules for the devices of a vendor, by the domain of its resources."""
-        models, profiles = (
-            tuple((one.pattern, one.name) for one in entries if one.name.startswith(domain + "/"))
-            for entries in (self.gpus, self.mig)
-        )
-        is_first = domain + "/" == VENDOR
-        strategy = self.flags.mig_strategy if is_first else self.flags.amd.resource_naming_strategy
-        return NamingRules(strategy, models, profiles, self.own.exclude_devices)
 
 
 def _configuration(

@@ -56,8 +56,8 @@ class HealthService:
         triggers: Triggers,
         notifier: Notifier,
         count_xid: Callable[[str, int], None],
-        clear_others: Callable[[str], None] = lambda _: None,
         *,
+        clear_others: Callable[[str], None] = lambda _: None,
         is_this_machine: bool = True,
     ) -> None:
         self._is_this_machine = is_this_machine
@@ -177,7 +177,7 @@ class HealthService:
     def _watch(
         self, snapshot: NodeSnapshot, uuids: list[str], loop: asyncio.AbstractEventLoop
     ) -> None:
-        if snapshot.is_dump:
+        if snapshot.is_dump or snapshot.seen.driver.nvml is None:
             return
         library = snapshot.library
         if self._watcher is None or self._library != library:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from gpuhook.errors import GpuhookError
 from gpuhook.vendors.catalogue import vendor_of
+from gpuhook.vendors.vendor_device import NamingRules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.vendors.interface import Vendor
     from gpuhook.vendors.vendor_device import NamedDevice, NamedDevices
 
 
@@ -29,7 +31,7 @@ def resource_devices(
     for one in (inventory, *others):
         vendor = vendor_of(one)
         try:
-            found.append(vendor.named_devices(one, configuration.naming(vendor.domain)))
+            found.append(vendor.named_devices(one, _rules(configuration, vendor)))
         except GpuhookError as error:
             faults.append(error)
     devices = tuple(named for one in found for named in one.devices)
@@ -40,3 +42,17 @@ def resource_devices(
     warnings = [f"gpuhook.excludeDevices: this node has no device {name!r}" for name in unknown]
     warnings += [f"{error.message} ({error.code}): {error.hint}" for error in faults]
     return devices, (*warnings, *(warning for one in found for warning in one.warnings))
+
+
+def _rules(configuration: Configuration, vendor: Vendor) -> NamingRules:
+    """Return the rules for the devices of a vendor: entries with a name in its domain."""
+    flags = configuration.flags
+    strategies = {"nvidia": flags.mig_strategy, "amd": flags.amd.resource_naming_strategy}
+    models, profiles = (
+        tuple(
+            (one.pattern, one.name) for one in entries if one.name.startswith(vendor.domain + "/")
+        )
+        for entries in (configuration.gpus, configuration.mig)
+    )
+    excluded = configuration.own.exclude_devices
+    return NamingRules(strategies[vendor.name], models, profiles, excluded)

@@ -7,7 +7,7 @@ the call for each container.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, NOT_SHARED
 from gpuhook.request.memory_request import amount
@@ -32,11 +32,13 @@ _GUARD = "enable the plugin's guard: gpuhook.guard.action terminate or kill"
 _PROFILE = "divide the GPU into instances of the required size"
 _PARTITION_LIMIT = "the kernel limits the memory of whole GPUs, not of partitions"
 _FINER = "use partition modes with partitions of the required size"
-_PARTITION_MEMORY = (
-    "the partition has an equal part of the GPU's memory; only memory modes above NPS1 keep it "
-    "apart from that of the other partitions"
+_PARTITION = Isolation(
+    memory="the partition has an equal part of the GPU's memory; only memory modes above NPS1 keep "
+    "it apart from that of the other partitions",
+    compute="the partition has its own compute units",
+    stability="it never changes",
+    crash="mostly none; a reset of the GPU terminates the containers of all of its partitions",
 )
-_PARTITION_CRASH = "mostly none; a reset of the GPU terminates all of its partitions' containers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def _isolation(
         unheld=reason,
     )
     if is_partition and resource.sharing == NOT_SHARED:
-        isolation = replace(isolation, memory=_PARTITION_MEMORY, crash=_PARTITION_CRASH)
+        isolation = _PARTITION
     if memory is None or by != BY_NOBODY:
         return isolation, ""
     return isolation, "; or ".join(filter(None, (remedy, _GUARD)))

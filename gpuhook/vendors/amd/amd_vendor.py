@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
 
 _EXPORTER = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
+_MOUNTS = "/var/run/amd-container-devices"
 _SLICES = "amdgpu has no setting for it"
 
 
@@ -38,13 +39,10 @@ class AmdVendor:
 
     @property
     def allocation_words(self) -> AllocationWords:
-        from gpuhook.vendors.amd.hot.amd_words import VOCABULARY
         from gpuhook.vendors.vendor_part import AllocationWords
 
         cdi_vendor = f"k8s.device-plugin.{self.domain}"
-        return AllocationWords(
-            self.name, VOCABULARY.devices_env, VOCABULARY.mount_prefix, cdi_vendor
-        )
+        return AllocationWords(self.name, "AMD_VISIBLE_DEVICES", _MOUNTS, cdi_vendor)
 
     @property
     def exporter(self) -> ExporterWords | None:
@@ -68,12 +66,25 @@ class AmdVendor:
 
         return amd_resources.unusable(inventory)
 
-    def plugin_part(
-        self, host_root: str, dev_root: str | None, last: VendorPart | None
-    ) -> VendorPart | None:
+    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
+        from gpuhook.vendors.amd.inventory import sysfs_inventory
+
+        return self._part(sysfs_inventory.read(host_root, dev_root or host_root))
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
         from gpuhook.vendors.amd.plugin import amd_part
 
-        return amd_part.take(host_root, dev_root, last)
+        return amd_part.with_lost(now, last)
+
+    def dumped_part(self, name: str) -> VendorPart | None:
+        from gpuhook.vendors.amd.inventory import amd_dump
+
+        return self._part(amd_dump.load(name))
+
+    def _part(self, node: AmdNode) -> VendorPart | None:
+        from gpuhook.vendors.amd.plugin import amd_part
+
+        return amd_part.part(node) if node.gpus or node.driver is not None else None
 
     def plugin_token(self, host_root: str) -> str:
         from gpuhook.vendors.amd.hot import amd_token

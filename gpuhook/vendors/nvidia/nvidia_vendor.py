@@ -52,11 +52,17 @@ class NvidiaVendor:
 
         return gpu_resources.unusable(inventory)
 
-    def plugin_part(
-        self, host_root: str, dev_root: str | None, last: VendorPart | None
-    ) -> VendorPart | None:
+    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
         """Return None: the plugin queries NVML, whose sessions and events its services share."""
-        del host_root, dev_root, last
+        del host_root, dev_root
+        return None
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
+        return last if now is None else now
+
+    def dumped_part(self, name: str) -> VendorPart | None:
+        """Return None, as plugin_part()."""
+        del name
         return None
 
     def plugin_token(self, host_root: str) -> str:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.vendors.amd.hot import amd_token
-from gpuhook.vendors.amd.inventory import amd_inventory, sysfs_inventory
-from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-from gpuhook.vendors.amd.plugin.amd_resources import DOMAIN, KFD
+from gpuhook.vendors.amd.inventory import amd_inventory
+from gpuhook.vendors.amd.inventory.amd_inventory import KFD, AmdNode
+from gpuhook.vendors.amd.plugin.amd_resources import DOMAIN
 from gpuhook.vendors.vendor_part import PairScores, VendorPart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu
 
@@ -32,33 +31,30 @@ _GONE = "the driver amdgpu no longer has it"
 _NO_PARTITION = "the partition has vanished"
 
 
-def take(host_root: str, dev_root: str | None, last: VendorPart | None) -> VendorPart | None:
-    """Return the part of the node as it is now, None for a node without AMD GPUs and driver."""
-    token = amd_token.token(host_root)
-    now = sysfs_inventory.read(host_root, dev_root or host_root)
-    if now.driver is None and not now.gpus and last is None:
-        return None
-    # Of a change during the reading, `token` is the one before: the next poll shows a difference.
-    return part(now, token, last)
-
-
-def part(now: AmdNode, token: str = "", last: VendorPart | None = None) -> VendorPart:
-    """Return the part of an inventory; what `last` had in addition is lost."""
-    before = last.inventory if last is not None else None
-    node, lost = (now, {}) if not isinstance(before, AmdNode) else _with_lost(now, before)
+def part(node: AmdNode, lost: Mapping[str, str] | None = None) -> VendorPart:
+    """Return the part of an inventory, in which some devices may be `lost`."""
     missing = [gpu for gpu in node.gpus if gpu.trouble and not gpu.devices]
     warnings = [f"GPU {gpu.pci_address} is not offered: {gpu.trouble}" for gpu in missing]
     return VendorPart(
         domain=DOMAIN,
         inventory=node,
-        token=token,
-        trouble=_UNLOADED if now.driver is None and node.gpus else "",
+        token=node.token,
+        trouble=_UNLOADED if node.driver is None and node.gpus else "",
         is_whole=not lost and not any(gpu.trouble for gpu in node.gpus),
         links=links(node),
         control_nodes=(KFD,),
-        lost=lost,
-        warnings=(*now.warnings, *warnings),
+        lost=lost or {},
+        warnings=(*node.warnings, *warnings),
     )
+
+
+def with_lost(now: VendorPart | None, last: VendorPart) -> VendorPart:
+    """Return the part with the devices that it lost since `last`."""
+    node = AmdNode() if now is None else now.inventory
+    before = last.inventory
+    if not isinstance(node, AmdNode) or not isinstance(before, AmdNode):
+        return last
+    return part(*_with_lost(node, before))
 
 
 def links(node: AmdNode) -> PairScores:

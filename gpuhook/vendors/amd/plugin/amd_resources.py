@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.vendor_device import NamingRules
 
 DOMAIN = "amd.com"
-KFD = "/dev/kfd"
 _GPU = DOMAIN + "/gpu"
 _WHOLE = (None, "SPX")  # compute modes of a GPU that is not divided
 

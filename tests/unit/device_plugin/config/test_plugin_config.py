@@ -78,6 +78,7 @@ flags:
   mpsRoot: /run/mps
   deviceDiscoveryStrategy: nvml
   useNodeFeatureAPI: false
+  amd: {resourceNamingStrategy: mixed, pulse: 30, deviceListStrategy: [envvar, cdi-cri]}
   plugin:
     passDeviceSpecs: true
     deviceListStrategy: [envvar, cdi-cri, host-files]
@@ -303,11 +304,11 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "name of another vendor": (
-        one("name: amd.com/gpu, replicas: 2"),
+        one("name: intel.com/gpu, replicas: 2"),
         [
             (
-                f"4:14: error: {ENTRY}.name: is a resource of "
-                "amd.com: only nvidia.com/ resources can be offered -> write "
+                f"4:14: error: {ENTRY}.name: is a resource of intel.com: "
+                "only nvidia.com/ and amd.com/ resources can be offered -> write "
                 "nvidia.com/gpu, or gpu"
             )
         ],
