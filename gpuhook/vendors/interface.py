@@ -187,12 +187,6 @@ class Vendor(Protocol):
     def unenforced_limits(self, host_root: str) -> tuple[str, str]:
         """Return why the node enforces no memory limits, and the remedy; "" if it does."""
 
-    def kernel_inventory(self, host_root: str, dump: str | None = None) -> object | None:
-        """Return the GPUs of a node by the kernel's files below `host_root`, or by a dump.
-
-        None: the node has none of the vendor, or the vendor's driver must be called for them.
-        """
-
     @property
     def label_kinds(self) -> tuple[str, ...]:
         """The kinds of node labels that the configuration can choose from."""
@@ -201,11 +195,13 @@ class Vendor(Protocol):
     def default_label_kinds(self) -> tuple[str, ...]:
         """Those that a configuration which chooses none has."""
 
-    def labels(self, inventory: Any, kinds: Collection[str], host_root: str | None) -> VendorLabels:
-        """Return the labels that the devices of `inventory` and their driver give a node.
+    def labels(
+        self, part: VendorPart, kinds: Collection[str], host_root: str | None
+    ) -> VendorLabels:
+        """Return the labels that the devices of a part and their driver give a node.
 
         `host_root` is where the node's files are, None for a node that is not this machine.
         """
 
-    def usage(self, inventory: Any, host_root: str) -> tuple[UsageDevice, ...]:
-        """Return the present usage of the devices of `inventory`, from the kernel's files."""
+    def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return the present usage of the devices of a part, from the kernel's files."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.findings import ConfigFinding
     from gpuhook.device_plugin.config.grammar.grammar import Option
+    from gpuhook.vendors.vendor_part import VendorPart
 
 SCHEMA = "gpuhook/labels/v1"
 # Variables of GPU Feature Discovery, and the plugin's variables for the same options.
@@ -202,30 +203,32 @@ def _renamed(finding: ConfigFinding) -> ConfigFinding:
 def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -> dict[str, str]:
     """Return the labels of the node that the options describe; warnings go to standard error."""
     flags = configuration.flags
-    inventories = _kernel_inventories(node_of)
+    others = _vendor_parts(node_of)
     try:
         node = load_node(**node_of, require_nodes=False)
     except DriverError as error:
-        if flags.fail_on_init_error and not inventories:
+        if flags.fail_on_init_error and not others:
             raise
-        if not inventories or host_fingerprint.module_version(node_of["host_root"]):
+        if not others or host_fingerprint.module_version(node_of["host_root"]):
             click.echo(f"warning: {error.message}", err=True)
         node = Node(Driver())
     try:
-        offer = resources.offered(node, configuration, *inventories)
+        offer = resources.offered(node, configuration, *(part.inventory for part in others))
         offered, warnings = offer.resources, offer.warnings
     except FileError as error:  # the MIG strategy single cannot offer these GPUs together
         offered, warnings = (), (error.message,)
     parts = label_parts(
         node,
-        inventories,
+        others,
         offered,
         configuration,
         facts=lambda: _facts(node, node_of, flags.gfd.machine_type_file),
         host_root=None if node_of["inventory"] is not None else node_of["host_root"],
         timestamp=None if flags.gfd.no_timestamp else start,
     )
-    for warning in (*warnings, *(one for part in parts.values() for one in part.warnings)):
+    of_kernel = (one for part in others for one in part.warnings)
+    of_labels = (one for part in parts.values() for one in part.warnings)
+    for warning in (*warnings, *of_kernel, *of_labels):
         click.echo(f"warning: {warning}", err=True)
     for part in parts.values():
         if part.error is not None:
@@ -233,11 +236,21 @@ def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -
     return merged(parts.values())
 
 
-def _kernel_inventories(node_of: dict[str, Any]) -> list[object]:
-    """Return the inventories of the vendors whose driver need not be called."""
-    host_root, dump = node_of["host_root"], node_of["inventory"]
-    found = (vendor.kernel_inventory(host_root, dump) for vendor in vendors())
-    return [inventory for inventory in found if inventory is not None]
+def _vendor_parts(node_of: dict[str, Any]) -> list[VendorPart]:
+    """Return the parts of the vendors whose driver need not be called."""
+    dump, host_root, dev_root = (node_of[key] for key in ("inventory", "host_root", "dev_root"))
+    if dump is not None:
+        dumped = (vendor.dumped_part(dump) for vendor in vendors())
+        return [part for part in dumped if part is not None]
+    found = []
+    for vendor in vendors():
+        try:
+            part = vendor.plugin_part(host_root, dev_root)
+        except Exception as error:  # a bug, too, must not affect another vendor
+            click.echo(f"warning: {vendor.title}: {error}", err=True)
+        else:
+            found += [] if part is None else [part]
+    return found
 
 
 def _facts(node: Node, node_of: dict[str, Any], machine_file: str) -> LabelFacts:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.labels.node_labels import LabelFacts
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.interface import Vendor
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.vendor_part import VendorPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LabelPart:
 
 def label_parts(
     node: Node,
-    inventories: Iterable[object],
+    parts: Iterable[VendorPart],
     resources: tuple[Resource, ...],
     configuration: Configuration,
     *,
@@ -46,25 +46,20 @@ def label_parts(
 ) -> dict[str, LabelPart]:
     """Return the labels of a node by vendor, those of node_labels.labels() first.
 
-    These are left out on a node that has only other vendors' GPUs. `inventories` are those of the
-    other vendors. `host_root` is None for a node that is not this machine.
+    These are left out on a node that has only other vendors' GPUs, described by `parts`.
+    `host_root` is None for a node that is not this machine.
     """
-    parts = {}
-    for inventory in inventories:
-        vendor = vendor_of(inventory)
-        own = partial(vendor_part, vendor, inventory, resources, configuration, host_root)
-        parts[vendor.domain] = _attempt(own)
-    if (
-        not node.gpus
-        and node.driver.version is None
-        and any(one.values or one.error for one in parts.values())
-    ):
-        return parts
+    found = {
+        part.domain: _attempt(partial(_vendor_part, part, resources, configuration, host_root))
+        for part in parts
+    }
+    if found and not node.gpus and node.driver.version is None:
+        return found
 
     def first() -> LabelPart:
         return LabelPart(labels(node, resources, configuration, facts(), timestamp))
 
-    return {"": _attempt(first), **parts}
+    return {"": _attempt(first), **found}
 
 
 def _attempt(part: Callable[[], LabelPart]) -> LabelPart:
@@ -75,19 +70,21 @@ def _attempt(part: Callable[[], LabelPart]) -> LabelPart:
         return LabelPart(error=error)
 
 
-def vendor_part(
-    vendor: Vendor,
-    inventory: object,
+def _vendor_part(
+    part: VendorPart,
     resources: tuple[Resource, ...],
     configuration: Configuration,
     host_root: str | None,
 ) -> LabelPart:
-    """Return the labels of a vendor's devices and of how they are offered.
-
-    `inventory` is the vendor's; `host_root` is None for a node that is not this machine.
-    """
-    found = vendor.labels(inventory, configuration.own.device_labels, host_root)
-    groups = sharing_labels.sharing_groups(resources, found.devices, configuration)
+    """Return the labels of a vendor's devices and of how they are offered."""
+    vendor = vendor_of(part.inventory)
+    found = vendor.labels(part, configuration.own.device_labels, host_root)
+    groups = sharing_labels.sharing_groups(
+        resources,
+        found.devices,
+        configuration,
+        driver_limits=host_root is not None and not vendor.unenforced_limits(host_root)[0],
+    )
     values = found.values | sharing_labels.sharing_labels(vendor.domain, groups)
     if groups and configuration.own.accelerator_label:
         values["accelerator"] = label_text.accelerator(groups[0].model, vendor.name)

@@ -156,7 +156,7 @@ class LabelService:
 
         return label_parts(
             snapshot.node,
-            snapshot.inventories,
+            snapshot.parts,
             source.resources,
             source.configuration,
             facts=facts,

@@ -25,10 +25,17 @@ FIELDS = (
 
 
 def sharing_groups(
-    resources: tuple[Resource, ...], usable: Collection[str], configuration: Configuration
+    resources: tuple[Resource, ...],
+    usable: Collection[str],
+    configuration: Configuration,
+    *,
+    driver_limits: bool = False,
 ) -> tuple[Group, ...]:
-    """Return the groups of the offered devices with the ids `usable`, the most numerous first."""
-    offered = UsableDevices(resources, usable, configuration)
+    """Return the groups of the offered devices with the ids `usable`, the most numerous first.
+
+    `driver_limits`: the driver or the kernel can enforce memory limits.
+    """
+    offered = UsableDevices(resources, usable, configuration, driver_limits=driver_limits)
     by_model = grouped(offered.devices, _key)
     groups = [offered.group(GPU, key, devices) for key, devices in by_model.items()]
     return tuple(sorted(groups, key=lambda group: -group.count))
@@ -48,7 +55,9 @@ def owned(domain: str) -> str:
 
 
 def _key(device: Device) -> str:
-    return model_key(" ".join(filter(None, (device.model, device.profile))))
+    """Return the model and the kind of partition; without a model, the size tells GPUs apart."""
+    size = f"unknown {(device.memory_bytes or 0) >> 30}Gi"
+    return model_key(" ".join(filter(None, (device.model or size, device.profile))))
 
 
 def _named(subject: str, group: Group) -> dict[str, str]:

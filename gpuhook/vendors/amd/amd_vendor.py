@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,33 +131,31 @@ class AmdVendor:
         return amd_labels.DEFAULT_KINDS
 
     def labels(
-        self, inventory: AmdNode, kinds: Collection[str], host_root: str | None
+        self, part: VendorPart, kinds: Collection[str], host_root: str | None
     ) -> VendorLabels:
         """Return the labels of AMD's node labeller."""
         from gpuhook.vendors.amd.labels import amd_labels, asic_family, firmware_versions
 
+        node = amd_labels.usable(_node(part), part.lost, part.trouble)
         if host_root is None:
-            return amd_labels.labels(inventory, kinds)
+            return amd_labels.labels(node, kinds)
         root = host_root.rstrip("/")
-        node = asic_family.with_families(inventory, root) if "family" in kinds else inventory
+        if "family" in kinds:
+            node = asic_family.with_families(node, root)
         firmware = []
         if "firmware" in kinds:
-            addresses = [gpu.pci_address for gpu in node.gpus if gpu.devices]
+            addresses = [gpu.pci_address for gpu in node.gpus]
             firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
         return amd_labels.labels(node, kinds, firmware)
 
-    def kernel_inventory(self, host_root: str, dump: str | None = None) -> AmdNode | None:
-        """Return the inventory from sysfs and KFD."""
-        from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
-
-        if dump is not None:
-            node = amd_dump.load(dump)
-        else:
-            node = sysfs_inventory.read(host_root, host_root)
-        return node if node.gpus else None
-
-    def usage(self, inventory: AmdNode, host_root: str) -> tuple[UsageDevice, ...]:
+    def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
         """Return the usage from sysfs, KFD and procfs."""
         from gpuhook.vendors.amd.usage import amd_usage
 
-        return amd_usage.usage(host_root, inventory)
+        return amd_usage.usage(host_root, _node(part))
+
+
+def _node(part: VendorPart) -> AmdNode:
+    """Return the inventory of one of AMD's parts."""
+    node: AmdNode = cast("AmdNode", part.inventory)
+    return node

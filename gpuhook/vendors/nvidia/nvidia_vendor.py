@@ -81,31 +81,19 @@ class NvidiaVendor:
         del host_root
         return "", ""
 
-    label_kinds = default_label_kinds = ()
+    label_kinds: tuple[str, ...] = ()
+    default_label_kinds: tuple[str, ...] = ()
 
     def labels(
-        self,
-        inventory: object,  # noqa: ARG002 # the interface's
-        kinds: Collection[str],  # noqa: ARG002
-        host_root: str | None,  # noqa: ARG002
+        self, part: VendorPart, kinds: Collection[str], host_root: str | None
     ) -> VendorLabels:
         """Return none: NVIDIA's labels describe the offer (device_plugin/labels/node_labels.py)."""
         from gpuhook.vendors.vendor_labels import VendorLabels
 
+        del part, kinds, host_root
         return VendorLabels()
 
-    def usage(
-        self,
-        inventory: object,  # noqa: ARG002 # the interface's
-        host_root: str,  # noqa: ARG002
-    ) -> tuple[UsageDevice, ...]:
-        """Return none: the kernel has no files about it, and NVML is queried instead."""
+    def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return none: the plugin queries NVML."""
+        del part, host_root
         return ()
-
-    def kernel_inventory(
-        self,
-        host_root: str,  # noqa: ARG002 # the interface's
-        dump: str | None = None,  # noqa: ARG002
-    ) -> None:
-        """Return None: NVML has the facts (vendors/nvidia/discover.py)."""
-        return

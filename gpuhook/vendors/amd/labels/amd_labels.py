@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import string
 from collections import Counter
+from dataclasses import replace
 
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.vendor_labels import VendorLabels
@@ -41,16 +42,29 @@ _INNER = frozenset(string.ascii_letters + string.digits + "-_.")
 _REPLACED = str.maketrans({" ": "_", "/": "_"})
 
 
+def usable(node: AmdNode, lost: Collection[str], trouble: str) -> AmdNode:
+    """Return a node with the GPUs and partitions that containers can get.
+
+    Those with the ids `lost` are left out, and all GPUs if the driver has `trouble`.
+    """
+    left = (
+        replace(gpu, devices=tuple(one for one in gpu.devices if one.id not in lost))
+        for gpu in node.gpus
+        if not gpu.trouble and not trouble
+    )
+    return replace(node, gpus=tuple(gpu for gpu in left if gpu.devices))
+
+
 def labels(
     node: AmdNode,
     kinds: Collection[str] = DEFAULT_KINDS,
     firmware: Iterable[Mapping[str, int]] = (),
 ) -> VendorLabels:
-    """Return the labels of `kinds`; `firmware` has the versions of each GPU by name, "MEC".
+    """Return the labels of `kinds` for a node of usable().
 
-    A GPU that no container can get has none.
+    `firmware` has the versions of each GPU by name, "MEC".
     """
-    gpus = [gpu for gpu in node.gpus if gpu.devices]
+    gpus = list(node.gpus)
     if not gpus:
         return VendorLabels(owned=OWNED)
     values: dict[str, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, 
 from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+from gpuhook.vendors.vendor_part import VendorPart
 from tests.unit.offering import T4
-from tests.unit.vendors.amd.labels.test_amd_labels import MI300X_BYTES, mi300x
+from tests.unit.vendors.amd.labels.test_amd_labels import MI300X_BYTES, gpu, mi300x
 
 NONE = Node(Driver())
 GIB = 1 << 30
@@ -28,9 +30,9 @@ GIB = 1 << 30
 def offer(node: AmdNode, replicas: int = 0, **facts: Any) -> Resource:
     """Return amd.com/gpu with the devices of a node, shared if there are replicas."""
     devices = [
-        Device(one.id, str(one.index), gpu.pci_address, gpu.index, (), (), gpu.name,
+        Device(one.id, str(one.index), own.pci_address, own.index, (), (), own.name,
                one.memory_bytes)
-        for gpu, one in node.devices()
+        for own, one in node.devices()
     ]  # fmt: skip
     units = [Unit(f"{one.uuid}::{n}", one, n) for one in devices for n in range(replicas)]
     whole = [Unit(one.uuid, one) for one in devices]
@@ -39,13 +41,18 @@ def offer(node: AmdNode, replicas: int = 0, **facts: Any) -> Resource:
 
 
 def parts(
-    amd: object, *offered: Resource, nvidia: Node = NONE, facts: Any = LabelFacts, **own: Any
+    amd: AmdNode,
+    *offered: Resource,
+    nvidia: Node = NONE,
+    facts: Any = LabelFacts,
+    part: Any = MappingProxyType({}),
+    **own: Any,
 ) -> dict[str, LabelPart]:
     configuration = Configuration(own=Own(**own))
     theirs = () if nvidia is NONE else resources.offered(nvidia, configuration).resources
     return label_parts(
         nvidia,
-        [amd],
+        [VendorPart("amd.com", amd, **part)],
         (*theirs, *offered),
         configuration,
         facts=facts,
@@ -85,18 +92,39 @@ def test_partitions_that_are_not_shared() -> None:
 
 def test_several_models_have_labels_of_their_own() -> None:
     node = mi300x()
-    names = [replace(gpu, name="W6800" if gpu.index < 3 else gpu.name) for gpu in node.gpus]
+    names = [replace(one, name="W6800" if one.index < 3 else one.name) for one in node.gpus]
     node = replace(node, gpus=tuple(names))
     found = merged(parts(node, offer(node)).values())
     assert found["amd.com/gpu.count"] == found["amd.com/gpu-AMD-Instinct-MI300X-OAM.count"] == "5"
     assert found["amd.com/gpu-W6800.count"] == "3"
 
 
-def test_lost_gpu_does_not_count() -> None:
-    node = mi300x()
-    lost = replace(node, gpus=(replace(node.gpus[0], devices=()), *node.gpus[1:]))
-    found = merged(parts(lost, offer(node)).values())
+def test_lost_devices_do_not_count() -> None:
+    """The plugin's part keeps them, to list them as unhealthy."""
+    lost = {"lost": {"amdgpu_xcp_3": "it has vanished", "0000:05:00.0": "it has vanished"}}
+    found = merged(parts(mi300x(8), offer(mi300x(8)), part=lost).values())
+    assert found["amd.com/gpu.count"] == found["beta.amd.com/gpu.vram.24G"] == "62"
+    assert found["beta.amd.com/gpu.family.AI"] == "8"
+
+
+def test_broken_gpu_does_not_count() -> None:
+    broken = replace(mi300x().gpus[0], trouble="it has no KFD node")
+    node = replace(mi300x(), gpus=(broken, *mi300x().gpus[1:]))
+    found = merged(parts(node, offer(node)).values())
     assert found["amd.com/gpu.count"] == found["beta.amd.com/gpu.vram.192G"] == "7"
+
+
+def test_driver_that_is_unloaded_leaves_no_labels() -> None:
+    part = parts(mi300x(), offer(mi300x()), part={"trouble": "amdgpu is not loaded"})["amd.com"]
+    assert part.values == {}
+    assert re.fullmatch(part.owned, "amd.com/gpu.vram")
+
+
+def test_gpus_without_names_are_told_apart_by_size() -> None:
+    node = AmdNode(gpus=(gpu(0, 24 * GIB, 96), gpu(1, GIB // 2, 2)))
+    found = merged(parts(node, offer(node)).values())
+    assert found["amd.com/gpu-unknown-24Gi.count"] == "1"
+    assert found["amd.com/gpu-unknown-0Gi.memory"] == "512"
 
 
 def test_node_with_both_vendors_has_the_labels_of_both() -> None:

@@ -69,9 +69,7 @@ def node_labels(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return the labels of the node; label changes apply to them."""
     labels: dict[str, str] = {}
 
-    def set_labels(
-        _server: ApiServer, name: str, wanted: dict[str, str | None]
-    ) -> dict[str, str]:
+    def set_labels(_server: ApiServer, name: str, wanted: dict[str, str | None]) -> dict[str, str]:
         assert name == "node-1"
         for key, value in wanted.items():
             if value is None:

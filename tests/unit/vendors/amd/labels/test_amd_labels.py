@@ -14,7 +14,7 @@ import pytest
 
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdDriver, AmdGpu, AmdNode
 from gpuhook.vendors.amd.labels import asic_family
-from gpuhook.vendors.amd.labels.amd_labels import KINDS, OWNED, labels
+from gpuhook.vendors.amd.labels.amd_labels import KINDS, OWNED, labels, usable
 from gpuhook.vendors.amd.labels.firmware_versions import firmware_versions
 
 GIB = 1 << 30
@@ -159,7 +159,8 @@ def test_facts_that_are_unknown_have_no_label() -> None:
 @pytest.mark.parametrize("gpus", [(), (AmdGpu(0, "0000:05:00.0", device_id="74a1"),)])
 def test_node_without_a_usable_gpu_has_no_labels(gpus: tuple[AmdGpu, ...]) -> None:
     """No pod should be scheduled for a lost GPU."""
-    assert labels(AmdNode(AmdDriver(), gpus), KINDS).values == {}
+    node = usable(AmdNode(AmdDriver(), gpus), (), "")
+    assert labels(node, KINDS).values == {}
 
 
 def test_firmware_is_counted_under_the_beta_prefix(tmp_path: Path) -> None:
