@@ -67,9 +67,9 @@ class AmdVendor:
         return amd_resources.unusable(inventory)
 
     def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
-        from gpuhook.vendors.amd.inventory import sysfs_inventory
+        from gpuhook.vendors.amd.plugin import amd_part
 
-        return self._part(sysfs_inventory.read(host_root, dev_root or host_root))
+        return self._part(amd_part.inventory(host_root, dev_root or host_root))
 
     def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
         from gpuhook.vendors.amd.plugin import amd_part

@@ -7,9 +7,10 @@ kubelet's list has it as unhealthy. After a change of the modes only the new par
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
-from gpuhook.vendors.amd.inventory import amd_inventory
+from gpuhook.vendors.amd.inventory import amd_inventory, sysfs_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import KFD, AmdNode
 from gpuhook.vendors.amd.plugin.amd_resources import DOMAIN
 from gpuhook.vendors.vendor_part import PairScores, VendorPart
@@ -29,6 +30,18 @@ _WORST = _NO_LINK + _OTHER_GPU
 _UNLOADED = "the driver amdgpu is not loaded"
 _GONE = "the driver amdgpu no longer has it"
 _NO_PARTITION = "the partition has vanished"
+
+
+def inventory(host_root: str, dev_root: str) -> AmdNode:
+    """Return the inventory without warnings about device nodes that this process cannot see.
+
+    A container of the plugin may have no /dev/dri: the kubelet needs the paths only.
+    """
+    node = sysfs_inventory.read(host_root, dev_root)
+    dev = os.path.join(dev_root, "dev/")
+    if os.path.isdir(dev + "dri"):
+        return node
+    return replace(node, warnings=tuple(one for one in node.warnings if not one.startswith(dev)))
 
 
 def part(node: AmdNode, lost: Mapping[str, str] | None = None) -> VendorPart:
@@ -92,9 +105,14 @@ def _with_lost(now: AmdNode, last: AmdNode) -> tuple[AmdNode, dict[str, str]]:
         reason = _reason(now, gpu)
         if gpu is not None and gpu.devices and _modes(gpu) != _modes(before):
             continue
-        absent = [device for device in before.devices if device.id not in taken]
+        kept = () if gpu is None else gpu.devices
+        numbers = {device.partition for device in kept}
+        absent = [
+            device  # and not one that has another id now, as after a reload of the driver
+            for device in before.devices
+            if device.id not in taken and device.partition not in numbers
+        ]
         if absent:
-            kept = () if gpu is None else gpu.devices
             base = gpu if gpu is not None and kept else before  # a lost GPU has no modes
             found[before.pci_address] = replace(base, devices=_ordered((*kept, *absent)))
             lost.update((device.id, reason) for device in absent)
