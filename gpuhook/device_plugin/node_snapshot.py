@@ -163,6 +163,14 @@ def with_last_memory(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
     return replace(now, node=replace(now.node, gpus=gpus))
 
 
+def with_parts(last: NodeSnapshot, now: NodeSnapshot) -> NodeSnapshot:
+    """Return `last` with the other vendors' parts of `now`, in which NVML does not answer.
+
+    NVML's GPUs remain, as unhealthy, and the other GPUs are those of now.
+    """
+    return replace(last, trouble=now.trouble, parts=now.parts, failures=now.failures)
+
+
 def has_changed(last: NodeSnapshot, launch: Launch) -> bool:
     """Return whether the kernel's files have changed since the last snapshot."""
     if launch.inventory is not None:

@@ -19,8 +19,7 @@ from gpuhook.device_plugin.change_report import ChangeReport
 from gpuhook.device_plugin.change_watch import ChangeWatch
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.guard.guard_service import GuardService
-from gpuhook.device_plugin.health.health_service import HealthService
-from gpuhook.device_plugin.health.polled_service import PolledHealthService
+from gpuhook.device_plugin.health.node_health import NodeHealth
 from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
 from gpuhook.device_plugin.kubelet.observer import Observer
 from gpuhook.device_plugin.kubelet.plugin_sockets import PluginSockets
@@ -75,16 +74,7 @@ class Plugin:
         self._policies = PolicyService(launch.host_root)
         self._report = ChangeReport(notifier, launch.pod_resources_socket)
         self._config = ActiveConfig(launch, loaded, clients, self._report, counters)
-        self._polled = PolledHealthService(launch, triggers, notifier)
-        self._health = HealthService(
-            own.health,
-            launch.host_root,
-            triggers,
-            notifier,
-            counters.xid,
-            clear_others=self._polled.clear,
-            is_this_machine=is_here,
-        )
+        self._health = NodeHealth(loaded.configuration, launch, triggers, notifier, counters.xid)
         self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
         self._guard = GuardService(
             own.guard, launch.pod_resources_socket, notifier, counters, is_this_machine=is_here
@@ -121,7 +111,6 @@ class Plugin:
         await self._guard.end()
         await self._restore_policies()
         await self._health.end()
-        await self._polled.end()
         await self._labels.end(self._config.loaded.configuration)
         await self._metrics.end()
         await self._notifier.end(_NOTIFIER_TIMEOUT)
@@ -199,8 +188,7 @@ class Plugin:
         own = loaded.configuration.own
         self._config.apply(loaded)
         self._watch.set_interval(own.health.poll_interval)
-        self._health.configure(own.health)
-        self._polled.configure(loaded.configuration.flags.amd.pulse)
+        self._health.apply(loaded.configuration)
         self._guard.configure(own.guard)
         self._sockets.require_pre_start(own.pre_start_check)
 
@@ -241,15 +229,12 @@ class Plugin:
         self._watch.set_snapshot(snapshot)
         snapshot = node_snapshot.with_lost(snapshot, self._snapshot)
         self._health.update(snapshot, asyncio.get_running_loop())
-        self._polled.update(snapshot.parts)
         if snapshot.trouble is None:
             return node_snapshot.with_last_memory(snapshot, self._snapshot)
         if not snapshot.parts:
             raise snapshot.trouble
-        # The devices of this driver remain offered, as unhealthy, and those of the others healthy.
         self._report.report_failure(snapshot.trouble)
-        trouble, parts, failures = snapshot.trouble, snapshot.parts, snapshot.failures
-        return replace(self._snapshot, trouble=trouble, parts=parts, failures=failures)
+        return node_snapshot.with_parts(self._snapshot, snapshot)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         """Return the result of `call`, run in a thread, however long it takes.
@@ -277,13 +262,8 @@ class Plugin:
         configuration = outcome.configuration
         offered = outcome.offer.resources
         devices = {d.uuid: d for resource in offered for d in resource.devices}
+        unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}
         links = {part.domain: part.links for part in self._snapshot.parts}
-        watched = [device for device in devices.values() if device.domain not in links]
-        unhealthy = {
-            **self._polled.unhealthy(devices.values()),
-            **outcome.unusable,
-            **self._health.unhealthy(watched),
-        }
         context = replace(outcome.context, unhealthy=unhealthy)
         self._answers.known = KnownNode(self._snapshot.topology, configuration, context, links)
         await self._sockets.offer(offered, unhealthy)
@@ -300,7 +280,6 @@ class Plugin:
 
     def _on_poll(self) -> None:
         self._health.on_poll()
-        self._polled.on_poll()
         self._guard.on_poll()
         if self._mps.is_needed:
             self._triggers.pull(Reason.DAEMON)

@@ -39,6 +39,7 @@ async def exporter(root: Path, service: str, answer: bytes) -> AsyncIterator[Non
         return answer
 
     server = aio.server()
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]]
     handlers = {"List": grpc.unary_unary_rpc_method_handler(reply)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     server.add_insecure_port(services.target(str(root) + WORDS.socket))

@@ -11,6 +11,7 @@ from gpuhook.device_plugin.config import config_reader
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import FileError
 from gpuhook.vendors.amd.inventory import amd_dump
+from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.unit.amd_offering import (
     CPX,
@@ -33,7 +34,7 @@ sharing:
 """
 
 
-def counts(node: amd_dump.AmdNode, text: str = "") -> dict[str, int]:
+def counts(node: AmdNode, text: str = "") -> dict[str, int]:
     return {one.name: len(one.units) for one in offer(node, text).resources}
 
 
