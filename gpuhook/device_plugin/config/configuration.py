@@ -42,7 +42,7 @@ MIG_STRATEGIES = ("none", "single", "mixed")
 LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri", "host-files")
 ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
-NAMING_STRATEGIES = ("single", "mixed")
+NAMING_STRATEGIES = ("none", "single", "mixed")
 AMD_LIST_STRATEGIES = ("device-specs", "envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 DISCOVERIES = ("auto", "nvml")  # both use NVML: gpuhook serves no other kind of node
 
@@ -140,8 +140,8 @@ class AmdFlags:
 
     resource_naming_strategy: str = flag(
         Choice(NAMING_STRATEGIES),
-        "The resources of AMD GPUs: single (amd.com/gpu) or mixed (by partition modes, such as "
-        "amd.com/cpx_nps4).",
+        "The resources of AMD GPUs: single (amd.com/gpu), mixed (by partition modes, such as "
+        "amd.com/cpx_nps4) or none (not offered).",
         "single",
         option=Option(aliases=("resource_naming_strategy",), has_one_dash=True),
     )

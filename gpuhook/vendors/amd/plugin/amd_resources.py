@@ -28,10 +28,12 @@ _WHOLE = (None, "SPX")  # compute modes of a GPU that is not divided
 
 
 def named_devices(node: AmdNode, rules: NamingRules) -> NamedDevices:
-    """Return the devices of `node` by index; `rules.strategy` is "single" or "mixed".
+    """Return the devices of `node` by index; `rules.strategy` is "single", "mixed" or "none".
 
     Raises GH2530 if strategy single cannot offer the devices together.
     """
+    if rules.strategy == "none":
+        return NamedDevices(unknown=rules.excluded)
     keys = {selector_key(name): name for name in rules.excluded}
     known: set[str] = set()
     named: list[NamedDevice] = []

@@ -9,6 +9,7 @@ import pytest
 
 from gpuhook.device_plugin.config.config_reader import Override, read
 from gpuhook.device_plugin.config.configuration import (
+    AmdFlags,
     Configuration,
     Flags,
     Imex,
@@ -142,6 +143,7 @@ def test_every_key_reaches_the_configuration() -> None:
             mofed_enabled=True,
             mps_root="/run/mps",
             device_discovery_strategy="nvml",
+            amd=AmdFlags("mixed", 30, ("envvar", "cdi-cri")),
             plugin=PluginFlags(
                 pass_device_specs=True,
                 device_list_strategy=("envvar", "cdi-cri", "host-files"),

@@ -79,6 +79,11 @@ def test_strategy_single_refuses_different_modes() -> None:
     assert counts(five_and_three(), excluded) == {GPU: 24}
 
 
+def test_strategy_none_offers_nothing() -> None:
+    text = "flags: {amd: {resourceNamingStrategy: none}}\ngpuhook: {excludeDevices: [0]}"
+    assert counts(MI300X, text) == {}
+
+
 def test_each_vendor_fails_alone() -> None:
     """If the GPUs of one vendor cannot be offered together, those of the other are."""
     t4 = dump_file.load("t4")
