@@ -281,7 +281,7 @@ class Plugin:
         )
         of_nvml = tuple(resource for resource in offered if resource.domain not in links)
         self._guard.update(self._snapshot, of_nvml)
-        self._labels.update(configuration, self._snapshot, of_nvml)
+        self._labels.update(configuration, self._snapshot, offered)
 
     def _on_poll(self) -> None:
         self._health.on_poll()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -314,9 +315,6 @@ class Vendor(Protocol):
     def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
         """Return the free bytes of a device of a part, None if unknown."""
 
-    def unenforced_limits(self, host_root: str) -> tuple[str, str]:
-        """Return why the node enforces no memory limits, and the remedy; "" if it does."""
-
     def noted_nodes(self) -> dict[str, str]:
         """Return device node -> id as recorded on the node, {} for a vendor without a record."""
 
@@ -340,3 +338,22 @@ class Vendor(Protocol):
 
     def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:
         """Return whether this node can enforce memory limits."""
+
+    @property
+    def label_kinds(self) -> tuple[str, ...]:
+        """The kinds of node labels that the configuration can choose from."""
+
+    @property
+    def default_label_kinds(self) -> tuple[str, ...]:
+        """Those that a configuration which chooses none has."""
+
+    def labels(
+        self, part: VendorPart, kinds: Collection[str], host_root: str | None
+    ) -> VendorLabels:
+        """Return the labels that the devices of a part and their driver give a node.
+
+        `host_root` is where the node's files are, None for a node that is not this machine.
+        """
+
+    def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return the present usage of the devices of a part, from the kernel's files."""

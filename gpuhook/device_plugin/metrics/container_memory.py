@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.unit_holders import Holder
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+    from gpuhook.vendors.usage_device import ProcessOnDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class DeviceUse:
     uuid: str
     total_bytes: int | None = None
     used_bytes: int | None = None
-    processes: Sequence[ProcessUse] | None = None
+    processes: Sequence[ProcessUse | ProcessOnDevice] | None = None
+    percent: int | None = None  # of the last moments in which the GPU worked
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -113,21 +114,6 @@ class AmdVendor:
         node = part.inventory
         return amd_health.free_memory(node, uuid, host_root) if isinstance(node, AmdNode) else None
 
-    def unenforced_limits(self, host_root: str) -> tuple[str, str]:
-        import os
-
-        regions = os.path.join(host_root, "sys/fs/cgroup/dmem.capacity")
-        try:
-            with open(regions, encoding="ascii") as file:
-                if any(line.startswith("drm/") for line in file):
-                    return "", ""
-        except (OSError, ValueError):
-            pass
-        return (
-            "the kernel's dmem controller has no region of a GPU",
-            "use Linux 6.15 or newer with the controller dmem",
-        )
-
     def absence(self, host_root: str, inventory: str | None = None) -> str:
         """Return why a node has no AMD GPUs, "" if it may have some."""
         from gpuhook.vendors.amd.spec import amd_node
@@ -215,3 +201,47 @@ class AmdVendor:
         from gpuhook.vendors.amd.system import vram_support
 
         return vram_support.limit_support(host_root)
+
+    @property
+    def label_kinds(self) -> tuple[str, ...]:
+        """The options of AMD's node labeller."""
+        from gpuhook.vendors.amd.labels import amd_labels
+
+        return amd_labels.KINDS
+
+    @property
+    def default_label_kinds(self) -> tuple[str, ...]:
+        """The options that AMD's operator sets."""
+        from gpuhook.vendors.amd.labels import amd_labels
+
+        return amd_labels.DEFAULT_KINDS
+
+    def labels(
+        self, part: VendorPart, kinds: Collection[str], host_root: str | None
+    ) -> VendorLabels:
+        """Return the labels of AMD's node labeller."""
+        from gpuhook.vendors.amd.labels import amd_labels, asic_family, firmware_versions
+
+        node = amd_labels.usable(_node(part), part.lost, part.trouble)
+        if host_root is None:
+            return amd_labels.labels(node, kinds)
+        root = host_root.rstrip("/")
+        if "family" in kinds:
+            node = asic_family.with_families(node, root)
+        firmware = []
+        if "firmware" in kinds:
+            addresses = [gpu.pci_address for gpu in node.gpus]
+            firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
+        return amd_labels.labels(node, kinds, firmware)
+
+    def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return the usage from sysfs, KFD and procfs."""
+        from gpuhook.vendors.amd.usage import amd_usage
+
+        return amd_usage.usage(host_root, _node(part))
+
+
+def _node(part: VendorPart) -> AmdNode:
+    """Return the inventory of one of AMD's parts."""
+    node: AmdNode = cast("AmdNode", part.inventory)
+    return node

@@ -9,7 +9,7 @@ from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from gpuhook.vendors.interface import ContainerTraces, FindLibrary
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -85,11 +86,6 @@ class NvidiaVendor:
         """Return None: the plugin queries NVML."""
         del part, uuid, host_root
         return None
-
-    def unenforced_limits(self, host_root: str) -> tuple[str, str]:
-        """Return "": the plugin queries the driver of its snapshot."""
-        del host_root
-        return "", ""
 
     def absence(self, host_root: str, inventory: str | None = None) -> str:
         """Return why a node has no NVIDIA GPUs, "" if it may have some."""
@@ -177,3 +173,21 @@ class NvidiaVendor:
             return driver_support.driver_support(library())
         except GpuhookError as error:
             return LimitSupport(reason=error.message, remedy=error.hint, is_present=False)
+
+    label_kinds: tuple[str, ...] = ()
+
+    default_label_kinds: tuple[str, ...] = ()
+
+    def labels(
+        self, part: VendorPart, kinds: Collection[str], host_root: str | None
+    ) -> VendorLabels:
+        """Return none: NVIDIA's labels describe the offer (device_plugin/labels/node_labels.py)."""
+        from gpuhook.vendors.vendor_labels import VendorLabels
+
+        del part, kinds, host_root
+        return VendorLabels()
+
+    def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return none: the plugin queries NVML."""
+        del part, host_root
+        return ()

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
+from gpuhook.vendors.amd.labels.amd_labels import KINDS
 from tests.record.box import Box
 from tests.record.case import Case
 from tests.record.groups import document_files
@@ -70,6 +71,12 @@ def _inventories() -> None:
         case(
             f"labels-profile-{profile}",
             f"labels --inventory {profile} --oneshot --no-timestamp=true",
+        )
+    for profile in ("mi300x8", "mi300x-cpx", "mixed", "radeon"):
+        every = "" if profile != "mi300x8" else f" --device-labels={','.join(KINDS)}"
+        case(
+            f"labels-profile-{profile}",
+            f"labels --inventory {profile} --oneshot --no-timestamp=true{every}",
         )
     case(
         "labels-mig-strategies",
