@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpuhook.containers.warm.runtime_state import Found
-    from gpuhook.usage.usage_devices import UsageDevice
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.usage_device import UsageDevice
 
 _PROCESSES = min(4, os.cpu_count() or 1)
 _STARTED = (runtime_state.RUNNING, runtime_state.PAUSED)

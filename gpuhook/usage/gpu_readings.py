@@ -16,7 +16,7 @@ from gpuhook.host.worker import LATE, UNSTARTED, NoAnswerError, Worker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.usage.nvml_reader import NvmlReader
-    from gpuhook.usage.usage_devices import UsageDevice
+    from gpuhook.vendors.usage_device import UsageDevice
 
 PATIENCE = 10.0  # seconds; without persistence mode, NVML initialises each GPU when it starts
 

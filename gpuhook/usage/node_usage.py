@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gpuhook.errors import GpuhookError
     from gpuhook.usage.gpu_processes import Users
     from gpuhook.usage.kubelet_units import KubeletAnswer
-    from gpuhook.usage.usage_devices import UsageDevice
+    from gpuhook.vendors.usage_device import UsageDevice
 
 SCHEMA = "gpuhook/ps/v1"
 
@@ -295,14 +295,9 @@ def _use(
         "total": total,
         "share": share,
         "over": container_sharing.is_over(used, share),
-        "percent": percent if is_told and _busy(device) else None,
+        "percent": percent if device is not None and is_told and device.has_percents else None,
         "processes": [gpu_processes.process_document(use) for use in uses],
     }
-
-
-def _busy(device: UsageDevice | None) -> bool:
-    """Return whether the driver reports the utilization of processes: not on MIG instances."""
-    return device is not None and device.index.isdecimal()
 
 
 def _device(device: UsageDevice, users: Users) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from gpuhook.device_plugin.guard.usage_sample import SampleTarget, memory_by_pid
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files
 from gpuhook.usage import usage_devices
-from gpuhook.usage.usage_devices import ProcessOnDevice, UsageDevice
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
+from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 
 from gpuhook.errors import GpuhookError
 from gpuhook.host import documents
 from gpuhook.host.hot import files, state
 from gpuhook.vendors.nvidia.hot import node_json, vocabulary
 from gpuhook.vendors.nvidia.inventory import dump
+from gpuhook.vendors.usage_device import UsageDevice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,39 +23,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
 
 _MAX_SIZE = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessOnDevice:
-    """A process on a device; `percent` is its part of the multiprocessors' time."""
-
-    pid: int
-    memory_bytes: int | None = None
-    percent: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UsageDevice:
-    """A GPU or MIG instance; memory is in bytes, None if unknown. `uuid` is "" if NVML has none.
-
-    `gpu` is the UUID of its GPU. `index` is "0", or "0:1" for an instance. `node` is the device
-    node that only its holders have. `is_split`: a GPU in MIG mode, which is used
-    through its instances. `lost` is why it cannot be used, "" if it can.
-    """
-
-    uuid: str
-    gpu: str
-    index: str
-    name: str = ""
-    profile: str = ""
-    node: str = ""
-    total: int | None = None
-    used: int | None = None
-    reserved: int | None = None
-    percent: int | None = None
-    processes: tuple[ProcessOnDevice, ...] | None = None
-    is_split: bool = False
-    lost: str = ""
 
 
 def of_node(node: Node | None) -> tuple[UsageDevice, ...]:
@@ -118,5 +85,6 @@ def instance_device(gpu: Gpu, instance: MigInstance, minor: int | None) -> Usage
         profile=instance.profile or "",
         node="" if minor is None else vocabulary.capability_node(minor),
         total=instance.memory_bytes,
+        has_percents=False,
         lost=instance.trouble or "",
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors import inventory_file
 from tests.contract import kubelet_side, roots
 from tests.contract.bundles import CGROUP as CGROUPS
 from tests.contract.bundles import bundle
@@ -31,7 +31,7 @@ NAME = "main"  # of the containers
 SHARE = 3776  # MiB: a T4 has 15360, less a reserve of 256, for four
 KEPT = 3000  # what the pod within its share allocates
 MUCH = 8000  # what the greedy pod requests at once; the GPU has more free
-PROFILE = Path(dump_file.PROFILES) / "t4.yaml"
+PROFILE = Path(inventory_file.PROFILES) / "t4.yaml"
 OLD, NEW = "580.95.05", "615.71.05"  # drivers from before and after the call for limits
 CONFIG = """\
 version: v1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the inventories that ship in gpuhook/vendors/nvidia/profiles.
+"""Writes the inventories that ship in gpuhook/vendors/profiles.
 
 `python -m tests.simulated.profiles` after a change here; a test keeps the files equal to this.
 """
@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors import inventory_file
+from gpuhook.vendors.amd.inventory import amd_dump
+from gpuhook.vendors.inventory_document import SCHEMA
+from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from gpuhook.vendors.nvidia.inventory.inventory import (
     DeviceNode,
     Driver,
@@ -20,7 +24,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import (
     Link,
     Node,
 )
-from tests.simulated import mig_node
+from tests.simulated import amd_profiles, mig_node
 
 LIBRARY_DIR = "/usr/lib/x86_64-linux-gnu"
 
@@ -257,6 +261,7 @@ def _mig_uuid(gpu: int, index: int) -> str:
 
 
 PROFILES = {"t4": t4, "h100x8": h100x8, "lost-gpu": lost_gpu, "a100-mig": a100_mig}
+PROFILES["mixed"] = t4  # with GPUs of another vendor
 
 
 def _node(
@@ -361,17 +366,28 @@ def _links(version: str, *, has_xorg: bool) -> tuple[Link, ...]:
     return tuple(Link(path, target) for path, target in sorted(links.items()))
 
 
+def names() -> list[str]:
+    """Return the names of the profiles of all vendors."""
+    return sorted({*PROFILES, *amd_profiles.PROFILES})
+
+
 def document(name: str) -> str:
     """Return the text of the profile file `name`."""
-    purpose = (PROFILES[name].__doc__ or "").split("\n", maxsplit=1)[0].removeprefix("Return ")
+    makers = [found for found in (PROFILES.get(name), amd_profiles.PROFILES.get(name)) if found]
+    purpose = (makers[-1].__doc__ or "").split("\n", maxsplit=1)[0].removeprefix("Return ")
     head = f"# SPDX-License-Identifier: Apache-2.0\n# {purpose[0].upper()}{purpose[1:]}\n"
-    return head + dump_file.text(PROFILES[name](), "yaml")
+    whole: dict[str, Any] = {"schema": SCHEMA}
+    if name in PROFILES:
+        whole |= dump_file.lines(dump.as_dict(PROFILES[name]()))
+    if name in amd_profiles.PROFILES:
+        whole[amd_dump.KEY] = amd_dump.section(amd_profiles.PROFILES[name]())
+    return head + inventory_file.text(whole, "yaml")
 
 
 def main() -> None:
     """Write all profiles."""
-    for name in PROFILES:
-        Path(dump_file.PROFILES, name + ".yaml").write_text(document(name), encoding="utf-8")
+    for name in names():
+        Path(inventory_file.PROFILES, name + ".yaml").write_text(document(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 
 import gpuhook
 from gpuhook.node import node_readings
+from gpuhook.vendors import inventory_file
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.doctor.case import FaultCase
 from tests.doctor.parts import driver, kubernetes
@@ -56,7 +57,7 @@ def with_gpu(
     persistenced: bool = True,
 ) -> FaultCase:
     """Make a host with a driver of that version, its GPUs on the bus, and no /dev/char links."""
-    path = os.path.join(dump_file.PROFILES, f"{profile}.yaml")
+    path = os.path.join(inventory_file.PROFILES, f"{profile}.yaml")
     with open(path, "rb") as stream:
         content = stream.read().replace(VERSION.encode(), version.encode())
     made = make_node(directory, dump_file.parse(content, path), layout=layout)

@@ -160,7 +160,7 @@ def test_fault_is_two_lines() -> None:
     message, hint = failed.stderr.splitlines()
     assert message == "Error GH1500: t5: neither a file nor a known profile"
     assert hint.startswith("hint: set --inventory to a file")
-    assert "h100x8, lost-gpu, t4" in hint
+    assert "h100x8, lost-gpu, mi300x-cpx, mi300x8, mixed, radeon, t4" in hint
 
 
 def test_system_error_has_no_traceback(tmp_path: Path) -> None:

@@ -30,12 +30,12 @@ from gpuhook.kernel import mountinfo
 from gpuhook.node import driver_worker
 from gpuhook.node.described_node import Heard
 from gpuhook.usage import node_usage
-from gpuhook.usage.usage_devices import UsageDevice
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import driver_params, egl_profile
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+from gpuhook.vendors.usage_device import UsageDevice
 from tests.plans import described
 
 TYPE_CHECKING = False

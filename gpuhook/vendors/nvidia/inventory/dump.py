@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from gpuhook.vendors.inventory_document import SCHEMA
 from gpuhook.vendors.nvidia.inventory.inventory import (
     DeviceNode,
     Driver,
@@ -22,7 +23,6 @@ from gpuhook.vendors.nvidia.inventory.inventory import (
     fact_rules,
 )
 
-SCHEMA = "gpuhook/inventory/v1"
 UNKNOWN = "unknown"
 
 
@@ -46,7 +46,9 @@ def as_dict(node: Node) -> dict[str, Any]:
 
 
 def from_dict(dump: dict[str, Any]) -> Node:
-    """Return the node of a dump that fits the schema (see dump_file)."""
+    """Return the node of a dump that fits the schema; one without our part has no driver."""
+    if "driver" not in dump:
+        return Node(driver=Driver())
     return Node(
         driver=Driver(**_facts(dump["driver"])),
         gpus=tuple(_read_gpu(gpu) for gpu in dump["gpus"]),

@@ -13,6 +13,7 @@ import yaml
 
 import gpuhook
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors import inventory_file
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
 from tests.simulated import profiles
 
@@ -41,13 +42,15 @@ def changed(path: str, value: object) -> dict[str, Any]:
 @pytest.mark.parametrize("name", sorted(profiles.PROFILES))
 def test_profiles_are_current(name: str) -> None:
     """The shipped profiles are those of their generator."""
-    assert Path(dump_file.PROFILES, name + ".yaml").read_text("utf-8") == profiles.document(name)
+    assert Path(inventory_file.PROFILES, name + ".yaml").read_text("utf-8") == profiles.document(
+        name
+    )
     assert dump_file.load(name) == profiles.PROFILES[name]()
 
 
 def test_list_of_profiles() -> None:
     """Every profile is found by name."""
-    assert dump_file.profiles() == sorted(profiles.PROFILES)
+    assert inventory_file.profiles() == profiles.names()
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
@@ -76,7 +79,7 @@ def test_unknown_name_lists_the_profiles() -> None:
     with pytest.raises(GpuhookError) as caught:
         dump_file.load("t5")
     assert caught.value.code == "GH1500"
-    assert "a100-mig, h100x8, lost-gpu, t4" in caught.value.hint
+    assert "a100-mig, h100x8, lost-gpu, mi300x-cpx, mi300x8, mixed, radeon, t4" in caught.value.hint
 
 
 def test_file_takes_precedence_over_a_profile(

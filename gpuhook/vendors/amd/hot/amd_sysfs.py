@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the kernel describes AMD GPUs, below a host root, and bounded reads of these files."""
+
+from __future__ import annotations
+
+import os
+
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import files
+
+MODULE = "/sys/module/amdgpu"
+DRIVER = MODULE + "/drivers/pci:amdgpu"  # has a link to the directory of each GPU
+PLATFORM = "/sys/devices/platform"  # has the partitions beyond the first of each GPU
+DRM = "/sys/class/drm"  # has a link to each DRM node
+TOPOLOGY = "/sys/class/kfd/kfd/topology"
+MODES = ("current_compute_partition", "current_memory_partition")
+_PARTITION = "amdgpu_xcp"
+_LIMIT = 65536
+
+
+def text(path: str) -> str:
+    """Return the content of a file. Raises OSError, also for a file that is large or no file."""
+    try:
+        return files.read(path, _LIMIT).decode("ascii", "replace")
+    except GpuhookError as error:
+        raise OSError(str(error)) from error
+
+
+def line(path: str) -> str | None:
+    """Return the only line of a file without spaces around it.
+
+    None: it cannot be read, as during a reset of the GPU, it is empty, or it is binary.
+    """
+    try:
+        found = text(path).strip(" \t\n\0")
+    except OSError:
+        return None
+    return found if found and found.isprintable() else None
+
+
+def mode(path: str) -> str | None:
+    """Return the partition mode in a file, "CPX" or "NPS4"; None without one."""
+    found = line(path) or ""
+    is_one = found.isascii() and found.isalnum() and found.isupper() and len(found) <= 8
+    return found if is_one and found != "UNKNOWN" else None
+
+
+def names(directory: str) -> list[str]:
+    """Return the names in a directory, sorted; [] if it cannot be read."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def gpu_addresses(host_root: str) -> list[str]:
+    """Return the PCI addresses of the GPUs that the driver serves, in their order."""
+    return sorted(filter(is_address, names(host_root.rstrip("/") + DRIVER)), key=address_order)
+
+
+def is_address(name: str) -> bool:
+    """Return whether a name is a PCI address as the kernel writes it, "0000:05:00.0"."""
+    domain, _, rest = name.partition(":")
+    is_hex = all(character in "0123456789abcdef" for character in domain + rest[:2] + rest[3:5])
+    return is_hex and len(domain) >= 4 and len(rest) == 7 and rest[2] + rest[5] == ":."
+
+
+def address_order(address: str) -> tuple[int, str]:
+    """Return the sort key of a PCI address."""
+    domain, _, rest = address.partition(":")
+    return int(domain, 16), rest
+
+
+def partition_id(name: str) -> str | None:
+    """Return the id "amdgpu_xcp_3" of a partition's platform device, None for another device.
+
+    Some kernels write "amdgpu_xcp.3".
+    """
+    number = name[len(_PARTITION) + 1 :]
+    is_one = name.startswith((_PARTITION + "_", _PARTITION + ".")) and number.isascii()
+    return f"{_PARTITION}_{number}" if is_one and number.isdigit() else None
+
+
+def minor(name: str, prefix: str) -> int | None:
+    """Return the minor in the name of a DRM node, "renderD128" with the prefix "renderD"."""
+    number = name[len(prefix) :]
+    is_one = name.startswith(prefix) and number.isascii() and number.isdigit() and len(number) < 8
+    return int(number) if is_one else None
