@@ -24,6 +24,7 @@ from gpuhook.doctor.facts import amd_facts as facts
 from gpuhook.doctor.facts import gpu_loss
 from gpuhook.doctor.facts.engine_facts import DockerHere, dockers
 from gpuhook.doctor.facts.program_facts import program
+from gpuhook.host.text_table import counted
 from gpuhook.node import kubelet_files
 
 TYPE_CHECKING = False
@@ -52,22 +53,10 @@ def _runtimes(node: ExaminedNode) -> list[tuple[DockerHere, Runtime]]:
     ]
 
 
-@check("amd.runtime", "AMD's runtime of Docker works, and is not the default runtime")
+@check("amd.runtime", "AMD's runtime is not Docker's default runtime", needs=("docker.config",))
 @for_each(_runtimes, absent(_NO_RUNTIME))
-def _runtime(node: ExaminedNode, found: tuple[DockerHere, Runtime]) -> Finding:
+def _runtime(_node: ExaminedNode, found: tuple[DockerHere, Runtime]) -> Finding:
     one, runtime = found
-    if program(node.tree, runtime.path) is None:
-        return Finding(
-            FAILED,
-            f"{runtime.where} registers the runtime {runtime.name}, but {runtime.path} is not "
-            "installed",
-            subject=runtime.name,
-            meaning=f'docker run --runtime={runtime.name} fails: "fork/exec {runtime.path}: no '
-            'such file or directory"',
-            command=f"gpuhook configure docker && {one.restart}  # or install amd-container-toolkit"
-            " again",
-            looked_at=(one.path, runtime.path),
-        )
     if one.configuration.default != runtime.name:
         message = f"AMD's runtime gives GPUs to containers with --runtime={runtime.name}"
         return ok(message, one.path, subject=runtime.name)
@@ -83,7 +72,7 @@ def _runtime(node: ExaminedNode, found: tuple[DockerHere, Runtime]) -> Finding:
     )
 
 
-@check("amd.hook", "The hook of AMD's runtime is installed", needs=("amd.runtime",))
+@check("amd.hook", "The hook of AMD's runtime is installed", needs=("docker.config",))
 @for_each(_runtimes, absent(_NO_RUNTIME))
 def _hook(node: ExaminedNode, found: tuple[DockerHere, Runtime]) -> Finding:
     _, runtime = found
@@ -208,7 +197,7 @@ def _containers(node: ExaminedNode) -> Findings:
     ]
     if not held:
         return absent("no running container has an AMD GPU")
-    return found or ok(f"the AMD devices of {len(held)} containers exist")
+    return found or ok(f"the AMD devices of {counted(len(held), 'container')} exist")
 
 
 def _gone(node: ExaminedNode, paths: Iterable[object]) -> list[str]:
