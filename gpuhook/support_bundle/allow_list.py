@@ -18,16 +18,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WHOLE, PROGRAM, LINES, JSON, YAML, TOML, COMMAND = (
-    "whole", "program", "lines", "json", "yaml", "toml", "command",
+WHOLE, PARTS, LINES, JSON, YAML, TOML, COMMAND = (
+    "whole", "parts", "lines", "json", "yaml", "toml", "command",
 )  # fmt: skip
 
 
 class FileKind(NamedTuple):
-    """The format of a file, and its listed keys."""
+    """The format of a file, and its listed keys; of PARTS, the pattern of what is kept."""
 
     form: str
     keys: frozenset[str] = frozenset()
+    parts: re.Pattern[str] | None = None
 
 
 def _words(text: str) -> frozenset[str]:
@@ -50,6 +51,20 @@ def _properties(schema: object) -> Iterator[str]:
         yield from _properties(one)
 
 
+# The parts of a launcher that doctor reads: interpreter, library, version, gpuhook's name.
+_PROGRAM = re.compile(
+    r"^#!/[\w./-]+(?: -\w+)?|\"/[\w./-]+\" -\w+ -c |sys\.path\[:0\] = \[\"/[\w./-]+\"[,\]]"
+    r"|^__version__ = \"[\w.+-]+\"|\bgpuhook[\w.-]*",
+    re.MULTILINE,
+)
+# What keeps the kernel from loading a module: a line of modprobe.d, a word of the command line.
+_MODPROBE = re.compile(
+    r"^[ \t]*(?:blacklist[ \t]+[\w-]+|install[ \t]+[\w-]+[ \t]+[a-z/]*/(?:false|true))[ \t]*$",
+    re.MULTILINE,
+)
+_KERNEL_WORDS = re.compile(
+    r"\b(?:modprobe\.|module_)blacklist=[\w,-]+|\b(?:amdgpu|nvidia)[\w.-]*=[\w,.-]+"
+)
 # Below these keys are names that users choose: of runtimes, resources, units, plugins.
 NAMED = _words(
     "plugins runtimes runtime-handlers workloads RegisteredDevices capacity allocatable units"
@@ -83,6 +98,7 @@ WORDS = daemons.PROGRAMS | _words(
 _CDI = _words(
     "cdiVersion kind devices name containerEdits deviceNodes path hostPath type major minor"
     " fileMode permissions uid gid env mounts containerPath options hooks hookName args timeout"
+    " annotations io.gpuhook.token io.gpuhook.options"
     " additionalGids intelRdt closID l3CacheSchema memBwSchema enableCMT enableMBM"
 )
 _TOML = frozenset(part for key in toolkit_settings.KEYS for part in key.split(".")) | _words(
@@ -132,6 +148,8 @@ _UNIT = _words(
 _FLAGS = _words("KUBELET_KUBEADM_ARGS KUBELET_EXTRA_ARGS")
 _PACKAGE = _words("Package Status Version Architecture Source")
 
+_OF_PROGRAM = FileKind(PARTS, parts=_PROGRAM)
+
 FILES: tuple[tuple[re.Pattern[str], FileKind], ...] = tuple(
     (re.compile(pattern, re.DOTALL), kind)
     for pattern, kind in (
@@ -139,9 +157,11 @@ FILES: tuple[tuple[re.Pattern[str], FileKind], ...] = tuple(
         (r"/proc/\d+/(?:stat|comm|cgroup)", FileKind(WHOLE)),
         (r"/proc/(?:version|devices|modules)|/proc/sys/kernel/.*", FileKind(WHOLE)),
         (r"/proc/driver/nvidia.*|/sys/.*", FileKind(WHOLE)),
+        (r"/proc/cmdline", FileKind(PARTS, parts=_KERNEL_WORDS)),
+        (r"/(?:etc|run|lib|usr/lib)/modprobe\.d/[^/]*\.conf", FileKind(PARTS, parts=_MODPROBE)),
         (r"/etc/ld\.so\.cache|/lib/modules/[^/]+/modules\.\w+", FileKind(WHOLE)),
-        (r".*/gpuhook/__init__\.py|.*/versions/[^/]+/tree\.json", FileKind(PROGRAM)),
-        (r".*/s?bin/(?:gpuhook|nvidia)[\w.-]*", FileKind(PROGRAM)),
+        (r".*/gpuhook/__init__\.py|.*/versions/[^/]+/tree\.json", _OF_PROGRAM),
+        (r".*/s?bin/(?:gpuhook|nvidia)[\w.-]*", _OF_PROGRAM),
         (r"/(?:etc|run|var/run)/cdi/.*\.json", FileKind(JSON, _CDI)),
         (r"/(?:etc|run|var/run)/cdi/.*", FileKind(YAML, _CDI)),
         (r"/etc/gpuhook/.*\.ya?ml", FileKind(YAML, _SETTINGS)),

@@ -25,7 +25,6 @@ from gpuhook.support_bundle.allow_list import (
     LINES,
     NAMED,
     OPTIONS,
-    PROGRAM,
     TOML,
     VARIABLES,
     WHOLE,
@@ -48,12 +47,6 @@ _COMMENTS = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
 _TOKEN = re.compile(r"[^\s{}\[\]:,.=\"']+")
 _LINE = re.compile(r"[ \t]*([\w.-]+)[ \t]*[=:][ \t]*(.*)|[ \t]*\[(\w+)\][ \t]*")
 _DOCUMENT = re.compile(r"^---[ \t]*\n", re.MULTILINE)
-# The parts of a launcher that doctor reads: interpreter, library, version, gpuhook's name.
-_PROGRAM = re.compile(
-    r"^#!/[\w./-]+(?: -\w+)?|\"/[\w./-]+\" -\w+ -c |sys\.path\[:0\] = \[\"/[\w./-]+\"[,\]]"
-    r"|^__version__ = \"[\w.+-]+\"|\bgpuhook[\w.-]*",
-    re.MULTILINE,
-)
 _BROKEN = (ValueError, RecursionError, yaml.YAMLError, TOMLKitError)
 _NUMBER = re.compile(r"[0-9]{1,3}")
 _LITERALS = frozenset(
@@ -86,8 +79,8 @@ class AllowList:
         """Return the redacted text of a file of that kind."""
         if kind.form == COMMAND:
             return "\0".join(self._arguments(text.split("\0"), where, "argv"))
-        if kind.form == PROGRAM:
-            return self._program(text, where)
+        if kind.parts is not None:
+            return self._parts(text, kind.parts, where)
         if kind.form == LINES:
             return "\n".join(self._line(line, kind, where) for line in text.split("\n"))
         return self._structured(text, kind, where)
@@ -168,9 +161,9 @@ class AllowList:
             result.append(word if is_kept else self._left_out(where, f"words of {key}"))
         return result
 
-    def _program(self, text: str, where: str) -> str:
-        left = "\n".join(_PROGRAM.findall(text))
-        self.removed[where, "the text of the program"] += 1
+    def _parts(self, text: str, parts: re.Pattern[str], where: str) -> str:
+        left = "\n".join(parts.findall(text))
+        self.removed[where, "the rest of the text"] += 1
         return left + "\n"
 
     def _line(self, line: str, kind: FileKind, where: str) -> str:

@@ -88,7 +88,7 @@ def _unloaded(node: ExaminedNode) -> Finding:
         message += f": {path} blacklists it"
         command = f"sed -i '/amdgpu/s/^/#/' {path} && (update-initramfs -u || dracut --force) && "
         command += "modprobe amdgpu"
-    elif _BLACKLIST_ARGUMENT.search(node_tree.line(node.tree, _COMMAND_LINE)):
+    elif _BLACKLIST_ARGUMENT.search(node_tree.text(node.tree, _COMMAND_LINE) or ""):
         message += f": the kernel's command line ({_COMMAND_LINE}) blacklists it"
         command = (
             "sed -i 's/[a-z_.]*blacklist=amdgpu//' /etc/default/grub && (update-grub || "
