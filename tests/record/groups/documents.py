@@ -319,7 +319,7 @@ def _new_settings(text: str, box: Box) -> None:
 
 def _doctors() -> None:
     case("doctor-list", "doctor --list", "doctor --list -o json")
-    for scene in ("h100", "t4-container", "mig", "lost", "tegra", "wsl", "empty"):
+    for scene in ("h100", "t4-container", "mig", "lost", "tegra", "wsl", "amd", "empty"):
         for form in ("table", "wide", "json", "name"):
             case(
                 f"doctor-{scene}-{form}", f"doctor --root /mnt/node/{scene} -o {form}", scene=scene
