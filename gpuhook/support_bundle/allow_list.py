@@ -77,6 +77,7 @@ COMMANDS = _words("args argv")
 VARIABLES = re.compile(
     r"NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|CTK_LIBCUDA_DIR|GPU_MEMORY_\w+)"
     r"|NVIDIA_(?:DISABLE_REQUIRE|DRIVER_ROOT|IMEX_CHANNELS|GDS|MOFED|GDRCOPY|NVSWITCH)"
+    r"|AMD_VISIBLE_DEVICES|HSA_CU_MASK|(?:ROCR|HIP)_VISIBLE_DEVICES"
     r"|PATH|CUDA_(?:VISIBLE_DEVICES|MPS_\w+|VERSION)|GPUHOOK_\w+|__NV\w+|__GLX_\w+"
 )
 # Options whose values are kept.
@@ -94,6 +95,7 @@ WORDS = daemons.PROGRAMS | _words(
     "agent server apply hook update-ldcache create-symlinks chmod enable-cuda-compat prestart"
     " device-plugin gpuhook gpuhook-hook nvidia-cdi-hook nvidia-ctk nvidia-device-plugin cdi"
     " nvidia-container-runtime-hook disable-device-node-modification gpuhook-prestart kubelet"
+    " amd-container-runtime amd-ctk"
 )
 _CDI = _words(
     "cdiVersion kind devices name containerEdits deviceNodes path hostPath type major minor"
@@ -183,13 +185,14 @@ FILES: tuple[tuple[re.Pattern[str], FileKind], ...] = tuple(
             FileKind(LINES, _FLAGS),
         ),
         (r"/var/lib/dpkg/status", FileKind(LINES, _PACKAGE)),
-        (r"/etc/debian_version", FileKind(WHOLE)),
+        (r"/etc/debian_version|/opt/rocm/\.info/version", FileKind(WHOLE)),
     )
 )
 
 CONTAINERD = FileKind(TOML, _TOML)
 READINGS: dict[str, frozenset[str]] = {
     "inventory": frozenset(),  # from the driver alone: kept as it is
+    "vendors": frozenset(),  # from the kernel alone: kept as it is
     "units": _words("units load active result enabled"),
     "processes": _words("processes pid name argv started exe"),
     "containers": _words(

@@ -39,7 +39,9 @@ LEFT_OUT = "left out"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._/-]{0,62}")
 _KEY = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}")
 _VALUE = re.compile(r"[^\x00-\x1f]{0,1024}")
-_LABEL = re.compile(r"(?:nvidia\.com|feature\.node\.kubernetes\.io)/[\w.-]{1,63}")
+_LABEL = re.compile(
+    r"(?:nvidia\.com|(?:beta\.)?amd\.com|feature\.node\.kubernetes\.io)/[\w.-]{1,63}"
+)
 _CREDENTIALS = re.compile(r"://[^/\s]*@|[^\s:/@]+:[^\s/@]+@[\w.-]+:\d|-----BEGIN ")
 _PATH = re.compile(r"/(?!home/|root/)[\w./@+~-]*")
 _COMMENT = re.compile(r"(?:^|\s)#.", re.MULTILINE)

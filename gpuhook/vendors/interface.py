@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.support_facts import SupportFacts
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 
@@ -130,3 +131,12 @@ class Vendor(Protocol):
     @property
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    def support_facts(self) -> SupportFacts:
+        """Return the files and the messages of the kernel that a support bundle has."""
+
+    def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:
+        """Return the inventory for a support bundle, by the kernel's files.
+
+        None: the node has no driver of the vendor, or the bundle has the driver's answers.
+        """
