@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 
@@ -139,4 +141,28 @@ class Vendor(Protocol):
         """Return the inventory for a support bundle, by the kernel's files.
 
         None: the node has no driver of the vendor, or the bundle has the driver's answers.
+        """
+
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no GPUs of the vendor, "" if it may have some.
+
+        The node is the one below `host_root`, or that of a dump or profile.
+        """
+
+    def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices] | None:
+        """Return what makes a CDI spec of device nodes.
+
+        None: the spec has files of the driver, too, and generate-cdi has options for them.
+        """
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory | None:
+        """Return what the node at `place` has, None without a driver; raises the vendor's faults.
+
+        It may take as long as the driver does.
+        """
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return what the document of an inventory has, None if it has nothing of the vendor.
+
+        Raises GH1502 with the name `file` if it cannot be a node's.
         """

@@ -7,7 +7,11 @@ from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
 
 
 class AmdVendor:
@@ -28,3 +32,27 @@ class AmdVendor:
         from gpuhook.vendors.amd.system import amd_support
 
         return amd_support.support_inventory(host_root, dev_root)
+
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no AMD GPUs, "" if it may have some."""
+        from gpuhook.vendors.amd.spec import amd_node
+
+        return amd_node.absence(host_root, inventory)
+
+    def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices]:
+        """Return what makes a CDI spec of device nodes."""
+        from gpuhook.vendors.amd.spec import amd_node
+
+        return amd_node.describe
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory | None:
+        """Return what the driver reports in sysfs."""
+        from gpuhook.vendors.amd.inventory import amd_tables
+
+        return amd_tables.read(place)
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return the part `amd` of a document."""
+        from gpuhook.vendors.amd.inventory import amd_tables
+
+        return amd_tables.of_document(document, file)

@@ -8,6 +8,7 @@ from typing import Any
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.support_facts import SupportFacts
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
 
 
 class NvidiaVendor:
@@ -26,3 +27,28 @@ class NvidiaVendor:
     def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:  # noqa: ARG002
         """Return None: NVML's answers are a reading of their own."""
         return None
+
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no NVIDIA GPUs, "" if it may have some."""
+        from gpuhook.vendors.nvidia.hot import host_fingerprint
+
+        if inventory is None:
+            return host_fingerprint.absence(host_root)
+        from gpuhook.vendors.nvidia.inventory import dump_file
+
+        return "" if dump_file.load(inventory).gpus else host_fingerprint.NO_GPU
+
+    def spec_maker(self) -> None:
+        """Return None: a spec has the driver's files, too."""
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory:
+        """Return what the driver reports."""
+        from gpuhook.vendors.nvidia import inventory_tables
+
+        return inventory_tables.read(place)
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return what a document has at its top."""
+        from gpuhook.vendors.nvidia import inventory_tables
+
+        return inventory_tables.of_document(document, file)
