@@ -57,8 +57,8 @@ _PROGRAM = re.compile(
     r"|^__version__ = \"[\w.+-]+\"|\bgpuhook[\w.-]*",
     re.MULTILINE,
 )
-# What keeps the kernel from loading a module, and options of GPU drivers: lines of modprobe.d, words
-# of the command line.
+# What keeps the kernel from loading a module, and options of GPU drivers: lines of modprobe.d, and
+# words of the command line.
 _MODPROBE = re.compile(
     r"^[ \t]*(?:blacklist[ \t]+[\w-]+|install[ \t]+[\w-]+[ \t]+[a-z/]*/(?:false|true)"
     r"|options[ \t]+(?:amdgpu|nvidia[\w-]*|vfio[\w-]*)(?:[ \t]+\w+=[\w,.:-]+)+)[ \t]*$",

@@ -105,13 +105,7 @@ def _no_drm(case: FaultCase) -> None:
 
 def describe_rest(case: FaultCase) -> None:
     """Remove the second GPU from the spec, and from the kubelet's record."""
-    document = json.loads(case.path(amd.SPEC).read_text("utf-8"))
-    document["devices"] = [
-        one
-        for one in document["devices"]
-        if case.path(one["containerEdits"]["deviceNodes"][0]["path"]).exists()
-    ]
-    case.write(amd.SPEC, json.dumps(document))
+    describe(case, {136})
     place = case.path(f"{amd.BOUND}/x").parent
     names = [one for one in sorted(os.listdir(place)) if one != SECOND]
     kubernetes.write_checkpoint(case, {"amd.com/gpu": names})
@@ -136,14 +130,16 @@ def _no_drm_twin(case: FaultCase) -> None:
 
 
 def describe(case: FaultCase, without: set[int]) -> None:
-    """Remove the devices with these minors from the spec."""
+    """Remove the render nodes with these minors from the spec, and devices that have no other."""
     document = json.loads(case.path(amd.SPEC).read_text("utf-8"))
-    paths = {f"/dev/dri/renderD{minor}" for minor in without}
-    document["devices"] = [
-        one
-        for one in document["devices"]
-        if one["containerEdits"]["deviceNodes"][0]["path"] not in paths
-    ]
+    gone = {f"/dev/dri/renderD{minor}" for minor in without}
+    kept = []
+    for one in document["devices"]:
+        edits = one["containerEdits"]
+        edits["deviceNodes"] = [node for node in edits["deviceNodes"] if node["path"] not in gone]
+        if any("renderD" in node["path"] for node in edits["deviceNodes"]):
+            kept.append(one)
+    document["devices"] = kept
     case.write(amd.SPEC, json.dumps(document))
 
 

@@ -10,7 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gpuhook.cdi import spec_notes
 from gpuhook.containers.hot import ledger
+from gpuhook.vendors.amd.spec import amd_spec
+from gpuhook.vendors.spec_choices import SpecChoices
 from tests.doctor import case as cases
 from tests.doctor.parts import kubernetes
 from tests.simulated import amd_tree
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from tests.doctor.case import FaultCase
 
-SPEC, TOOLS_SPEC = "/var/run/cdi/gpuhook-amd.json", "/etc/cdi/amd.json"
+SPEC, TOOLS_SPEC = "/var/run/cdi/amd.yaml", "/etc/cdi/amd.json"
 DAEMON = "/etc/docker/daemon.json"
 ENTRY = "/run/gpuhook/containers/00000000-trainer.json"
 SOCKET = f"{kubernetes.PLUGINS}/amd.com_gpu"
@@ -45,23 +48,10 @@ def add(case: FaultCase, profile: str) -> AmdNode:
     return node
 
 
-def spec(node: AmdNode, **more: Any) -> dict[str, Any]:
-    """Return a spec in the form of gpuhook's: without numbers, with the groups of the nodes."""
-    devices = [
-        {"name": str(one.index), "containerEdits": {"deviceNodes": [{"path": one.render_path}]}}
-        for _, one in node.devices()
-    ]
-    return {
-        "cdiVersion": "0.7.0",
-        "kind": "amd.com/gpu",
-        "annotations": {"io.gpuhook.token": node.token},
-        "containerEdits": {
-            "deviceNodes": [{"path": "/dev/kfd"}],
-            "additionalGids": [RENDER_GROUP],
-        },
-        "devices": devices,
-        **more,
-    }
+def spec(node: AmdNode) -> dict[str, Any]:
+    """Return the spec that `gpuhook refresh` writes."""
+    found = amd_spec.describe(node, SpecChoices())
+    return dict(spec_notes.noted(found.spec, found.token, (), SpecChoices().newest))
 
 
 def tools_spec(case: FaultCase) -> dict[str, Any]:

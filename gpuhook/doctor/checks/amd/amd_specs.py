@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
+from typing import cast
 
+from gpuhook.cdi import spec_notes
 from gpuhook.doctor.check import (
     FAILED,
     WARNING,
@@ -27,26 +29,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.doctor.check import ExaminedNode, Findings
     from gpuhook.doctor.facts.spec_facts import SpecFile
 
 NONE = "the node has no CDI spec for AMD GPUs"
-TOKEN = "io.gpuhook.token"  # noqa: S105 # the annotation with the state of the node
 _VALID = "amd.specs"
 _UNRESOLVABLE = '"unresolvable CDI devices amd.com/gpu=all"'
 _RENDER = re.compile(r"/dev/dri/renderD(\d{1,7})")
 _GENERATION = re.compile(r"(?:^|,)generation=(\d+)")
-_REFRESH = "gpuhook refresh --force"
 _AGAIN = "amd-ctk cdi generate"
 _FILES = ("/etc/group", "/etc/passwd")
 
 
+def _is_ours(one: SpecFile) -> bool:
+    """Return whether gpuhook wrote a spec; AMD's amd-ctk and other programs write no options."""
+    return one.document is not None and spec_notes.options(cast("Spec", one.document)) is not None
+
+
 def _again(one: SpecFile) -> str:
     """Return the command that writes a spec again."""
-    if facts.annotation(one, TOKEN):
-        return _REFRESH
+    if _is_ours(one):
+        return "gpuhook refresh --force"
     output = "" if one.path == "/etc/cdi/amd.json" else f" --output={one.path}"
-    return f"rm {one.path} && gpuhook generate-cdi --vendor amd  # or: {_AGAIN}{output}"
+    return f"rm {one.path} && gpuhook refresh  # or: {_AGAIN}{output}"
 
 
 @check(_VALID, "Engines can read the CDI specs of AMD GPUs")
@@ -63,7 +69,7 @@ def _conflicts(node: ExaminedNode) -> Findings:
     files = [one for one in facts.spec_files(node) if one.document is not None]
     if not files:
         return absent(NONE)
-    authors = {one.path: bool(facts.annotation(one, TOKEN)) for one in files}
+    authors = {one.path: _is_ours(one) for one in files}
     found = [
         Finding(
             FAILED,
@@ -102,18 +108,19 @@ def _numbers(node: ExaminedNode, one: SpecFile) -> Finding:
        needs=(_VALID, MODULE, NODES, TOPOLOGY))  # fmt: skip
 @for_each(facts.valid_specs, absent(NONE))
 def _devices(node: ExaminedNode, one: SpecFile) -> Finding:
-    described = {int(found[1]) for path in one.nodes() if (found := _RENDER.fullmatch(path))}
+    paths = [str(node["path"]) for node in one.items("deviceNodes")]
+    described = {int(found[1]) for path in paths if (found := _RENDER.fullmatch(path))}
     known = facts.device_minors(node)
     if facts.topology(node).refused or not facts.gpus(node):
         return absent("the GPUs of the node are unknown, or amdgpu drives none")
     gone, lacking = sorted(described - known), sorted(known - described)
     reason = _changed(node, one)
     if gone:
-        paths = first_items([facts.render_path(minor) for minor in gone])
-        reason = f"{one.path} describes {paths}, which no AMD GPU or partition has"
+        shown = first_items([facts.render_path(minor) for minor in gone])
+        reason = f"{one.path} describes {shown}, which no AMD GPU or partition has"
     elif lacking:
-        paths = first_items([facts.render_path(minor) for minor in lacking])
-        reason = f"{one.path} lacks {paths}, which the node has"
+        shown = first_items([facts.render_path(minor) for minor in lacking])
+        reason = f"{one.path} lacks {shown}, which the node has"
     if not reason:
         return ok(f"{one.path} has the {len(known)} devices of the node", one.path)
     return Finding(
@@ -130,7 +137,7 @@ def _devices(node: ExaminedNode, one: SpecFile) -> Finding:
 
 def _changed(node: ExaminedNode, one: SpecFile) -> str:
     """Return how the token of gpuhook's spec differs from the node, "" if it does not."""
-    recorded = _GENERATION.search(facts.annotation(one, TOKEN))
+    recorded = _GENERATION.search(facts.annotation(one, spec_notes.TOKEN))
     now = line(node.tree, f"{facts.TOPOLOGY}/generation_id")
     if recorded is None or not now or recorded[1] == now:
         return ""
@@ -151,11 +158,14 @@ def _groups(node: ExaminedNode, one: SpecFile) -> Findings:
 def _closed(node: ExaminedNode, one: SpecFile) -> Iterator[Finding]:
     added = {gid for edits in one.edits() for gid in edits.get("additionalGids") or ()}
     lacking: dict[int, list[str]] = {}
-    for path in one.nodes():
-        is_needed = path == facts.KFD or _RENDER.fullmatch(path)
-        status = node.tree.status(path) if is_needed else None
-        if status and status.permissions & 0o006 != 0o006 and status.gid not in added:
-            lacking.setdefault(status.gid, []).append(path)
+    for place, edit in one.nodes().items():
+        is_needed = edit["path"] == facts.KFD or _RENDER.fullmatch(str(edit["path"]))
+        status = node.tree.status(place) if is_needed else None
+        if status is None:
+            continue
+        mode, gid = edit.get("fileMode", status.permissions), edit.get("gid", status.gid)
+        if mode & 0o006 != 0o006 and gid not in added:
+            lacking.setdefault(gid, []).append(place)
     for gid, paths in lacking.items():
         yield Finding(
             WARNING,
