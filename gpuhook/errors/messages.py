@@ -15,13 +15,13 @@ GH1005 RequestError
 {where} requests {count} devices; the limit is {limit}
 list each device once, or use `all`
 GH1006 DriverError
-{where} requests {what}, but the NVIDIA driver is not loaded on this node
+{where} requests {what}, but the {driver} driver is not loaded on this node
 load the driver, or set request.onMissingDriver to start in /etc/gpuhook/config.yaml
 GH1007 RefusedError
 ignored the request for {names} in {where}: {reason}
 if this container needs GPUs, change the setting in /etc/gpuhook/config.yaml
 GH1008 DriverError
-{where} requests {what}, but the NVIDIA driver is not loaded on this node; starting without it
+{where} requests {what}, but the {driver} driver is not loaded on this node; starting without it
 to refuse such containers, set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml
 GH1009 RefusedError
 {where} requests {name}, a device of a vendor other than {vendor}
@@ -983,4 +983,10 @@ GH2142 RequestError
 GH2143 FileError
 the CDI spec needs gpuhook-hook {since} or newer, but this host has {version}
 upgrade gpuhook on the host, or write the spec with the host's `gpuhook generate-cdi`
+GH2510 RequestError
+{where} names `{word}` together with other devices
+write {word} alone, or remove it
+GH2511 DriverError
+{where} requests {name}, but the {driver} driver is not loaded on this node
+load the driver with modprobe {driver} and check dmesg
 """

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
@@ -39,6 +39,12 @@ class VendorNode(Protocol):
     @property
     def kind(self) -> str:
         """The CDI kind of a device whose name has none."""
+
+    def serves(self, name: str) -> bool:
+        """Return whether a name in an annotation, which may be of any vendor, is of this one."""
+
+    def serves_resource(self, variable: str, value: str) -> bool:
+        """Return whether an orchestrator's variable names devices of this vendor."""
 
     @property
     def is_here(self) -> bool:
@@ -69,6 +75,25 @@ class VendorNode(Protocol):
 
     def has_driver(self) -> bool:
         """Return whether the node has a driver loaded."""
+
+    def is_node(self, path: str) -> bool:
+        """Return whether a path is that of a device node of the vendor's driver."""
+
+    def is_gpu_node(self, path: str) -> bool:
+        """Return whether a path is the node of one device, not of all of them."""
+
+    @property
+    def control_nodes(self) -> tuple[str, ...]:
+        """The device nodes of every container with devices, even if a spec has them per device."""
+
+    def own_nodes(self, paths: Collection[str]) -> frozenset[str]:
+        """Return which of a container's device nodes are of the vendor."""
+
+    def nodes_by_device(self) -> dict[str, frozenset[str]]:
+        """Return the paths of the own nodes of each device, by qualified name."""
+
+    def covered(self, nodes: Collection[str]) -> frozenset[str]:
+        """Return the names of the devices that have nodes, and all of them among `nodes`."""
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the vendor."""
@@ -103,6 +128,9 @@ class VendorNode(Protocol):
 
     def require_fresh(self, job: HookJobs) -> None:
         """Raise GH1120 if the spec of a job describes another state of the host."""
+
+    def require_current(self, spec: Compiled) -> None:
+        """Raise GH1120 if a spec without hooks describes another state of the host."""
 
     def is_stale(self, spec: Compiled) -> bool:
         """Return whether a spec is gpuhook's and describes another state of the host."""
