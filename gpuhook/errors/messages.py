@@ -989,4 +989,10 @@ write {word} alone, or remove it
 GH2511 DriverError
 {where} requests {name}, but the {driver} driver is not loaded on this node
 load the driver with modprobe {driver} and check dmesg
+GH2560 DriverError
+cannot read the usage of {vendor} GPUs: {reason}
+check whether the driver works; the output has the GPUs of other vendors only
+GH2561 DriverError
+the amdgpu driver did not answer within {seconds} seconds
+look for a reset or a hang of a GPU: dmesg | grep amdgpu
 """

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from gpuhook.apply.spec import oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.host.hot import files, state
 from gpuhook.request import parse
 from gpuhook.request.replicas import replicas_of
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.spec import injection_traces
 
@@ -73,12 +74,12 @@ def injected_devices(found: Found, spec: Mapping[str, Any]) -> InjectedDevices:
     """Return the devices of a running container; its config.json is `spec`, {} if it is gone."""
     mounts = _mounts(found)
     by_config = _config_nodes(spec)
-    bound = [mount.target for mount in mounts if vocabulary.is_gpu_node(mount.target)]
+    bound = [mount.target for mount in mounts if is_device_node(mount.target)]
     return InjectedDevices(
         nodes=tuple(dict.fromkeys((*by_config, *bound))),
         has_driver=any(injection_traces.is_driver_mount(mount.target) for mount in mounts),
         is_everything=has_all_devices(spec, mounts),
-        given_by=_given_by(spec, set(bound) - set(by_config)),
+        given_by=_given_by(spec, set(filter(vocabulary.is_gpu_node, bound)) - set(by_config)),
         asked=_asked(spec),
     )
 
@@ -132,7 +133,13 @@ def _mounts(found: Found) -> list[Mount]:
 
 
 def _config_nodes(spec: Mapping[str, Any]) -> list[str]:
-    return [path for path in oci_spec.device_paths(dict(spec)) if vocabulary.is_gpu_node(path)]
+    return [path for path in oci_spec.device_paths(dict(spec)) if is_device_node(path)]
+
+
+def is_device_node(path: str) -> bool:
+    """Return whether a path is that of the node of one device of this host, of any vendor."""
+    root = state.host_root()
+    return any(vendor.traces.is_device_node(path, root) for vendor in vendors())
 
 
 def has_all_devices(spec: Mapping[str, Any], mounts: Sequence[Mount] = ()) -> bool:

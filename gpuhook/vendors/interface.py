@@ -12,6 +12,7 @@ from typing import Any, Protocol
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import TypeAlias
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
+    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
@@ -147,6 +149,40 @@ class VendorNode(Protocol):
         """Return warnings of requirements that cannot be judged; raises those that are not met."""
 
 
+class ContainerTraces(Protocol):
+    """The device nodes and variables of a vendor in a container, for inspection only.
+
+    What a container gets comes from the node, never from a name.
+    """
+
+    @property
+    def NODE_DIRECTORIES(self) -> tuple[str, ...]:  # noqa: N802 # of a module
+        """The directories of the device nodes."""
+
+    @property
+    def VARIABLES(self) -> tuple[str, ...]:  # noqa: N802
+        """How the variables start that the vendor's programs read."""
+
+    @property
+    def HAS_FILES(self) -> bool:  # noqa: N802
+        """Whether containers get files of the driver."""
+
+    def is_node(self, path: str, number: tuple[int, int], host_root: str) -> bool:
+        """Return whether the character device `path` with this (major, minor) is the driver's."""
+
+    def is_device_node(self, path: str, host_root: str) -> bool:
+        """Return whether `path` is the node of one device, which only its holders have."""
+
+    def has_own_number(self, path: str, number: tuple[int, int]) -> bool:
+        """Return whether the number of a node is that of its name, as far as the name has one."""
+
+    def stale(self, paths: Iterable[str], host_root: str) -> list[str]:
+        """Return those of the nodes `paths` whose device no longer exists."""
+
+    def running_driver(self, host_root: str) -> str | None:
+        """Return the version of the driver that the kernel has loaded, None for none."""
+
+
 class Vendor(Protocol):
     """A vendor of GPUs, as commands and services use it. catalogue.py has the vendors."""
 
@@ -194,3 +230,28 @@ class Vendor(Protocol):
 
         Raises GH1502 with the name `file` if it cannot be a node's.
         """
+
+    @property
+    def traces(self) -> ContainerTraces:
+        """The vendor's traces in a container."""
+
+    def opened_usage(
+        self, library: Callable[[], str]
+    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+        """Return what yields a function that reads the devices and their present usage.
+
+        `library` returns the path of the driver's library by the options of a command, or raises
+        GpuhookError; a vendor without a library does not call it.
+        """
+
+    def known_devices(self) -> tuple[UsageDevice, ...]:
+        """Return the devices without their usage; the driver is not asked."""
+
+    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
+        """Return the vendor's devices in an inventory file or profile, without their usage.
+
+        Raises what inventory_file.load() raises.
+        """
+
+    def noted_nodes(self) -> dict[str, str]:
+        """Return device node -> id as recorded on the node, {} for a vendor without a record."""

@@ -8,9 +8,12 @@ from typing import Any
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
+    from gpuhook.vendors.interface import ContainerTraces
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
+    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
 
 
@@ -56,3 +59,35 @@ class AmdVendor:
         from gpuhook.vendors.amd.inventory import amd_tables
 
         return amd_tables.of_document(document, file)
+
+    @property
+    def traces(self) -> ContainerTraces:
+        """AMD shares the names of DRM nodes with other drivers."""
+        from gpuhook.vendors.amd.usage import amd_traces
+
+        return amd_traces
+
+    def opened_usage(
+        self,
+        library: Callable[[], str],  # noqa: ARG002 # AMD's usage needs none
+    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+        """Read sysfs, KFD and procfs."""
+        from gpuhook.vendors.amd.usage import amd_reading
+
+        return amd_reading.opened()
+
+    def known_devices(self) -> tuple[UsageDevice, ...]:
+        """Return the devices of sysfs."""
+        from gpuhook.vendors.amd.usage import amd_reading
+
+        return amd_reading.known_devices()
+
+    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
+        """Return the devices of the key `amd`."""
+        from gpuhook.vendors.amd.usage import amd_reading
+
+        return amd_reading.file_devices(name)
+
+    def noted_nodes(self) -> dict[str, str]:
+        """Return nothing: sysfs has the devices."""
+        return {}

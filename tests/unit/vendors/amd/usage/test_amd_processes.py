@@ -60,7 +60,7 @@ def test_compute_processes(root: Path) -> None:
     """KFD has each GPU in the directory of each process: only those with memory or work count."""
     amd_users.runs(root, 10)
     amd_users.runs(root, 11)
-    amd_users.compute(root, 10, {100: 3 * GIB, 200: 0}, {100: 152, 200: 0})
+    amd_users.compute(root, 10, {100: 3 * GIB, 200: 0}, {100: 152})
     amd_users.compute(root, 11, {100: 0, 200: 0}, {200: 400})
     found = amd_processes.read(str(root), WHOLE)
     assert {pid: (use.vram_bytes, use.percent) for pid, use in found.uses[GPU].items()} == {
@@ -94,7 +94,7 @@ def test_unknown_memory(root: Path) -> None:
     """A process whose memory no source reports is listed without an amount."""
     amd_users.client(root, 10, "7", minor=128, vram=None)
     amd_users.runs(root, 11)
-    amd_users.compute(root, 11, {200: "-1"})
+    amd_users.compute(root, 11, {200: "9" * 5000})
     assert amd_processes.processes(str(root), WHOLE) == {GPU: {10: None}, OTHER: {11: None}}
 
 
