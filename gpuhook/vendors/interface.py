@@ -255,3 +255,12 @@ class Vendor(Protocol):
 
     def noted_nodes(self) -> dict[str, str]:
         """Return device node -> id as recorded on the node, {} for a vendor without a record."""
+
+    def isolation(
+        self, profile: str, sharing: str, memory_by: str, limit: str
+    ) -> dict[str, str] | None:
+        """Return a sentence each on a device's memory, compute, stability and crashes.
+
+        `profile` is that of the UsageDevice, `sharing` and `memory_by` are words of
+        usage/container_sharing.py, `limit` is the memory limit as a text, "" for none.
+        """

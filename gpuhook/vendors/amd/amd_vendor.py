@@ -91,3 +91,11 @@ class AmdVendor:
     def noted_nodes(self) -> dict[str, str]:
         """Return nothing: sysfs has the devices."""
         return {}
+
+    def isolation(
+        self, profile: str, sharing: str, memory_by: str, limit: str
+    ) -> dict[str, str] | None:
+        """Return the sentences of a GPU or partition."""
+        from gpuhook.vendors.amd.usage import amd_isolation
+
+        return amd_isolation.isolation(profile, sharing, memory_by, limit)

@@ -22,19 +22,22 @@ _AMD_WORDS = ("AMD_VISIBLE_DEVICES", "amd-container-devices", "amd.com/", "DOCKE
 
 
 def further_nodes(
-    load: Callable[[str, str], Registry], has_word: Callable[[str], bool] | None = None
+    load: Callable[[str, str], Registry],
+    has_word: Callable[[str], bool] | None = None,
+    *,
+    is_here: bool = True,
 ) -> list[VendorNode]:
     """Return the node of each further vendor that a container names, of each for None.
 
     `has_word(word)` searches the container. `load(vendor, way)` returns the registry of the node's
-    CDI specs.
+    CDI specs. `is_here`: it is this machine.
     """
     if has_word is not None and not is_named(has_word):
         return []
     bundle.load(_AMD)
     from gpuhook.vendors.amd.hot.amd_plan_node import AmdPlanNode
 
-    return [AmdPlanNode(load)]
+    return [AmdPlanNode(load, is_here=is_here)]
 
 
 def is_named(has_word: Callable[[str], bool]) -> bool:

@@ -91,3 +91,10 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.hot import node_json
 
         return node_json.uuids()
+
+    def isolation(
+        self, profile: str, sharing: str, memory_by: str, limit: str
+    ) -> dict[str, str] | None:
+        """Return None: usage/container_sharing.py has the sentences."""
+        del profile, sharing, memory_by, limit
+        return None
