@@ -54,7 +54,7 @@ class DrivenGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class KfdNode:
+class KfdDevice:
     """A GPU or partition in KFD's topology; `bus` is its PCI address without the function."""
 
     number: str
@@ -65,10 +65,10 @@ class KfdNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class KfdDevices:
     """KFD's topology: `nodes` are the GPUs and partitions, `refused` the unreadable files."""
 
-    nodes: tuple[KfdNode, ...] = ()
+    nodes: tuple[KfdDevice, ...] = ()
     refused: tuple[str, ...] = ()
 
 
@@ -136,7 +136,7 @@ def drm_minors(node: ExaminedNode) -> frozenset[int]:
 
 
 @fact
-def topology(node: ExaminedNode) -> Topology:
+def topology(node: ExaminedNode) -> KfdDevices:
     """Return KFD's topology."""
     found, refused = [], []
     for number in node.tree.names(NODES):
@@ -149,7 +149,7 @@ def topology(node: ExaminedNode) -> Topology:
             continue
         if values.get("simd_count"):
             found.append(_kfd_node(number, gpu_id, values))
-    return Topology(tuple(found), tuple(refused))
+    return KfdDevices(tuple(found), tuple(refused))
 
 
 def numbers(text: str) -> dict[str, int]:
@@ -158,12 +158,12 @@ def numbers(text: str) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-def _kfd_node(number: str, gpu_id: str, values: dict[str, int]) -> KfdNode:
+def _kfd_node(number: str, gpu_id: str, values: dict[str, int]) -> KfdDevice:
     place = values.get("location_id", 0)
     bus = f"{values.get('domain', 0):04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}"
     minor = values.get("drm_render_minor", 0)
     hive = values.get("hive_id", 0)
-    return KfdNode(number, int(gpu_id) if gpu_id.isdecimal() else 0, minor, bus, hive)
+    return KfdDevice(number, int(gpu_id) if gpu_id.isdecimal() else 0, minor, bus, hive)
 
 
 def device_minors(node: ExaminedNode) -> frozenset[int]:
