@@ -226,6 +226,16 @@ def _bundle(box: Box) -> None:
 
 def _explained() -> None:
     zero = "--env NVIDIA_VISIBLE_DEVICES=0"
+    further = {
+        "gpu": "--inventory mi300x8 --env AMD_VISIBLE_DEVICES=0",
+        "partition": "--inventory mi300x-cpx --env AMD_VISIBLE_DEVICES=0:1",
+        "backwards": "--inventory mi300x8 --env AMD_VISIBLE_DEVICES=3-1",
+        "mixed": f"--inventory mixed --env AMD_VISIBLE_DEVICES=1 {zero}",
+        "none": "--inventory mi300x8 --env A=B",
+    }
+    for name, words_of_case in further.items():
+        case(f"explain-amd-{name}", f"explain {words_of_case}")
+    case("explain-amd-node", "explain --env AMD_VISIBLE_DEVICES=all", scene="amd")
     for form in ("text", "wide", "json", "yaml"):
         case(f"explain-env-{form}", f"explain {zero} -o {form}")
         case(f"explain-config-{form}", f"explain config.json -o {form}", before=_bundle)
