@@ -183,7 +183,7 @@ class ChangeReport:
     def report_isolation(
         self,
         resources: tuple[Resource, ...],
-        unenforced: tuple[str, str] = ("", ""),
+        unenforced: Mapping[str, tuple[str, str]] | None = None,
         *,
         guard: bool = False,
     ) -> None:

@@ -75,8 +75,11 @@ class ChangeWatch:
         self._retry_after = min(max(self._seconds, self._retry_after * 2), _LONGEST_RETRY)
 
     def may_have_other_gpus(self) -> bool:
-        """Return whether GPUs may have appeared or gone since the last snapshot."""
-        return not self._last.is_whole or node_snapshot.has_changed(self._last, self._launch)
+        """Return whether GPUs of NVML may have appeared or gone since the last snapshot."""
+        if self._launch.inventory is not None:
+            return False
+        is_whole = self._last.has_all_gpus
+        return not is_whole or node_snapshot.has_other_gpus(self._last, self._launch)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.catalogue import vendor_of_resource
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 
 TYPE_CHECKING = False
@@ -56,3 +57,15 @@ def driver_usage(snapshot: NodeSnapshot) -> DriverUsage | None:
     if snapshot.seen.driver.nvml is None or snapshot.is_dump:
         return None
     return DriverUsage(*snapshot.library)
+
+
+def free_memory(snapshot: NodeSnapshot, uuid: str, host_root: str) -> int | None:
+    """Return the free bytes of a device of any vendor, None if unknown."""
+    if snapshot.is_dump:
+        return None
+    for part in snapshot.parts:
+        free = vendor_of_resource(part.domain).free_memory(part, uuid, host_root)
+        if free is not None:
+            return free
+    usage = driver_usage(snapshot)
+    return None if usage is None else usage.free(uuid)

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 
 def findings(
-    node: Node, configuration: Configuration, reading: ConfigReading, source: str
+    node: Node, configuration: Configuration, reading: ConfigReading, source: str, *others: object
 ) -> tuple[ConfigFinding, ...]:
     """Return the error of a configuration on `node`, or the warnings of its offer.
+
+    `others` are the inventories of further vendors on the same node.
 
     `reading` is the parsed file `source`: a finding has the place of the entry that it names first.
     """
     try:
-        offer = resources.offered(node, configuration)
+        offer = resources.offered(node, configuration, *others)
     except GpuhookError as error:
         if not resources.contradicts(error):
             raise

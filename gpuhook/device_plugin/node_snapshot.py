@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A snapshot of the node: its GPUs, their links, and the paths that an allocation needs.
 
-Taking one blocks for as long as NVML takes, so the plugin does it in a thread.
+The driver of each vendor is queried on its own: `node` and what belongs to it are of NVML, whose
+library and sessions the services of the plugin share, and `parts` of the other vendors. Taking one
+blocks for as long as NVML takes, so the plugin does it in a thread.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from gpuhook.device_plugin.allocate import host_paths
 from gpuhook.device_plugin.allocate.host_paths import Places
 from gpuhook.errors import DriverError, GpuhookError
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia import discover
-from gpuhook.vendors.nvidia.devices.node_signature import signature
+from gpuhook.vendors.nvidia.devices.node_signature import has_hardware, signature
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.nvml import nvml_inventory, topology
@@ -23,15 +26,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
+    from gpuhook.vendors.vendor_part import VendorPart
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
     """The node at one moment. `seen` has paths as this process opens them, `node` the host's.
 
-    `trouble` is the error of a driver that did not answer; the other fields are then empty.
+    `trouble` is the error of NVML's driver that did not answer; the fields of NVML are then empty.
     `signature` shows without NVML whether a new snapshot is due; a snapshot during which the node
-    changed, and which may show half of the change, has the signature of before.
+    changed, and which may show half of the change, has the signature of before. `failures` are the
+    vendors whose part could not be read, with the reason.
     """
 
     node: Node = field(default_factory=lambda: Node(Driver()))
@@ -41,6 +46,8 @@ class NodeSnapshot:
     signature: tuple[str, ...] = ()
     trouble: GpuhookError | None = None
     is_dump: bool = False  # from --inventory: there is no driver to query
+    parts: tuple[VendorPart, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def library(self) -> tuple[str, str | None]:
@@ -49,8 +56,23 @@ class NodeSnapshot:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the driver answered and has lost no GPU; /proc does not show a GPU's return."""
+        """Whether all drivers answered and have lost no GPU."""
+        parts_are = all(part.is_whole and not part.trouble for part in self.parts)
+        return self.has_all_gpus and parts_are and not self.failures
+
+    @property
+    def has_all_gpus(self) -> bool:
+        """Whether NVML answered and has lost no GPU; /proc does not show a GPU's return."""
         return self.trouble is None and all(gpu.lost is None for gpu in self.seen.gpus)
+
+    @property
+    def inventories(self) -> tuple[object, ...]:
+        """The inventories of `parts`."""
+        return tuple(part.inventory for part in self.parts)
+
+    def part(self, domain: str) -> VendorPart | None:
+        """Return the part of a vendor."""
+        return next((part for part in self.parts if part.domain == domain), None)
 
 
 def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
@@ -58,6 +80,46 @@ def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
 
     Raises GpuhookError for wrong options, and OSError.
     """
+    parts, failures = _take_parts(launch)
+    own = _take_own(launch, configuration)
+    # The node may have GPUs of the other vendors only.
+    if own.trouble is not None and parts and not has_hardware(launch.host_root):
+        own = replace(own, trouble=None)
+    return replace(own, parts=parts, failures=failures)
+
+
+def _take_parts(launch: Launch) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
+    """Return the parts of the other vendors, and why some could not be read."""
+    parts, failures = [], []
+    for vendor in vendors():
+        try:
+            if launch.inventory is not None:
+                part = vendor.dumped_part(launch.inventory)
+            else:
+                part = vendor.plugin_part(launch.host_root, launch.node_dev_root)
+        except Exception as error:  # a bug, too: a vendor that fails must not affect another
+            failures.append(f"{vendor.domain}: {error!r}")
+        else:
+            parts += [] if part is None else [part]
+    return tuple(parts), tuple(failures)
+
+
+def with_lost(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
+    """Return `now` with what the vendors' parts have lost since `last`, as unusable.
+
+    A part that could not be read is that of `last`.
+    """
+    parts = []
+    for vendor in vendors():
+        part, before = now.part(vendor.domain), last.part(vendor.domain)
+        reason = next((text for text in now.failures if text.startswith(vendor.domain)), "")
+        if before is not None:
+            part = replace(before, trouble=reason) if reason else vendor.with_lost(part, before)
+        parts += [] if part is None else [part]
+    return replace(now, parts=tuple(parts))
+
+
+def _take_own(launch: Launch, configuration: Configuration) -> NodeSnapshot:
     if launch.inventory is not None:
         from gpuhook.vendors.nvidia.inventory import dump_file
 
@@ -101,11 +163,31 @@ def with_last_memory(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
     return replace(now, node=replace(now.node, gpus=gpus))
 
 
+def with_parts(last: NodeSnapshot, now: NodeSnapshot) -> NodeSnapshot:
+    """Return `last` with the other vendors' parts of `now`, in which NVML does not answer.
+
+    NVML's GPUs remain, as unhealthy, and the other GPUs are those of now.
+    """
+    return replace(last, trouble=now.trouble, parts=now.parts, failures=now.failures)
+
+
 def has_changed(last: NodeSnapshot, launch: Launch) -> bool:
-    """Return whether /proc has changed since the last snapshot."""
+    """Return whether the kernel's files have changed since the last snapshot."""
     if launch.inventory is not None:
         return False
+    return has_other_gpus(last, launch) or any(
+        vendor.plugin_token(launch.host_root) != _token(last, vendor.domain) for vendor in vendors()
+    )
+
+
+def has_other_gpus(last: NodeSnapshot, launch: Launch) -> bool:
+    """Return whether /proc, which shows the GPUs of NVML, has changed since the last snapshot."""
     return signature(launch.host_root, _libcuda(last.seen)) != last.signature
+
+
+def _token(snapshot: NodeSnapshot, domain: str) -> str:
+    part = snapshot.part(domain)
+    return "" if part is None else part.token
 
 
 def _query_driver(launch: Launch, places: Places) -> tuple[Node, Topology]:

@@ -19,7 +19,7 @@ from gpuhook.device_plugin.change_report import ChangeReport
 from gpuhook.device_plugin.change_watch import ChangeWatch
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
 from gpuhook.device_plugin.guard.guard_service import GuardService
-from gpuhook.device_plugin.health.health_service import HealthService
+from gpuhook.device_plugin.health.node_health import NodeHealth
 from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
 from gpuhook.device_plugin.kubelet.observer import Observer
 from gpuhook.device_plugin.kubelet.plugin_sockets import PluginSockets
@@ -74,9 +74,7 @@ class Plugin:
         self._policies = PolicyService(launch.host_root)
         self._report = ChangeReport(notifier, launch.pod_resources_socket)
         self._config = ActiveConfig(launch, loaded, clients, self._report, counters)
-        self._health = HealthService(
-            own.health, launch.host_root, triggers, notifier, counters.xid, is_this_machine=is_here
-        )
+        self._health = NodeHealth(loaded.configuration, launch, triggers, notifier, counters.xid)
         self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
         self._guard = GuardService(
             own.guard, launch.pod_resources_socket, notifier, counters, is_this_machine=is_here
@@ -190,7 +188,7 @@ class Plugin:
         own = loaded.configuration.own
         self._config.apply(loaded)
         self._watch.set_interval(own.health.poll_interval)
-        self._health.configure(own.health)
+        self._health.apply(loaded.configuration)
         self._guard.configure(own.guard)
         self._sockets.require_pre_start(own.pre_start_check)
 
@@ -212,7 +210,8 @@ class Plugin:
         self._report.report_outcome(outcome)
         if not is_new:
             return
-        self._report.clear_failure()
+        if snapshot.trouble is None:
+            self._report.clear_failure()
         if snapshot.is_whole and outcome.context.is_whole:
             self._watch.clear_retry()
         else:
@@ -228,10 +227,14 @@ class Plugin:
                     lambda: node_snapshot.take(self._launch, configuration)
                 )
         self._watch.set_snapshot(snapshot)
+        snapshot = node_snapshot.with_lost(snapshot, self._snapshot)
         self._health.update(snapshot, asyncio.get_running_loop())
-        if snapshot.trouble is not None:
+        if snapshot.trouble is None:
+            return node_snapshot.with_last_memory(snapshot, self._snapshot)
+        if not snapshot.parts:
             raise snapshot.trouble
-        return node_snapshot.with_last_memory(snapshot, self._snapshot)
+        self._report.report_failure(snapshot.trouble)
+        return node_snapshot.with_parts(self._snapshot, snapshot)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         """Return the result of `call`, run in a thread, however long it takes.
@@ -260,8 +263,9 @@ class Plugin:
         offered = outcome.offer.resources
         devices = {d.uuid: d for resource in offered for d in resource.devices}
         unhealthy = {**outcome.unusable, **self._health.unhealthy(devices.values())}
+        links = {part.domain: part.links for part in self._snapshot.parts}
         context = replace(outcome.context, unhealthy=unhealthy)
-        self._answers.known = KnownNode(self._snapshot.topology, configuration, context)
+        self._answers.known = KnownNode(self._snapshot.topology, configuration, context, links)
         await self._sockets.offer(offered, unhealthy)
         self._report.report_offer(offered, unhealthy)
         guard = configuration.own.guard.ends_processes
@@ -270,8 +274,9 @@ class Plugin:
         await self._metrics.update(
             own.metrics, self._snapshot, offered, unhealthy, guards=own.guard.ends_processes
         )
-        self._guard.update(self._snapshot, offered)
-        self._labels.update(configuration, self._snapshot, offered)
+        of_nvml = tuple(resource for resource in offered if resource.domain not in links)
+        self._guard.update(self._snapshot, of_nvml)
+        self._labels.update(configuration, self._snapshot, of_nvml)
 
     def _on_poll(self) -> None:
         self._health.on_poll()
@@ -280,5 +285,4 @@ class Plugin:
             self._triggers.pull(Reason.DAEMON)
 
     def _free_memory(self, uuid: str) -> int | None:
-        usage = driver_memory.driver_usage(self._snapshot)
-        return None if usage is None else usage.free(uuid)
+        return driver_memory.free_memory(self._snapshot, uuid, self._launch.host_root)

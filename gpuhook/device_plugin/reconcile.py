@@ -7,17 +7,20 @@ in a thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuhook.device_plugin.allocate import allocation_context, auxiliary_devices, interposers
-from gpuhook.device_plugin.allocate.allocation_context import Context, Specs
+from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES, Context, Specs
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
 from gpuhook.device_plugin.mps.mps_service import MpsState
 from gpuhook.device_plugin.offer import preferred_allocation, resources
 from gpuhook.device_plugin.offer.resources import Offer
+from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
     from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
@@ -31,7 +34,7 @@ class TurnOutcome:
     """The offer of one turn. `unusable` has the reasons of unusable devices, by UUID.
 
     `written` are the paths of new or changed CDI specs. `unenforced` is why the driver does not
-    enforce memory limits, and the remedy.
+    enforce memory limits, and the remedy, by the domain of the vendor.
     """
 
     configuration: Configuration
@@ -42,7 +45,7 @@ class TurnOutcome:
     unusable: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
-    unenforced: tuple[str, str] = ("", "")
+    unenforced: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def reconcile(
@@ -53,42 +56,99 @@ def reconcile(
     policy_service: PolicyService,
 ) -> TurnOutcome:
     """Return the node's offer. Raises GpuhookError if the configuration does not fit the node."""
-    offer = resources.offered(snapshot.node, configuration)
+    others = snapshot.inventories
+    offer = resources.offered(snapshot.node, configuration, *others)
+    domains = {part.domain for part in snapshot.parts}
+    own = tuple(resource for resource in offer.resources if resource.domain not in domains)
     extras = auxiliary_devices.find(configuration, snapshot.places)
     specs = _update_specs(launch, configuration, snapshot, extras)
-    policy_service.restore(offer.resources, snapshot)
-    mps = mps_service.update(offer.resources, configuration.flags.mps_root, snapshot)
-    policies = policy_service.update(offer.resources, snapshot)
+    policy_service.restore(own, snapshot)
+    mps = mps_service.update(own, configuration.flags.mps_root, snapshot)
+    policies = policy_service.update(own, snapshot)
     missing = {}
     if not snapshot.is_dump:
-        own = configuration.own.interposers
-        missing = interposers.missing(offer.resources, own, snapshot.places)
+        known = configuration.own.interposers
+        missing = interposers.missing(offer.resources, known, snapshot.places)
     context = allocation_context.context(
         configuration, snapshot.node, specs, extras, mps.given, missing=missing
     )
+    context, written = _add_parts(launch, configuration, snapshot, offer, context)
     for resource in offer.resources:
-        preferred_allocation.prepare(resource, snapshot.topology)
-    unusable = resources.unusable(snapshot.node) | mps.unready
-    if context.blocked:
-        units = (unit for resource in offer.resources for unit in resource.units)
-        unusable |= {unit.device.uuid: context.blocked for unit in units}
+        part = snapshot.part(resource.domain)
+        preferred_allocation.prepare(resource, snapshot.topology if part is None else part.links)
+    unusable = resources.unusable(snapshot.node, *others) | mps.unready
+    unusable |= _lost(offer.resources, snapshot)
+    for resource in offer.resources:
+        blocked = context.of_resource(resource).blocked
+        if blocked:
+            unusable |= dict.fromkeys((device.uuid for device in resource.devices), blocked)
     losses = {gpu.loss for gpu in snapshot.node.gpus}  # the health service reports these
     of_node = (warning for warning in snapshot.node.warnings if warning not in losses)
-    warnings = (*of_node, *offer.warnings, *specs.warnings, *context.warnings)
-    unenforced = _missing_driver_limits(offer.resources, snapshot)
+    of_parts = (warning for part in snapshot.parts for warning in part.warnings)
+    failures = (f"{failure}: its GPUs are not offered" for failure in snapshot.failures)
+    warnings = (
+        *of_node,
+        *of_parts,
+        *failures,
+        *offer.warnings,
+        *specs.warnings,
+        *context.warnings,
+    )
+    unenforced = {
+        resource.domain: _missing_driver_limits(resource.domain, own, launch, snapshot)
+        for resource in offer.resources
+        if resource.memory
+    }
+    written += specs.written
     return TurnOutcome(
-        configuration, offer, context, mps, policies, unusable, warnings, specs.written, unenforced
+        configuration, offer, context, mps, policies, unusable, warnings, written, unenforced
     )
 
 
+def _add_parts(
+    launch: Launch,
+    configuration: Configuration,
+    snapshot: NodeSnapshot,
+    offer: Offer,
+    context: Context,
+) -> tuple[Context, tuple[str, ...]]:
+    """Return `context` with those of the other vendors, and the paths of their written specs."""
+    found: dict[str, Context] = {}
+    written: tuple[str, ...] = ()
+    for part in snapshot.parts:
+        specs = Specs()
+        if set(configuration.flags.amd.device_list_strategy) & set(CDI_STRATEGIES):
+            from gpuhook.device_plugin.allocate import plugin_specs
+
+            own = (one for one in offer.resources if one.domain == part.domain)
+            devices = {device.uuid: device for one in own for device in one.devices}
+            directory = None if snapshot.is_dump else launch.cdi_directory
+            specs = plugin_specs.update_part(part, devices.values(), directory=directory)
+            written += specs.written
+        found[part.domain] = allocation_context.part_context(configuration, part, specs)
+    warnings = (warning for one in found.values() for warning in one.warnings)
+    return replace(context, of_domains=found, warnings=(*context.warnings, *warnings)), written
+
+
+def _lost(offered: tuple[Resource, ...], snapshot: NodeSnapshot) -> dict[str, str]:
+    """Return the reasons of the lost devices of the other vendors, and of unusable drivers."""
+    found: dict[str, str] = {}
+    for part in snapshot.parts:
+        found |= part.lost
+        if part.trouble:
+            own = (one for one in offered if one.domain == part.domain)
+            found |= {device.uuid: part.trouble for one in own for device in one.devices}
+    return found
+
+
 def _missing_driver_limits(
-    offered: tuple[Resource, ...], snapshot: NodeSnapshot
+    domain: str, own: tuple[Resource, ...], launch: Launch, snapshot: NodeSnapshot
 ) -> tuple[str, str]:
-    """Return why the driver does not enforce the offered memory limits, and the remedy."""
-    if not any(resource.memory for resource in offered):
-        return "", ""
+    """Return why the driver of a vendor does not enforce memory limits, and the remedy."""
     if snapshot.is_dump:
         return "with an inventory file, no driver enforces limits", ""
+    if all(resource.domain != domain for resource in own):
+        return vendor_of_resource(domain).unenforced_limits(launch.host_root)
     from gpuhook.memory_limits import driver_support
 
     support = driver_support.driver_support(snapshot.seen.driver.nvml)
@@ -103,7 +163,8 @@ def _update_specs(
 ) -> Specs:
     """Write the CDI specs if a device list strategy uses them; of a dump, only describe them."""
     strategies = set(configuration.flags.plugin.device_list_strategy)
-    if not strategies & set(allocation_context.CDI_STRATEGIES):
+    is_without = bool(snapshot.parts) and not snapshot.node.gpus  # other vendors have all GPUs
+    if is_without or not strategies & set(CDI_STRATEGIES):
         return Specs()
     from gpuhook.device_plugin.allocate import plugin_specs  # imports all of spec generation
 

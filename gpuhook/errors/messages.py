@@ -989,6 +989,9 @@ write {word} alone, or remove it
 GH2511 DriverError
 {where} requests {name}, but the {driver} driver is not loaded on this node
 load the driver with modprobe {driver} and check dmesg
+GH2530 FileError
+the resource naming strategy single cannot offer these AMD GPUs: {reason}
+give all GPUs the same partition modes, set gpuhook.excludeDevices, or set flags.amd.resourceNamingStrategy to mixed
 GH2560 DriverError
 cannot read the usage of {vendor} GPUs: {reason}
 check whether the driver works; the output has the GPUs of other vendors only

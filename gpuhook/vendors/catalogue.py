@@ -17,3 +17,14 @@ if TYPE_CHECKING:
 def vendors() -> tuple[Vendor, ...]:
     """Return all vendors, in the order of the output of commands."""
     return (NvidiaVendor(), AmdVendor())
+
+
+def vendor_of_resource(name: str) -> Vendor:
+    """Return the vendor of a resource, "amd.com/gpu"."""
+    domain = name.partition("/")[0]
+    return next(vendor for vendor in vendors() if vendor.domain == domain)
+
+
+def vendor_of(inventory: object) -> Vendor:
+    """Return the vendor whose GPUs an inventory describes."""
+    return next(vendor for vendor in vendors() if vendor.owns(inventory))

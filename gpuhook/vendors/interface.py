@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_part import (
+        AllocationWords,
+        DeviceCheck,
+        ExporterWords,
+        VendorPart,
+    )
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
 
@@ -264,3 +271,53 @@ class Vendor(Protocol):
         `profile` is that of the UsageDevice, `sharing` and `memory_by` are words of
         usage/container_sharing.py, `limit` is the memory limit as a text, "" for none.
         """
+
+    @property
+    def allocation_words(self) -> AllocationWords:
+        """The words of an allocation of the device plugin."""
+
+    @property
+    def exporter(self) -> ExporterWords | None:
+        """The vendor's exporter that judges the health of its GPUs, None without one."""
+
+    @property
+    def unshared(self) -> Mapping[str, str]:
+        """The reasons for each key of the plugin's `sharing` that the vendor's GPUs do not have."""
+
+    def owns(self, inventory: object) -> bool:
+        """Return whether an inventory is of this vendor's model."""
+
+    def named_devices(self, inventory: Any, rules: NamingRules) -> NamedDevices:
+        """Return the devices of an inventory, each with the name of its resource."""
+
+    def unusable(self, inventory: Any) -> dict[str, str]:
+        """Return the reason for each device that no container can get, by its UUID."""
+
+    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
+        """Return the vendor's part of a snapshot for the device plugin.
+
+        None: the node has no such part, or the plugin queries this vendor's driver itself.
+        """
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
+        """Return a part with the devices that it lost since `last`; None: all of them."""
+
+    def dumped_part(self, name: str) -> VendorPart | None:
+        """Return the vendor's part of the node in an inventory file or profile, as plugin_part().
+
+        Raises what inventory_file.load() raises.
+        """
+
+    def plugin_token(self, host_root: str) -> str:
+        """Return the current token of plugin_part()."""
+
+    def check_devices(
+        self, part: VendorPart, host_root: str, dev_root: str | None
+    ) -> dict[str, DeviceCheck]:
+        """Return the state of each device of a part by its UUID, from the kernel's files."""
+
+    def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
+        """Return the free bytes of a device of a part, None if unknown."""
+
+    def unenforced_limits(self, host_root: str) -> tuple[str, str]:
+        """Return why the node enforces no memory limits, and the remedy; "" if it does."""

@@ -81,7 +81,8 @@ def _key_row(path: str, key: Key) -> str:
 
 
 def _names(option: Option) -> str:
-    return _code(f"--{name}" for name in (option.name, *option.aliases))
+    names = [f"--{name}" for name in (option.name, *option.aliases)]
+    return _code(names + ([name[1:] for name in names] if option.has_one_dash else []))
 
 
 def _code(words: Iterable[str]) -> str:

@@ -541,3 +541,41 @@ def test_configurations_of_the_references_values_file() -> None:
     assert one(rendered(SETS["three"]), "ConfigMap")["data"] == {
         name: text.rstrip("\n") for name, text in THREE.items()
     }
+
+
+def test_nodes_with_amd_gpus_only_need_no_handler() -> None:
+    objects = rendered(SETS["amd-only"])
+    spec = pod(objects)
+    assert "runtimeClassName" not in spec
+    env = variables(objects)
+    assert env["AMD_RESOURCE_NAMING_STRATEGY"] == "mixed"
+    assert env["AMD_PULSE"] == "30"
+    assert env["FAIL_ON_INIT_ERROR"] == "false"  # it waits for amdgpu
+    assert "NVIDIA_VISIBLE_DEVICES" not in env
+    assert container(objects)["securityContext"] == {"privileged": True}
+    paths = [mount["mountPath"] for mount in container(objects)["volumeMounts"]]
+    assert {"/dev/dri", "/var/lib/amd-metrics-exporter"} <= set(paths)
+    assert "/var/run/nvidia-container-devices/all" not in paths
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    keys = [term["matchExpressions"][0]["key"] for term in required["nodeSelectorTerms"]]
+    assert keys[0] == "feature.node.kubernetes.io/amd-gpu"
+    assert not [key for key in keys if "nvidia" in key or "10de" in key]
+    assert "amd.com/gpu" in [one["key"] for one in spec["tolerations"]]
+
+
+def test_amd_gpus_are_added_to_those_of_nvidia() -> None:
+    objects = rendered(SETS["amd-and-nvidia"])
+    spec, env = pod(objects), variables(objects)
+    assert spec["runtimeClassName"] == "nvidia"
+    assert env["AMD_DEVICE_LIST_STRATEGY"] == "envvar,cdi-cri"
+    assert env["NVIDIA_VISIBLE_DEVICES"] == "all"
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    keys = [term["matchExpressions"][0]["key"] for term in required["nodeSelectorTerms"]]
+    assert {"nvidia.com/gpu.present", "feature.node.kubernetes.io/amd-gpu"} <= set(keys)
+
+
+def test_amd_gpus_are_left_to_another_plugin_by_default() -> None:
+    assert variables(rendered({}))["AMD_RESOURCE_NAMING_STRATEGY"] == "none"
+    objects = rendered(SETS["amd-unprivileged"])
+    assert "privileged" not in container(objects)["securityContext"]
+    assert "affinity" not in pod(objects)

@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 GIB = 1 << 30
 RENDER_GROUP, VIDEO_GROUP = 109, 44
 _DRIVER = AmdDriver("6.16.13", "A1B2C3D4E5F60718293A4B5", "6.8.0-79-generic")
-_BUSES = ("05", "27", "47", "65", "85", "a7", "c7", "e5")
+BUSES = ("05", "27", "47", "65", "85", "a7", "c7", "e5")
 _STRIDE = 8  # between the minors of two MI300X
 
 
 def mi300x8() -> AmdNode:
     """Return a node with eight MI300X of one XGMI hive, each a whole GPU (SPX, NPS1)."""
-    return _finished(mi300x(_BUSES, ["SPX"] * 8), generation=10)
+    return _finished(mi300x(BUSES, ["SPX"] * 8), generation=10)
 
 
 def mi300x_cpx() -> AmdNode:
     """Return a node with eight MI300X in eight partitions each (CPX, NPS4): 64 devices."""
-    gpus = mi300x(_BUSES, ["CPX"] * 8, memory_mode="NPS4")
+    gpus = mi300x(BUSES, ["CPX"] * 8, memory_mode="NPS4")
     return _finished(gpus, generation=66)
 
 

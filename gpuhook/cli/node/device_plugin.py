@@ -43,13 +43,13 @@ _SECTIONS = {
     "Devices": (
         "mig-strategy", "exclude-devices", "device-discovery-strategy", "nvidia-driver-root",
         "nvidia-dev-root", "fail-on-init-error", "gdrcopy-enabled", "gds-enabled",
-        "mofed-enabled", "imex-channel-ids", "imex-required",
+        "mofed-enabled", "imex-channel-ids", "imex-required", "resource-naming-strategy",
     ),
     "Allocation": (
         "device-list-strategy", "device-id-strategy", "pass-device-specs",
         "shared-devices-allocation-policy", "pre-start-check", "min-free-memory",
         "cdi-annotation-prefix", "nvidia-cdi-hook-path", "container-driver-root",
-        "host-files-path", "cdi-directory",
+        "host-files-path", "cdi-directory", "amd-device-list-strategy",
     ),
     "Memory limits and MPS": (
         "memory-reserve", "mps-root", "guard-action", "guard-grace", "guard-kill-after",
@@ -57,7 +57,7 @@ _SECTIONS = {
     ),
     "Health and metrics": (
         "health-critical-xids", "health-ignored-xids", "health-enabled-xids",
-        "health-ask-driver", "health-poll-interval", "metrics-address",
+        "health-ask-driver", "health-poll-interval", "pulse", "metrics-address",
     ),
     "Labels": (
         "labels", "label-node", "remove-labels-on-exit", "accelerator-label", "no-timestamp",
@@ -97,6 +97,7 @@ class _PluginCommand(command_sections.SectionedCommand):
 def _decorator(option: Option) -> Callable[[Any], Any]:
     """Return the decorator for one option of the table; a boolean needs no value."""
     names = [f"--{name}" for name in (option.name, *option.aliases)]
+    names += [name[1:] for name in names] if option.has_one_dash else []
     alone = parameters.boolean_with_value if isinstance(option.kind, Boolean) else {}
     if option.field == "host_root":
         alone = {"callback": parameters.export_host_root}
@@ -208,9 +209,12 @@ def _on_node(
 ) -> tuple[ConfigFinding, ...]:
     """Return the findings for the node of an inventory; raises what dump_file.load() does."""
     from gpuhook.device_plugin import node_config_check
+    from gpuhook.vendors.catalogue import vendors
     from gpuhook.vendors.nvidia.inventory import dump_file
 
-    return node_config_check.findings(dump_file.load(name), configuration, reading, path)
+    parts = (vendor.dumped_part(name) for vendor in vendors())
+    others = [part.inventory for part in parts if part is not None]
+    return node_config_check.findings(dump_file.load(name), configuration, reading, path, *others)
 
 
 def _unchecked(path: str, configuration: Configuration, *, err: bool) -> None:

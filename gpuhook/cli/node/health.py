@@ -60,6 +60,9 @@ def clear(gpu: str) -> None:
     Use this command after a GPU was reset or repaired if the driver cannot report it. GPU is an
     index, a UUID or a prefix of one, or `all`. The device plugin clears the mark at its next check
     (every 10s, pollInterval) or at its start. A later fault marks the GPU again.
+
+    GPU can also be the device id of an AMD GPU or partition. The errors that it has counted so far
+    are then no fault.
     """
     chosen = _marked_gpu(gpu, health_marks.read())
     health_marks.request_clear(chosen)
@@ -69,8 +72,8 @@ def clear(gpu: str) -> None:
 
 def _marked_gpu(name: str, marks: Sequence[HealthMark]) -> str:
     """Return the UUID of the marked GPU `name`, or ALL; GH1861 for no or several GPUs."""
-    if name == ALL:
-        return ALL
+    if name == ALL or health_marks.POLLED.fullmatch(name):
+        return name
     exact = {mark.gpu for mark in marks if name in (mark.gpu, str(mark.index))}
     begun = {mark.gpu for mark in marks if len(name) > len("GPU-") and mark.gpu.startswith(name)}
     found = exact or begun

@@ -26,8 +26,9 @@ from gpuhook.device_plugin.allocate.container_allocation import (
 )
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import memory_units
+from gpuhook.device_plugin.offer.offered_devices import unit_id
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR, VOCABULARY
+from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit
 
 IMEX_ENV = "NVIDIA_IMEX_CHANNELS"
-_ANNOTATION = "nvidia-device-plugin_"
 _NEAREST = 3
 _UUID = attrgetter("device.uuid")  # of a unit's device
 
@@ -51,8 +51,9 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
     interposers.
     """
     units = units_of(resource, ids)
+    context = context.of_resource(resource)
     if not units:
-        return Allocation(envs={VOCABULARY.devices_env: "void"})
+        return Allocation(envs={context.words.devices_env: "void"})
     counts = Counter(map(_UUID, units))
     _require(resource, units, counts, context)
     devices = tuple(device for device in resource.devices if device.uuid in counts)
@@ -75,7 +76,7 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
 
 def units_of(resource: Resource, ids: Iterable[str]) -> list[Unit]:
     """Return the distinct units `ids` in the resource's order; raises GH1850 for an unknown id."""
-    requested = dict.fromkeys(ids)
+    requested = dict.fromkeys(map(unit_id, ids))
     known = resource.index.positions
     if not known.keys() >= requested.keys():
         unknown = next(identifier for identifier in requested if identifier not in known)
@@ -141,16 +142,16 @@ def merged(parts: Sequence[Allocation]) -> Allocation:
 
 
 def _envvar(devices: tuple[Device, ...], context: Context) -> Allocation:
-    envs = {VOCABULARY.devices_env: ",".join(_names(devices, context))}
+    envs = {context.words.devices_env: ",".join(_names(devices, context))}
     channels = _channels(context)
     return Allocation(envs=envs | ({IMEX_ENV: ",".join(channels)} if channels else {}))
 
 
 def _volume_mounts(devices: tuple[Device, ...], context: Context) -> Allocation:
-    directory = VOCABULARY.mount_prefix
+    directory = context.words.mount_prefix
     names = [*_names(devices, context), *(f"imex/{channel}" for channel in _channels(context))]
     return Allocation(
-        envs={VOCABULARY.devices_env: directory},
+        envs={context.words.devices_env: directory},
         mounts=tuple(AllocatedMount(f"{directory}/{name}", "/dev/null") for name in names),
     )
 
@@ -159,7 +160,8 @@ def _cdi_annotations(devices: tuple[Device, ...], context: Context) -> Allocatio
     value = ",".join(_cdi_names(devices, context))
     # One container can have devices of two resources: each answer needs its own key.
     digest = crc32(value.encode())
-    return Allocation(annotations={f"{context.annotation_prefix}{_ANNOTATION}{digest:08x}": value})
+    key = f"{context.annotation_prefix}{context.words.name}-device-plugin_{digest:08x}"
+    return Allocation(annotations={key: value})
 
 
 def _cdi_cri(devices: tuple[Device, ...], context: Context) -> Allocation:
@@ -172,20 +174,11 @@ def _host_files(devices: tuple[Device, ...], context: Context) -> Allocation:
     The devices' variable is `void` unless another strategy sets it: a CUDA image sets it to `all`,
     and the node's runtime may read it.
     """
-    void = {VOCABULARY.devices_env: "void"}
+    void = {context.words.devices_env: "void"}
     is_set = {"envvar", "volume-mounts"} & set(context.strategies)
     mounts = tuple(mount for extra in context.extras for mount in extra.mounts)
     own = Allocation(envs={} if is_set else void, mounts=mounts)
     return merged([context.host_files, own, _nodes(devices, context)])
-
-
-_STRATEGIES: dict[str, Callable[[tuple[Device, ...], Context], Allocation]] = {
-    "envvar": _envvar,
-    "volume-mounts": _volume_mounts,
-    "cdi-annotations": _cdi_annotations,
-    "cdi-cri": _cdi_cri,
-    "host-files": _host_files,
-}
 
 
 def _names(devices: tuple[Device, ...], context: Context) -> list[str]:
@@ -195,11 +188,12 @@ def _names(devices: tuple[Device, ...], context: Context) -> list[str]:
 
 def _cdi_names(devices: tuple[Device, ...], context: Context) -> tuple[str, ...]:
     """Return the qualified names of devices and extras; raises GH1855 if no spec has a GPU."""
-    names = [f"{PLUGIN_VENDOR}/gpu={device.uuid}" for device in devices]
+    vendor = context.words.cdi_vendor
+    names = [f"{vendor}/gpu={device.uuid}" for device in devices]
     for name in names:
         if name not in context.cdi_names:
             raise fault("GH1855", name=name)
-    extras = [f"{PLUGIN_VENDOR}/{e.device_class}={n}" for e in context.extras for n in e.devices]
+    extras = [f"{vendor}/{e.device_class}={n}" for e in context.extras for n in e.devices]
     return (*names, *(name for name in extras if name in context.cdi_names))
 
 
@@ -212,6 +206,16 @@ def _nodes(devices: tuple[Device, ...], context: Context) -> Allocation:
     ]
     extra = [node for one in context.extras for nodes in one.devices.values() for node in nodes]
     return merged([Allocation(devices=(*context.control_nodes, *own, *extra))])
+
+
+_STRATEGIES: dict[str, Callable[[tuple[Device, ...], Context], Allocation]] = {
+    "envvar": _envvar,
+    "volume-mounts": _volume_mounts,
+    "cdi-annotations": _cdi_annotations,
+    "cdi-cri": _cdi_cri,
+    "host-files": _host_files,
+    "device-specs": _nodes,
+}
 
 
 def _features(context: Context) -> Allocation:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuhook.device_plugin.allocate import driver_mounts
 from gpuhook.device_plugin.allocate.container_allocation import Allocation, DeviceSpec
 from gpuhook.device_plugin.config.configuration import LIST_STRATEGIES
+from gpuhook.vendors.catalogue import vendor_of_resource, vendors
 from gpuhook.vendors.nvidia.devices.driver_nodes import CONTROL_NODES
 
 TYPE_CHECKING = False
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.gpuhook_section import Interposer
+    from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.vendor_part import AllocationWords, VendorPart
 
 CDI_STRATEGIES = ("cdi-annotations", "cdi-cri")
 
@@ -56,12 +59,21 @@ class Context:
     missing: Mapping[str, str] = field(default_factory=dict)  # interposer, missing path
     unhealthy: Mapping[str, str] = field(default_factory=dict)
     blocked: str = ""
+    words: AllocationWords = field(default_factory=lambda: vendors()[0].allocation_words)
+    of_domains: Mapping[str, Context] = field(
+        default_factory=dict
+    )  # for the other vendors' devices
     warnings: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
         """Whether every configured strategy works."""
         return not (self.blocked or self.warnings)
+
+    def of_resource(self, resource: Resource) -> Context:
+        """Return the context for the devices of a resource's vendor."""
+        own = self.of_domains.get(resource.domain)
+        return self if own is None else replace(own, unhealthy=self.unhealthy)
 
 
 def context(
@@ -102,6 +114,26 @@ def context(
         missing=missing or {},
         blocked="" if strategies else "; ".join(lost),
         warnings=tuple(warnings),
+    )
+
+
+def part_context(configuration: Configuration, part: VendorPart, specs: Specs) -> Context:
+    """Return the context for the devices of a vendor's part."""
+    flags = configuration.flags
+    configured = flags.amd.device_list_strategy
+    strategies = tuple(s for s in configured if s not in CDI_STRATEGIES or not specs.trouble)
+    lost = [f"{s}: {specs.trouble}" for s in configured if s not in strategies]
+    return Context(
+        strategies=strategies,
+        id_strategy=flags.plugin.device_id_strategy,
+        annotation_prefix=flags.plugin.cdi_annotation_prefix,
+        cdi_names=specs.names,
+        pass_device_specs=flags.plugin.pass_device_specs,
+        control_nodes=tuple(DeviceSpec(path, path) for path in part.control_nodes),
+        interposers=configuration.own.interposers,
+        blocked="" if strategies else "; ".join(lost),
+        warnings=tuple(f"the strategy {line}" for line in lost) if strategies else (),
+        words=vendor_of_resource(part.domain).allocation_words,
     )
 
 

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.allocate.allocation_context import Specs
+from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
+from gpuhook.vendors.catalogue import vendor_of_resource
 from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
@@ -25,10 +27,16 @@ from gpuhook.vendors.nvidia.spec.gpu_spec import describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.cdi.hot.container_edits import ContainerEdits, Device, DeviceNode, Spec
+    from collections.abc import Iterable, Mapping
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Spec
+    from gpuhook.cdi.hot.container_edits import Device as SpecDevice
     from gpuhook.device_plugin.allocate.auxiliary_devices import AuxiliaryDevice
+    from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount
     from gpuhook.device_plugin.config.configuration import Flags
+    from gpuhook.device_plugin.offer.offered_devices import Device
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.vendor_part import VendorPart
 
 _VERSION = "0.5.0"  # podman 4 reads it, and the specs of the extras need no newer one
 _INSTALLED = "/opt/gpuhook/bin"  # by `gpuhook node install`
@@ -115,6 +123,21 @@ def update(
     return Specs(frozenset(names), "", tuple(written), tuple(warnings))
 
 
+def update_part(part: VendorPart, devices: Iterable[Device], *, directory: str | None) -> Specs:
+    """Write the spec of a vendor's devices if it has changed; a failure is the `trouble`."""
+    vendor = vendor_of_resource(part.domain).allocation_words.cdi_vendor
+    found = {
+        device.uuid: tuple(map(DeviceSpec, device.paths, device.host_paths)) for device in devices
+    }
+    control = tuple(DeviceSpec(path, path) for path in part.control_nodes)
+    document = _node_spec(f"{vendor}/gpu", {name: control + own for name, own in found.items()}, ())
+    try:
+        written = _write(document, directory)
+    except GpuhookError as trouble:
+        return Specs(trouble=trouble.message)
+    return Specs(frozenset(_names(document)), "", tuple(written))
+
+
 def _write(document: Spec, directory: str | None) -> list[str]:
     """Write the spec if its file differs; return [path] if it was written."""
     path = os.path.join(directory or "", document["kind"].replace("/", "-") + ".json")
@@ -131,8 +154,16 @@ def _write(document: Spec, directory: str | None) -> list[str]:
 
 
 def _extra_spec(extra: AuxiliaryDevice) -> Spec:
-    devices: list[Device] = []
-    for name, specs in extra.devices.items():
+    return _node_spec(f"{PLUGIN_VENDOR}/{extra.device_class}", extra.devices, extra.mounts)
+
+
+def _node_spec(
+    kind: str,
+    named: Mapping[str, tuple[DeviceSpec, ...]],
+    mounted: tuple[AllocatedMount, ...],
+) -> Spec:
+    devices: list[SpecDevice] = []
+    for name, specs in named.items():
         nodes: list[DeviceNode] = []
         for device in specs:
             node: DeviceNode = {"path": device.container_path}
@@ -141,17 +172,16 @@ def _extra_spec(extra: AuxiliaryDevice) -> Spec:
             node["permissions"] = device.permissions
             nodes.append(node)
         edits: ContainerEdits = {"deviceNodes": nodes}
-        if extra.mounts:
+        if mounted:
             edits["mounts"] = [
                 {
                     "hostPath": mount.host_path,
                     "containerPath": mount.container_path,
                     "options": ["ro", *_SOCKET_OPTIONS],
                 }
-                for mount in extra.mounts
+                for mount in mounted
             ]
         devices.append({"name": name, "containerEdits": edits})
-    kind = f"{PLUGIN_VENDOR}/{extra.device_class}"
     return {"cdiVersion": _VERSION, "kind": kind, "devices": devices}
 
 

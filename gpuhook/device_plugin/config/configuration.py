@@ -33,6 +33,7 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     ChoiceList,
     Duration,
     Text,
+    Whole,
 )
 from gpuhook.device_plugin.config.sharing_section import SHARING, Sharing
 
@@ -41,6 +42,8 @@ MIG_STRATEGIES = ("none", "single", "mixed")
 LIST_STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri", "host-files")
 ID_STRATEGIES = ("uuid", "index")
 POLICIES = ("distributed", "packed")
+NAMING_STRATEGIES = ("none", "single", "mixed")
+AMD_LIST_STRATEGIES = ("device-specs", "envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 DISCOVERIES = ("auto", "nvml")  # both use NVML: gpuhook serves no other kind of node
 
 
@@ -131,7 +134,34 @@ class LabelFlags:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class AmdFlags:
+    """`flags.amd`: the flags of AMD's device plugin, and how an allocation reaches the runtime."""
+
+    resource_naming_strategy: str = flag(
+        Choice(NAMING_STRATEGIES),
+        "The resources of AMD GPUs: single (amd.com/gpu), mixed (by partition modes, such as "
+        "amd.com/cpx_nps4) or none (not offered).",
+        "single",
+        option=Option(aliases=("resource_naming_strategy",), has_one_dash=True),
+    )
+    pulse: int = flag(
+        Whole(0, 86400),
+        "The seconds between two health checks of AMD GPUs; 0: gpuhook.health.pollInterval.",
+        0,
+        option=Option(has_one_dash=True),
+    )
+    device_list_strategy: tuple[str, ...] = flag(
+        ChoiceList(AMD_LIST_STRATEGIES),
+        "How the plugin passes AMD devices to the container runtime; one or more strategies. "
+        "device-specs works with any runtime.",
+        ("device-specs",),
+        option=Option("amd-device-list-strategy", ("AMD_DEVICE_LIST_STRATEGY",)),
+    )
+
+
 PLUGIN = section_of(PluginFlags)
+AMD = section_of(AmdFlags, variables="AMD_")
 GFD = section_of(LabelFlags, variables="GFD_")
 
 
@@ -183,6 +213,7 @@ class Flags:
         "How the plugin finds devices: auto and nvml both use NVML.",
         "auto",
     )
+    amd: AmdFlags = key(AMD, "The flags of AMD GPUs.", AmdFlags())
     plugin: PluginFlags = key(PLUGIN, "The flags of the device plugin.", PluginFlags())
     gfd: LabelFlags = key(GFD, "The flags of the feature labels.", LabelFlags())
 
@@ -230,7 +261,7 @@ def _configuration(
 
 _NAMINGS = Entries(section_of(Naming), "pattern")
 _UNUSED = Key("useNodeFeatureAPI", BOOLEAN, "No effect; see gpuhook.labels and gpuhook.labelNode.")
-_FLAGS = Section(Flags, (*keys_of(Flags)[:-2], _UNUSED, *keys_of(Flags)[-2:]))
+_FLAGS = Section(Flags, (*keys_of(Flags)[:-3], _UNUSED, *keys_of(Flags)[-3:]))
 _RESOURCES = Section(
     dict,
     (

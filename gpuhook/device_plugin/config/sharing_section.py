@@ -20,7 +20,7 @@ from gpuhook.device_plugin.config.grammar.grammar import (
     keys_of,
 )
 from gpuhook.device_plugin.config.grammar.memory_values import LIMIT, LIMIT_OR_WORD, UNIT
-from gpuhook.device_plugin.config.grammar.name_values import ALL, VENDOR, Devices, ResourceName
+from gpuhook.device_plugin.config.grammar.name_values import ALL, Devices, ResourceName
 from gpuhook.device_plugin.config.grammar.value_kinds import BOOLEAN, Choice, ChoiceList, Whole
 
 SHARED = ".shared"  # the suffix of renameByDefault
@@ -31,7 +31,7 @@ COMPUTE_MODES = ("default", "exclusive-process")
 HINTS = ("tensorflow", "pytorch", "jax", "cupy", "paddle")
 PACKED, SPREAD = "packed", "spread"
 DEFAULT_UNIT = 1 << 30  # bytes
-UNITS_NAME = VENDOR + "gpumem"  # of memory units without `rename`
+UNITS = "gpumem"  # the name of memory units without `rename`, after the domain of the devices
 MOST_CLIENTS = 48  # of MPS, on the newest devices
 MOST_REPLICAS = 4096  # of one device; the kubelet takes lists of 4 MiB, some 65,000 devices
 
@@ -70,7 +70,8 @@ class SharedResource:
     )
     rename: str | None = key(
         ResourceName(),
-        "The name of the shared resource. Default: unchanged (memoryUnits: nvidia.com/gpumem).",
+        "The name of the shared resource. Default: unchanged (memoryUnits: gpumem of the same "
+        "domain).",
         None,
     )
     devices: str | int | tuple[str, ...] = key(
@@ -186,8 +187,13 @@ def _shared_resource(replicas: Any = 0, **fields: Any) -> SharedResource:
     return SharedResource(replicas=replicas, **fields)
 
 
+def units_name(name: str) -> str:
+    """Return the default name of the memory units of a resource, amd.com/gpumem of amd.com/gpu."""
+    return f"{name.partition('/')[0]}/{UNITS}"
+
+
 def _units(**fields: Any) -> SharedResource:
-    defaults: Values = {"rename": UNITS_NAME, "unit": DEFAULT_UNIT}
+    defaults: Values = {"rename": units_name(fields["name"]), "unit": DEFAULT_UNIT}
     return SharedResource(**defaults | fields)
 
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 FORMAT = 1
 ALL = "all"  # instead of a GPU's UUID
 _MAX_SIZE = 1 << 20
-_NAME = re.compile(r"all|GPU-[0-9A-Za-z-]{1,64}")
+# The ids of devices whose health is polled, so that they have no marks: see polled_health.py.
+POLLED = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|amdgpu_xcp_[0-9]{1,6}")
+_NAME = re.compile(rf"all|GPU-[0-9A-Za-z-]{{1,64}}|{POLLED.pattern}")
 
 
 @dataclass(frozen=True, slots=True)

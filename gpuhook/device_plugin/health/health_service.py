@@ -43,6 +43,8 @@ _DRIVER_TIMEOUT = 60.0  # seconds; NVML's start wakes every GPU, a few seconds f
 class HealthService:
     """Watches the GPUs of a node. `count_xid` gets the GPU's UUID and the number of each XID.
 
+    `clear_others` gets the GPU of an operator's request, to clear what other services know of it.
+
     If the node is not `is_this_machine`, but an inventory file, the state directory is not used:
     it belongs to this machine's plugin.
     """
@@ -55,6 +57,7 @@ class HealthService:
         notifier: Notifier,
         count_xid: Callable[[str, int], None],
         *,
+        clear_others: Callable[[str], None] = lambda _: None,
         is_this_machine: bool = True,
     ) -> None:
         self._is_this_machine = is_this_machine
@@ -62,6 +65,7 @@ class HealthService:
         self._triggers = triggers
         self._notifier = notifier
         self._count_xid = count_xid
+        self._clear_others = clear_others
         evidence = recovery_evidence.read((), host_root)
         stored = health_marks.read() if is_this_machine else ()
         self._health = GpuHealth(settings, evidence, stored)
@@ -106,6 +110,7 @@ class HealthService:
         requests = health_marks.clear_requests() if self._is_this_machine else {}
         for gpu, when in requests.items():
             self._report_ended(self._health.clear(gpu, when))
+            self._clear_others(gpu)
             try:
                 health_marks.remove_request(gpu)
             except OSError as error:
@@ -172,7 +177,7 @@ class HealthService:
     def _watch(
         self, snapshot: NodeSnapshot, uuids: list[str], loop: asyncio.AbstractEventLoop
     ) -> None:
-        if snapshot.is_dump:
+        if snapshot.is_dump or snapshot.seen.driver.nvml is None:
             return
         library = snapshot.library
         if self._watcher is None or self._library != library:

@@ -19,6 +19,7 @@ from grpc import aio
 
 from gpuhook.device_plugin.api import services
 from gpuhook.errors import fault
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,19 +90,21 @@ class Endpoint:
 
 
 def socket_name(resource: str, directory: str, taken: Container[str] = ()) -> str:
-    """Return the name of a resource's socket in `directory`: nvidia-<resource>.sock.
+    """Return the name of a resource's socket in `directory`: nvidia-<resource>.sock, amd-gpu.sock.
 
     The name has a digest instead of the resource's domain if it is taken by a resource of another
     domain, or too long for a socket's path. Raises GH1822.
     """
-    word = resource.rpartition("/")[2]
+    domain, _, word = resource.rpartition("/")
+    known = vendors()
+    vendor = next((one.name for one in known if one.domain == domain), known[0].name)
     limit = services.SOCKET_PATH_LIMIT - len(os.fsencode(directory)) - 1
     if limit < _MIN_NAME:
         raise fault("GH1822", directory=directory, limit=services.SOCKET_PATH_LIMIT)
-    name = f"nvidia-{word}.sock"
+    name = f"{vendor}-{word}.sock"
     if name in taken or len(name) > limit:
         tail = f"-{_digest(resource)}.sock"
-        name = f"nvidia-{word}"[: limit - len(tail)] + tail
+        name = f"{vendor}-{word}"[: limit - len(tail)] + tail
     return name
 
 

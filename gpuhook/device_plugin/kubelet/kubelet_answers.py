@@ -9,6 +9,7 @@ from gpuhook.device_plugin.allocate.allocate import allocate, units_of
 from gpuhook.device_plugin.allocate.allocation_context import Context
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
+from gpuhook.device_plugin.offer.offered_devices import unit_id
 from gpuhook.device_plugin.offer.preferred_allocation import preferred
 from gpuhook.errors import fault
 from gpuhook.request.memory_request import MIB
@@ -20,16 +21,17 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.nvidia.nvml.topology import Topology
+    from gpuhook.vendors.vendor_part import LinkScores
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
     """The state that answers are computed from."""
 
-    topology: Topology
+    topology: LinkScores
     configuration: Configuration = field(default_factory=Configuration)
     context: Context = field(default_factory=Context)
+    links: Mapping[str, LinkScores] = field(default_factory=dict)  # of other vendors, by domain
 
 
 class KubeletAnswers:
@@ -61,7 +63,7 @@ class KubeletAnswers:
             must_include,
             size,
             policy=_policy(known.configuration, resource),
-            topology=known.topology,
+            topology=known.links.get(resource.domain, known.topology),
             unhealthy=known.context.unhealthy,
         )
 
@@ -110,6 +112,6 @@ def check_start(
 def _devices(resource: Resource, ids: Sequence[str]) -> dict[str, str]:
     """Return the device UUID of each id; raises GH1850 for an unknown device."""
     known = {device.uuid for device in resource.devices}
-    uuids = {name: device_of(name) or name for name in ids}
+    uuids = {name: device_of(unit_id(name)) or name for name in ids}
     units_of(resource, [name for name, uuid in uuids.items() if uuid not in known])
     return uuids

@@ -14,9 +14,9 @@ from typing import TypeVar
 from gpuhook.device_plugin.config.sharing_section import NOT_SHARED
 from gpuhook.device_plugin.labels import label_text
 from gpuhook.device_plugin.offer.offered_devices import capability
-from gpuhook.device_plugin.offer.resource_devices import included
 from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import MIB
+from gpuhook.vendors.nvidia.gpu.gpu_resources import included
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY
 from gpuhook.vendors.nvidia.spec.device_selection import is_divided
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpuhook.device_plugin.config.sharing_section import MOST_CLIENTS
+from gpuhook.request.replicas import SEPARATOR
+from gpuhook.vendors.vendor_device import Device as Device  # noqa: PLC0414, TC001 # a part of Unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,28 +17,6 @@ if TYPE_CHECKING:
 
 # Clients of MPS that one device can serve, by the first compute capability that can.
 _CLIENTS = (((7, 0), MOST_CLIENTS), ((3, 5), 16))
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A GPU, or a MIG instance of one.
-
-    `paths` are its device nodes as containers see them, the parent's first; `host_paths` are the
-    same nodes on the host, in the same order.
-    """
-
-    uuid: str  # "GPU-..." or "MIG-..."
-    index: str  # "0", or "0:1" for the second instance of GPU 0
-    gpu: str  # UUID of the physical GPU: its own, or its parent's
-    gpu_index: int
-    paths: tuple[str, ...]
-    host_paths: tuple[str, ...]
-    model: str | None = None  # "Tesla T4"
-    memory_bytes: int | None = None
-    numa_node: int | None = None
-    compute_capability: str | None = None  # "7.5"
-    profile: str | None = None  # "1g.5gb" of an instance
-    instance: tuple[int, int] | None = None  # (GPU instance, compute instance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +70,23 @@ class Resource:
         object.__setattr__(self, "index", _indexed(self.units))
 
     @property
+    def domain(self) -> str:
+        """The vendor's: "nvidia.com"."""
+        return self.name.partition("/")[0]
+
+    @property
     def devices(self) -> tuple[Device, ...]:
         """The distinct devices of the units, in their order."""
         return self.index.devices
+
+
+def unit_id(identifier: str) -> str:
+    """Return the id of a unit in the form of this plugin.
+
+    A fork of AMD's device plugin writes `<device>-slice-<n>` for `<device>::<n>`.
+    """
+    device, found, number = identifier.rpartition("-slice-")
+    return f"{device}{SEPARATOR}{number}" if found and number.isdecimal() else identifier
 
 
 def _indexed(units: Sequence[Unit]) -> Index:

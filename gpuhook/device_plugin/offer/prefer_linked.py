@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gpuhook.device_plugin.offer.offered_devices import Device
-    from gpuhook.vendors.nvidia.nvml.topology import Topology
+    from gpuhook.vendors.vendor_part import LinkScores
 
 EXACT = 16  # GPUs: a table of 65,536 sums, half a MiB
 _Weights = tuple[tuple[int, ...], ...]
@@ -36,7 +36,7 @@ def choose(
     available: Collection[str],
     required: Collection[str],
     size: int,
-    links: Topology,
+    links: LinkScores,
 ) -> set[str]:
     """Return the UUIDs of the best `size` of `devices`, the required ones among them.
 
@@ -51,14 +51,14 @@ def choose(
     return {devices[number].uuid for number in best(weights, free, fixed, size)}
 
 
-def prepare(devices: Sequence[Device], links: Topology) -> None:
+def prepare(devices: Sequence[Device], links: LinkScores) -> None:
     """Compute the tables for `devices` now rather than at the first choice."""
     if len(devices) <= EXACT:
         _sums(_weights(devices, links))
         _masks(len(devices))
 
 
-def _weights(devices: Sequence[Device], links: Topology) -> _Weights:
+def _weights(devices: Sequence[Device], links: LinkScores) -> _Weights:
     """Return for each device the weights of its pairs with the devices before it."""
     step = len(devices) ** 2  # a link outweighs the NUMA nodes of all pairs
     return tuple(

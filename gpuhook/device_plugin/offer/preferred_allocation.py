@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The preferred units for a container: GetPreferredAllocation, without gRPC.
 
-Whole GPUs are selected by their links (prefer_linked.py), replicas and MIG instances by the use of
-their devices (prefer_shared.py), and memory units are all of one device (memory_units.py). The
-answer does not depend on the order of the ids.
+Whole GPUs are selected by their links (prefer_linked.py), partitions by the use and the links of
+their GPUs (prefer_partitions.py), replicas and MIG instances by the use of their devices
+(prefer_shared.py), and memory units are all of one device (memory_units.py). The answer does not
+depend on the order of the ids.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from __future__ import annotations
 from collections import Counter
 
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS
-from gpuhook.device_plugin.offer import memory_units, prefer_linked, prefer_shared
+from gpuhook.device_plugin.offer import (
+    memory_units,
+    prefer_linked,
+    prefer_partitions,
+    prefer_shared,
+)
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.nvidia.nvml.topology import Topology
+    from gpuhook.vendors.vendor_part import LinkScores
 
 
 def preferred(
@@ -29,7 +35,7 @@ def preferred(
     size: int,
     *,
     policy: str,
-    topology: Topology,
+    topology: LinkScores,
     unhealthy: Collection[str] = (),
 ) -> list[str]:
     """Return the ids of the `size` preferred units, in the order of the resource.
@@ -54,7 +60,8 @@ def preferred(
     healthy = required | (free - bad)
     candidates = healthy if len(healthy) >= size else free
     if uses_links(resource):
-        chosen = prefer_linked.choose(resource.devices, candidates, required, size, topology)
+        choice = prefer_partitions if is_partitioned(resource) else prefer_linked
+        chosen = choice.choose(resource.devices, candidates, required, size, topology)
     else:
         chosen = prefer_shared.choose(
             resource.units, candidates, required, size, policy=policy, unhealthy=unhealthy
@@ -62,15 +69,20 @@ def preferred(
     return [name for name in known if name in chosen]
 
 
-def prepare(resource: Resource, topology: Topology) -> None:
+def prepare(resource: Resource, topology: LinkScores) -> None:
     """Compute the tables of the links before the first request, if the resource uses them."""
-    if uses_links(resource):
+    if uses_links(resource) and not is_partitioned(resource):
         prefer_linked.prepare(resource.devices, topology)
 
 
 def uses_links(resource: Resource) -> bool:
-    """Return whether the units are whole GPUs, which are selected by their links."""
+    """Return whether the units are whole GPUs or partitions, which are selected by their links."""
     return not resource.is_mig and all(unit.replica is None for unit in resource.units)
+
+
+def is_partitioned(resource: Resource) -> bool:
+    """Return whether the devices are partitions of GPUs."""
+    return any(device.profile is not None for device in resource.devices)
 
 
 def _check(

@@ -19,7 +19,7 @@ from gpuhook.device_plugin.offer.sharing_warnings import share_warnings
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.request.memory_request import MIB
 from gpuhook.request.replicas import SEPARATOR
-from gpuhook.vendors.nvidia.spec.device_selection import instance_trouble, trouble
+from gpuhook.vendors.catalogue import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import UnitMemory
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 MAX_ID = 63  # characters of a device id: api.proto of the device plugin API, v1beta1
 MAX_MESSAGE = 4 << 20  # bytes that the kubelet's gRPC client takes in one message
 _AROUND_ID = 24  # bytes of a Device message without its id: health "Unhealthy", one NUMA node
 _AROUND_UNIT = 16  # the same without a NUMA node
-_CONTRADICTIONS = ("GH1840", "GH1847", "GH1848")
+_CONTRADICTIONS = ("GH1840", "GH1847", "GH1848", "GH2530")
 _REPLICA = 2 + 6  # "::" and the digits of a replica
 
 
@@ -45,15 +44,16 @@ class Offer:
     warnings: tuple[str, ...]
 
 
-def offered(node: Node, configuration: Configuration) -> Offer:
-    """Return the resources of `node` with `configuration`, without those that have no units.
+def offered(inventory: object, configuration: Configuration, *others: object) -> Offer:
+    """Return the resources of a node with `configuration`, without those that have no units.
 
-    They include lost GPUs and unusable instances: unusable() returns these, to be reported as
+    An inventory has the facts of one vendor's GPUs. The resources include lost GPUs and unusable
+    instances: unusable() returns these, to be reported as
     unhealthy. Raises the faults of contradicts(): GH1840 if MIG strategy single cannot
     offer the GPUs together, GH1847 if limits exceed the memory, GH1848 for impossible memory
     units. A message about an entry of `sharing` begins with its path.
     """
-    devices, left_out = resource_devices.resource_devices(node, configuration)
+    devices, left_out = resource_devices.resource_devices(inventory, configuration, *others)
     sharing, reserve = configuration.sharing, configuration.own.memory_reserve
     divided, ineffective = shares(devices, sharing, reserve)
     by_name: dict[str, list[Share]] = {}
@@ -74,24 +74,11 @@ def contradicts(error: Exception) -> bool:
     return isinstance(error, GpuhookError) and error.code in _CONTRADICTIONS
 
 
-def unusable(node: Node) -> dict[str, str]:
-    """Return the reason for each device that no container can get, by its UUID.
-
-    The reason of a GPU is also one of its instances.
-    """
-    found = {}
-    for gpu in node.gpus:
-        reason = trouble(node, gpu)
-        if reason and gpu.uuid:
-            found[gpu.uuid] = reason
-        for instance in gpu.instances:
-            own = (
-                f"its GPU {gpu.index}: {reason}"
-                if reason
-                else instance_trouble(node, gpu, instance)
-            )
-            if own and instance.uuid:
-                found[instance.uuid] = own
+def unusable(inventory: object, *others: object) -> dict[str, str]:
+    """Return the reason for each device that no container can get, by its UUID."""
+    found: dict[str, str] = {}
+    for one in (inventory, *others):
+        found |= vendor_of(one).unusable(one)
     return found
 
 

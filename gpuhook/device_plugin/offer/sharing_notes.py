@@ -23,11 +23,22 @@ from gpuhook.vendors.nvidia.gpu.sharing_isolation import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
 
 _MIG = "the driver limits the memory of whole GPUs, not of MIG instances"
 _GUARD = "enable the plugin's guard: gpuhook.guard.action terminate or kill"
 _PROFILE = "divide the GPU into instances of the required size"
+_PARTITION_LIMIT = "the kernel limits the memory of whole GPUs, not of partitions"
+_FINER = "use partition modes with partitions of the required size"
+_PARTITION = Isolation(
+    memory="the partition has an equal part of the GPU's memory; only memory modes above NPS1 keep "
+    "it apart from that of the other partitions",
+    compute="the partition has its own compute units",
+    stability="it never changes",
+    crash="mostly none; a reset of the GPU terminates the containers of all of its partitions",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +73,30 @@ def limit_enforcer(resource: Resource, device: Device, *, driver: bool, guard: b
         return BY_HARDWARE if alone else BY_NOBODY
     if resource.sharing == MPS:
         return BY_MPS
-    if driver and device.instance is None:
+    if driver and device.instance is None and device.profile is None:
         return BY_DRIVER
     return BY_GUARD if guard else BY_NOBODY
 
 
 def sharing_notes(
-    resources: tuple[Resource, ...], unenforced: tuple[str, str] = ("", ""), *, guard: bool = False
+    resources: tuple[Resource, ...],
+    unenforced: Mapping[str, tuple[str, str]] | None = None,
+    *,
+    guard: bool = False,
 ) -> tuple[SharingNote, ...]:
     """Return the notes on each resource.
 
-    `unenforced` is the reason why this node's driver enforces no limits, and the remedy; empty if
-    it does. `guard`: the plugin terminates processes above a limit.
+    `unenforced` is the reason why a vendor's driver enforces no limits on this node, and the
+    remedy, by the vendor's domain; empty if it does. `guard`: the plugin terminates processes above
+    a limit.
     """
     found: list[SharingNote] = []
     for resource in resources:
         groups: dict[tuple[Isolation, str], list[str]] = {}
+        reasons = (unenforced or {}).get(resource.domain, ("", ""))
         for device in resource.devices:
-            by = limit_enforcer(resource, device, driver=not unenforced[0], guard=guard)
-            key = _isolation(resource, device, by, unenforced)
+            by = limit_enforcer(resource, device, driver=not reasons[0], guard=guard)
+            key = _isolation(resource, device, by, reasons)
             groups.setdefault(key, []).append(device.index)
         for (isolation, hint), indices in groups.items():
             some = tuple(indices) if len(groups) > 1 else ()
@@ -94,7 +110,10 @@ def _isolation(
     """Return the isolation, and the hint for a limit that is not enforced."""
     memory = resource.memory.get(device.uuid)
     is_mig = device.instance is not None
+    is_partition = device.profile is not None and not is_mig
     reason, remedy = (_MIG, _PROFILE) if is_mig else unenforced
+    if is_partition and not reason:
+        reason, remedy = _PARTITION_LIMIT, _FINER
     isolation = sharing_isolation.isolation_of(
         resource.sharing,
         is_mig=is_mig,
@@ -103,6 +122,8 @@ def _isolation(
         limit=amount(memory.hard) + _EACH.get(resource.sharing, _REPLICA) if memory else "",
         unheld=reason,
     )
+    if is_partition and resource.sharing == NOT_SHARED:
+        isolation = _PARTITION
     if memory is None or by != BY_NOBODY:
         return isolation, ""
     return isolation, "; or ".join(filter(None, (remedy, _GUARD)))

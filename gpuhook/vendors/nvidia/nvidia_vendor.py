@@ -7,13 +7,20 @@ from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from gpuhook.vendors.interface import ContainerTraces
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
+    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_part import (
+        AllocationWords,
+        DeviceCheck,
+        ExporterWords,
+        VendorPart,
+    )
 
 
 class NvidiaVendor:
@@ -22,6 +29,65 @@ class NvidiaVendor:
     name = "nvidia"
     title = "NVIDIA"
     domain = "nvidia.com"
+    exporter: ExporterWords | None = None
+    unshared: Mapping[str, str] = {}
+
+    @property
+    def allocation_words(self) -> AllocationWords:
+        from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR, VOCABULARY
+        from gpuhook.vendors.vendor_part import AllocationWords
+
+        words = VOCABULARY
+        return AllocationWords(self.name, words.devices_env, words.mount_prefix, PLUGIN_VENDOR)
+
+    def owns(self, inventory: object) -> bool:
+        from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+        return isinstance(inventory, Node)
+
+    def named_devices(self, inventory: Any, rules: NamingRules) -> NamedDevices:
+        from gpuhook.vendors.nvidia.gpu import gpu_resources
+
+        return gpu_resources.named_devices(inventory, rules)
+
+    def unusable(self, inventory: Any) -> dict[str, str]:
+        from gpuhook.vendors.nvidia.gpu import gpu_resources
+
+        return gpu_resources.unusable(inventory)
+
+    def plugin_part(self, host_root: str, dev_root: str | None) -> VendorPart | None:
+        """Return None: the plugin queries NVML, whose sessions and events its services share."""
+        del host_root, dev_root
+        return None
+
+    def with_lost(self, now: VendorPart | None, last: VendorPart) -> VendorPart:
+        return last if now is None else now
+
+    def dumped_part(self, name: str) -> VendorPart | None:
+        """Return None, as plugin_part()."""
+        del name
+        return None
+
+    def plugin_token(self, host_root: str) -> str:
+        del host_root
+        return ""
+
+    def check_devices(
+        self, part: VendorPart, host_root: str, dev_root: str | None
+    ) -> dict[str, DeviceCheck]:
+        """Return nothing: the driver reports faults by events."""
+        del part, host_root, dev_root
+        return {}
+
+    def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
+        """Return None: the plugin queries NVML."""
+        del part, uuid, host_root
+        return None
+
+    def unenforced_limits(self, host_root: str) -> tuple[str, str]:
+        """Return "": the plugin queries the driver of its snapshot."""
+        del host_root
+        return "", ""
 
     def support_facts(self) -> SupportFacts:
         """Return nothing: the bundle's own list has NVIDIA's files."""

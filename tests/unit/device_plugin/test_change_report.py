@@ -24,6 +24,8 @@ from tests.unit.offering import GPU, T4, offer
 DEVICE = resource().devices[0]
 OFFER = Offer((resource(),), ())
 
+DOMAIN = "nvidia.com"
+
 
 def test_written_spec_is_logged_and_a_warning_only_once() -> None:
     with capture_logs() as lines:
@@ -62,7 +64,7 @@ def test_isolation_is_logged_once_per_change() -> None:
     with capture_logs() as lines:
         report = ChangeReport(Notifier(logger()), "/none")
         for unenforced in ("", "", "the driver is old", ""):
-            report.report_isolation((shared,), (unenforced, ""), guard=True)
+            report.report_isolation((shared,), {DOMAIN: (unenforced, "")}, guard=True)
     reported = [memory.partition(" by ")[0] for _, memory in sharing(lines)]
     enforced, watched = "limited to 9Mi a replica, enforced", "limited to 9Mi a replica, monitored"
     assert reported == [enforced, watched, enforced]
@@ -89,9 +91,8 @@ def test_unenforced_limit_is_a_warning() -> None:
         limited = replace(resource(), sharing=strategy, memory=memory)
         with capture_logs() as lines:
             report = ChangeReport(Notifier(logger()), "/none")
-            report.report_isolation(
-                (limited,), ("driver 580 is older than r615", "update the driver")
-            )
+            reasons = ("driver 580 is older than r615", "update the driver")
+            report.report_isolation((limited,), {DOMAIN: reasons})
         (line,) = lines
         assert line["log_level"] == "warning"
         why = f"limited to {amount}, which is not enforced (driver 580 is older than r615): "

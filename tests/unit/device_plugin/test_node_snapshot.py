@@ -11,8 +11,9 @@ import pytest
 from gpuhook.device_plugin import node_snapshot
 from gpuhook.device_plugin.config.configuration import Configuration
 from gpuhook.device_plugin.config.launch_options import Launch
+from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.nvidia.devices import node_signature
-from tests.simulated import stub_events
+from tests.simulated import amd_tree, stub_events
 from tests.simulated.node import SimulatedNode, make_node
 
 
@@ -96,3 +97,38 @@ def test_lost_gpu_keeps_its_last_known_memory(node: SimulatedNode) -> None:
     other = replace(gone, uuid=None)
     nameless = replace(first, node=replace(first.node, gpus=(other,)))
     assert node_snapshot.with_last_memory(nameless, first) == nameless
+
+
+def test_vendor_that_fails_does_not_affect_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = node_snapshot.take(Launch(inventory="mixed"), Configuration())
+    assert [part.domain for part in first.parts] == ["amd.com"]
+    assert first.is_whole
+
+    def fail(*_: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(AmdVendor, "dumped_part", fail)
+    failed = node_snapshot.take(Launch(inventory="mixed"), Configuration())
+    assert failed.node == first.node
+    assert failed.parts == ()
+    assert failed.failures == ("amd.com: ValueError('a bug')",)
+    assert not failed.is_whole
+    kept = node_snapshot.with_lost(failed, first).parts[0]
+    assert (kept.inventory, kept.trouble) == (first.parts[0].inventory, failed.failures[0])
+
+
+def test_node_without_nvidia_hardware_lacks_no_driver(tmp_path: Path) -> None:
+    amd_tree.build(tmp_path, "mi300x8")
+    options = Launch(
+        host_root=str(tmp_path), node_driver_root=str(tmp_path), node_dev_root=str(tmp_path)
+    )
+    found = node_snapshot.take(options, Configuration())
+    assert (found.trouble, found.is_whole) == (None, True)
+    assert not node_snapshot.has_changed(found, options)
+    # A GPU of NVIDIA without its driver is a trouble, and AMD's are there nevertheless.
+    card = tmp_path / "sys/bus/pci/devices/0000:af:00.0"
+    card.mkdir()
+    (card / "vendor").write_text("0x10de\n")
+    found = node_snapshot.take(options, Configuration())
+    assert found.trouble is not None
+    assert len(found.parts) == 1

@@ -3,23 +3,24 @@
 
 from __future__ import annotations
 
+from gpuhook.device_plugin.config.grammar.grammar import keys_of
 from gpuhook.device_plugin.config.grammar.memory_values import FAIR, MOST_MEMORY, UNLIMITED
 from gpuhook.device_plugin.config.sharing_section import (
     ENTRIES,
     MPS,
     STRATEGIES,
     TIME_SLICING,
-    UNITS_NAME,
+    SharedResource,
+    units_name,
 )
 from gpuhook.request.memory_request import amount
+from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.grammar.config_document import Document
-    from gpuhook.device_plugin.config.sharing_section import SharedResource
 
 LARGE_RESERVE = 8 << 30  # bytes: half of the memory of a T4
-_GPU = "nvidia.com/gpu"
 _DEFAULT_RESERVE = 256 << 20
 _SET_LIMIT = "set `memory: fair`, or an amount"
 _SET_LIMITS = "set `memory: fair` for a shared resource"
@@ -58,6 +59,7 @@ def check(document: Document) -> None:
         _check_amounts(document, path, entry)
         _check_mode(document, path, entry)
         _check_units_name(document, path, entry)
+        _check_vendor(document, strategy, path, entry)
         if entry.hints and not is_limited(entry, strategy):
             message = "has no effect without a limit: hints are computed from it"
             document.warn(f"{path}.hints", message, _SET_LIMIT)
@@ -102,12 +104,29 @@ def _check_mode(document: Document, path: str, entry: SharedResource) -> None:
 
 def _check_units_name(document: Document, path: str, entry: SharedResource) -> None:
     """Refuse the name of the units as that of the GPUs, which would be offered unshared."""
-    is_units_name = entry.unit is not None and entry.name in (entry.rename, UNITS_NAME)
-    if is_units_name and entry.name != _GPU and entry.name not in named_resources(document):
+    gpu = f"{entry.name.partition('/')[0]}/gpu"
+    is_units_name = entry.unit is not None and entry.name in (entry.rename, units_name(entry.name))
+    if is_units_name and entry.name != gpu and entry.name not in named_resources(document):
         message = f"{entry.name} is not a resource of GPUs: `name` is the resource to share, and "
         message += "`rename` the resource that pods request"
-        hint = f"write `name: {_GPU}`, `rename: {entry.name}`"
+        hint = f"write `name: {gpu}`, `rename: {entry.name}`"
         document.error(f"{path}.name", message, hint)
+
+
+def _check_vendor(document: Document, strategy: str, path: str, entry: SharedResource) -> None:
+    """Refuse what the vendor's GPUs do not have, and a name in the domain of another vendor."""
+    vendor = vendor_of_resource(entry.name)
+    if strategy in vendor.unshared:
+        message = f"{entry.name} cannot be shared by {strategy}: {vendor.unshared[strategy]}"
+        document.error(f"{path}.name", message, "share it by timeSlicing or memoryUnits")
+    for one in keys_of(SharedResource):
+        if one.name in vendor.unshared and getattr(entry, one.field) is not None:
+            message = f"has no effect on {entry.name}: {vendor.unshared[one.name]}"
+            document.error(f"{path}.{one.name}", message, "remove it")
+    if entry.rename is not None and vendor_of_resource(entry.rename).domain != vendor.domain:
+        message = f"{entry.rename} is not a resource of {vendor.domain}, as {entry.name} is"
+        bare = entry.rename.partition("/")[2]
+        document.error(f"{path}.rename", message, f"write {vendor.domain}/{bare}")
 
 
 def _check_reserve(document: Document) -> None:

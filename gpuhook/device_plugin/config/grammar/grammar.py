@@ -36,6 +36,7 @@ class Option:
     about: str = ""
     default: str = ""  # as text, "" if there is none to show
     aliases: tuple[str, ...] = ()
+    has_one_dash: bool = False  # also `-name`, as Go's programs accept it
     key: str = ""
     attribute: str = ""  # the field of its dataclass
     separator: str = ""  # between several values in a variable, if it is not a comma

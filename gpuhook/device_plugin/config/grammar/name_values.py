@@ -14,18 +14,21 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     unfit,
 )
 from gpuhook.errors import printable
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-VENDOR = "nvidia.com/"
+DOMAINS = tuple(vendor.domain + "/" for vendor in vendors())
+VENDOR = DOMAINS[0]  # of names without a domain
 LONGEST_NAME = 63  # of a resource with its prefix, as in NVIDIA's plugin; a label's limit, too
 ALL = "all"
 ALL_XIDS = "all"
 MOST_DEVICES = 4096
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_QUALIFIED = re.compile(r"[a-z0-9](?:[-_.a-z0-9]*[a-z0-9])?")  # what the API server accepts
 _INDEX = re.compile(r"\d{1,6}(?::\d{1,6})?")
 _MOST_XID = 10**6
 _DEVICES = '"all", a count or a list'
@@ -33,33 +36,39 @@ _DEVICES = '"all", a count or a list'
 
 @dataclass(frozen=True, slots=True)
 class ResourceName(ValueKind):
-    """The name of an extended resource; Configuration has it with the prefix nvidia.com/."""
+    """The name of an extended resource; Configuration has it with the domain of its vendor.
+
+    That of a name without one is nvidia.com, whose plugin accepts no "_" in a name.
+    """
 
     metavar = "NAME"
 
     def parse(self, value: object) -> str:
         if not isinstance(value, str) or not value:
             raise unfit("the name of a resource", value)
-        bare = value.removeprefix(VENDOR)
+        domain = next((one for one in DOMAINS if value.startswith(one)), VENDOR)
+        bare = value.removeprefix(domain)
         prefix, slash, _ = bare.partition("/")
         if slash and _SUBDOMAIN.fullmatch(prefix):
             raise UnfitError(
-                f"is a resource of {printable(prefix, 80)}: only {VENDOR} resources can be offered",
+                f"is a resource of {printable(prefix, 80)}: only {' and '.join(DOMAINS)} "
+                "resources can be offered",
                 f"write {VENDOR}gpu, or gpu",
             )
-        if len(VENDOR + bare) > LONGEST_NAME:
+        if len(domain + bare) > LONGEST_NAME:
             raise UnfitError(
-                f"has {len(VENDOR + bare)} characters with {VENDOR}; at most {LONGEST_NAME}"
+                f"has {len(domain + bare)} characters with {domain}; at most {LONGEST_NAME}"
             )
-        if not _SUBDOMAIN.fullmatch(bare):
+        if not (_SUBDOMAIN if domain == VENDOR else _QUALIFIED).fullmatch(bare):
             raise UnfitError(
                 f"incorrect format for a resource name: {shown(value)}",
                 "use lower-case letters, digits, '-' and '.', as in nvidia.com/gpu",
             )
-        return VENDOR + bare
+        return domain + bare
 
     def schema(self) -> dict[str, object]:
-        pattern = f"^({re.escape(VENDOR)})?{_SUBDOMAIN.pattern}$"
+        others = "|".join(map(re.escape, DOMAINS[1:]))
+        pattern = f"^(({re.escape(VENDOR)})?{_SUBDOMAIN.pattern}|({others}){_QUALIFIED.pattern})$"
         return {"type": "string", "pattern": pattern, "maxLength": LONGEST_NAME}
 
 

@@ -191,6 +191,7 @@ class Whole(ValueKind):
     most: int
 
     metavar = "NUMBER"
+    has_numbers = True
 
     def parse(self, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):

@@ -16,6 +16,7 @@ from glob import escape, glob
 from gpuhook.vendors.nvidia.hot.host_fingerprint import fingerprint
 
 _DRIVER = "proc/driver/nvidia"
+_PCI_VENDOR = "0x10de"
 
 
 def signature(host_root: str, libcuda: str) -> tuple[str, ...]:
@@ -30,6 +31,20 @@ def signature(host_root: str, libcuda: str) -> tuple[str, ...]:
         *_entries(os.path.join(driver, "gpus")),
         *(one for path in sorted(instances) for one in _entries(path)),
     )
+
+
+def has_hardware(host_root: str) -> bool:
+    """Return whether the node has a PCI device of NVIDIA, or a loaded driver."""
+    devices = os.path.join(escape(host_root), "sys/bus/pci/devices/*/vendor")
+    return os.path.isdir(os.path.join(host_root, _DRIVER)) or any(map(_is_nvidia, glob(devices)))
+
+
+def _is_nvidia(path: str) -> bool:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read(16).strip() == _PCI_VENDOR
+    except (OSError, ValueError):
+        return False
 
 
 def _entries(directory: str) -> list[str]:

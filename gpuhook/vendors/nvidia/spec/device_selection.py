@@ -12,6 +12,7 @@ from gpuhook.cdi.hot.names import is_device
 from gpuhook.errors import fault
 from gpuhook.vendors.nvidia.devices import drm
 from gpuhook.vendors.nvidia.hot import mig_capabilities, vocabulary
+from gpuhook.vendors.vendor_device import bus_id as bus_id  # noqa: PLC0414
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -204,21 +205,6 @@ def aliases(gpus: tuple[Gpu, ...], strategies: tuple[str, ...]) -> dict[str, str
             lower = set(every_name(gpu, instance))
             found |= dict.fromkeys(sorted(lower - {name}), name)
     return found
-
-
-def bus_id(text: str) -> str:
-    """Return a PCI bus id as the kernel writes it, 0000:00:1e.0; "" if `text` is not one.
-
-    NVML writes eight digits of domain in upper case; a domain may be left out.
-    """
-    parts = text.lower().replace(".", ":").split(":")
-    if len(parts) == 3:
-        parts = ["0", *parts]
-    try:
-        domain, bus, device, function = (int(part, 16) for part in parts)
-    except ValueError:
-        return ""
-    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
 
 
 def _named(node: Node, ids: tuple[str, ...]) -> tuple[Gpu, ...]:

@@ -62,6 +62,21 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 
 {{- /* Fields that the pods of all DaemonSets share, except the affinity. */ -}}
+{{- /* The affinity of the pods, as JSON: with the labels of nodes with AMD GPUs if they are served. */ -}}
+{{- define "gpuhook.affinity" -}}
+{{- $affinity := deepCopy (default dict .Values.affinity) -}}
+{{- $required := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" dict $affinity -}}
+{{- if and $required (ne .Values.amd.nodes "none") -}}
+{{- $terms := ternary list $required.nodeSelectorTerms (eq .Values.amd.nodes "only") -}}
+{{- range $label := list "amd-gpu" "amd-vgpu" "pci-1002.present" "pci-0300_1002.present" "pci-0380_1002.present" "pci-1200_1002.present" -}}
+{{- $expression := dict "key" (printf "feature.node.kubernetes.io/%s" $label) "operator" "In" "values" (list "true") -}}
+{{- $terms = append $terms (dict "matchExpressions" (list $expression)) -}}
+{{- end -}}
+{{- $_ := set $required "nodeSelectorTerms" $terms -}}
+{{- end -}}
+{{- toJson $affinity -}}
+{{- end -}}
+
 {{- define "gpuhook.placement" -}}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
@@ -70,11 +85,12 @@ priorityClassName: {{ . }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
+{{- with include "gpuhook.affinity" . | fromJson }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- $amd := ternary list (list (dict "key" "amd.com/gpu" "operator" "Exists" "effect" "NoSchedule")) (eq .Values.amd.nodes "none") }}
+{{- with concat (default list .Values.tolerations) $amd }}
 tolerations:
 {{ toYaml . }}
 {{- end }}

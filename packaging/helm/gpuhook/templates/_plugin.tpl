@@ -17,7 +17,8 @@
 {{- end -}}
 {{- end -}}
 {{- $own = append $own (list "MIG_STRATEGY" .Values.migStrategy) -}}
-{{- $own = append $own (list "FAIL_ON_INIT_ERROR" .Values.failOnInitError) -}}
+{{- $waits := and (eq .Values.amd.nodes "only") (kindIs "invalid" .Values.failOnInitError) -}}
+{{- $own = append $own (list "FAIL_ON_INIT_ERROR" (ternary false .Values.failOnInitError $waits)) -}}
 {{- $own = append $own (list "DEVICE_LIST_STRATEGY" (kindIs "slice" .Values.deviceListStrategy | ternary (join "," .Values.deviceListStrategy) .Values.deviceListStrategy)) -}}
 {{- $own = append $own (list "DEVICE_ID_STRATEGY" .Values.deviceIDStrategy) -}}
 {{- $own = append $own (list "PASS_DEVICE_SPECS" .Values.compatWithCPUManager) -}}
@@ -46,8 +47,15 @@
 {{- if .Values.metrics.enabled -}}
 {{- $own = append $own (list "GPUHOOK_METRICS_ADDRESS" (printf ":%d" (int .Values.metrics.port))) -}}
 {{- end -}}
+{{- with .Values.amd -}}
+{{- $own = append $own (list "AMD_RESOURCE_NAMING_STRATEGY" (ternary "none" .resourceNamingStrategy (eq .nodes "none"))) -}}
+{{- $own = append $own (list "AMD_PULSE" (kindIs "invalid" .pulse | ternary "" (printf "%v" .pulse))) -}}
+{{- $own = append $own (list "AMD_DEVICE_LIST_STRATEGY" (kindIs "slice" .deviceListStrategy | ternary (join "," .deviceListStrategy) .deviceListStrategy)) -}}
+{{- end -}}
+{{- if ne .Values.amd.nodes "only" -}}
 {{- $own = append $own (list "NVIDIA_VISIBLE_DEVICES" "all") -}}
 {{- $own = append $own (list "NVIDIA_DRIVER_CAPABILITIES" (ternary "compute,utility" "utility" $features.mps)) -}}
+{{- end -}}
 {{- $given := dict -}}
 {{- range .Values.devicePlugin.env -}}{{- $_ := set $given .name true -}}{{- end -}}
 {{- $found := list -}}
@@ -75,7 +83,8 @@
 {{- with default .Values.devicePlugin.securityContext .Values.securityContext -}}
 {{- toYaml . -}}
 {{- else -}}
-{{- if or $features.mps $features.hostFiles $features.privileged -}}
+{{- $amd := and (ne .Values.amd.nodes "none") .Values.amd.privileged -}}
+{{- if or $features.mps $features.hostFiles $features.privileged $amd -}}
 privileged: true
 {{- else -}}
 allowPrivilegeEscalation: false

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from gpuhook.device_plugin.api import deviceplugin_pb2, podresources_pb2, services
+from gpuhook.device_plugin.api import deviceplugin_pb2, exporter_pb2, podresources_pb2, services
 
 CHECKOUT = Path(__file__).parents[4]
-MODULES = [deviceplugin_pb2, podresources_pb2]
+MODULES = [deviceplugin_pb2, podresources_pb2, exporter_pb2]
 METHODS = [one for one in vars(services).values() if isinstance(one, services.Method)]
 
 

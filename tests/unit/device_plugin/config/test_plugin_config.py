@@ -9,6 +9,7 @@ import pytest
 
 from gpuhook.device_plugin.config.config_reader import Override, read
 from gpuhook.device_plugin.config.configuration import (
+    AmdFlags,
     Configuration,
     Flags,
     Imex,
@@ -78,6 +79,7 @@ flags:
   mpsRoot: /run/mps
   deviceDiscoveryStrategy: nvml
   useNodeFeatureAPI: false
+  amd: {resourceNamingStrategy: mixed, pulse: 30, deviceListStrategy: [envvar, cdi-cri]}
   plugin:
     passDeviceSpecs: true
     deviceListStrategy: [envvar, cdi-cri, host-files]
@@ -140,6 +142,7 @@ def test_every_key_reaches_the_configuration() -> None:
             mofed_enabled=True,
             mps_root="/run/mps",
             device_discovery_strategy="nvml",
+            amd=AmdFlags("mixed", 30, ("envvar", "cdi-cri")),
             plugin=PluginFlags(
                 pass_device_specs=True,
                 device_list_strategy=("envvar", "cdi-cri", "host-files"),
@@ -301,11 +304,11 @@ TABLE: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "name of another vendor": (
-        one("name: amd.com/gpu, replicas: 2"),
+        one("name: intel.com/gpu, replicas: 2"),
         [
             (
-                f"4:14: error: {ENTRY}.name: is a resource of "
-                "amd.com: only nvidia.com/ resources can be offered -> write "
+                f"4:14: error: {ENTRY}.name: is a resource of intel.com: "
+                "only nvidia.com/ and amd.com/ resources can be offered -> write "
                 "nvidia.com/gpu, or gpu"
             )
         ],

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The health of all GPUs of a node: by events of NVML, and by polls for the other vendors."""
+
+from __future__ import annotations
+
+from gpuhook.device_plugin.health.health_service import HealthService
+from gpuhook.device_plugin.health.polled_service import PolledHealthService
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable
+
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.config.launch_options import Launch
+    from gpuhook.device_plugin.node_snapshot import NodeSnapshot
+    from gpuhook.device_plugin.notifier import Notifier
+    from gpuhook.device_plugin.offer.offered_devices import Device
+    from gpuhook.device_plugin.triggers import Triggers
+
+
+class NodeHealth(HealthService):
+    """The health of the parts of a snapshot in addition to that of NVML's GPUs."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        launch: Launch,
+        triggers: Triggers,
+        notifier: Notifier,
+        count_xid: Callable[[str, int], None],
+    ) -> None:
+        self._polled = PolledHealthService(launch, triggers, notifier)
+        super().__init__(
+            configuration.own.health,
+            launch.host_root,
+            triggers,
+            notifier,
+            count_xid,
+            clear_others=self._polled.clear,
+            is_this_machine=launch.inventory is None,
+        )
+
+    def apply(self, configuration: Configuration) -> None:
+        """Apply a configuration."""
+        self.configure(configuration.own.health)
+        self._polled.configure(configuration.flags.amd.pulse)
+
+    def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
+        known = list(devices)
+        watched = [device for device in known if device.domain not in self._polled.domains]
+        return {**self._polled.unhealthy(known), **super().unhealthy(watched)}
+
+    def update(self, snapshot: NodeSnapshot, loop: asyncio.AbstractEventLoop) -> None:
+        super().update(snapshot, loop)
+        self._polled.update(snapshot.parts)
+
+    def on_poll(self) -> None:
+        super().on_poll()
+        self._polled.on_poll()
+
+    async def end(self) -> None:
+        await super().end()
+        await self._polled.end()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A vendor's part of what the device plugin knows of a node, in any vendor's terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class LinkScores(Protocol):
+    """The distances of devices from each other."""
+
+    def score(self, one: str, other: str) -> int:
+        """Return how near two devices are, by UUID: more is nearer, 0 is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairScores:
+    """Scores by the UUIDs of two devices, in order; a missing pair has the lowest score, 0."""
+
+    pairs: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def score(self, one: str, other: str) -> int:
+        return self.pairs.get((min(one, other), max(one, other)), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationWords:
+    """The words with which an allocation names devices to a container runtime."""
+
+    name: str  # of the vendor, "nvidia"
+    devices_env: str  # "NVIDIA_VISIBLE_DEVICES"
+    mount_prefix: str  # the directory of mounts that name devices
+    cdi_vendor: str  # of the plugin's CDI specs, "k8s.device-plugin.nvidia.com"
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterWords:
+    """A metrics exporter that judges the health of devices: a socket, and its gRPC methods.
+
+    The methods have the same messages (exporter.proto); an exporter serves one of them.
+    """
+
+    socket: str
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VendorPart:
+    """One vendor's GPUs at one moment.
+
+    `inventory` is the vendor's own model, and has the `lost` devices, too. `token` changes
+    with the devices, and is read without a driver call. `trouble` is why the driver serves no GPU.
+    """
+
+    domain: str  # "amd.com"
+    inventory: object
+    token: str = ""
+    trouble: str = ""
+    is_whole: bool = True  # no GPU is lost
+    links: LinkScores = field(default_factory=PairScores)
+    control_nodes: tuple[str, ...] = ()  # the nodes that a container gets with any device
+    lost: Mapping[str, str] = field(default_factory=dict)  # reasons by UUID
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCheck:
+    """The state of one device, read from the kernel.
+
+    `fault` is why no container can use it. `errors` are counters whose rise is a fault, by a word
+    for each. `is_busy`: the device did not answer for now, so that its last state applies.
+    """
+
+    fault: str = ""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    is_busy: bool = False
