@@ -96,7 +96,7 @@ class NvidiaVendor:
         return Facts()
 
     def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:  # noqa: ARG002
-        """Return None: NVML's answers are a reading of their own."""
+        """Return None: the bundle has the answers of NVML."""
         return None
 
     def absence(self, host_root: str, inventory: str | None = None) -> str:

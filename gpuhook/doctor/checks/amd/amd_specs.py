@@ -128,7 +128,7 @@ def _devices(node: ExaminedNode, one: SpecFile) -> Finding:
         reason,
         subject=one.path,
         meaning="the partition mode or the GPUs were changed after the spec was generated: "
-        'containers do not start ("no such file or directory"), or get another device than they '
+        'containers do not start ("no such file or directory"), or get a device other than they '
         "requested, or cannot get the new ones",
         command=_again(one),
         looked_at=(one.path, facts.BOUND, facts.NODES),
