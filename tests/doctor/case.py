@@ -11,6 +11,7 @@ import copy
 import errno
 import os
 import subprocess
+import weakref
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ class _DenyingTree(DirectoryTree):
     def __init__(self, root: str, denied: set[str]) -> None:
         super().__init__(root)
         self._denied = denied
+        weakref.finalize(self, os.close, self._fd)
 
     def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
         if path in self._denied:

@@ -11,6 +11,7 @@ import tests.doctor.parts  # noqa: F401 # registers what healthy nodes have
 from gpuhook.doctor import doctor_text
 from gpuhook.doctor.check import FAILED, NOT_APPLICABLE, OK, WARNING
 from tests.doctor.broken import amd as broken
+from tests.doctor.broken import amd_stack
 from tests.doctor.broken.driver import replace
 from tests.doctor.case import is_root
 from tests.doctor.parts import amd, kubernetes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tests.doctor.case import Broken, FaultCase
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
+_BROKEN = [*broken.BROKEN, *amd_stack.BROKEN]
 _OF_NVIDIA = ("driver", "devices", "gpus", "specs")
 
 
@@ -39,7 +41,7 @@ def _wrong(case: FaultCase) -> list[tuple[str, str]]:
     return [(r.check.id, r.finding.message) for r in found]
 
 
-@pytest.mark.parametrize("one", broken.BROKEN, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", _BROKEN, ids=lambda one: one.name)
 def test_finding_has_meaning_command_and_evidence(
     one: Broken, fresh: Callable[[str], FaultCase]
 ) -> None:
@@ -109,7 +111,7 @@ def test_each_driver_can_vanish_alone(fresh: Callable[[str], FaultCase]) -> None
 def test_message_has_the_place_and_the_values(
     name: str, check: str, words: tuple[str, ...], fresh: Callable[[str], FaultCase]
 ) -> None:
-    one = next(one for one in broken.BROKEN if one.name == name)
+    one = next(one for one in _BROKEN if one.name == name)
     case = fresh(one.profile)
     one.do(case)
     message = " ".join(f.message for f in _findings(case, check))
@@ -118,7 +120,7 @@ def test_message_has_the_place_and_the_values(
 
 def test_missing_privilege_is_named(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("mi300x8")
-    next(one for one in broken.BROKEN if one.name == "kfd-refuses-the-topology").do(case)
+    next(one for one in _BROKEN if one.name == "kfd-refuses-the-topology").do(case)
     [finding] = _findings(case, "amd.topology")
     assert "device cgroup" in finding.meaning
     assert "c 226:* rw" in finding.meaning
@@ -146,7 +148,7 @@ def test_counters_during_a_reset_are_no_finding(fresh: Callable[[str], FaultCase
 
 def test_processes_are_unknown_in_another_pid_namespace(fresh: Callable[[str], FaultCase]) -> None:
     case = fresh("mi300x8")
-    next(one for one in broken.BROKEN if one.name == "memory-of-a-dead-process").do(case)
+    next(one for one in _BROKEN if one.name == "memory-of-a-dead-process").do(case)
     case.path("/proc/self/ns/pid").symlink_to("pid:[4026532567]")
     assert _findings(case, "amd.residue")[0].status == NOT_APPLICABLE
 

@@ -13,7 +13,6 @@ from tests.doctor.broken.driver import replace
 from tests.doctor.case import Broken, FaultCase
 from tests.doctor.parts import amd, driver, kubernetes
 from tests.simulated.amd_kfd_tree import node_directory
-from tests.simulated.amd_profiles import RENDER_GROUP
 from tests.simulated.sysfs_files import write
 
 TYPE_CHECKING = False
@@ -214,47 +213,6 @@ def _without_first_device(case: FaultCase) -> None:
     describe(case, {128})
 
 
-def _invalid_spec(case: FaultCase) -> None:
-    case.write(amd.TOOLS_SPEC, '{"cdiVersion": "0.6.0", "kind": "amd.com/gpu", "devices": 3}')
-
-
-def _two_specs(case: FaultCase) -> None:
-    document = amd.tools_spec(case)
-    case.write("/var/run/cdi/amd.json", json.dumps(document))
-
-
-def tools_spec_only(case: FaultCase, text: str = "", new: str = "") -> None:
-    """Replace gpuhook's spec by that of amd-ctk, with one text replaced."""
-    case.remove(amd.SPEC)
-    document = json.dumps(amd.tools_spec(case))
-    assert text in document
-    case.write(amd.TOOLS_SPEC, document.replace(text, new) if text else document)
-
-
-def _alone(case: FaultCase) -> None:
-    case.write("/etc/group", f"render:x:{RENDER_GROUP}:\n")
-
-
-def _no_runtime(case: FaultCase) -> None:
-    case.remove("/usr/bin/amd-container-runtime")
-
-
-def _default_runtime(case: FaultCase) -> None:
-    case.write(amd.DAEMON, json.dumps({**amd.RUNTIME, "default-runtime": "amd"}))
-
-
-def _rpm(case: FaultCase) -> None:
-    case.path("/usr/local/bin/amd-ctk").rename(case.path("/usr/bin/amd-ctk"))
-
-
-def _other_spec(case: FaultCase) -> None:
-    case.write("/etc/cdi/vendor.yaml", "cdiVersion: 0.6.0\nkind: example.com/nic\ndevices: []\n")
-
-
-def _two_plugins(case: FaultCase) -> None:
-    kubernetes.add_socket(case, f"{kubernetes.PLUGINS}/amd-gpu.sock")
-
-
 def _no_kfd_in_kernel(case: FaultCase) -> None:
     shutil.rmtree(case.root / "sys/devices/virtual/kfd")
     case.remove("/dev/kfd")
@@ -266,55 +224,36 @@ def _no_kfd_in_kernel(case: FaultCase) -> None:
 
 
 CPX = "mi300x-cpx"
-_BROKEN = partial(Broken, profile="mi300x8")
-_WARNED = partial(Broken, profile="mi300x8", is_warning=True)
+NODE_BROKEN = partial(Broken, profile="mi300x8")
+NODE_WARNED = partial(Broken, profile="mi300x8", is_warning=True)
 
 BROKEN = [
-    _BROKEN("amdgpu-not-loaded", "amd.module", unload),
-    _BROKEN("amdgpu-blacklisted", "amd.module", _blacklisted),
-    _BROKEN("amdgpu-blacklisted-by-the-command-line", "amd.module", _blacklisted_by_argument),
-    _BROKEN("no-amdgpu-for-this-kernel", "amd.module", _no_module),
-    _WARNED("amd-gpus-for-guests", "amd.module", for_guests),
-    _WARNED("amd-gpu-without-driver", "amd.bound", _unbound),
-    _BROKEN("amdgpu-drives-no-gpu", "amd.bound", _drives_none),
-    _WARNED("amdgpu-upgraded-and-not-rebooted", "amd.version", _other_driver_installed),
-    _WARNED("kernels-own-amdgpu-loaded", "amd.version", _kernels_own_driver),
-    _WARNED("kernel-that-mixes-partitions", "amd.isolation", _old_kernel, profile=CPX),
-    _BROKEN("amd-gpu-without-drm", "amd.drm", _no_drm),
-    _BROKEN("no-kfd-node", "amd.kfd", lambda s: s.remove("/dev/kfd")),
-    _BROKEN("kfd-node-of-another-major", "amd.kfd", _wrong_major),
-    _WARNED("kernel-without-kfd", "amd.kfd", _no_kfd_in_kernel),
-    _WARNED("kfd-refuses-the-topology", "amd.topology", _denied),
-    _BROKEN("no-render-node", "amd.nodes", lambda s: s.remove("/dev/dri/renderD136")),
-    _BROKEN("kfd-node-without-drm", "amd.twins", _no_drm_twin),
-    _WARNED("drm-without-kfd-node", "amd.twins", _no_kfd_twin),
-    _WARNED("amd-uncorrectable-errors", "amd.errors", _errors),
-    _WARNED("amd-bad-pages", "amd.pages", _bad_pages),
-    _WARNED("memory-of-a-dead-process", "amd.residue", _residue),
-    _WARNED("partition-without-drm-minor", "amd.partitions", _skipped_partition, profile=CPX),
-    _WARNED("hive-of-two-memory-modes", "amd.hive", _mixed_hive),
-    _BROKEN("amd-spec-of-another-mode", "amd.spec-devices", _stale_spec, profile=CPX),
-    _BROKEN("amd-spec-of-another-generation", "amd.spec-devices", _another_generation),
-    _BROKEN("amd-spec-without-a-gpu", "amd.spec-devices", _without_first_device),
-    _BROKEN("amd-spec-invalid", "amd.specs", _invalid_spec),
-    _BROKEN("amd-specs-in-conflict", "amd.spec-conflicts", _two_specs),
-    _BROKEN(
-        "amd-ctk-spec-with-an-old-major",
-        "amd.spec-numbers",
-        partial(tools_spec_only, text='"major": 238', new='"major": 509'),
-    ),
-    _BROKEN(
-        "amd-ctk-spec-without-numbers",
-        "amd.spec-numbers",
-        partial(tools_spec_only, text='"major": 226, "minor": 128', new='"major": 0, "minor": 0'),
-    ),
-    _WARNED("amd-ctk-spec-without-groups", "amd.groups", tools_spec_only),
-    _WARNED("user-outside-the-render-group", "amd.users", _alone),
-    _BROKEN("amd-runtime-not-installed", "docker.binary", _no_runtime),
-    _WARNED("amd-runtime-is-the-default", "amd.runtime", _default_runtime),
-    _WARNED("amd-hook-at-another-path", "amd.hook", _rpm),
-    _WARNED("amd-package-beside-other-specs", "amd.package", _other_spec),
-    _BROKEN("two-amd-plugins", "amd.plugins", _two_plugins),
-    _WARNED("kubelet-has-old-partitions", "amd.registered", _stale_plugin, profile=CPX),
-    _BROKEN("container-with-a-lost-partition", "amd.containers", _stale_container, profile=CPX),
+    NODE_BROKEN("amdgpu-not-loaded", "amd.module", unload),
+    NODE_BROKEN("amdgpu-blacklisted", "amd.module", _blacklisted),
+    NODE_BROKEN("amdgpu-blacklisted-by-the-command-line", "amd.module", _blacklisted_by_argument),
+    NODE_BROKEN("no-amdgpu-for-this-kernel", "amd.module", _no_module),
+    NODE_WARNED("amd-gpus-for-guests", "amd.module", for_guests),
+    NODE_WARNED("amd-gpu-without-driver", "amd.bound", _unbound),
+    NODE_BROKEN("amdgpu-drives-no-gpu", "amd.bound", _drives_none),
+    NODE_WARNED("amdgpu-upgraded-and-not-rebooted", "amd.version", _other_driver_installed),
+    NODE_WARNED("kernels-own-amdgpu-loaded", "amd.version", _kernels_own_driver),
+    NODE_WARNED("kernel-that-mixes-partitions", "amd.isolation", _old_kernel, profile=CPX),
+    NODE_BROKEN("amd-gpu-without-drm", "amd.drm", _no_drm),
+    NODE_BROKEN("no-kfd-node", "amd.kfd", lambda s: s.remove("/dev/kfd")),
+    NODE_BROKEN("kfd-node-of-another-major", "amd.kfd", _wrong_major),
+    NODE_WARNED("kernel-without-kfd", "amd.kfd", _no_kfd_in_kernel),
+    NODE_WARNED("kfd-refuses-the-topology", "amd.topology", _denied),
+    NODE_BROKEN("no-render-node", "amd.nodes", lambda s: s.remove("/dev/dri/renderD136")),
+    NODE_BROKEN("kfd-node-without-drm", "amd.twins", _no_drm_twin),
+    NODE_WARNED("drm-without-kfd-node", "amd.twins", _no_kfd_twin),
+    NODE_WARNED("amd-uncorrectable-errors", "amd.errors", _errors),
+    NODE_WARNED("amd-bad-pages", "amd.pages", _bad_pages),
+    NODE_WARNED("memory-of-a-dead-process", "amd.residue", _residue),
+    NODE_WARNED("partition-without-drm-minor", "amd.partitions", _skipped_partition, profile=CPX),
+    NODE_WARNED("hive-of-two-memory-modes", "amd.hive", _mixed_hive),
+    NODE_BROKEN("amd-spec-of-another-mode", "amd.spec-devices", _stale_spec, profile=CPX),
+    NODE_BROKEN("amd-spec-of-another-generation", "amd.spec-devices", _another_generation),
+    NODE_BROKEN("amd-spec-without-a-gpu", "amd.spec-devices", _without_first_device),
+    NODE_WARNED("kubelet-has-old-partitions", "amd.registered", _stale_plugin, profile=CPX),
+    NODE_BROKEN("container-with-a-lost-partition", "amd.containers", _stale_container, profile=CPX),
 ]
