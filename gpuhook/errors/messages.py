@@ -141,7 +141,7 @@ GH1122 HostError
 cannot regenerate the CDI specs of this node: {reason}
 run `gpuhook refresh` to see the error
 GH1123 HostError
-{container} has {nodes}, whose GPU or MIG instance is no longer on this node
+{container} has {nodes}, whose GPU, MIG instance or partition is no longer on this node
 restart the container: it then gets the current devices, or is refused
 GH1200 DriverError
 no libnvidia-ml.so.1 below the driver root {root} (searched {looked})
@@ -517,7 +517,7 @@ the device cgroup of {container} denies its granted nodes {nodes}: its rules wer
 run `gpuhook repair {container}`; its processes continue
 GH1745 RequestError
 {container} requests GPUs ({request}), but its runtime assigned none
-start it with a GPU runtime (the nvidia handler), or run `gpuhook attach`
+start it with a GPU runtime (the nvidia or amd handler), or run `gpuhook attach`
 GH1746 HostError
 permission denied: {places}
 run as root: other users' containers are not visible

@@ -17,7 +17,6 @@ from gpuhook.loader.library_directory import is_library
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
 from gpuhook.vendors.catalogue import vendors
-from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False
@@ -134,10 +133,12 @@ def _unheard(facts: dict[str, Any]) -> str:
     """Return the variable that requests GPUs if the container has none and never had, else ""."""
     if facts["nodes"] or (facts["ledger"] or {}).get("withdrawn"):
         return ""
-    name = vocabulary.VOCABULARY.devices_env + "="
-    asked = [entry for entry in facts["env"]["config"] if entry.startswith(name)]
-    value = asked[-1][len(name) :].strip() if asked else ""
-    return "" if value in ("", "void", "none") else asked[-1]
+    for vendor in vendors():
+        name = vendor.traces.DEVICES_ENV + "="
+        asked = [entry for entry in facts["env"]["config"] if entry.startswith(name)]
+        if asked and asked[-1][len(name) :].strip() not in ("", "void", "none"):
+            return str(asked[-1])
+    return ""
 
 
 def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:

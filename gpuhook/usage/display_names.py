@@ -77,7 +77,7 @@ def short_image(image: str | None, most: int = _USUAL_IMAGE) -> str:
 
 
 def model(gpu: Mapping[str, Any]) -> str:
-    """Return the profile of a part, or the model of a GPU and its mode; and if it is lost; or ""."""
+    """Return the profile of a part, or the model and mode of a GPU, and if it is lost; or ""."""
     name = gpu["name"] or ""
     for vendor in vendors():
         name = name.removeprefix(f"{vendor.title} ")

@@ -91,7 +91,10 @@ def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
         _add_pods(entries, running)
     whole = [_with_units(entry, kubelet) for entry in (*entries, *others)]
     whole.sort(key=lambda entry: (entry["since"], entry["id"]))
-    containers = ledger_holders.holders_of(whole, by_node, is_judged=question.is_judged)
+    parts = {device.uuid for device in devices if ":" in device.index}
+    containers = ledger_holders.holders_of(
+        whole, by_node, is_judged=question.is_judged, parts=parts
+    )
     _complete(containers, entries, running)
     _add_uses(containers, devices, users, kubelet)
     by_id = {found.id: found for found in running}

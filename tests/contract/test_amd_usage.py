@@ -106,3 +106,13 @@ def test_partition_mode_changed(node: Installation, tree: AmdTree, bundle_of: Bu
     (finding,) = done.document("inspect")["findings"]
     assert finding["code"] == "GH1123"
     assert RENDER[0] in finding["message"]
+
+
+def test_request_without_an_answer(node: Installation, bundle_of: Bundles) -> None:
+    """A container that requests AMD GPUs of a plain runtime has none, and inspect says so."""
+    made = bundle_of("debian", WAIT, ["AMD_VISIBLE_DEVICES=all"])
+    with started(made, node) as live:
+        done = live.gpuhook("inspect", "-o", "json")
+    (finding,) = done.document("inspect")["findings"]
+    assert finding["code"] == "GH1745"
+    assert "AMD_VISIBLE_DEVICES=all" in finding["message"]

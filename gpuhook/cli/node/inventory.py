@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "json",
     "yaml",
     "name",
-    help="table: the GPUs; json, yaml: all facts, as a dump for --inventory; name: the ids of GPUs and their parts.",
+    help="table: the GPUs; json, yaml: all facts, as a dump for --inventory; name: the ids.",
 )
 @parameters.no_headers
 def inventory(output: str, no_headers: bool, inventory: str | None, **options: Any) -> None:
@@ -145,4 +145,4 @@ def _log(found: list[VendorInventory], source: str) -> None:
     from gpuhook.host import logs
 
     for one in found:
-        logs.logger().debug("node read", source=source, gpus=len(one.tables[0].rows), **one.facts)
+        logs.logger().debug("node read", source=source, **one.facts)

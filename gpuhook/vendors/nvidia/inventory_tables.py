@@ -59,7 +59,14 @@ def of_node(node: Node) -> VendorInventory:
         _ORDER,
         tuple(_uuids(node)),
         node.warnings,
-        {"driver": driver.version, "nvml": driver.nvml, "files": len(node.files)},
+        {
+            "driver": driver.version,
+            "nvml": driver.nvml,
+            "gpus": len(node.gpus),
+            "device_nodes": len(node.device_nodes),
+            "files": len(node.files),
+            "fingerprint": node.fingerprint,
+        },
     )
 
 

@@ -158,13 +158,25 @@ def test_partitions(place: Path, running: Running) -> None:
     assert (whole["split"], whole["index"], whole["of"]) == (True, "0", whole["gpu"])
     assert (first["split"], first["index"], first["of"]) == (False, "0:0", whole["gpu"])
     assert first["profile"] == "CPX/NPS4"
+    (sharing,) = by_id["one"]["sharing"]
+    assert sharing["sharing"] == "time-slicing"  # with the other container
     assert rows()["one"]["GPUS"] == "0:3 (CPX/NPS4)"
     assert rows()["one"]["MEMORY"] == "6Gi/24574Mi"
     assert rows()["all"]["GPUS"] == "0:0-7 (CPX/NPS4)"
     text = drawn("--width", "160").stdout
     assert "GPU 0 (Instinct MI300X OAM, CPX/NPS4)" in text
-    assert all(f"│0:{number} " in text for number in (0, 1, 2, 4, 7))
+    assert "  a 0:0  all  0 MiB of 24 GiB" in text
+    assert "  1/2  one  6 of 12 GiB" not in text
     assert "of 65 parts held" in text  # 64 partitions, one of them with two holders
+
+
+def test_isolation_of_a_partition(place: Path, running: Running) -> None:
+    """A partition is not the whole GPU."""
+    tree_of(place, "mi300x-cpx")
+    running.start("one", ["/dev/dri/renderD131"])
+    text = ps("--isolation").stdout
+    assert "the partition has its own compute units" in text
+    assert "entire memory" not in text
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
@@ -205,7 +217,13 @@ def test_ledger_and_processes(place: Path, running: Running) -> None:
     )
     by_process = running.start("by-process")
     use(tree, by_process, 2, GIB)
+    running.start("runtime", ["/dev/dri/renderD152"], env=["AMD_VISIBLE_DEVICES=3, 3"])
     by_id = {one["id"]: one for one in document()["containers"]}
+    assert (by_id["runtime"]["requested"], by_id["runtime"]["source"]) == (
+        ["3", "3"],
+        "AMD_VISIBLE_DEVICES",
+    )
+    assert by_id["runtime"]["gpus"] == ["0000:65:00.0"]
     assert by_id["ours"]["gpus"] == ["0000:27:00.0"]
     assert by_id["ours"]["route"] == "wrapper"
     assert by_id["by-process"]["gpus"] == ["0000:47:00.0"]

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
+from gpuhook.vendors.amd.inventory.amd_inventory import KFD
 from gpuhook.vendors.vendor_inventory import InventoryTable, VendorInventory, cell, mebibytes
 
 TYPE_CHECKING = False
@@ -22,8 +24,13 @@ _PARTITION_HEADERS = ("DEVICE", "PARTITION", "ID", "RENDER", "CARD", "XCCS", "CU
 
 
 def read(place: NodePlace) -> VendorInventory | None:
-    """Return the inventory of a node, None if the amdgpu driver is not loaded."""
-    return of_node(sysfs_inventory.read(place.host_root, place.dev_root or place.host_root))
+    """Return the inventory of a node, None if the amdgpu driver is not loaded.
+
+    A dev root without /dev/kfd is that of another vendor's driver container.
+    """
+    dev_root = place.dev_root or place.host_root
+    has_kfd = os.path.exists(dev_root.rstrip("/") + KFD)
+    return of_node(sysfs_inventory.read(place.host_root, dev_root if has_kfd else place.host_root))
 
 
 def of_document(document: dict[str, Any], file: str) -> VendorInventory | None:
@@ -50,7 +57,7 @@ def of_node(node: AmdNode) -> VendorInventory | None:
         _ORDER,
         tuple(one.id if gpu.is_partitioned else gpu.uuid or one.id for gpu, one in node.devices()),
         node.warnings,
-        {"driver": driver.version, "token": node.token},
+        {"driver": driver.version, "gpus": len(node.gpus), "token": node.token},
     )
 
 

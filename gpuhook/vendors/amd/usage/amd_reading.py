@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from gpuhook.vendors.usage_device import UsageDevice
 
 _UNREAD = (
-    "the open files of some processes could not be read: their use of AMD GPUs is unknown, as far"
-    " as they do not compute"
+    "the open files of some processes could not be read: their use of AMD GPUs is unknown, unless"
+    " they compute; run as root on the host to see all"
 )
 
 

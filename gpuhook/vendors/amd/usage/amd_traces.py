@@ -28,6 +28,7 @@ VARIABLES = (
     "ROCR_VISIBLE_DEVICES=",
 )
 HAS_FILES = False
+DEVICES_ENV, KIND = "AMD_VISIBLE_DEVICES", "amd.com/gpu"
 _DRM_MAJOR = 226  # Source: Linux, admin-guide/devices.txt
 _NODE = re.compile(re.escape(DRM) + r"(renderD|card)([0-9]{1,7})$")
 
