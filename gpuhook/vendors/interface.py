@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
@@ -357,3 +358,21 @@ class Vendor(Protocol):
 
     def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
         """Return the present usage of the devices of a part, from the kernel's files."""
+
+    def support_facts(self) -> SupportFacts:
+        """Return the files and the messages of the kernel that a support bundle has."""
+
+    def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:
+        """Return the inventory for a support bundle, by the kernel's files.
+
+        None: the node has no driver of the vendor, or the bundle has the driver's answers.
+        """
+
+    def isolation(
+        self, profile: str, sharing: str, memory_by: str, limit: str
+    ) -> dict[str, str] | None:
+        """Return a sentence each on a device's memory, compute, stability and crashes.
+
+        `profile` is that of the UsageDevice, `sharing` and `memory_by` are words of
+        usage/container_sharing.py, `limit` is the memory limit as a text, "" for none.
+        """

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interface import ContainerTraces, FindLibrary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
@@ -239,6 +240,26 @@ class AmdVendor:
         from gpuhook.vendors.amd.usage import amd_usage
 
         return amd_usage.usage(host_root, _node(part))
+
+    def support_facts(self) -> SupportFacts:
+        """Return the files and the messages of the kernel that a support bundle has."""
+        from gpuhook.vendors.amd.system import amd_support
+
+        return amd_support.support_facts()
+
+    def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:
+        """Return the inventory without serial numbers, None without a driver."""
+        from gpuhook.vendors.amd.system import amd_support
+
+        return amd_support.support_inventory(host_root, dev_root)
+
+    def isolation(
+        self, profile: str, sharing: str, memory_by: str, limit: str
+    ) -> dict[str, str] | None:
+        """Return the sentences of a GPU or partition."""
+        from gpuhook.vendors.amd.usage import amd_isolation
+
+        return amd_isolation.isolation(profile, sharing, memory_by, limit)
 
 
 def _node(part: VendorPart) -> AmdNode:

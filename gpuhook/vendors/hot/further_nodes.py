@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 _AMD = "gpuhook.vendors.amd.hot.amd_plan_node"
 
 
-def further_nodes(load: Callable[[str, str], Registry]) -> list[VendorNode]:
+def further_nodes(
+    load: Callable[[str, str], Registry], *, is_here: bool = True
+) -> list[VendorNode]:
     """Return the node of each further vendor.
 
-    `load(vendor, way)` returns the registry of the node's CDI specs.
+    `load(vendor, way)` returns the registry of the node's CDI specs. `is_here`: it is this machine.
     """
     bundle.load(_AMD)
     from gpuhook.vendors.amd.hot.amd_plan_node import AmdPlanNode
 
-    return [AmdPlanNode(load)]
+    return [AmdPlanNode(load, is_here=is_here)]
 
 
 def is_named(spec: dict[str, Any]) -> bool:

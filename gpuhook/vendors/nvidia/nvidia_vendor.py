@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.interface import ContainerTraces, FindLibrary
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
@@ -191,3 +192,20 @@ class NvidiaVendor:
         """Return none: the plugin queries NVML."""
         del part, host_root
         return ()
+
+    def support_facts(self) -> SupportFacts:
+        """Return nothing: the bundle's own list has NVIDIA's files."""
+        from gpuhook.vendors.support_facts import SupportFacts as Facts
+
+        return Facts()
+
+    def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:  # noqa: ARG002
+        """Return None: the bundle has the answers of NVML."""
+        return None
+
+    def isolation(
+        self, profile: str, sharing: str, memory_by: str, limit: str
+    ) -> dict[str, str] | None:
+        """Return None: usage/container_sharing.py has the sentences."""
+        del profile, sharing, memory_by, limit
+        return None

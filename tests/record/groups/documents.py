@@ -233,6 +233,16 @@ def _bundle(box: Box) -> None:
 
 def _explained() -> None:
     zero = "--env NVIDIA_VISIBLE_DEVICES=0"
+    further = {
+        "gpu": "--inventory mi300x8 --env AMD_VISIBLE_DEVICES=0",
+        "partition": "--inventory mi300x-cpx --env AMD_VISIBLE_DEVICES=0:1",
+        "backwards": "--inventory mi300x8 --env AMD_VISIBLE_DEVICES=3-1",
+        "mixed": f"--inventory mixed --env AMD_VISIBLE_DEVICES=1 {zero}",
+        "none": "--inventory mi300x8 --env A=B",
+    }
+    for name, words_of_case in further.items():
+        case(f"explain-amd-{name}", f"explain {words_of_case}")
+    case("explain-amd-node", "explain --env AMD_VISIBLE_DEVICES=all", scene="amd")
     for form in ("text", "wide", "json", "yaml"):
         case(f"explain-env-{form}", f"explain {zero} -o {form}")
         case(f"explain-config-{form}", f"explain config.json -o {form}", before=_bundle)
@@ -326,7 +336,7 @@ def _new_settings(text: str, box: Box) -> None:
 
 def _doctors() -> None:
     case("doctor-list", "doctor --list", "doctor --list -o json")
-    for scene in ("h100", "t4-container", "mig", "lost", "tegra", "wsl", "empty"):
+    for scene in ("h100", "t4-container", "mig", "lost", "tegra", "wsl", "amd", "empty"):
         for form in ("table", "wide", "json", "name"):
             case(
                 f"doctor-{scene}-{form}", f"doctor --root /mnt/node/{scene} -o {form}", scene=scene

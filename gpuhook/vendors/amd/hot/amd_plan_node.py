@@ -30,7 +30,6 @@ _NUMBERS = ("type", "major", "minor")
 class AmdPlanNode:
     """This node by its CDI specs, which are read once."""
 
-    is_here = True
     vocabulary = amd_words.VOCABULARY
     kind = amd_words.KIND
     capability_words: tuple[str, ...] = ()
@@ -42,8 +41,12 @@ class AmdPlanNode:
     is_gpu_node = staticmethod(amd_words.is_gpu_node)
     control_nodes = (amd_words.KFD,)
 
-    def __init__(self, load: Callable[[str, str], Registry]) -> None:
-        """Take the reader of the specs: `load(vendor, way)` returns their registry."""
+    def __init__(self, load: Callable[[str, str], Registry], *, is_here: bool = True) -> None:
+        """Take the reader of the specs: `load(vendor, way)` returns their registry.
+
+        A node that is not this machine has a driver, and its specs have the numbers of its nodes.
+        """
+        self.is_here = is_here
         self._load = load
         self._registry: Registry | None = None
         self._names: list[str] | None = None
@@ -99,7 +102,7 @@ class AmdPlanNode:
 
     def has_driver(self) -> bool:
         """Return whether this node has the driver loaded."""
-        return os.path.isdir(state.host_root().rstrip("/") + amd_sysfs.MODULE)
+        return not self.is_here or os.path.isdir(state.host_root().rstrip("/") + amd_sysfs.MODULE)
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""
@@ -152,7 +155,8 @@ class AmdPlanNode:
 
         A spec of AMD's tool records the major of /dev/kfd, which changes from boot to boot.
         """
-        if compiled.kind.partition("/")[0] != amd_words.VENDOR or "deviceNodes" not in edits:
+        is_own = compiled.kind.partition("/")[0] == amd_words.VENDOR
+        if not self.is_here or not is_own or "deviceNodes" not in edits:
             return edits
         kept = edits.copy()
         kept["deviceNodes"] = [_numberless(node) for node in edits["deviceNodes"]]
