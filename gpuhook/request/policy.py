@@ -93,11 +93,9 @@ def without_driver(source: Source, settings: Settings, words: Vocabulary) -> Gpu
     Raises GH1006 if the settings refuse that.
     """
     what = "the driver's files" if source.names == [NOTHING_BUT_FILES] else "GPUs"
-    code = "GH1008" if settings.on_missing_driver == "start" else "GH1006"
-    found = fault(code, where=source.where, what=what, driver=words.driver)
-    if code == "GH1006":
-        raise found
-    return found
+    if settings.on_missing_driver != "start":
+        raise fault("GH1006", where=source.where, what=what, driver=words.driver)
+    return fault("GH1008", where=source.where, what=what, driver=words.driver)
 
 
 def refused_capability(word: str, allowed: Sequence[str]) -> GpuhookError:
