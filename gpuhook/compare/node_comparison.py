@@ -20,7 +20,8 @@ from gpuhook.live import container_worker
 from gpuhook.node import described_node
 from gpuhook.node.described_node import DescribedNode, Heard
 from gpuhook.target import running_container
-from gpuhook.usage import node_usage, usage_devices
+from gpuhook.usage import node_usage
+from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def node_comparison(
         return NodeComparison(PlanNode(context), path, devices=node_usage.node_devices())
     node = load()
     plan = PlanContext(context.settings, DescribedNode(node, context.settings), context.log)
-    devices = usage_devices.of_node(node)
+    devices = nvidia_devices.of_node(node)
     return NodeComparison(PlanNode(plan), described_node.NAME, node.driver.version, devices)
 
 

@@ -11,7 +11,7 @@ from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.vendors.nvidia.nvml.gpu_usage import GpuMemory, ProcessUse
@@ -69,15 +69,3 @@ def free_memory(snapshot: NodeSnapshot, uuid: str, host_root: str) -> int | None
             return free
     usage = driver_usage(snapshot)
     return None if usage is None else usage.free(uuid)
-
-
-def process_memory(uses: Iterable[ProcessUse]) -> dict[int, int | None]:
-    """Return the bytes of each process, None if not reported.
-
-    The driver lists a process that computes and draws twice, each time with its total.
-    """
-    by_pid: dict[int, int | None] = {}
-    for use in uses:
-        before, now = by_pid.get(use.pid), use.memory_bytes
-        by_pid[use.pid] = now if before is None else max(before, now or 0)
-    return by_pid

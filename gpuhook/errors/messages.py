@@ -141,7 +141,7 @@ GH1122 HostError
 cannot regenerate the CDI specs of this node: {reason}
 run `gpuhook refresh` to see the error
 GH1123 HostError
-{container} has {nodes}, whose GPU or MIG instance is no longer on this node
+{container} has {nodes}, whose GPU, MIG instance or partition is no longer on this node
 restart the container: it then gets the current devices, or is refused
 GH1200 DriverError
 no libnvidia-ml.so.1 below the driver root {root} (searched {looked})
@@ -517,7 +517,7 @@ the device cgroup of {container} denies its granted nodes {nodes}: its rules wer
 run `gpuhook repair {container}`; its processes continue
 GH1745 RequestError
 {container} requests GPUs ({request}), but its runtime assigned none
-start it with a GPU runtime (the nvidia handler), or run `gpuhook attach`
+start it with a GPU runtime (the nvidia or amd handler), or run `gpuhook attach`
 GH1746 HostError
 permission denied: {places}
 run as root: other users' containers are not visible
@@ -986,4 +986,10 @@ upgrade gpuhook on the host, or write the spec with the host's `gpuhook generate
 GH2530 FileError
 the resource naming strategy single cannot offer these AMD GPUs: {reason}
 give all GPUs the same partition modes, set gpuhook.excludeDevices, or set flags.amd.resourceNamingStrategy to mixed
+GH2560 DriverError
+cannot read the usage of {vendor} GPUs: {reason}
+check whether the driver works; the output has the GPUs of other vendors only
+GH2561 DriverError
+the amdgpu driver did not answer within {seconds} seconds
+look for a reset or a hang of a GPU: dmesg | grep amdgpu
 """

@@ -15,8 +15,8 @@ from gpuhook.errors import GpuhookError
 from gpuhook.node import driver_worker
 from gpuhook.node.described_node import NAME, DescribedNode, Heard
 from gpuhook.node.spec_node import SpecNode
-from gpuhook.usage import usage_devices
 from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def this_node(
     context = PlanContext(settings, node, Heard())
     where = ", ".join(_spec_paths(node))
     if where:
-        facts = usage_devices.recorded_node()
+        facts = nvidia_devices.recorded_node()
         return ExplainedNode(context, SPECS, where, facts, tuple(_stale_specs(node)), error)
     dirs = ", ".join(settings.spec_dirs)
     try:

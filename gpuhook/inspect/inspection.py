@@ -16,8 +16,7 @@ from gpuhook.loader import ld_so_conf
 from gpuhook.loader.library_directory import is_library
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
-from gpuhook.vendors.nvidia.devices import stale_nodes
-from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from gpuhook.kernel.mountinfo import Mount
 
 SCHEMA = "gpuhook/inspect/v1"
-_GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 
 
 def inspect_container(
@@ -50,16 +48,17 @@ def inspect_container(
     mounts = [
         mount_facts(mount) for mount in mounted if injection_traces.is_driver_mount(mount.target)
     ]
+    nodes = list(_nodes(live, {mount.target for mount in mounted}))
     return {
         "schema": SCHEMA,
         "container": _container(found, spec),
-        "driver": _driver(mounts),
+        "driver": _driver(mounts, nodes),
         "cgroup": {
             "version": live.rules.version,
             "path": live.rules.path,
             "programs": _programs(live.rules),
         },
-        "nodes": list(_nodes(live, {mount.target for mount in mounted})),
+        "nodes": nodes,
         "mounts": mounts,
         "loader": _loader(live, mounts),
         "memory": memory or [],
@@ -101,7 +100,8 @@ def _departed(facts: dict[str, Any], spec: dict[str, Any]) -> list[str]:
     """
     if injection_route.has_all_devices(spec):
         return []
-    return stale_nodes.of_paths(usable_nodes(facts), state.host_root())
+    nodes, root = usable_nodes(facts), state.host_root()
+    return [path for vendor in vendors() for path in vendor.traces.stale(nodes, root)]
 
 
 def usable_nodes(facts: dict[str, Any]) -> list[str]:
@@ -120,24 +120,25 @@ def gpus(facts: dict[str, Any], by_node: Mapping[str, str]) -> list[str]:
     """
     paths = [node["path"] for node in facts["nodes"] if _has_own_number(node)]
     known = [by_node[path] for path in paths if path in by_node]
-    return known or [path for path in paths if vocabulary.is_gpu_node(path)]
+    return known or [path for path in paths if injection_route.is_device_node(path)]
 
 
 def _has_own_number(node: dict[str, Any]) -> bool:
     """Return whether a node with the name of a GPU node has the numbers of that GPU."""
-    number = node["path"].removeprefix("/dev/nvidia")
-    is_gpu = node["major"] == _GPU_MAJOR and number == str(node["minor"])
-    return is_gpu or not number.isdecimal()
+    number = (node["major"], node["minor"])
+    return all(vendor.traces.has_own_number(node["path"], number) for vendor in vendors())
 
 
 def _unheard(facts: dict[str, Any]) -> str:
     """Return the variable that requests GPUs if the container has none and never had, else ""."""
     if facts["nodes"] or (facts["ledger"] or {}).get("withdrawn"):
         return ""
-    name = vocabulary.VOCABULARY.devices_env + "="
-    asked = [entry for entry in facts["env"]["config"] if entry.startswith(name)]
-    value = asked[-1][len(name) :].strip() if asked else ""
-    return "" if value in ("", "void", "none") else asked[-1]
+    for vendor in vendors():
+        name = vendor.traces.DEVICES_ENV + "="
+        asked = [entry for entry in facts["env"]["config"] if entry.startswith(name)]
+        if asked and asked[-1][len(name) :].strip() not in ("", "void", "none"):
+            return str(asked[-1])
+    return ""
 
 
 def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
@@ -159,10 +160,20 @@ def _container(found: Found, spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _driver(mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the versions of the node's driver and of the mounted files, and if they agree."""
-    running = host_fingerprint.module_version(state.host_root()) or None
-    versions = sorted({mount["version"] for mount in mounts if mount["version"]})
+def _driver(mounts: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the versions of the node's driver and of the mounted files, and if they agree.
+
+    The driver is that of the first vendor whose nodes or files the container has. `mounted` is
+    None for a vendor whose driver has no files in containers.
+    """
+    root, versions = state.host_root(), sorted({one["version"] for one in mounts if one["version"]})
+    all_traces = [vendor.traces for vendor in vendors()]
+    paths = [] if versions else [node["path"] for node in nodes]
+    own = (one for one in all_traces if any(one.is_device_node(path, root) for path in paths))
+    traces = next(own, all_traces[0])
+    running = traces.running_driver(root)
+    if not traces.HAS_FILES:
+        return {"running": running, "mounted": None, "agree": None}
     agree = versions == [running] if running and versions else None
     return {"running": running, "mounted": versions, "agree": agree}
 
@@ -181,14 +192,15 @@ def mount_facts(mount: Mount) -> dict[str, Any]:
 
 
 def _nodes(live: Live, mounted: set[str]) -> Iterator[dict[str, Any]]:
-    for directory in injection_traces.NODE_DIRECTORIES:
+    traces, root = [vendor.traces for vendor in vendors()], state.host_root()
+    for directory in dict.fromkeys(path for one in traces for path in one.NODE_DIRECTORIES):
         for name in live.root.directory_names(directory):
             path = f"{directory}/{name}"
             found = live.root.status(path, follow=False)
             if found is None or not stat.S_ISCHR(found.st_mode):
                 continue
             number = (os.major(found.st_rdev), os.minor(found.st_rdev))
-            if injection_traces.is_node(path, number, state.host_root()):
+            if any(one.is_node(path, number, root) for one in traces):
                 yield _node(live, path, found, is_bound=path in mounted)
 
 
@@ -284,4 +296,5 @@ def _stem(path: str) -> str:
 
 
 def _variables(env: list[str]) -> list[str]:
-    return [entry for entry in env if entry.startswith(injection_traces.VARIABLES)]
+    starts = tuple(start for vendor in vendors() for start in vendor.traces.VARIABLES)
+    return [entry for entry in env if entry.startswith(starts)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The picture of a document gpuhook/ps/v1: the cells of each GPU, and their holders.
 
-A GPU is divided into its MIG instances, by their memory; an instance, or a GPU without instances,
-into its replicas; without replicas, into the containers that hold it. The replicas of one container
+A GPU is divided into its MIG instances or partitions, by their memory; a part, or a whole GPU, into
+its replicas; without replicas, into the containers that hold it. The replicas of one container
 are one cell.
 """
 
@@ -84,20 +84,21 @@ def _instances(
     containers: Sequence[Mapping[str, Any]],
     units: Units,
 ) -> tuple[Cell, ...]:
-    """Return the cells of a GPU in MIG mode, and a cell for the memory without an instance."""
+    """Return the cells of a GPU that is divided, and a cell for the memory without an instance."""
     total = gpu["total"] or sum(one["total"] or 0 for one in own) or 1
     known = sum(one["total"] or 0 for one in own)
     scale = max(total, known)
     found: list[Cell] = []
     for one in own:
+        # The mode of a whole GPU does not tell its parts apart.
+        kind = one["index"].rpartition(" ")[2] if gpu["profile"] else one["profile"]
         part = (one["total"] or 0) / scale or 1 / (len(own) + 1)
         if one["lost"]:
             found.append(Cell(part, LOST, label=one["lost"], size=one["total"]))
         else:
             cells = _cells(one, containers, units, part)
             found += [
-                replace(cell, label=" ".join(filter(None, (one["profile"], cell.label))))
-                for cell in cells
+                replace(cell, label=" ".join(filter(None, (kind, cell.label)))) for cell in cells
             ]
     rest = 1.0 - sum(cell.part for cell in found)
     if rest > _SMALLEST:

@@ -23,7 +23,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A part of a GPU: one or more replicas, a MIG instance, or the whole GPU.
+    """A part of a GPU: one or more replicas, a MIG instance or partition, or the whole GPU.
 
     `part` is its share of the GPU's width, up to 1. `label` is its name ("1g.5gb ::0"), `holder`
     the name of its container and `image` that of its image, "" for none. `size` is its share of the
@@ -109,8 +109,9 @@ class Bar:
 
     @property
     def title(self) -> str:
-        """Its index, in words, or its name."""
-        return f"GPU {self.index}" if self.index.isdecimal() else self.index
+        """Its index, in words, or its name; "GPU amd 0" on a node with GPUs of several vendors."""
+        number = self.index.rpartition(" ")[2]
+        return f"GPU {self.index}" if number.isdecimal() else self.index
 
     @property
     def usage(self) -> str:

@@ -19,7 +19,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
 _MPS_ENV = "CUDA_MPS_PIPE_DIRECTORY"
@@ -32,12 +32,14 @@ def sharing_of(
     replicas_held: Iterable[str],
     holders: Mapping[str, int],
     limits: Iterable[Mapping[str, Any]] = (),
+    *,
+    parts: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return, for each of a container's `gpus`, how it is shared and the four answers.
 
     `spec` is its config.json. `holders` has the number of containers of each GPU. `limits` are the
     memory limits as `gpuhook ps` lists them: `gpu`, `limit` in bytes, `by` what enforces it, and
-    `trouble`.
+    `trouble`. `parts` are the devices that are a part of a GPU.
     """
     by_gpu = {limit["gpu"]: limit for limit in limits}
     sliced = set(map(replicas.device_of, replicas_held))
@@ -47,6 +49,7 @@ def sharing_of(
             gpu,
             _sharing(spec, gpu, holders.get(gpu, 1), is_replica=gpu in sliced),
             by_gpu.get(gpu),
+            is_part=gpu in parts,
         )
         for gpu in gpus
     ]
@@ -102,7 +105,12 @@ def is_over(used: int | None, share: Mapping[str, Any] | None) -> bool:
 
 
 def _one(
-    spec: dict[str, Any], gpu: str, sharing: str, recorded: Mapping[str, Any] | None
+    spec: dict[str, Any],
+    gpu: str,
+    sharing: str,
+    recorded: Mapping[str, Any] | None,
+    *,
+    is_part: bool,
 ) -> dict[str, Any]:
     limit = _limit(spec, gpu, recorded)
     bounded_by = recorded["by"] if recorded and limit else sharing_isolation.BY_NOBODY
@@ -114,6 +122,7 @@ def _one(
     answers = sharing_isolation.isolation_of(
         sharing,
         is_mig=is_mig,
+        is_partition=is_part and not is_mig,
         memory_by=bounded_by,
         limit=limit,
         unheld=recorded["trouble"] if recorded else "",

@@ -7,7 +7,7 @@ import re
 from itertools import groupby
 
 from gpuhook.request import replicas
-from gpuhook.vendors.nvidia.gpu import features
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ NOTHING = "-"
 _ENGINES = re.compile(r"[0-9a-f]{64}$")
 _IMAGE_ID = re.compile(r"(?:sha256:)?([0-9a-f]{64})$")
 _DIGEST = re.compile(r"@[a-z0-9]+:([0-9a-f]+)$")
-_INDEX = re.compile(r"[0-9]{1,9}(?::[0-9]{1,9})?$")
+_INDEX = re.compile(r"([a-z]+ )?(?:([0-9]{1,9}):)?([0-9]{1,9})$")  # vendor, parent, number
 _SHORT = 12  # characters, as engines print them; commands accept the beginning of an id
 _USUAL_IMAGE = 28  # characters, of cuda:12.4.1-base-ubuntu22.04
 _LONGEST_IMAGE = 60
@@ -77,13 +77,16 @@ def short_image(image: str | None, most: int = _USUAL_IMAGE) -> str:
 
 
 def model(gpu: Mapping[str, Any]) -> str:
-    """Return the profile of a MIG instance or the model of a GPU, and if it is lost; or ""."""
-    name = features.model_name(gpu["name"] or "")
-    return ", ".join(filter(None, (gpu["profile"] or name, "lost" if gpu["lost"] else "")))
+    """Return the profile of a part, or the model and mode of a GPU, and if it is lost; or ""."""
+    name = gpu["name"] or ""
+    for vendor in vendors():
+        name = name.removeprefix(f"{vendor.title} ")
+    words = (name, gpu["profile"]) if gpu.get("split") else (gpu["profile"] or name,)
+    return ", ".join(filter(None, (*words, "lost" if gpu["lost"] else "")))
 
 
 class GpuNames:
-    """The names of GPUs and MIG instances: "0,1 (H100 80GB HBM3)", "0:1 (1g.10gb)".
+    """The names of GPUs and their parts: "0,1 (H100 80GB HBM3)", "0:1 (1g.10gb)", "amd 0:3 (CPX)".
 
     A device that is not known has the name that the container has for it. Of a UUID, that is the
     beginning that no other UUID has.
@@ -98,14 +101,16 @@ class GpuNames:
 
     def listed(self, names: Iterable[str]) -> str:
         """Return the names of devices in one cell, those of one model together; "-" for none."""
-        groups: dict[tuple[str, bool], list[str]] = {}
+        groups: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
         for name in dict.fromkeys(map(_device, names)):
             gpu = self._known.get(name)
-            if gpu is None or not _INDEX.match(gpu["index"]):
-                groups[self._short(name), False] = []
+            index = _INDEX.match(gpu["index"]) if gpu else None
+            if gpu is None or index is None:
+                groups[self._short(name), None] = []
             else:
-                groups.setdefault((model(gpu), True), []).append(gpu["index"])
-        cells = (_group(words, indices) for (words, _), indices in groups.items())
+                place = (int(index[2] or -1), int(index[3]))
+                groups.setdefault((model(gpu), index[1] or ""), []).append(place)
+        cells = (_group(words, vendor, places) for (words, vendor), places in groups.items())
         return ", ".join(cells) or NOTHING
 
     def _short(self, name: str) -> str:
@@ -125,20 +130,22 @@ def _device(name: str) -> str:
     return replicas.device_of(device) or device
 
 
-def _group(words: str, indices: Sequence[str]) -> str:
-    if not indices:
+def _group(words: str, vendor: str | None, places: Sequence[tuple[int, int]]) -> str:
+    if vendor is None:
         return words
-    return f"{_ranges(indices)} ({words})" if words else _ranges(indices)
+    indices = vendor + _ranges(places)
+    return f"{indices} ({words})" if words else indices
 
 
-def _ranges(indices: Iterable[str]) -> str:
-    """Return indices in order, three or more in a row as a range: "0,1", "0-7", "0:0-6"."""
-    pairs = sorted(
-        (int(parent or -1), int(number))
-        for parent, _, number in (index.rpartition(":") for index in set(indices))
-    )
+def _ranges(places: Iterable[tuple[int, int]]) -> str:
+    """Return indices in order, three or more in a row as a range: "0,1", "0-7", "0:0-6".
+
+    A place is (parent or -1, number).
+    """
     words: list[str] = []
-    for (parent, _), run in groupby(enumerate(pairs), lambda one: (one[1][0], one[1][1] - one[0])):
+    for (parent, _), run in groupby(
+        enumerate(sorted(set(places))), lambda one: (one[1][0], one[1][1] - one[0])
+    ):
         numbers = [number for _, (_, number) in run]
         prefix = "" if parent < 0 else f"{parent}:"
         if len(numbers) > 2:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from gpuhook.apply.spec import oci_spec
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.host.hot import files, state
 from gpuhook.request import parse
 from gpuhook.request.replicas import replicas_of
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.spec import injection_traces
 
@@ -47,15 +48,15 @@ _HOST_DEVICES = ("devtmpfs", "/")  # file system and root of a mount of the whol
 class InjectedDevices:
     """The GPUs of a container: device nodes of single GPUs, and whether it has driver files.
 
-    `is_everything`: it can open all devices of the host, as a privileged container can. `asked` are
-    the GPUs that its environment requests.
+    `is_everything`: it can open all devices of the host, as a privileged container can. `asked` has
+    the variables that request GPUs: their CDI kind, name and value.
     """
 
     nodes: tuple[str, ...]
     has_driver: bool
     is_everything: bool
     given_by: str
-    asked: str
+    asked: tuple[tuple[str, str, str], ...]
 
     @property
     def is_holder(self) -> bool:
@@ -73,12 +74,12 @@ def injected_devices(found: Found, spec: Mapping[str, Any]) -> InjectedDevices:
     """Return the devices of a running container; its config.json is `spec`, {} if it is gone."""
     mounts = _mounts(found)
     by_config = _config_nodes(spec)
-    bound = [mount.target for mount in mounts if vocabulary.is_gpu_node(mount.target)]
+    bound = [mount.target for mount in mounts if is_device_node(mount.target)]
     return InjectedDevices(
         nodes=tuple(dict.fromkeys((*by_config, *bound))),
         has_driver=any(injection_traces.is_driver_mount(mount.target) for mount in mounts),
         is_everything=has_all_devices(spec, mounts),
-        given_by=_given_by(spec, set(bound) - set(by_config)),
+        given_by=_given_by(spec, set(filter(vocabulary.is_gpu_node, bound)) - set(by_config)),
         asked=_asked(spec),
     )
 
@@ -90,8 +91,8 @@ def entry(
 
     `by_node` has device node -> UUID.
     """
-    named = [name.strip() for name in has.asked.split(",") if name.strip()]
-    devices = [f"{vocabulary.VOCABULARY.default_kind}={name}" for name in named]
+    named = [(kind, name) for kind, _, value in has.asked for name in _names(value)]
+    devices = [f"{kind}={name}" for kind, name in named]
     return {
         "schema": ledger.SCHEMA,
         "id": found.id,
@@ -107,8 +108,8 @@ def entry(
             devices,
             lambda: [by_node[node] for node in has.nodes if node in by_node],
         ),
-        "requested": named,
-        "source": vocabulary.VOCABULARY.devices_env if named else "",
+        "requested": [name for _, name in named],
+        "source": ", ".join(variable for _, variable, value in has.asked if _names(value)),
         "route": has.given_by,
         "runtime": found.runtime,
         "since": _since(found),
@@ -132,7 +133,13 @@ def _mounts(found: Found) -> list[Mount]:
 
 
 def _config_nodes(spec: Mapping[str, Any]) -> list[str]:
-    return [path for path in oci_spec.device_paths(dict(spec)) if vocabulary.is_gpu_node(path)]
+    return [path for path in oci_spec.device_paths(dict(spec)) if is_device_node(path)]
+
+
+def is_device_node(path: str) -> bool:
+    """Return whether a path is that of the node of one device of this host, of any vendor."""
+    root = state.host_root()
+    return any(vendor.traces.is_device_node(path, root) for vendor in vendors())
 
 
 def has_all_devices(spec: Mapping[str, Any], mounts: Sequence[Mount] = ()) -> bool:
@@ -178,10 +185,20 @@ def hook_paths(spec: Mapping[str, Any], *stages: str) -> list[str]:
     return [path for path in paths if isinstance(path, str)]
 
 
-def _asked(spec: Mapping[str, Any]) -> str:
-    """Return the GPUs that the container's environment requests, "" for none."""
-    value = parse.environment(dict(spec)).get(vocabulary.VOCABULARY.devices_env, "").strip()
-    return "" if value in _NOTHING or value.startswith("/") else value
+def _asked(spec: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """Return CDI kind, name and value of the variables that request GPUs."""
+    environment = parse.environment(dict(spec))
+    traces = [vendor.traces for vendor in vendors()]
+    values = [environment.get(one.DEVICES_ENV, "").strip() for one in traces]
+    return tuple(
+        (one.KIND, one.DEVICES_ENV, value)
+        for one, value in zip(traces, values, strict=True)
+        if value not in _NOTHING and not value.startswith("/")
+    )
+
+
+def _names(value: str) -> list[str]:
+    return [name.strip() for name in value.split(",") if name.strip()]
 
 
 def pod_uid(spec: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
     Holder = tuple[str, str]  # UID of the pod, name of the container
@@ -54,60 +54,62 @@ def root() -> str:
     return next((one for one in ROOTS if os.path.isdir(one)), "")
 
 
-def kubelet_units(place: str) -> KubeletAnswer:
+def kubelet_units(place: str, devices: Collection[str] = ()) -> KubeletAnswer:
     """Return the checkpoint of the kubelet with this root directory; "" for no kubelet.
 
-    A kubelet without a registered device plugin has no checkpoint.
+    `devices` are the ids of this node: a PCI address may also be that of a network device. A
+    kubelet without a registered device plugin has no checkpoint.
     """
     path = os.path.join(place, _CHECKPOINT)
     if not place or not os.path.lexists(path):
         return KubeletAnswer()
     try:
         data = documents.parse_json(files.read(path, _MAX_CHECKPOINT))["Data"]
-        return KubeletAnswer(_held(data), _units(data["RegisteredDevices"] or {}))
+        units = _units(data["RegisteredDevices"] or {}, devices)
+        return KubeletAnswer(_held(data, devices), units)
     except OSError as error:
         return KubeletAnswer(trouble=f"{path}: {error.strerror}")
     except (GpuhookError, ValueError, KeyError, TypeError, AttributeError) as error:
         return KubeletAnswer(trouble=f"{path}: {type(error).__name__}: {error}")
 
 
-def _held(data: dict[str, Any]) -> dict[Holder, tuple[str, ...]]:
+def _held(data: dict[str, Any], devices: Collection[str]) -> dict[Holder, tuple[str, ...]]:
     """Return the units of each container; the kubelet lists them by NUMA node."""
     found: dict[Holder, list[str]] = {}
     for one in data.get("PodDeviceEntries") or ():
         ids = one["DeviceIDs"] or {}
         listed = ids.values() if isinstance(ids, dict) else [ids]  # a list before Kubernetes 1.20
-        units = [unit for some in listed for unit in some or () if device_of(unit)]
+        units = [unit for some in listed for unit in some or () if device_of(unit, devices)]
         found.setdefault((one["PodUID"], one["ContainerName"]), []).extend(units)
     return {holder: tuple(sorted(units, key=unit_order)) for holder, units in found.items()}
 
 
-def _units(resources: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+def _units(resources: dict[str, Any], devices: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return the units of each device, of the resource with the most units of it."""
     found: dict[str, tuple[str, ...]] = {}
     for ids in resources.values():
-        for device, units in _by_device(ids or ()).items():
+        for device, units in _by_device(ids or (), devices).items():
             if len(units) > len(found.get(device, ())):
                 found[device] = tuple(sorted(units, key=unit_order))
     return found
 
 
-def _by_device(ids: Iterable[Any]) -> dict[str, list[str]]:
+def _by_device(ids: Iterable[Any], devices: Collection[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for unit in ids:
-        if isinstance(unit, str) and (device := device_of(unit)):
+        if isinstance(unit, str) and (device := device_of(unit, devices)):
             found.setdefault(device, []).append(unit)
     return found
 
 
-def device_of(unit: str) -> str:
-    """Return the UUID of the device of a unit, "" for a unit that is not of a GPU.
+def device_of(unit: str, devices: Collection[str] = ()) -> str:
+    """Return the id of the device of a unit, "" for a unit that is not of a GPU.
 
-    >>> device_of("GPU-1::2"), device_of("eth0")
-    ('GPU-1', '')
+    >>> device_of("GPU-1::2"), device_of("eth0"), device_of("amdgpu_xcp_1::0", ["amdgpu_xcp_1"])
+    ('GPU-1', '', 'amdgpu_xcp_1')
     """
     device = replicas.device_of(unit) or unit
-    return device if vocabulary.is_uuid(device) else ""
+    return device if device in devices or vocabulary.is_uuid(device) else ""
 
 
 def unit_order(unit: str) -> tuple[int, str]:

@@ -15,7 +15,7 @@ from gpuhook.vendors.nvidia.hot import node_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
     from gpuhook.memory_limits.guard_state import Watched
@@ -23,11 +23,16 @@ if TYPE_CHECKING:
 
 
 def holders_of(
-    entries: Iterable[dict[str, Any]], by_node: dict[str, str], *, is_judged: bool
+    entries: Iterable[dict[str, Any]],
+    by_node: dict[str, str],
+    *,
+    is_judged: bool,
+    parts: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return the containers that hold GPUs; `is_judged`: with how the GPUs are shared.
 
-    `by_node` has device node -> UUID. Device plugins do not share GPUs with others.
+    `by_node` has device node -> id, `parts` are parts of a GPU. Device plugins do not share GPUs
+    with others.
     """
     turns, watched = _turns(), guard_state.watched()
     listed = [(entry, _entry_document(entry, by_node)) for entry in entries]
@@ -43,7 +48,7 @@ def holders_of(
         if is_judged:
             spec = container_sharing.config(entry)
             one["sharing"] = container_sharing.sharing_of(
-                spec, one["gpus"], one["replicas"], holders, one["memory"]
+                spec, one["gpus"], one["replicas"], holders, one["memory"], parts=parts
             )
     return [one for _, one in kept]
 

@@ -21,11 +21,10 @@ from gpuhook.usage import (
     injection_route,
     kubelet_units,
     ledger_holders,
+    usage_devices,
 )
-from gpuhook.usage import usage_devices as known_devices
 from gpuhook.usage.display_names import GpuNames
-from gpuhook.usage.gpu_readings import DriverReading, UsageLook
-from gpuhook.vendors.nvidia.hot import node_json
+from gpuhook.usage.usage_devices import NodeDevices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,26 +58,28 @@ class UsageQuestion:
 class NodeUsage:
     """The document, and the sources that could not be read, as faults and sentences.
 
-    `units` has all units of each device that the kubelet has.
+    `units` has all units of each device that the kubelet has. `has_driver`: of any vendor.
     """
 
     document: dict[str, Any]
     trouble: tuple[GpuhookError, ...]
     warnings: tuple[str, ...]
     units: Mapping[str, tuple[str, ...]]
+    has_driver: bool = True
 
 
-def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
-    """Return the present usage; `driver` is the answer of the driver."""
-    kubelet = kubelet_units.kubelet_units(question.kubelet)
+def look(question: UsageQuestion, node: NodeDevices) -> NodeUsage:
+    """Return the present usage; `node` has the answers of the drivers."""
+    ids = {device.uuid for device in node.devices}
+    kubelet = kubelet_units.kubelet_units(question.kubelet, ids)
     running, denied = find.visible(question.roots)
     living = ledger.living()
     entries = [entry for entry in living if ledger.is_holder(entry)]
     warned = {entry["id"]: entry for entry in living if not ledger.is_holder(entry)}
     members = gpu_processes.Members(running, (entry["id"] for entry in entries))
-    devices = driver.devices or known_devices.of_node(known_devices.recorded_node())
+    devices = node.devices
     users = gpu_processes.attribute(devices, members)
-    by_node = known_devices.by_node(devices, node_json.uuids())
+    by_node = usage_devices.by_node(devices)
     for entry in entries:
         entry["device_plugin"] = kubelet_units.is_recorded_plugin(entry, question.kubelet)
     others = []
@@ -90,38 +91,42 @@ def look(question: UsageQuestion, driver: UsageLook) -> NodeUsage:
         _add_pods(entries, running)
     whole = [_with_units(entry, kubelet) for entry in (*entries, *others)]
     whole.sort(key=lambda entry: (entry["since"], entry["id"]))
-    containers = ledger_holders.holders_of(whole, by_node, is_judged=question.is_judged)
+    parts = {device.uuid for device in devices if ":" in device.index}
+    containers = ledger_holders.holders_of(
+        whole, by_node, is_judged=question.is_judged, parts=parts
+    )
     _complete(containers, entries, running)
     _add_uses(containers, devices, users, kubelet)
     by_id = {found.id: found for found in running}
     without = [_without_gpu(entry, by_id.get(entry["id"])) for entry in warned.values()]
     has_processes = any(one.processes for one in devices)
-    faults = (driver.trouble, members.trouble if has_processes else None, denied)
+    faults = (*node.trouble, members.trouble if has_processes else None, denied)
     return NodeUsage(
-        _document(driver, devices, users, containers, without),
+        _document(node, users, containers, without),
         tuple(one for one in faults if one is not None),
-        (*_unread(kubelet), *_started_without(without)),
+        (*node.warnings, *_unread(kubelet), *_started_without(without)),
         kubelet.units,
+        node.absence is None,
     )
 
 
 def _document(
-    driver: UsageLook,
-    devices: Iterable[UsageDevice],
+    node: NodeDevices,
     users: Users,
     containers: list[dict[str, Any]],
     without: list[dict[str, Any]],
 ) -> dict[str, Any]:
+    trouble = node.trouble[0] if node.trouble else node.absence
     return {
         "schema": SCHEMA,
         "containers": containers,
-        "gpus": [_device(one, users) for one in devices],
+        "gpus": [_device(one, users) for one in node.devices],
         "processes": users.documents(),
         "without_gpu": without,
         "driver": {
-            "asked": driver.is_asked,
-            "trouble": driver.trouble.message if driver.trouble else "",
-            "code": driver.trouble.code if driver.trouble else "",
+            "asked": node.is_asked,
+            "trouble": trouble.message if trouble else "",
+            "code": trouble.code if trouble else "",
         },
     }
 
@@ -148,12 +153,8 @@ def _started_without(found: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def node_devices(library: str = "") -> tuple[UsageDevice, ...]:
-    """Return the devices that generate-cdi recorded, else those of the driver at `library`."""
-    recorded = known_devices.of_node(known_devices.recorded_node())
-    if recorded or not library:
-        return recorded
-    with DriverReading(library) as driver:
-        return driver.look().devices
+    """Return the recorded devices; of a vendor without any, those of its driver at `library`."""
+    return usage_devices.known_devices(library).devices
 
 
 def names_of(devices: Iterable[UsageDevice], others: Iterable[str] = ()) -> GpuNames:
@@ -163,7 +164,8 @@ def names_of(devices: Iterable[UsageDevice], others: Iterable[str] = ()) -> GpuN
 
 def empty(devices: Iterable[UsageDevice]) -> dict[str, Any]:
     """Return the document of devices without usage, such as those of a dump."""
-    return _document(UsageLook(is_asked=False), devices, gpu_processes.Users(), [], [])
+    node = NodeDevices(tuple(devices), is_asked=False)
+    return _document(node, gpu_processes.Users(), [], [])
 
 
 def _others(
@@ -283,6 +285,8 @@ def _use(
     uses = users.by_key.get((container["id"], gpu), [])
     is_told = device is not None and device.processes is not None
     total = device.total if device is not None else None
+    if not uses and device is not None and not device.is_complete:
+        is_told = False  # its processes may be among those that could not be read
     used = gpu_processes.known_sum([use.memory_bytes for use in uses]) if is_told else None
     percent = gpu_processes.known_sum([use.percent for use in uses])
     share = None
@@ -321,10 +325,11 @@ def _device(device: UsageDevice, users: Users) -> dict[str, Any]:
 def _unattributed(device: UsageDevice, users: Users) -> int | None:
     """Return the used bytes that belong to no known process, None if that is unknown.
 
-    An old driver includes its own memory in the used memory; some report no memory of processes.
+    Without `reserved`, the used memory includes that of the driver, and the residual one is all
+    that is known to have no process. Some drivers report no memory of processes.
     """
     if device.is_split or device.processes is None or None in {device.used, device.reserved}:
-        return None
+        return device.residual or None
     if any(use.memory_bytes is None for use in device.processes):
         return None
     strangers = users.strangers(device.uuid)

@@ -1,90 +1,137 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs and MIG instances of this node, with their usage if the driver reports it.
+"""The devices of all vendors on this node, with their present usage as far as it is known.
 
-Without the driver, they come from the inventory that generate-cdi recorded, or from a dump.
+A vendor that fails leaves the devices of the others.
 """
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 
-from gpuhook.errors import GpuhookError
-from gpuhook.host import documents
-from gpuhook.host.hot import files, state
-from gpuhook.vendors.nvidia.hot import node_json, vocabulary
-from gpuhook.vendors.nvidia.inventory import dump
-from gpuhook.vendors.usage_device import UsageDevice
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.usage_device import UsageLook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
+    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.usage_device import UsageDevice
 
-_MAX_SIZE = 16 << 20
-
-
-def of_node(node: Node | None) -> tuple[UsageDevice, ...]:
-    """Return the devices of a node without their usage, () for None."""
-    return tuple(
-        device
-        for gpu in (node.gpus if node else ())
-        for device in (
-            gpu_device(gpu),
-            *(instance_device(gpu, one, one.compute_instance_minor) for one in gpu.instances),
-        )
-    )
+_BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError)
 
 
-def recorded_node() -> Node | None:
-    """Return the node that generate-cdi recorded, None without a usable record.
+@dataclass(frozen=True, slots=True)
+class NodeDevices:
+    """The devices, and why a vendor's usage is unknown. `is_asked`: the drivers were asked.
 
-    A record of another user or of an older version is not usable.
+    `absence` is why the node has no driver at all, which is no fault; None if it has one.
     """
-    path = node_json.path()
-    with suppress(OSError, GpuhookError, ValueError, KeyError, TypeError, AttributeError):
-        if state.usable(os.lstat(path)):
-            return dump.from_dict(documents.parse_json(files.read(path, _MAX_SIZE)))
-    return None
+
+    devices: tuple[UsageDevice, ...] = ()
+    trouble: tuple[GpuhookError, ...] = ()
+    absence: GpuhookError | None = None
+    is_asked: bool = True
+    warnings: tuple[str, ...] = ()
 
 
-def by_node(devices: Iterable[UsageDevice], noted: dict[str, str]) -> dict[str, str]:
-    """Return device node -> UUID, of the nodes that only the holders of a device have.
+@contextmanager
+def opened(library: Callable[[], str]) -> Iterator[Callable[[], NodeDevices]]:
+    """Yield a function that reads the usage now; the drivers remain open.
 
-    `noted` is the record of generate-cdi; `devices` of the driver override it.
+    `library` returns the path of a vendor's library by the options of the command.
+    """
+    with ExitStack() as stack:
+        looks = {vendor.name: _opened(vendor, library, stack) for vendor in vendors()}
+        yield lambda: _merged({name: look() for name, look in looks.items()})
+
+
+def known_devices(library: str = "") -> NodeDevices:
+    """Return the devices without their usage.
+
+    No driver is asked, except, with a `library`, that of a vendor without known devices.
+    """
+    looks = {
+        vendor.name: _guarded(vendor, partial(_known, vendor, library))() for vendor in vendors()
+    }
+    return NodeDevices(_merged(looks).devices, is_asked=False)
+
+
+def of_file(name: str) -> tuple[UsageDevice, ...]:
+    """Return the devices in an inventory file or profile; raises what load() of it raises."""
+    return merged({vendor.name: vendor.file_devices(name) for vendor in vendors()})
+
+
+def by_node(devices: Iterable[UsageDevice]) -> dict[str, str]:
+    """Return device node -> id, of the nodes that only the holders of a device have.
+
+    `devices` of the driver override what a vendor recorded.
     """
     listed = list(devices)
     split = {one.node for one in listed if one.is_split}
-    found = {node: uuid for node, uuid in noted.items() if node not in split}
+    noted = {node: one for vendor in vendors() for node, one in vendor.noted_nodes().items()}
+    found = {node: one for node, one in noted.items() if node not in split}
     found |= {one.node: one.uuid for one in listed if one.node and one.uuid and not one.is_split}
     return found
 
 
-def gpu_device(gpu: Gpu) -> UsageDevice:
-    """Return a GPU without its usage."""
-    return UsageDevice(
-        gpu.uuid or "",
-        gpu.uuid or "",
-        str(gpu.index),
-        name=gpu.name or "",
-        node="" if gpu.minor is None else f"/dev/nvidia{gpu.minor}",
-        total=gpu.memory_bytes,
-        is_split=gpu.mig_mode == "enabled",
-        lost=gpu.lost or "",
-    )
+def merged(by_vendor: Mapping[str, tuple[UsageDevice, ...]]) -> tuple[UsageDevice, ...]:
+    """Return the devices of all vendors.
+
+    Indices are those of the first vendor that has devices; others have their vendor's word first.
+    """
+    found: list[UsageDevice] = []
+    for name, devices in by_vendor.items():
+        word = f"{name} " if found else ""
+        found += [replace(one, index=word + one.index) for one in devices]
+    return tuple(found)
 
 
-def instance_device(gpu: Gpu, instance: MigInstance, minor: int | None) -> UsageDevice:
-    """Return a MIG instance without its usage; `minor` is that of its capability node."""
-    return UsageDevice(
-        instance.uuid,
-        gpu.uuid or "",
-        f"{gpu.index}:{instance.index}",
-        name=gpu.name or "",
-        profile=instance.profile or "",
-        node="" if minor is None else vocabulary.capability_node(minor),
-        total=instance.memory_bytes,
-        has_percents=False,
-        lost=instance.trouble or "",
+def _known(vendor: Vendor, library: str) -> UsageLook:
+    devices = vendor.known_devices()
+    if devices or not library:
+        return UsageLook(devices)
+    with vendor.opened_usage(lambda: library) as look:
+        return look()
+
+
+def _opened(
+    vendor: Vendor, library: Callable[[], str], stack: ExitStack
+) -> Callable[[], UsageLook]:
+    try:
+        return _guarded(vendor, stack.enter_context(vendor.opened_usage(library)))
+    except (GpuhookError, *_BROKEN) as error:
+        trouble = _trouble(vendor, error)
+        return lambda: trouble
+
+
+def _guarded(vendor: Vendor, look: Callable[[], UsageLook]) -> Callable[[], UsageLook]:
+    """Return `look` without exceptions: one vendor's are not the others'."""
+
+    def guarded() -> UsageLook:
+        try:
+            return look()
+        except (GpuhookError, *_BROKEN) as error:
+            return _trouble(vendor, error)
+
+    return guarded
+
+
+def _trouble(vendor: Vendor, error: Exception) -> UsageLook:
+    if not isinstance(error, GpuhookError):
+        error = fault("GH2560", vendor=vendor.title, reason=str(error) or type(error).__name__)
+    return UsageLook(trouble=error)
+
+
+def _merged(looks: Mapping[str, UsageLook]) -> NodeDevices:
+    present = [look for look in looks.values() if look.has_driver]
+    absences = [look.trouble for look in looks.values() if look.trouble is not None]
+    return NodeDevices(
+        merged({name: look.devices for name, look in looks.items()}),
+        tuple(look.trouble for look in present if look.trouble is not None),
+        absence=None if present else next(iter(absences), None),
+        warnings=tuple(text for look in looks.values() for text in look.warnings),
     )

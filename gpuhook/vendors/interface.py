@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import TypeAlias
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
+    from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -123,6 +127,48 @@ class VendorNode(Protocol):
         """Return warnings of requirements that cannot be judged; raises those that are not met."""
 
 
+class ContainerTraces(Protocol):
+    """The device nodes and variables of a vendor in a container, for inspection only.
+
+    What a container gets comes from the node, never from a name.
+    """
+
+    @property
+    def NODE_DIRECTORIES(self) -> tuple[str, ...]:  # noqa: N802 # of a module
+        """The directories of the device nodes."""
+
+    @property
+    def VARIABLES(self) -> tuple[str, ...]:  # noqa: N802
+        """How the variables start that the vendor's programs read."""
+
+    @property
+    def HAS_FILES(self) -> bool:  # noqa: N802
+        """Whether containers get files of the driver."""
+
+    @property
+    def DEVICES_ENV(self) -> str:  # noqa: N802
+        """The variable that requests devices."""
+
+    @property
+    def KIND(self) -> str:  # noqa: N802
+        """The CDI kind of these devices."""
+
+    def is_node(self, path: str, number: tuple[int, int], host_root: str) -> bool:
+        """Return whether the character device `path` with this (major, minor) is the driver's."""
+
+    def is_device_node(self, path: str, host_root: str) -> bool:
+        """Return whether `path` is the node of one device, which only its holders have."""
+
+    def has_own_number(self, path: str, number: tuple[int, int]) -> bool:
+        """Return whether the number of a node is that of its name, as far as the name has one."""
+
+    def stale(self, paths: Iterable[str], host_root: str) -> list[str]:
+        """Return those of the nodes `paths` whose device no longer exists."""
+
+    def running_driver(self, host_root: str) -> str | None:
+        """Return the version of the driver that the kernel has loaded, None for none."""
+
+
 class Vendor(Protocol):
     """A vendor of GPUs, as commands and services use it. catalogue.py has the vendors."""
 
@@ -174,6 +220,52 @@ class Vendor(Protocol):
         Raises what inventory_file.load() raises.
         """
 
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no GPUs of the vendor, "" if it may have some.
+
+        The node is the one below `host_root`, or that of a dump or profile.
+        """
+
+    def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices] | None:
+        """Return what makes a CDI spec of device nodes.
+
+        None: the spec has files of the driver, too, and generate-cdi has options for them.
+        """
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory | None:
+        """Return what the node at `place` has, None without a driver; raises the vendor's faults.
+
+        It may take as long as the driver does.
+        """
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return what the document of an inventory has, None if it has nothing of the vendor.
+
+        Raises GH1502 with the name `file` if it cannot be a node's.
+        """
+
+    @property
+    def traces(self) -> ContainerTraces:
+        """The vendor's traces in a container."""
+
+    def opened_usage(
+        self, library: Callable[[], str]
+    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+        """Return what yields a function that reads the devices and their present usage.
+
+        `library` returns the path of the driver's library by the options of a command, or raises
+        GpuhookError; a vendor without a library does not call it.
+        """
+
+    def known_devices(self) -> tuple[UsageDevice, ...]:
+        """Return the devices without their usage; the driver is not asked."""
+
+    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
+        """Return the vendor's devices in an inventory file or profile, without their usage.
+
+        Raises what inventory_file.load() raises.
+        """
+
     def plugin_token(self, host_root: str) -> str:
         """Return the current token of plugin_part()."""
 
@@ -187,3 +279,6 @@ class Vendor(Protocol):
 
     def unenforced_limits(self, host_root: str) -> tuple[str, str]:
         """Return why the node enforces no memory limits, and the remedy; "" if it does."""
+
+    def noted_nodes(self) -> dict[str, str]:
+        """Return device node -> id as recorded on the node, {} for a vendor without a record."""

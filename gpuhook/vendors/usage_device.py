@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.errors import GpuhookError
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessOnDevice:
@@ -20,9 +24,9 @@ class UsageDevice:
     """A GPU, or a part of one (a MIG instance, a partition); memory is in bytes, None if unknown.
 
     `uuid` is the id by which containers have it, "" if it has none, and `gpu` that of its GPU.
-    `index` is "0", or "0:1" for a part. `profile` is the name of a part's kind. `node` is the
-    device node that only its holders have. `is_split`: a GPU that is used through its parts. `lost`
-    is why it cannot be used, "" if it can.
+    `index` is "0", or "0:1" for a part. `profile` is the kind of a part, or the mode of a GPU that
+    all of its parts have. `node` is the device node that only its holders have. `is_split`: a GPU
+    that is used through its parts. `lost` is why it cannot be used, "" if it can.
 
     `reserved` is the driver's own part of the memory; None: it is in `used`. `residual` is memory
     that no longer belongs to a process. `is_complete`: `processes` has all of them, so no other
@@ -45,3 +49,16 @@ class UsageDevice:
     has_percents: bool = True
     is_split: bool = False
     lost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageLook:
+    """The answer of one vendor's driver, or its recorded devices and why there is no answer.
+
+    `has_driver`: the node has a driver of the vendor. `trouble` of a node without one is no fault.
+    """
+
+    devices: tuple[UsageDevice, ...] = ()
+    trouble: GpuhookError | None = None
+    has_driver: bool = True
+    warnings: tuple[str, ...] = ()

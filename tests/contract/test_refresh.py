@@ -255,9 +255,11 @@ def test_removed_instance_of_a_running_container(node8: Installation, tmp_path: 
         assert live.report("repair")["notes"] == []
         shutil.rmtree(first)
         shown = live.gpuhook("inspect").stdout
-        assert "/dev/nvidia-caps/nvidia-cap66, /dev/nvidia-caps/nvidia-cap67, whose GPU or" in shown
+        assert (
+            "/dev/nvidia-caps/nvidia-cap66, /dev/nvidia-caps/nvidia-cap67, whose GPU, MIG" in shown
+        )
         (note,) = live.report("repair")["notes"]
-        assert "whose GPU or MIG instance is no longer on this node" in note
+        assert "whose GPU, MIG instance or partition is no longer on this node" in note
         compared = live.gpuhook("compare").stdout
         assert "GH1120: the CDI spec is stale: it no longer matches this host (mig: was" in compared
 

@@ -7,7 +7,6 @@ of real nodes where the names say so (MI300X, MI308X, MI210, MI300A, MI355X).
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 
 from gpuhook.vendors.amd.hot import amd_token
@@ -22,6 +21,7 @@ from gpuhook.vendors.amd.inventory.amd_inventory import (
     AmdNode,
 )
 from tests.simulated import amd_tree
+from tests.simulated.amd_kfd_tree import Oddities
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,19 +36,19 @@ _STRIDE = 8  # between the minors of two MI300X
 
 def mi300x8() -> AmdNode:
     """Return a node with eight MI300X of one XGMI hive, each a whole GPU (SPX, NPS1)."""
-    return _finished(mi300x(BUSES, ["SPX"] * 8), generation=10)
+    return finished(mi300x(BUSES, ["SPX"] * 8), generation=10)
 
 
 def mi300x_cpx() -> AmdNode:
     """Return a node with eight MI300X in eight partitions each (CPX, NPS4): 64 devices."""
     gpus = mi300x(BUSES, ["CPX"] * 8, memory_mode="NPS4")
-    return _finished(gpus, generation=66)
+    return finished(gpus, generation=66)
 
 
 def mixed_amd() -> AmdNode:
     """Return a node with GPUs of two vendors: a T4, and two MI210 that XGMI connects."""
     gpus = [
-        _gpu(index, f"0000:{bus}:00.0", "740f", "AMD Instinct MI210", 64 * GIB, 0)
+        gpu_of(index, f"0000:{bus}:00.0", "740f", "AMD Instinct MI210", 64 * GIB, 0)
         for index, bus in enumerate(("c3", "e3"))
     ]
     # The other vendor's GPUs have the DRM nodes before these.
@@ -63,26 +63,42 @@ def mixed_amd() -> AmdNode:
         replace(gpu, devices=(device,), hive_id=0x2A17C0DE51, family="AI", numa_node=1)
         for gpu, device in zip(gpus, devices, strict=True)
     ]
-    return _finished(with_devices, generation=4)
+    return finished(with_devices, generation=4)
 
 
 def radeon() -> AmdNode:
     """Return a workstation: a Radeon RX 7900 XTX, a processor's GPU, a BMC's graphics as card0."""
-    card = _gpu(
-        0, "0000:03:00.0", "744c", None, 24560 << 20, None, revision="c8", subsystem="1da2:e471"
+    card = gpu_of(
+        0,
+        "0000:03:00.0",
+        "744c",
+        "AMD Radeon RX 7900 XTX",
+        24560 << 20,
+        None,
+        revision="c8",
+        subsystem="1da2:e471",
+        is_board=False,
     )
     big = AmdDevice(
         0, card.pci_address, 0, 128, 1, 6577, "gfx1100", 24560 << 20, 192, 96, 1,
     )  # fmt: skip
-    apu = _gpu(
-        1, "0000:0e:00.0", "164e", None, 512 << 20, None, revision="c1", subsystem="1043:8877"
+    apu = gpu_of(
+        1,
+        "0000:0e:00.0",
+        "164e",
+        "AMD Radeon Graphics",
+        512 << 20,
+        None,
+        revision="c1",
+        subsystem="1043:8877",
+        is_board=False,
     )
     small = AmdDevice(1, apu.pci_address, 0, 129, 2, 49411, "gfx1036", 512 << 20, 4, 2, 1)
     gpus = [
         replace(card, devices=(big,), family="GC_11_0_0"),
         replace(apu, unique_id=None, vbios="102-RAPHAEL-008", devices=(small,)),
     ]
-    return _finished(gpus, generation=2, driver=AmdDriver(kernel="6.12.48+deb13-amd64"))
+    return finished(gpus, generation=2, driver=AmdDriver(kernel="6.12.48+deb13-amd64"))
 
 
 def mi300x(buses: Sequence[str], modes: Sequence[str], memory_mode: str = "NPS1") -> list[AmdGpu]:
@@ -90,7 +106,7 @@ def mi300x(buses: Sequence[str], modes: Sequence[str], memory_mode: str = "NPS1"
     counts = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
     gpus: list[AmdGpu] = []
     for place, (bus, mode) in enumerate(zip(buses, modes, strict=True)):
-        gpu = _gpu(
+        gpu = gpu_of(
             place,
             f"0000:{bus}:00.0",
             "74a1",
@@ -138,27 +154,22 @@ def linked(
     gpus: Sequence[AmdGpu], inside: int = 13, across: int = 15, kind: str = XGMI
 ) -> list[AmdGpu]:
     """Return the GPUs with links of each device to all others: inside a GPU, and across."""
-    minors = [(gpu.index, one.render_minor) for gpu in gpus for one in gpu.devices]
-    return [
-        replace(
-            gpu,
-            devices=tuple(
-                replace(
-                    one,
-                    links=tuple(
-                        AmdLink(minor, kind, inside if owner == gpu.index else across)
-                        for owner, minor in minors
-                        if minor != one.render_minor
-                    ),
-                )
-                for one in gpu.devices
-            ),
+    minors = sorted((one.render_minor, gpu.index) for gpu in gpus for one in gpu.devices)
+
+    def links(gpu: AmdGpu, device: AmdDevice) -> tuple[AmdLink, ...]:
+        return tuple(
+            AmdLink(minor, kind, inside if owner == gpu.index else across)
+            for minor, owner in minors
+            if minor != device.render_minor
         )
+
+    return [
+        replace(gpu, devices=tuple(replace(one, links=links(gpu, one)) for one in gpu.devices))
         for gpu in gpus
     ]
 
 
-def _gpu(
+def gpu_of(
     index: int,
     address: str,
     device_id: str,
@@ -168,7 +179,9 @@ def _gpu(
     *,
     revision: str = "00",
     subsystem: str | None = None,
+    is_board: bool = True,
 ) -> AmdGpu:
+    """Return a GPU without devices; `is_board`: it knows its product name and serial number."""
     return AmdGpu(
         index=index,
         pci_address=address,
@@ -177,14 +190,14 @@ def _gpu(
         device_id=device_id,
         subsystem_id=subsystem or f"1002:{device_id}",
         revision=revision,
-        serial=f"6922430004{index:02}" if name else None,
-        vbios="113-M3000100-102" if name else "113-EXT97812-100",
+        serial=f"6922430004{index:02}" if is_board else None,
+        vbios="113-M3000100-102" if is_board else "113-EXT97812-100",
         vram_bytes=memory,
         numa_node=numa,
     )
 
 
-def _finished(gpus: Sequence[AmdGpu], generation: int, driver: AmdDriver = _DRIVER) -> AmdNode:
+def finished(gpus: Sequence[AmdGpu], generation: int, driver: AmdDriver = _DRIVER) -> AmdNode:
     """Return the node with its device nodes and its token."""
     nodes = [AmdDeviceNode(KFD, 238, 0, 0o660, 0, RENDER_GROUP)]
     for gpu in gpus:
@@ -196,8 +209,9 @@ def _finished(gpus: Sequence[AmdGpu], generation: int, driver: AmdDriver = _DRIV
             path = device.render_path
             nodes.append(AmdDeviceNode(path, 226, device.render_minor, 0o660, 0, RENDER_GROUP))
     node = AmdNode(driver, tuple(gpus), tuple(nodes), f"generation={generation}")
-    with tempfile.TemporaryDirectory() as root:
-        amd_tree.build(root, node)
+    with amd_tree.in_memory() as root:
+        no_nodes = frozenset(device.id for _, device in node.devices())
+        amd_tree.build(root, node, odd=Oddities(without_kfd=no_nodes))
         return replace(node, token=amd_token.token(root))
 
 

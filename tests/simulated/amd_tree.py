@@ -12,6 +12,7 @@ import argparse
 import os
 import shutil
 import stat
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,6 +135,12 @@ def build(
     return tree
 
 
+def in_memory() -> tempfile.TemporaryDirectory[str]:
+    """Return a temporary directory for a tree: it has thousands of files, which disks dislike."""
+    memory = "/dev/shm"
+    return tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None)
+
+
 def _default_nodes(node: AmdNode) -> tuple[AmdDeviceNode, ...]:
     found = [AmdDeviceNode(KFD, KFD_MAJOR, 0)]
     for _, device in node.devices():
@@ -202,6 +209,13 @@ def _write_gpu(tree: AmdTree, gpu: AmdGpu, odd: Oddities) -> None:
         errors = odd.errors.get(gpu.pci_address, {}).get(block, (0, 0))
         write(place / f"ras/{block}_err_count", "ue: {}\nce: {}".format(*errors))
     (place / "ras/gpu_vram_bad_pages").touch()
+    if gpu.name and not gpu.serial:
+        # A board without a description of itself: libdrm's list has its name.
+        ids = tree.root / "usr/share/libdrm/amdgpu.ids"
+        ids.parent.mkdir(parents=True, exist_ok=True)
+        with ids.open("a", encoding="ascii") as stream:
+            board = (gpu.device_id or "").upper(), (gpu.revision or "").upper()
+            stream.write(",\t".join((*board, gpu.name)) + "\n")
     link(tree.root / "sys/module/amdgpu/drivers/pci:amdgpu" / gpu.pci_address, place)
     link(tree.root / "sys/bus/pci/devices" / gpu.pci_address, place)
     if not gpu.devices and gpu.trouble and "KFD" in gpu.trouble:
@@ -215,7 +229,7 @@ def _write_gpu(tree: AmdTree, gpu: AmdGpu, odd: Oddities) -> None:
 
 def _files(gpu: AmdGpu, used: int) -> dict[str, object]:
     """Return the content of the files of a PCI device; None: it has no such file."""
-    vendor, _, device = (gpu.subsystem_id or "").partition(":")
+    vendor, _, model = (gpu.subsystem_id or "").partition(":")
     modes = {
         "current_compute_partition": gpu.compute_mode,
         "current_memory_partition": gpu.memory_mode,
@@ -229,10 +243,10 @@ def _files(gpu: AmdGpu, used: int) -> dict[str, object]:
         "device": gpu.device_id and f"0x{gpu.device_id}",
         "revision": gpu.revision and f"0x{gpu.revision}",
         "subsystem_vendor": f"0x{vendor}" if vendor else None,
-        "subsystem_device": f"0x{device}" if device else None,
+        "subsystem_device": f"0x{model}" if model else None,
         "numa_node": -1 if gpu.numa_node is None else gpu.numa_node,
         "unique_id": gpu.unique_id,
-        "product_name": gpu.name,
+        "product_name": gpu.name if gpu.serial else None,
         "serial_number": gpu.serial,
         "vbios_version": gpu.vbios,
         "gpu_busy_percent": 0,

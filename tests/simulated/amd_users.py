@@ -35,11 +35,15 @@ def compute(
     occupied: Mapping[int, int] | None = None,
     context: str = "",
 ) -> Path:
-    """Add a process to KFD: bytes and occupied compute units by gpu_id; return its directory."""
+    """Add a process to KFD: bytes by gpu_id, and occupied compute units of its queues.
+
+    Returns its directory.
+    """
     place = root / KFD_PROCESSES / str(pid) / context
     for kfd_id, amount in vram.items():
         write(place / f"vram_{kfd_id}", f"{amount}\n")
-    for kfd_id, units in (occupied or {}).items():
+    for number, (kfd_id, units) in enumerate((occupied or {}).items()):
+        write(place / f"queues/{number}/gpuid", f"{kfd_id}\n")
         write(place / f"stats_{kfd_id}/cu_occupancy", f"{units}\n")
     return place
 

@@ -15,11 +15,11 @@ from gpuhook.device_plugin.driver_memory import DriverUsage
 from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
 from gpuhook.device_plugin.guard.guard_shares import LimitedUnit
 from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits, unambiguous
-from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics.cgroup_names import Membership
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget
 
 GIB = 1 << 30
 INSTANCE = (1, 0)

@@ -22,7 +22,7 @@ from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request import parse
 from gpuhook.request.memory_request import amount
 from gpuhook.usage import node_usage, usage_devices
-from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def inspect(
     with console.progress("looking at the container"):
         facts, wrong = container_worker.work_on(container, state_roots, look)
     devices = node_usage.node_devices()
-    facts["gpus"] = inspection.gpus(facts, usage_devices.by_node(devices, node_json.uuids()))
+    facts["gpus"] = inspection.gpus(facts, usage_devices.by_node(devices))
     if output in (console.JSON, console.YAML):
         console.document({**facts, "findings": list(map(fault_document, wrong))}, output)
     else:
@@ -160,6 +160,8 @@ def _joined(separator: str, *words: str | None) -> str:
 
 def _driver(driver: dict[str, Any]) -> str:
     running = driver["running"] or "no driver"
+    if driver["mounted"] is None:
+        return f"{running} on this node, which containers need no files of"
     mounted = " and ".join(driver["mounted"]) or "none"
     return f"{running} on this node, {mounted} in the container"
 

@@ -18,7 +18,6 @@ from gpuhook.host import console, output_file
 from gpuhook.host.terminal import terminal_features
 from gpuhook.map import map_drawing, map_page, map_svg, map_terminal
 from gpuhook.usage import node_usage, usage_devices
-from gpuhook.vendors.nvidia.inventory import dump_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +36,8 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
     "  gpuhook map\n"
     "  gpuhook map --watch\n"
     "  gpuhook map --html node.html\n"
-    "  gpuhook map --inventory a100-mig --svg empty.svg",
+    "  gpuhook map --inventory a100-mig --svg empty.svg\n"
+    "  gpuhook map --inventory mi300x-cpx",
 )
 @click.option(
     "--svg",
@@ -78,8 +78,8 @@ def map_(
 ) -> None:
     """Draw the GPUs of this node, their memory, and the containers that use them.
 
-    The bar of a GPU is divided into its MIG instances by their memory, and the GPU or each instance
-    into its replicas. A cell shows the name and the image of its container, and the
+    The bar of a GPU is divided into its MIG instances or partitions by their memory, and the GPU or
+    each part into its replicas. A cell shows the name and the image of its container, and the
     memory in use; "!" marks a container above its fair share (see `gpuhook ps --help`).
     --inventory draws another node, without containers.
 
@@ -103,8 +103,8 @@ def map_(
             usage = look()
     _show(_picture(usage), svg, html, is_ascii=is_ascii, width=width)
     usage_options.print_warnings(usage)
-    if not usage.document["gpus"] and usage_options.has_no_driver(usage):
-        console.say("this node has no NVIDIA driver; --inventory draws another node")
+    if not usage.document["gpus"] and not usage.has_driver:
+        console.say("this node has no GPU driver; --inventory draws another node")
 
 
 def _same(one: str, other: str) -> bool:
@@ -112,7 +112,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _empty(inventory: str) -> Picture:
-    document = node_usage.empty(usage_devices.of_node(dump_file.load(inventory)))
+    document = node_usage.empty(usage_devices.of_file(inventory))
     return map_drawing.picture(os.path.basename(inventory), document, {})
 
 

@@ -69,18 +69,20 @@ def ps(
 ) -> None:
     """List the containers that use GPUs, their GPU memory, and how busy they are.
 
-    The list includes all containers with a GPU: those in gpuhook's ledger, and those of NVIDIA's
-    stack (ROUTE in -o wide: nvidia-legacy, nvidia-cdi or unknown). "(host)" is the memory
-    of processes on the host, "(unknown)" memory that no visible process accounts for.
+    The list includes all containers with a GPU of any vendor: those in gpuhook's ledger, and those
+    of other programs (ROUTE in -o wide: nvidia-legacy, nvidia-cdi or unknown). "(host)" is the
+    memory of processes on the host, "(unknown)" memory that no visible process accounts for.
 
     NAME is the container's name in its engine, or POD/CONTAINER. GPUS lists indices with the
-    model, "0,1 (H100 80GB HBM3)", or with the MIG profile, "0:1 (1g.10gb)".
+    model, "0,1 (H100 80GB HBM3)", with the MIG profile, "0:1 (1g.10gb)", or with the mode of the
+    partition, "0:3 (CPX/NPS4)". On a node with NVIDIA and AMD GPUs, the indices of AMD GPUs have
+    the word amd: "amd 0".
 
     MEMORY is the GPU memory that the container's processes use, as reported by the driver.
     SHARE is MEMORY relative to the container's fair share: its limit, else its replicas' part
     of the GPU's memory, else that memory divided by the number of containers. BUSY is the
     percentage of the last few seconds in which its processes were computing; MIG instances do not
-    report it.
+    report it. On an AMD GPU, it is the percentage of the compute units that they occupy now.
 
     LIMIT is the memory limit for each GPU, and what enforces it: `3776Mi driver`; `3776Mi guard` if
     the driver cannot (`gpuhook limits show` prints the reason) and the device plugin's guard
@@ -111,8 +113,8 @@ def ps(
         raise click.exceptions.Exit(1)
     if not held and output not in _DOCUMENTS:
         why = f": {missing} does not exist yet" if missing else ""
-        if not why and usage_options.has_no_driver(usage):
-            why = ", and this node has no NVIDIA driver"
+        if not why and not usage.has_driver:
+            why = ", and this node has no GPU driver"
         console.say(f"no container has a GPU{why}")
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import click
 
 from gpuhook.cli.options import node_options
-from gpuhook.errors import GpuhookError, printable
+from gpuhook.errors import printable
 from gpuhook.host import console, system_mounts
-from gpuhook.usage import kubelet_units, node_usage, visibility
-from gpuhook.usage.gpu_readings import DriverReading, UsageLook
+from gpuhook.usage import kubelet_units, node_usage, usage_devices, visibility
 from gpuhook.usage.node_usage import UsageQuestion
 
 TYPE_CHECKING = False
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound="Callable[..., Any]")
 
-_NO_LIBRARY = "GH1200"  # a node without a driver, which is no fault
 _NOT_ALLOWED = "GH1746"
 _MAX_LINE = 4096
 
@@ -62,16 +61,10 @@ def opened(
     place = kubelet_units.root() if kubelet_root is None else kubelet_root
     question = UsageQuestion(state_roots, place, only_recorded=recorded, is_judged=is_judged)
     if no_nvml:
-        yield lambda: node_usage.look(question, UsageLook(is_asked=False))
+        yield lambda: node_usage.look(question, usage_devices.known_devices())
         return
-    try:
-        path = node_options.library(**library)
-    except GpuhookError as error:
-        trouble = error
-        yield lambda: node_usage.look(question, UsageLook(trouble=trouble))
-        return
-    with DriverReading(path) as driver:
-        yield lambda: node_usage.look(question, driver.look())
+    with usage_devices.opened(partial(node_options.library, **library)) as devices:
+        yield lambda: node_usage.look(question, devices())
 
 
 def print_warnings(usage: NodeUsage) -> list[str]:
@@ -80,11 +73,6 @@ def print_warnings(usage: NodeUsage) -> list[str]:
     for text in (*hidden, *others):
         console.warn(text)
     return hidden
-
-
-def has_no_driver(usage: NodeUsage) -> bool:
-    """Return whether the node has no driver, which is not a warning."""
-    return any(one.code == _NO_LIBRARY for one in usage.trouble)
 
 
 def warnings(usage: NodeUsage) -> list[str]:
@@ -102,11 +90,12 @@ def heading(usage: NodeUsage) -> str:
 def _warnings(usage: NodeUsage) -> tuple[list[str], list[str]]:
     """Return the warnings about missing permissions, and all others."""
     hidden = visibility.warnings()
-    faults = [one for one in usage.trouble if one.code != _NO_LIBRARY]
     if not hidden:  # else those name the missing permissions
-        denied = [one.message for one in faults if one.code == _NOT_ALLOWED]
+        denied = [one.message for one in usage.trouble if one.code == _NOT_ALLOWED]
         hidden = [f"{message}; run as root to see all containers" for message in denied]
     others = [
-        f"{one.code}: {one.message}; {one.hint}" for one in faults if one.code != _NOT_ALLOWED
+        f"{one.code}: {one.message}; {one.hint}"
+        for one in usage.trouble
+        if one.code != _NOT_ALLOWED
     ]
     return hidden, [*others, *usage.warnings]

@@ -10,6 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 import click
 
 from gpuhook.errors import fault
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 def run(words: Sequence[str], root: click.Context) -> None:
     """Call generate-cdi with the arguments `words`; raises its faults, GH1528 for wrong usage.
 
+    It describes one vendor's GPUs: those of --vendor in `words`, else those of the first vendor.
     `root` is the context of the command `gpuhook`.
     """
     from gpuhook.cli.generate.generate_cdi import generate_cdi  # not needed if all specs are fresh
 
     try:
-        with generate_cdi.make_context("generate-cdi", list(words), parent=root) as ctx:
+        with generate_cdi.make_context(
+            "generate-cdi", list(words), parent=root, obj=vendors()[0].name
+        ) as ctx:
             generate_cdi.invoke(ctx)
     except click.ClickException as error:
         raise fault("GH1528", words=" ".join(words), reason=error.format_message()) from error

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from gpuhook.cdi import spec_file
-from gpuhook.cli.generate import toolkit_options, toolkit_switches
+from gpuhook.cli.generate import toolkit_options, toolkit_switches, vendor_choice
 from gpuhook.cli.options import command_sections, file_option, node_options, parameters
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.modes import mode_table
 from gpuhook.vendors.nvidia.spec import device_selection
@@ -19,6 +20,7 @@ from gpuhook.vendors.nvidia.spec.generate_options import (
     HOOKS,
 )
 from gpuhook.vendors.nvidia.warm import hook_names
+from gpuhook.vendors.spec_choices import DEFAULT_VERSION, SPEC_VERSIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def _list_of(
     return callback
 
 
+_VENDORS = "|".join((vendor_choice.AUTO, *(one.name for one in vendors()), "DOMAIN"))
 _OPTIONS = (
     _option(
         "--mode",
@@ -116,7 +119,19 @@ _OPTIONS = (
     _option(
         "--vendor",
         callback=parameters.not_empty,
-        help="Vendor of the kind. Default: the vendor of the mode, nvidia.com.",
+        metavar=_VENDORS,
+        help="Whose GPUs to describe; auto, the default: of each vendor that the node has. Or the "
+        "vendor of the kind (example.com) of NVIDIA GPUs.",
+    ),
+    _option(
+        "--cdi-version",
+        envvar="GPUHOOK_GENERATE_CDI_CDI_VERSION",
+        type=click.Choice(SPEC_VERSIONS),
+        default=DEFAULT_VERSION,
+        show_default=True,
+        help="The newest version of CDI that engines read, for AMD GPUs. 0.5.0, for podman 4.3: no "
+        "token, by which gpuhook-runtime finds a stale spec. 0.7.0: the host's modes of the nodes, "
+        "and its groups; before, everybody in the container may open them.",
     ),
     _option(
         "--class",
@@ -209,6 +224,7 @@ EXAMPLES = """
 Examples:
   gpuhook generate-cdi --output-file /var/run/cdi/nvidia.yaml
   gpuhook generate-cdi --mode imex --output-file /etc/cdi/imex.yaml
+  gpuhook generate-cdi --vendor amd --output-file /var/run/cdi/amd.yaml
   gpuhook generate-cdi --inventory a100-mig --format json
 """
 SECTIONS = {
@@ -216,7 +232,7 @@ SECTIONS = {
         "mode", "device-id", "no-all-device", "device-name-strategy", "vendor", "class",
         "driver-capabilities", "feature-flag", "create-device-nodes",
     ),
-    command_sections.OUTPUT: ("output-file", "output"),
+    command_sections.OUTPUT: ("output-file", "output", "cdi-version"),
     "Container edits": (
         "hooks", "hook-path", "disable-hook", "enable-hook", "ldconfig-path",
     ),

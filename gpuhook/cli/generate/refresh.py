@@ -10,7 +10,7 @@ from functools import partial
 
 import click
 
-from gpuhook.cli.generate import generate_call, refresh_plan
+from gpuhook.cli.generate import device_refresh, generate_call, refresh_plan
 from gpuhook.cli.generate.refresh_plan import FAILED, FORGOTTEN, STALE, Case
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import GpuhookError, fault
@@ -18,7 +18,7 @@ from gpuhook.host import console, system_mounts
 from gpuhook.host.error_text import worded
 from gpuhook.host.hot import settings, state
 from gpuhook.host.hot.file_lock import FileLock
-from gpuhook.vendors.nvidia.hot import host_fingerprint
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.spec import spec_records
 
 TYPE_CHECKING = False
@@ -45,10 +45,10 @@ Examples:
 def refresh(ctx: click.Context, /, *, is_dry: bool, is_forced: bool, output: str) -> None:
     """Regenerate the stale CDI specs of this node.
 
-    Specs become stale after a reboot, a driver upgrade, or a change of GPUs or
+    Specs become stale after a reboot, a driver upgrade, or a change of GPUs, partitions or
     MIG devices. refresh regenerates each stale spec of `gpuhook generate-cdi` with its original
-    options. If no directory that engines read has a spec, it writes nvidia.yaml to the last
-    directory of cdi.specDirs.
+    options. If no directory that engines read has a spec of a vendor's GPUs, it writes nvidia.yaml
+    or amd.yaml to the last directory of cdi.specDirs.
     Fresh specs and specs of other programs are not changed.
 
     A node without a driver or a GPU needs no spec: an existing gpuhook spec remains, but no
@@ -71,7 +71,10 @@ def refreshed(root: click.Context, *, is_dry: bool, is_forced: bool = False) -> 
     chosen = settings.load(_compile_settings)
 
     def look() -> list[Case]:
-        return refresh_plan.refresh_cases(chosen, root, is_forced=is_forced)
+        return [
+            *refresh_plan.refresh_cases(chosen, root, is_forced=is_forced),
+            *device_refresh.device_cases(chosen, root, is_forced=is_forced),
+        ]
 
     with console.progress("comparing the specs with the node"):
         cases = look()
@@ -157,4 +160,5 @@ def _show(cases: list[Case], output: str, *, is_dry: bool) -> None:
 
 def nothing_to_do() -> str:
     """Return why a node without cases needs no spec."""
-    return host_fingerprint.absence(state.host_root()) or "cdi.specDirs names no directory"
+    absences = [vendor.absence(state.host_root()) for vendor in vendors()]
+    return "; ".join(absences) if all(absences) else "cdi.specDirs names no directory"

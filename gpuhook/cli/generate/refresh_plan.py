@@ -33,7 +33,7 @@ FRESH = "it matches this host"
 NO_SPEC = "this node has no CDI spec"
 FOREIGN = "gpuhook did not write it"
 _PLUGINS = "the device plugin maintains it"
-_MAX_SPEC = 64 << 20
+MAX_SPEC = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _is_other(made: spec_records.Generated, root: click.Context) -> bool:
     fmt = os.path.splitext(made.path)[1][1:]
     try:
         now = generate_call.text(made.words, fmt, root)
-        return files.read(made.path, _MAX_SPEC) != now.encode()
+        return files.read(made.path, MAX_SPEC) != now.encode()
     except (GpuhookError, OSError):
         return True  # writing it again reports the error
 

@@ -55,19 +55,23 @@ def write(
     `words` are the options of a spec of this machine: then node.json and the record for `gpuhook
     refresh` are written too. `files_dir` is the directory with the rules for driver files.
     """
-    spec_file.write(found.spec, path, fmt)
-    _prepare(path, found.spec)
+    write_spec(path, fmt, found.spec)
     stem, extension = os.path.splitext(path)
     for infix, further in found.further:
         other = stem + infix + extension
-        spec_file.write(further, other, fmt)
-        _prepare(other, further)
+        write_spec(other, fmt, further)
         console.say(f"wrote {other}: {further['kind']} {names(further)}")
     if words is None:
         return
     if found.node is not None:
         _write_node_json(found.node, device_selection.aliases(found.gpus, choices.strategies), path)
     _note(found, choices, path, words, files_dir)
+
+
+def write_spec(path: str, fmt: str, spec: Spec) -> None:
+    """Write one spec atomically, and its compiled form; raises as spec_file.write()."""
+    spec_file.write(spec, path, fmt)
+    _prepare(path, spec)
 
 
 def _note(found: Described, choices: Choices, path: str, words: list[str], files_dir: str) -> None:

@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook inventory`: the GPUs and the driver of this node, or of a dump."""
+"""`gpuhook inventory`: the GPUs and the drivers of this node, or of a dump."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from functools import partial
 from typing import Any
 
 import click
 
 from gpuhook.cli.options import command_sections, parameters
-from gpuhook.cli.options.node_options import load_node, node_options
+from gpuhook.cli.options.node_options import node_options
 from gpuhook.errors import GpuhookError
-from gpuhook.host import console
+from gpuhook.host import console, system_mounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.nvidia.inventory.inventory import Gpu, MigInstance, Node
+    from collections.abc import Iterator
 
-HEADERS = (
-    "INDEX", "NAME", "UUID", "MINOR", "BUS-ID", "ARCH", "CC", "MEMORY", "NUMA", "MIG",
-    "MODE", "SLICE", "STATE",
-)  # fmt: skip
-_ORDER = ("NAME", "PROFILE", "MEMORY", "STATE", "MIG", "UUID")  # the most important columns
-INSTANCE_HEADERS = ("MIG", "PROFILE", "UUID", "GI", "CI", "MEMORY", "SMS", "CAPS", "STATE")
+    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
 
 
 @click.command(cls=command_sections.SectionedCommand)
@@ -32,113 +29,120 @@ INSTANCE_HEADERS = ("MIG", "PROFILE", "UUID", "GI", "CI", "MEMORY", "SMS", "CAPS
     "json",
     "yaml",
     "name",
-    help="table: the GPUs; json, yaml: all facts, as a dump for --inventory; name: the UUIDs.",
+    help="table: the GPUs; json, yaml: all facts, as a dump for --inventory; name: the ids.",
 )
 @parameters.no_headers
-def inventory(output: str, no_headers: bool, **options: Any) -> None:
-    """Show the driver, the GPUs and the MIG instances of a node, or dump all facts.
+def inventory(output: str, no_headers: bool, inventory: str | None, **options: Any) -> None:
+    """Show the drivers and the GPUs of a node with their parts, or dump all facts.
 
+    Parts are MIG instances and partitions.
     A dump works on any machine: gpuhook generate-cdi --inventory FILE.
     """
-    node = load_node(**options, require_nodes=False)
-    if options["inventory"] is None:
-        node = _with_time_slices(node)
+    found = list(_of_this_node(**options) if inventory is None else _of_file(inventory))
+    _log(found, inventory or options["driver_root"])
+    for one in found:
+        for warning in one.warnings:
+            console.warn(warning)
     if output == "table":
-        _print(node, no_headers=no_headers)
-        return
-    if output == "name":
-        console.names(_uuids(node))
-        return
-    from gpuhook.vendors.nvidia.inventory import dump_file
-
-    click.echo(dump_file.text(node, output), nl=False)
+        _print(found, no_headers=no_headers)
+    elif output == "name":
+        console.names(name for one in found for name in one.ids)
+    else:
+        _dump(found, output)
 
 
-def _with_time_slices(node: Node) -> Node:
-    """Return the node with the time slices of its GPUs, unchanged if nvidia-smi fails.
+def _of_file(name: str) -> Iterator[VendorInventory]:
+    """Yield what each vendor has in a dump or profile."""
+    from gpuhook.vendors import inventory_file
+    from gpuhook.vendors.catalogue import vendors
 
-    No other command needs them, and nvidia-smi takes as long as all other calls together.
+    file = inventory_file.path(name)
+    document = inventory_file.load(file)
+    for vendor in vendors():
+        one = vendor.dumped_inventory(document, file)
+        if one is not None:
+            yield one
+
+
+def _of_this_node(
+    driver_root: str,
+    dev_root: str | None,
+    host_root: str,
+    nvml_library: str | None,
+    library_search_path: tuple[str, ...],
+) -> list[VendorInventory]:
+    """Return what each vendor has on a node. Raises a fault if no vendor can be read.
+
+    The fault of a vendor without GPUs on a node with GPUs of another one is of no interest.
     """
-    from gpuhook.vendors.nvidia.driver import driver_locations
-    from gpuhook.vendors.nvidia.gpu import compute_policy
+    from gpuhook.vendors.catalogue import vendors
+    from gpuhook.vendors.vendor_inventory import NodePlace
 
-    program = driver_locations.program_path(node, compute_policy.PROGRAM)
-    try:
-        slices = compute_policy.time_slices(compute_policy.Smi(program, node.driver.nvml or ""))
-    except GpuhookError:
-        return node
-    return replace(
-        node, gpus=tuple(replace(gpu, time_slice=slices.get(gpu.index)) for gpu in node.gpus)
-    )
+    system_mounts.require()
+    dev = None if dev_root is None else os.path.abspath(dev_root)
+    roots = (driver_root, dev, os.path.abspath(host_root))
+    place = NodePlace(*roots, nvml_library, library_search_path)
+    found: list[VendorInventory] = []
+    faults: list[tuple[Vendor, GpuhookError]] = []
+    with console.progress("asking the driver"):
+        for vendor in vendors():
+            try:
+                one = _read(vendor, place)
+            except GpuhookError as error:
+                faults.append((vendor, error))
+                continue
+            found += [] if one is None else [one]
+    if faults and not found:
+        raise faults[0][1]
+    for vendor, trouble in faults:
+        if not vendor.absence(host_root):
+            console.warn(f"{vendor.title}: {trouble}")
+    return found
 
 
-def _uuids(node: Node) -> list[str]:
-    """Return the UUIDs by which containers can request GPUs and MIG instances."""
-    found = [gpu.uuid for gpu in node.gpus if gpu.uuid and not gpu.lost]
-    return found + [one.uuid for gpu in node.gpus for one in gpu.instances]
+def _read(vendor: Vendor, place: NodePlace) -> VendorInventory | None:
+    """Return the inventory of a vendor, whose driver has a deadline to answer."""
+    from gpuhook.node import driver_worker
+
+    return driver_worker.call_driver(partial(vendor.read_inventory, place))
 
 
-def _print(node: Node, *, no_headers: bool) -> None:
-    """Print the driver, the GPUs and the MIG instances."""
-    if not no_headers:
-        driver = node.driver
-        module = driver.module_version or "not loaded"
-        click.echo(
-            f"Driver {_cell(driver.version)}, kernel module {module}, CUDA {_cell(driver.cuda)}"
-        )
-        if not node.gpus:
-            click.echo("\nNo GPUs.")
-    instances = [_instance(gpu, one) for gpu in node.gpus for one in gpu.instances]
-    tables = ((HEADERS, [_row(gpu) for gpu in node.gpus]), (INSTANCE_HEADERS, instances))
+def _dump(found: list[VendorInventory], form: str) -> None:
+    from gpuhook.vendors import inventory_file
+    from gpuhook.vendors.inventory_document import SCHEMA
+
+    document: dict[str, Any] = {"schema": SCHEMA}
+    for one in found:
+        document |= one.part
+    click.echo(inventory_file.text(document, form), nl=False)
+
+
+def _print(found: list[VendorInventory], *, no_headers: bool) -> None:
+    """Print the driver of each vendor and its tables."""
     left_out: list[str] = []
-    for headers, rows in tables:
-        if not rows:
-            continue
+    for number, one in enumerate(found):
         if not no_headers:
-            click.echo()
-        text, others = console.table_text(headers, rows, no_headers=no_headers, order=_ORDER)
-        click.echo(text, nl=False)
-        left_out += others
+            click.echo(("\n" if number else "") + one.summary)
+            if not one.tables[0].rows:
+                click.echo("\nNo GPUs.")
+        for table in one.tables:
+            if not table.rows:
+                continue
+            if not no_headers:
+                click.echo()
+            text, others = console.table_text(
+                table.headers, table.rows, no_headers=no_headers, order=one.most_important
+            )
+            click.echo(text, nl=False)
+            left_out += others
     console.say_left_out(left_out)
 
 
-def _row(gpu: Gpu) -> tuple[str, ...]:
-    facts = (
-        gpu.index,
-        gpu.name,
-        gpu.uuid,
-        gpu.minor,
-        gpu.pci_bus_id,
-        gpu.architecture,
-        gpu.compute_capability,
-        _mebibytes(gpu.memory_bytes),
-        gpu.numa_node,
-        gpu.mig_mode,
-        gpu.compute_mode,
-        gpu.time_slice,
-        f"LOST: {gpu.lost}" if gpu.lost else "ok",
-    )
-    return tuple(_cell(fact) for fact in facts)
+def _log(found: list[VendorInventory], source: str) -> None:
+    context = click.get_current_context(silent=True)
+    if context is None or not context.find_root().params.get("debug"):
+        return  # structlog costs 50 ms
+    from gpuhook.host import logs
 
-
-def _instance(gpu: Gpu, instance: MigInstance) -> tuple[str, ...]:
-    facts = (
-        f"{gpu.index}:{instance.index}",
-        instance.profile,
-        instance.uuid,
-        instance.gpu_instance,
-        instance.compute_instance,
-        _mebibytes(instance.memory_bytes),
-        instance.multiprocessors,
-        f"{_cell(instance.gpu_instance_minor)},{_cell(instance.compute_instance_minor)}",
-        f"BROKEN: {instance.trouble}" if instance.trouble else "ok",
-    )
-    return tuple(_cell(fact) for fact in facts)
-
-
-def _mebibytes(number: int | None) -> str | None:
-    return None if number is None else f"{number // 1024**2} MiB"
-
-
-def _cell(fact: object) -> str:
-    return "unknown" if fact is None else str(fact)
+    for one in found:
+        logs.logger().debug("node read", source=source, **one.facts)

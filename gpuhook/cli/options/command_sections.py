@@ -183,7 +183,7 @@ LINES = {
     "inspect": (
         "Show the GPU parts of a running CONTAINER: nodes, mounts, libraries, limits, variables."
     ),
-    "inventory": "Show the driver, the GPUs and the MIG instances of a node, or dump all facts.",
+    "inventory": "Show the drivers and the GPUs of a node with their parts, or dump all facts.",
     "labels": "Print the feature labels of a node, or write them to the file that NFD reads.",
     "limits": "Limit the GPU memory of running containers, and show the limits.",
     "map": "Draw the GPUs of this node, their memory, and the containers that use them.",

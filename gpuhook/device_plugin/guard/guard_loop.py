@@ -18,13 +18,13 @@ from gpuhook.device_plugin.guard import (
     guard_policy,
     guard_shares,
     ledger_limits,
-    usage_sample,
 )
 from gpuhook.device_plugin.guard.container_processes import process_container
 from gpuhook.device_plugin.guard.guard_policy import GuardSample
-from gpuhook.device_plugin.guard.usage_sample import SampleTarget, UsageSampler
+from gpuhook.device_plugin.guard.usage_sample import UsageSampler
 from gpuhook.device_plugin.metrics.unit_holders import Holdings
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget, memory_by_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class GuardLoop:
     ) -> GuardRound:
         def users(device: str) -> dict[int, int | None] | None:
             target = inputs.targets.get(device, SampleTarget(device, device))
-            return usage_sample.memory_by_pid(driver.processes, target)
+            return memory_by_pid(driver.processes, target)
 
         use = self._sampler.sample(driver.opened, users, holding, inputs.units)
         settings = self._settings()

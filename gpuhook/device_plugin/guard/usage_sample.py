@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.guard import guard_shares
 from gpuhook.device_plugin.guard.container_processes import (
     container_scopes,
@@ -17,27 +16,18 @@ from gpuhook.device_plugin.guard.container_processes import (
 )
 from gpuhook.device_plugin.guard.guard_policy import User
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     from gpuhook.device_plugin.guard.container_processes import Processes, ProcessScope
     from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, Key, LimitedUnit
     from gpuhook.device_plugin.offer.offered_devices import Resource
-    from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
 
 _MOST_CACHED = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class SampleTarget:
-    """A device to sample. `gpu` and `instance` are the GPU of a MIG instance and its ids there."""
-
-    uuid: str
-    gpu: str
-    instance: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,32 +154,3 @@ class UsageSampler:
         if len(self._grants) >= _MOST_CACHED:
             self._grants.clear()
         self._grants[container] = grants
-
-
-def memory_by_pid(
-    processes: Callable[[str], Sequence[ProcessUse] | None], target: SampleTarget
-) -> dict[int, int | None] | None:
-    """Return the bytes of each process on a device, None if the driver does not report them.
-
-    `processes` returns the processes of the GPU or MIG instance with a UUID. A driver that does not
-    list those of a MIG instance lists those of the GPU with their instances. Raises GpuhookError.
-    """
-    uses = processes(target.uuid)
-    is_parents = uses is None and target.instance is not None
-    if is_parents:
-        uses = processes(target.gpu)
-    if uses is None:
-        return None
-    return driver_memory.process_memory(
-        use for use in uses if _is_on_target(use, target, is_parents=is_parents)
-    )
-
-
-def _is_on_target(use: ProcessUse, target: SampleTarget, *, is_parents: bool) -> bool:
-    if target.instance is None:
-        return True
-    if use.gpu_instance is None:
-        return not is_parents
-    if use.gpu_instance != target.instance[0]:
-        return False
-    return use.compute_instance in (None, target.instance[1])

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_NOBODY
+from gpuhook.vendors.nvidia.usage.process_memory import process_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def _used(
     Processes of the host are skipped.
     """
     amounts: dict[Names, int | None] = {}
-    for pid, memory in driver_memory.process_memory(use.processes or ()).items():
+    for pid, memory in process_memory(use.processes or ()).items():
         member = members.get(pid)
         identity = member.container(entries) if member else None
         if member is None or identity is None:

@@ -8,7 +8,8 @@ from typing import Any
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.usage import container_sharing, usage_devices
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
-from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]
 
 def described(gpus: Iterable[str], node: Node | None) -> list[dict[str, str | None]]:
     """Return the index and the model of the GPUs and instances, if known."""
-    known = {one.uuid or one.index: one for one in usage_devices.of_node(node)}
+    known = {one.uuid or one.index: one for one in nvidia_devices.of_node(node)}
     found: list[dict[str, str | None]] = []
     for gpu in gpus:
         one = known.get(gpu)
@@ -108,7 +109,7 @@ def held_devices(answer: SimulatedAnswer, node: Node | None) -> list[str]:
     """Return the GPUs and instances of a running container by UUID, else by device node."""
     if answer.held is None:
         return []
-    by_node = usage_devices.by_node(usage_devices.of_node(node), node_json.uuids())
+    by_node = usage_devices.by_node(nvidia_devices.of_node(node))
     known = [by_node[path] for path in answer.held.nodes if path in by_node]
     return list(dict.fromkeys(known or answer.held.nodes))
 
@@ -117,7 +118,7 @@ def _named(name: str, node: Node | None, nodes: set[str]) -> list[str]:
     if node is None:
         return [name]
     if name != "all":
-        by_name = {one.index: one.uuid for one in usage_devices.of_node(node)}
+        by_name = {one.index: one.uuid for one in nvidia_devices.of_node(node)}
         return [by_name.get(name) or name]
     whole = [gpu for gpu in node.gpus if f"/dev/nvidia{gpu.minor}" in nodes]
     return [

@@ -7,10 +7,15 @@ from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+    from gpuhook.vendors.interface import ContainerTraces
+    from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -120,3 +125,59 @@ class AmdVendor:
             "the kernel's dmem controller has no region of a GPU",
             "use Linux 6.15 or newer with the controller dmem",
         )
+
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no AMD GPUs, "" if it may have some."""
+        from gpuhook.vendors.amd.spec import amd_node
+
+        return amd_node.absence(host_root, inventory)
+
+    def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices]:
+        """Return what makes a CDI spec of device nodes."""
+        from gpuhook.vendors.amd.spec import amd_node
+
+        return amd_node.describe
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory | None:
+        """Return what the driver reports in sysfs."""
+        from gpuhook.vendors.amd.inventory import amd_tables
+
+        return amd_tables.read(place)
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return the part `amd` of a document."""
+        from gpuhook.vendors.amd.inventory import amd_tables
+
+        return amd_tables.of_document(document, file)
+
+    @property
+    def traces(self) -> ContainerTraces:
+        """AMD shares the names of DRM nodes with other drivers."""
+        from gpuhook.vendors.amd.usage import amd_traces
+
+        return amd_traces
+
+    def opened_usage(
+        self,
+        library: Callable[[], str],  # noqa: ARG002 # AMD's usage needs none
+    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+        """Read sysfs, KFD and procfs."""
+        from gpuhook.vendors.amd.usage import amd_reading
+
+        return amd_reading.opened()
+
+    def known_devices(self) -> tuple[UsageDevice, ...]:
+        """Return the devices of sysfs."""
+        from gpuhook.vendors.amd.usage import amd_reading
+
+        return amd_reading.known_devices()
+
+    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
+        """Return the devices of the key `amd`."""
+        from gpuhook.vendors.amd.usage import amd_reading
+
+        return amd_reading.file_devices(name)
+
+    def noted_nodes(self) -> dict[str, str]:
+        """Return nothing: sysfs has the devices."""
+        return {}

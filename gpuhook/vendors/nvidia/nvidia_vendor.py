@@ -7,9 +7,13 @@ from typing import Any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
+    from gpuhook.vendors.interface import ContainerTraces
+    from gpuhook.vendors.usage_device import UsageDevice, UsageLook
     from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -83,3 +87,62 @@ class NvidiaVendor:
         """Return "": the plugin queries the driver of its snapshot."""
         del host_root
         return "", ""
+
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no NVIDIA GPUs, "" if it may have some."""
+        from gpuhook.vendors.nvidia.hot import host_fingerprint
+
+        if inventory is None:
+            return host_fingerprint.absence(host_root)
+        from gpuhook.vendors.nvidia.inventory import dump_file
+
+        return "" if dump_file.load(inventory).gpus else host_fingerprint.NO_GPU
+
+    def spec_maker(self) -> None:
+        """Return None: a spec has the driver's files, too."""
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory:
+        """Return what the driver reports."""
+        from gpuhook.vendors.nvidia import inventory_tables
+
+        return inventory_tables.read(place)
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return what a document has at its top."""
+        from gpuhook.vendors.nvidia import inventory_tables
+
+        return inventory_tables.of_document(document, file)
+
+    @property
+    def traces(self) -> ContainerTraces:
+        """NVIDIA's nodes have their own names."""
+        from gpuhook.vendors.nvidia.spec import injection_traces
+
+        return injection_traces
+
+    def opened_usage(
+        self, library: Callable[[], str]
+    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+        """Call the driver through NVML."""
+        from gpuhook.vendors.nvidia.usage import nvidia_usage
+
+        return nvidia_usage.opened(library)
+
+    def known_devices(self) -> tuple[UsageDevice, ...]:
+        """Return the devices that generate-cdi recorded."""
+        from gpuhook.vendors.nvidia.usage import nvidia_usage
+
+        return nvidia_usage.recorded_devices()
+
+    def file_devices(self, name: str) -> tuple[UsageDevice, ...]:
+        """Return the devices of the dump."""
+        from gpuhook.vendors.nvidia.inventory import dump_file
+        from gpuhook.vendors.nvidia.usage import nvidia_devices
+
+        return nvidia_devices.of_node(dump_file.load(name))
+
+    def noted_nodes(self) -> dict[str, str]:
+        """Return the record of generate-cdi."""
+        from gpuhook.vendors.nvidia.hot import node_json
+
+        return node_json.uuids()

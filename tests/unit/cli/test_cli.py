@@ -189,7 +189,7 @@ def test_debug_prints_the_traceback() -> None:
     """With --debug the traceback is printed before the message."""
     failed = gpuhook("--debug", "inventory", "--inventory", "t5")
     assert failed.exit_code == 2
-    assert "dump_file.py" in failed.stderr
+    assert "inventory_file.py" in failed.stderr
     assert failed.stderr.splitlines()[-2].startswith("Error GH1500: ")
 
 

@@ -156,7 +156,7 @@ def _outputs() -> list[tuple[str, tuple[str, ...]]]:
 
 def test_internal_error_has_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a traceback only with --debug."""
-    monkeypatch.setattr("gpuhook.cli.node.inventory.load_node", lambda **options: 1 // 0)
+    monkeypatch.setattr("gpuhook.cli.node.inventory._of_this_node", lambda **options: 1 // 0)
     failed = _run("inventory")
     assert failed.exit_code == 1
     assert failed.stderr.startswith("Error GH1491: internal error of gpuhook, ZeroDivisionError at")

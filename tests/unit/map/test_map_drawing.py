@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from gpuhook.map import map_drawing, map_model, map_page, map_svg, map_terminal
 from gpuhook.map.map_model import Bar, Cell, Picture
-from gpuhook.usage import node_usage, usage_devices
+from gpuhook.usage import node_usage
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 GIB = 1 << 30
 GPU = "GPU-0aaaaaaa-0000-0000-0000-000000000000"
@@ -205,7 +206,7 @@ def test_devices_without_an_inventory_are_drawn() -> None:
 @pytest.mark.parametrize("profile", ["t4", "a100-mig", "h100x8", "lost-gpu"])
 def test_shipped_profiles_can_be_drawn(profile: str) -> None:
     node = dump_file.load(profile)
-    document = node_usage.empty(usage_devices.of_node(node))
+    document = node_usage.empty(nvidia_devices.of_node(node))
     found = map_drawing.picture(profile, document, {})
     assert len(found.bars) == len(node.gpus)
     text = map_terminal.text(found, 120)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from gpuhook.host.text_table import table
-from gpuhook.usage import display_names, node_usage, ps_text, usage_devices
+from gpuhook.usage import display_names, node_usage, ps_text
 from gpuhook.usage.display_names import GpuNames
 from gpuhook.vendors.nvidia.inventory import dump_file
+from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 ALIKE = [f"GPU-0aaaaaaa-1111-0000-0000-00000000000{n}" for n in range(2)]
 HOSTILE = "\x1b[31m</td>\n\u202e"
@@ -22,7 +23,7 @@ def gpu(uuid: str | None, index: str, name: str | None = T4, **facts: Any) -> di
 
 
 def profile_names(profile: str) -> GpuNames:
-    return node_usage.names_of(usage_devices.of_node(dump_file.load(profile)))
+    return node_usage.names_of(nvidia_devices.of_node(dump_file.load(profile)))
 
 
 def test_gpus_with_alike_uuids_are_different() -> None:

@@ -27,9 +27,10 @@ from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.device_plugin.health import recovery_evidence
 from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, mount_path
-from gpuhook.usage import kubelet_units, ps_text, usage_devices, visibility
+from gpuhook.usage import kubelet_units, ps_text, visibility
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 from gpuhook.vendors.nvidia.inventory import dump, dump_file
+from gpuhook.vendors.nvidia.usage import nvidia_devices
 from tests.unit.other_user import AS_ROOT, other_user
 from tests.unit.table_rows import printed_rows
 
@@ -309,9 +310,9 @@ def test_node_record_that_others_can_write_is_ignored(place: Path) -> None:
     node.parent.mkdir()
     node.write_text(json.dumps(dump.as_dict(dump_file.load("t4"))))
     node.chmod(0o644)
-    assert usage_devices.recorded_node() == dump_file.load("t4")
+    assert nvidia_devices.recorded_node() == dump_file.load("t4")
     node.chmod(0o666)
-    assert usage_devices.recorded_node() is None
+    assert nvidia_devices.recorded_node() is None
 
 
 def test_mig_instances_are_identified_by_their_nodes(place: Path) -> None:
@@ -466,5 +467,5 @@ def test_node_without_a_driver(place: Path) -> None:
     """An empty list has a note; --no-nvml does not report a missing driver."""
     (place / "state").mkdir(exist_ok=True)
     shown = ps("--driver-root", str(place))
-    assert shown.stderr == "no container has a GPU, and this node has no NVIDIA driver\n"
+    assert shown.stderr == "no container has a GPU, and this node has no GPU driver\n"
     assert ps("--no-nvml").stderr == "no container has a GPU\n"

@@ -17,7 +17,8 @@ from click.testing import CliRunner, Result
 import gpuhook
 from gpuhook.cli import main
 from gpuhook.containers.warm import state_roots
-from gpuhook.usage import container_sharing, gpu_readings, kubelet_units
+from gpuhook.usage import container_sharing, kubelet_units
+from gpuhook.vendors import usage_worker
 from tests.simulated import stub_events
 from tests.simulated.node import SimulatedNode, make_node
 from tests.simulated.running import Running
@@ -314,7 +315,7 @@ def test_hanging_driver_is_a_warning(
     running.start("one", ["/dev/nvidia0"])
     os.mkfifo(place / "profile")  # a FIFO without a writer blocks the driver
     monkeypatch.setenv("NVML_STUB_PROFILE", str(place / "profile"))
-    monkeypatch.setattr(gpu_readings, "PATIENCE", 0.3)
+    monkeypatch.setattr(usage_worker, "PATIENCE", 0.3)
     shown = ps(node)
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[1].startswith("one ")

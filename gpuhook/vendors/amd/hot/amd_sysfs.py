@@ -40,9 +40,19 @@ def line(path: str) -> str | None:
 
 def mode(path: str) -> str | None:
     """Return the partition mode in a file, "CPX" or "NPS4"; None without one."""
-    found = line(path) or ""
-    is_one = found.isascii() and found.isalnum() and found.isupper() and len(found) <= 8
-    return found if is_one and found != "UNKNOWN" else None
+    found = modes(path)
+    return found[0] if len(found) == 1 else None
+
+
+def modes(path: str) -> list[str]:
+    """Return the partition modes in a file, "SPX, DPX, CPX"; [] if it has anything else."""
+    found = [word.strip() for word in (line(path) or "").split(",")]
+    return found if all(map(_is_mode, found)) else []
+
+
+def _is_mode(word: str) -> bool:
+    is_word = word.isascii() and word.isalnum() and word.isupper() and len(word) <= 8
+    return is_word and word != "UNKNOWN"
 
 
 def names(directory: str) -> list[str]:
@@ -61,7 +71,8 @@ def gpu_addresses(host_root: str) -> list[str]:
 def is_address(name: str) -> bool:
     """Return whether a name is a PCI address as the kernel writes it, "0000:05:00.0"."""
     domain, _, rest = name.partition(":")
-    is_hex = all(character in "0123456789abcdef" for character in domain + rest[:2] + rest[3:5])
+    digits = domain + rest[:2] + rest[3:5] + rest[6:]
+    is_hex = all(character in "0123456789abcdef" for character in digits)
     return is_hex and len(domain) >= 4 and len(rest) == 7 and rest[2] + rest[5] == ":."
 
 

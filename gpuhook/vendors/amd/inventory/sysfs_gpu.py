@@ -47,17 +47,12 @@ def unique_id(text: str | int | None) -> str | None:
 
 
 def _modes(directory: str) -> dict[str, Any]:
-    current = [amd_sysfs.mode(f"{directory}/{name}") for name in amd_sysfs.MODES]
-    available = [
-        amd_sysfs.line(f"{directory}/available_{kind}_partition") for kind in ("compute", "memory")
-    ]
-    lists = [tuple(one.strip() for one in (text or "").split(",") if one) for text in available]
-    return {
-        "compute_mode": current[0],
-        "memory_mode": current[1],
-        "compute_modes": lists[0],
-        "memory_modes": lists[1],
-    }
+    found: dict[str, Any] = {}
+    for kind in ("compute", "memory"):
+        found[kind + "_mode"] = amd_sysfs.mode(f"{directory}/current_{kind}_partition")
+        available = amd_sysfs.modes(f"{directory}/available_{kind}_partition")
+        found[kind + "_modes"] = tuple(available)
+    return found
 
 
 def _listed_name(host_root: str, device_id: str | None, revision: str | None) -> str | None:

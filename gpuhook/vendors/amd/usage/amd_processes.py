@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, procfs
 from gpuhook.vendors.amd.usage.drm_clients import DrmClients, drm_clients
-from gpuhook.vendors.amd.usage.kfd_processes import KfdUse, kfd_uses
+from gpuhook.vendors.amd.usage.kfd_processes import KfdUse, kfd_uses, whole_sum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _drm_bytes(
     found: dict[tuple[str, int], int | None] = {}
     for device, client in owners.values():
         place = (device, client.pid)
-        found[place] = _sum(found.get(place, 0), client.vram_bytes)
+        found[place] = whole_sum(found.get(place, 0), client.vram_bytes)
     return found
 
 
@@ -133,10 +133,6 @@ def _by_minor(node: AmdNode) -> dict[int, str]:
         if device.card_minor is not None:
             found[device.card_minor] = device.id
     return found
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
 
 
 def _percent(use: KfdUse, device: AmdDevice) -> int | None:

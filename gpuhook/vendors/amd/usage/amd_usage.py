@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.usage import amd_processes
 from gpuhook.vendors.amd.usage.kfd_processes import node_used_bytes, number
 from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
     from gpuhook.vendors.amd.usage.amd_processes import AmdProcesses
 
-_BOUND = "/sys/module/amdgpu/drivers/pci:amdgpu/"
-_SUSPENDED = b"suspended"
-_MAX_STATUS = 65536
+_SUSPENDED = "suspended"
 
 
 def devices(node: AmdNode) -> tuple[UsageDevice, ...]:
@@ -57,7 +54,8 @@ def _of_gpu(gpu: AmdGpu) -> tuple[UsageDevice, ...]:
         gpu.pci_address,
         gpu.pci_address,
         str(gpu.index),
-        name=gpu.name or "",
+        name=gpu.name or (f"AMD 1002:{gpu.device_id}" if gpu.device_id else ""),
+        profile=_mode(gpu) if gpu.is_partitioned else "",
         total=gpu.vram_bytes,
         has_percents=not gpu.is_partitioned,
         is_split=gpu.is_partitioned,
@@ -78,7 +76,6 @@ def _partition(gpu: AmdGpu, device: AmdDevice, whole: UsageDevice) -> UsageDevic
         whole,
         uuid=device.id,
         index=f"{gpu.index}:{device.partition}",
-        profile="/".join(filter(None, (gpu.compute_mode, gpu.memory_mode))),
         node=device.render_path,
         total=device.memory_bytes,
         has_percents=True,
@@ -86,9 +83,13 @@ def _partition(gpu: AmdGpu, device: AmdDevice, whole: UsageDevice) -> UsageDevic
     )
 
 
+def _mode(gpu: AmdGpu) -> str:
+    return "/".join(filter(None, (gpu.compute_mode, gpu.memory_mode)))
+
+
 def _with_board(device: UsageDevice, host_root: str, gpu: AmdGpu) -> UsageDevice:
     """Return a GPU with what sysfs reports of the whole board."""
-    directory = f"{host_root.rstrip('/')}{_BOUND}{gpu.pci_address}"
+    directory = f"{host_root.rstrip('/')}{amd_sysfs.DRIVER}/{gpu.pci_address}"
     total = number(f"{directory}/mem_info_vram_total")
     return replace(
         device,
@@ -100,11 +101,9 @@ def _with_board(device: UsageDevice, host_root: str, gpu: AmdGpu) -> UsageDevice
 
 def _busy_percent(directory: str) -> int | None:
     """Return the percentage of the last moments in which a GPU worked, without resuming it."""
-    try:
-        status = files.read(f"{directory}/power/runtime_status", _MAX_STATUS).strip()
-    except (OSError, GpuhookError):
-        status = b""
-    percent = 0 if status == _SUSPENDED else number(f"{directory}/gpu_busy_percent")
+    if amd_sysfs.line(f"{directory}/power/runtime_status") == _SUSPENDED:
+        return 0
+    percent = number(f"{directory}/gpu_busy_percent")
     return percent if percent is not None and percent <= 100 else None
 
 

@@ -16,6 +16,7 @@ import stat
 from dataclasses import dataclass
 
 from gpuhook.host.hot import procfs
+from gpuhook.vendors.amd.usage.kfd_processes import is_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,6 +137,6 @@ def _minor(name: str, links: int, target: str) -> int | None:
 def _vram(keys: dict[bytes, bytes]) -> int | None:
     value = next((keys[key] for key in _MEMORY if key in keys), b"")
     amount, _, unit = value.partition(b" ")
-    if not amount.isdigit() or unit not in _UNITS:
+    if not is_number(amount.decode("ascii", "replace")) or unit not in _UNITS:
         return None
     return int(amount) * _UNITS[unit]

@@ -4,26 +4,23 @@
 Source: drivers/gpu/drm/amd/amdkfd/kfd_process.c and kfd_topology.c. A process has a directory under
 /sys/class/kfd/kfd/proc, named by its pid on the host, with the files vram_<gpu_id> (bytes) and
 stats_<gpu_id>/cu_occupancy (compute units) of each GPU or partition, also of those that it does not
-use. A further context of the process has the same files in a directory context_<n> below. The
-directory remains until the memory of the process is free.
+use, and queues/<id>/gpuid of its queues. A further context of the process has the same files in a
+directory context_<n> below. The directory remains until the memory of the process is free.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
-from gpuhook.errors import GpuhookError
-from gpuhook.host.hot import files
+from gpuhook.vendors.amd.hot import amd_sysfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
-_KFD = "/sys/class/kfd/kfd"
+_PROCESSES = "/sys/class/kfd/kfd/proc"
 _CONTEXT = "context_"
-_MAX_BYTES = 65536  # of a file of sysfs, whose size is a page
-_MAX_ENTRIES = 65536  # processes, and contexts of one
+_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +30,39 @@ class KfdUse:
     vram_bytes: int | None = None
     occupied_cus: int | None = None
 
+    def with_other(self, other: KfdUse) -> KfdUse:
+        """Return the sum with the use by another context; a part that is unknown makes it so."""
+        return KfdUse(
+            whole_sum(self.vram_bytes, other.vram_bytes),
+            whole_sum(self.occupied_cus, other.occupied_cus),
+        )
+
+
+def whole_sum(one: int | None, other: int | None) -> int | None:
+    """Return the sum of two numbers, None if one of them is unknown."""
+    return None if one is None or other is None else one + other
+
 
 def number(path: str) -> int | None:
     """Return the unsigned number in a file of sysfs, None if the kernel does not report it.
 
     A GPU in a reset refuses reads with EPERM or EBUSY.
     """
-    try:
-        text = files.read(path, _MAX_BYTES).strip()
-    except (OSError, GpuhookError):
-        return None
-    return int(text) if text.isdigit() else None
+    text = amd_sysfs.line(path) or ""
+    return int(text) if is_number(text) else None
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is an unsigned number of at most 64 bits, as the kernel writes it."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def kfd_uses(host_root: str, kfd_ids: Collection[int]) -> dict[int, dict[int, KfdUse]]:
-    """Return pid -> gpu_id -> use, of the processes that have memory or compute units of a GPU."""
-    directory = f"{host_root.rstrip('/')}{_KFD}/proc"
+    """Return pid -> gpu_id -> use, of the processes that have memory of a GPU or a queue on it."""
+    directory = f"{host_root.rstrip('/')}{_PROCESSES}"
     found = {}
-    for name in _names(directory):
-        if name.isascii() and name.isdecimal():
+    for name in amd_sysfs.names(directory):
+        if is_number(name):
             uses = _process_uses(f"{directory}/{name}", kfd_ids)
             if uses:
                 found[int(name)] = uses
@@ -59,37 +70,43 @@ def kfd_uses(host_root: str, kfd_ids: Collection[int]) -> dict[int, dict[int, Kf
 
 
 def _process_uses(directory: str, kfd_ids: Collection[int]) -> dict[int, KfdUse]:
-    contexts = [name for name in _names(directory) if name.startswith(_CONTEXT)]
-    places = [directory, *(f"{directory}/{name}" for name in contexts)]
-    uses = {}
+    names = amd_sysfs.names(directory)
+    contexts = [f"{directory}/{name}" for name in names if name.startswith(_CONTEXT)]
+    found: dict[int, KfdUse] = {}
+    for place in (directory, *contexts):
+        for kfd_id, use in _context_uses(place, kfd_ids):
+            before = found.get(kfd_id)
+            found[kfd_id] = use if before is None else before.with_other(use)
+    return found
+
+
+def _context_uses(place: str, kfd_ids: Collection[int]) -> Iterator[tuple[int, KfdUse]]:
+    """Yield the devices on which a context has memory or a queue.
+
+    Only of these the compute units are read, which the kernel counts on the device.
+    """
+    names = set(amd_sysfs.names(place))
+    queues = amd_sysfs.names(f"{place}/queues") if "queues" in names else ()
+    with_queue = {number(f"{place}/queues/{name}/gpuid") for name in queues}
     for kfd_id in kfd_ids:
-        files_ = [f"{place}/vram_{kfd_id}" for place in places]
-        amounts = [number(path) for path in files_ if os.path.exists(path)]
-        known = [amount for amount in amounts if amount is not None]
-        occupied = [number(f"{place}/stats_{kfd_id}/cu_occupancy") for place in places]
-        cus = [count for count in occupied if count is not None]
-        if any(known) or any(cus) or len(known) < len(amounts):
-            # Of a sum, a part that is not known makes the whole unknown.
-            vram = sum(known) if len(known) == len(amounts) else None
-            uses[kfd_id] = KfdUse(vram, sum(cus) if cus else None)
-    return uses
+        has_file = f"vram_{kfd_id}" in names
+        vram = number(f"{place}/vram_{kfd_id}") if has_file else 0
+        if vram == 0 and kfd_id not in with_queue:
+            continue
+        has_units = f"stats_{kfd_id}" in names
+        yield (
+            kfd_id,
+            KfdUse(vram, number(f"{place}/stats_{kfd_id}/cu_occupancy") if has_units else None),
+        )
 
 
 def node_used_bytes(host_root: str) -> dict[int, int]:
     """Return gpu_id -> used memory of the KFD nodes that report it: those of AMD's own driver."""
-    directory = f"{host_root.rstrip('/')}{_KFD}/topology/nodes"
+    directory = f"{host_root.rstrip('/')}{amd_sysfs.TOPOLOGY}/nodes"
     found = {}
-    for name in _names(directory):
+    for name in amd_sysfs.names(directory):
         used = number(f"{directory}/{name}/mem_banks/0/used_memory")
         kfd_id = None if used is None else number(f"{directory}/{name}/gpu_id")
         if used is not None and kfd_id:
             found[kfd_id] = used
     return found
-
-
-def _names(directory: str) -> list[str]:
-    """Return the names in a directory, [] if it is gone or cannot be read."""
-    try:
-        return sorted(os.listdir(directory))[:_MAX_ENTRIES]
-    except OSError:
-        return []

@@ -25,15 +25,6 @@ _DRIVER_RECORD = 0
 _TEXT = 10  # bytes of the host driver's version, and of its branch after it
 
 
-def model_name(name: str) -> str:
-    """Return the name of a GPU without the vendor's.
-
-    >>> model_name("NVIDIA H100 80GB HBM3"), model_name("Tesla T4")
-    ('H100 80GB HBM3', 'Tesla T4')
-    """
-    return name.removeprefix("NVIDIA ")
-
-
 @dataclass(frozen=True, slots=True)
 class Vgpu:
     """A virtual GPU and the driver of its host; None: the host does not report it."""

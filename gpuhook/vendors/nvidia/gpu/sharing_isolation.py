@@ -39,6 +39,7 @@ def isolation_of(
     sharing: str,
     *,
     is_mig: bool = False,
+    is_partition: bool = False,
     memory_by: str = BY_NOBODY,
     is_oversubscribed: bool = False,
     limit: str = "",
@@ -46,13 +47,15 @@ def isolation_of(
 ) -> Isolation:
     """Return the isolation of a device with the sharing `sharing`.
 
-    `memory_by` limits a container's memory; `is_mig`: the device is a MIG instance;
+    `memory_by` limits a container's memory; `is_mig`: the device is a MIG instance,
+    `is_partition`: a partition of another vendor's GPU;
     `is_oversubscribed`: the limits add up to more than the device has; `limit` is a container's
     limit as a text, "3776Mi a replica", "" for none, and `unheld` is why the driver does not
     enforce it.
     """
     if sharing == EXCLUSIVE:
         alone = _INSTANCE if is_mig else _WHOLE
+        alone = _PARTITION if is_partition else alone
         # An exclusive GPU may have a limit, too.
         if not limit:
             is_limited = memory_by == BY_DRIVER
@@ -95,6 +98,13 @@ _INSTANCE = Isolation(
     compute="the instance has its own multiprocessors and caches",
     stability="it never changes",
     crash="none: faults are confined to their instance, except those of the whole GPU",
+)
+_PARTITION = Isolation(
+    memory="the driver divides the GPU's memory equally; with NPS2 and more, the partition has its "
+    "own memory",
+    compute="the partition has its own compute units",
+    stability="it never changes while the partition mode remains",
+    crash="mostly none; a reset of the GPU terminates the programs on all of its partitions",
 )
 _MEMORY = {
     BY_DRIVER: "enforced by the driver, once the runtime has set the limit: an allocation above "

@@ -47,7 +47,7 @@ def as_dict(node: Node) -> dict[str, Any]:
 
 def from_dict(dump: dict[str, Any]) -> Node:
     """Return the node of a dump that fits the schema; one without our part has no driver."""
-    if "driver" not in dump:
+    if not is_in(dump):
         return Node(driver=Driver())
     return Node(
         driver=Driver(**_facts(dump["driver"])),
@@ -63,6 +63,11 @@ def from_dict(dump: dict[str, Any]) -> Node:
         fingerprint=dump.get("fingerprint", ""),
         warnings=tuple(dump.get("warnings", ())),
     )
+
+
+def is_in(document: dict[str, Any]) -> bool:
+    """Return whether a document of an inventory has NVIDIA's part."""
+    return "driver" in document
 
 
 def _dumped(facts: Driver | Gpu | MigInstance) -> dict[str, Any]:

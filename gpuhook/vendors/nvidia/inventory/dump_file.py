@@ -30,7 +30,11 @@ def load(name: str) -> Node:
 
 def parse(content: bytes, file: str) -> Node:
     """Return the node in `content`, YAML or JSON; `file` names it in faults."""
-    document = inventory_file.parse(content, file)
+    return of_document(inventory_file.parse(content, file), file)
+
+
+def of_document(document: dict[str, Any], file: str) -> Node:
+    """Return the node in a document that fits the schema; `file` names it in GH1502."""
     inventory_file.require(_twice(document), file)
     return dump.from_dict(document)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's device nodes and mounts in a container, recognised by names and numbers.
 
-For inspection only: what a container gets comes from the node, never from a name.
+It has what ContainerTraces of vendors/interface.py has. For inspection only: what a container gets
+comes from the node, never from a name.
 """
 
 from __future__ import annotations
@@ -9,7 +10,12 @@ from __future__ import annotations
 import os
 import re
 
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.devices import stale_nodes
+from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # Directories of its nodes; drivers of other vendors use /dev/dri, too.
 NODE_DIRECTORIES = (
@@ -20,6 +26,10 @@ NODE_DIRECTORIES = (
     "/dev/dri/by-path",
 )
 VARIABLES = ("NVIDIA_", "GPUHOOK_", "CUDA_VISIBLE_DEVICES=")
+HAS_FILES = True
+DEVICES_ENV = vocabulary.VOCABULARY.devices_env
+KIND = vocabulary.VOCABULARY.default_kind
+_GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia/"
 _MODULE = "nvidia"
@@ -34,6 +44,27 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
         return vocabulary.is_node(path)
     device = f"{host_root.rstrip('/')}/sys/dev/char/{number[0]}:{number[1]}/device/driver"
     return os.path.basename(os.path.realpath(device)) == _MODULE
+
+
+def is_device_node(path: str, host_root: str) -> bool:  # noqa: ARG001 # the name is enough
+    """Return whether `path` is the node of one GPU or instance."""
+    return vocabulary.is_gpu_node(path)
+
+
+def has_own_number(path: str, number: tuple[int, int]) -> bool:
+    """Return whether a node with the name of a GPU node has the numbers of that GPU."""
+    name = path.removeprefix("/dev/nvidia")
+    return number == (_GPU_MAJOR, int(name)) if name.isdecimal() else True
+
+
+def stale(paths: Iterable[str], host_root: str) -> list[str]:
+    """Return those of the nodes `paths` whose GPU or MIG instance no longer exists."""
+    return stale_nodes.of_paths(paths, host_root)
+
+
+def running_driver(host_root: str) -> str | None:
+    """Return the version of the loaded kernel module, None without one."""
+    return host_fingerprint.module_version(host_root) or None
 
 
 def is_driver_mount(target: str) -> bool:

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from gpuhook.containers.hot import ledger
-from gpuhook.device_plugin.guard import guard_marks, guard_shares, ledger_limits, usage_sample
+from gpuhook.device_plugin.guard import guard_marks, guard_shares, ledger_limits
 from gpuhook.device_plugin.guard.guard_policy import END, TERM, GuardMark, Sent
 from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, LimitedUnit
 from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
-from gpuhook.device_plugin.guard.usage_sample import SampleTarget
 from gpuhook.device_plugin.metrics.unit_holders import Holder, Holdings
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.host.hot import procfs
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget, memory_by_pid
 
 GIB = 1 << 30
 GPU, OTHER = "GPU-1", "GPU-2"
@@ -205,9 +205,9 @@ def test_process_listed_twice_is_counted_once() -> None:
             process_use(9, None),
         )
     )
-    listed = usage_sample.memory_by_pid(driver.processes, SampleTarget(GPU, GPU))
+    listed = memory_by_pid(driver.processes, SampleTarget(GPU, GPU))
     assert listed == {7: 5, 8: 3, 9: None}
-    assert usage_sample.memory_by_pid(driver.processes, SampleTarget(OTHER, OTHER)) is None
+    assert memory_by_pid(driver.processes, SampleTarget(OTHER, OTHER)) is None
 
 
 def test_processes_of_a_mig_instance_are_found_by_uuid_or_instance_ids() -> None:
@@ -218,11 +218,11 @@ def test_processes_of_a_mig_instance_are_found_by_uuid_or_instance_ids() -> None
         process_use(10, 8),
     )
     target = SampleTarget("MIG-1", GPU, (1, 0))
-    assert usage_sample.memory_by_pid(Driver(GPU_1=of_gpu).processes, target) == {7: 5}
+    assert memory_by_pid(Driver(GPU_1=of_gpu).processes, target) == {7: 5}
     own = Driver(
         GPU_1=of_gpu, MIG_1=(process_use(10, 8), process_use(8, 6, 2, 0), process_use(11, 1, 1, 0))
     )
-    assert usage_sample.memory_by_pid(own.processes, target) == {10: 8, 11: 1}
+    assert memory_by_pid(own.processes, target) == {10: 8, 11: 1}
 
 
 @pytest.fixture

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -13,6 +10,7 @@ import pytest
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdDriver, AmdGpu, AmdNode
 from gpuhook.vendors.amd.usage import amd_processes, drm_clients
 from tests.simulated import amd_users
+from tests.unit.other_user import AS_ROOT, other_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ def test_compute_processes(root: Path) -> None:
     """KFD has each GPU in the directory of each process: only those with memory or work count."""
     amd_users.runs(root, 10)
     amd_users.runs(root, 11)
-    amd_users.compute(root, 10, {100: 3 * GIB, 200: 0}, {100: 152, 200: 0})
+    amd_users.compute(root, 10, {100: 3 * GIB, 200: 0}, {100: 152})
     amd_users.compute(root, 11, {100: 0, 200: 0}, {200: 400})
     found = amd_processes.read(str(root), WHOLE)
     assert {pid: (use.vram_bytes, use.percent) for pid, use in found.uses[GPU].items()} == {
@@ -94,7 +92,7 @@ def test_unknown_memory(root: Path) -> None:
     """A process whose memory no source reports is listed without an amount."""
     amd_users.client(root, 10, "7", minor=128, vram=None)
     amd_users.runs(root, 11)
-    amd_users.compute(root, 11, {200: "-1"})
+    amd_users.compute(root, 11, {200: "9" * 5000})
     assert amd_processes.processes(str(root), WHOLE) == {GPU: {10: None}, OTHER: {11: None}}
 
 
@@ -209,27 +207,18 @@ def test_hostile_names(root: Path) -> None:
     assert not found.is_complete  # process 79 has no directory
 
 
+@AS_ROOT
 def test_descriptors_of_another_user(root: Path) -> None:
     """Descriptors that may not be read leave the figure of KFD, and an incomplete list."""
-    if os.geteuid() != 0:
-        pytest.skip("root changes to another user")
     amd_users.client(root, 10, "7", minor=128, vram=4 * GIB)
     amd_users.compute(root, 10, {100: GIB})
     (root / "proc/10/fd").chmod(0o700)
     for directory in (root, *root.parents):
         directory.chmod(directory.stat().st_mode | 0o011)
-    code = (
-        "import os, sys\n"
-        "from gpuhook.vendors.amd.usage import amd_processes\n"
-        "from tests.unit.vendors.amd.usage.test_amd_processes import GPU, WHOLE\n"
-        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "found = amd_processes.read(sys.argv[1], WHOLE)\n"
-        "print(found.is_complete, found.uses[GPU][10].vram_bytes)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(root)], check=True, capture_output=True, text=True
-    )
-    assert done.stdout == f"False {GIB}\n"
+    with other_user(lambda: amd_processes.read(str(root), WHOLE)):
+        found = amd_processes.read(str(root), WHOLE)
+    assert not found.is_complete
+    assert found.uses[GPU][10].vram_bytes == GIB
 
 
 def test_own_descriptors(root: Path) -> None:

@@ -119,7 +119,7 @@ def test_document_must_be_a_mapping(content: bytes) -> None:
     ("path", "value", "message"),
     [
         ("/schema", "gpuhook/inventory/v9", "/schema: expected 'gpuhook/inventory/v1'"),
-        ("/gpu", [], "/: unknown key 'gpu'; known are dev_root"),
+        ("/gpu", [], "/: unknown key 'gpu'; known are amd, dev_root"),
         ("/gpus/0/index", "first", "/gpus/0/index: expected a whole number, found 'first'"),
         ("/gpus/0/index", -1, "/gpus/0/index: expected a number with the minimum 0, found -1"),
         ("/gpus/0/minor", "x", "/gpus/0/minor: expected a whole number or 'unknown', found 'x'"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory, utilization and processes of each GPU and MIG instance, from NVML.
 
-NVML's calls may never return: gpu_readings.py calls this in a child process.
+NVML's calls may never return: driver_reading.py calls this in a child process.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 
-from gpuhook.device_plugin.guard.usage_sample import SampleTarget, memory_by_pid
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files
-from gpuhook.usage import usage_devices
 from gpuhook.vendors.nvidia.hot import host_fingerprint, mig_capabilities
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
-from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
+from gpuhook.vendors.nvidia.usage import nvidia_devices
+from gpuhook.vendors.nvidia.usage.process_memory import SampleTarget, memory_by_pid
+from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice, UsageLook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class NvmlReader:
         loaded = host_fingerprint.module_version(host_root) or None
         self._nvml = self._stack.enter_context(nvml_inventory.opened(library, loaded))
 
-    def look(self) -> tuple[UsageDevice, ...]:
+    def look(self) -> UsageLook:
         minors = _minors(self._host_root)
-        return tuple(one for gpu in self._nvml.gpus() for one in _devices(gpu, minors))
+        return UsageLook(tuple(one for gpu in self._nvml.gpus() for one in _devices(gpu, minors)))
 
     def close(self) -> None:
         self._stack.close()
@@ -52,7 +52,7 @@ def _minors(host_root: str) -> dict[str, int]:
 
 
 def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterator[UsageDevice]:
-    device = usage_devices.gpu_device(gpu)
+    device = nvidia_devices.gpu_device(gpu)
     if device.uuid and not gpu.lost:
         device = _with_memory(device)
         if device.is_split:  # its instances have the processes
@@ -70,7 +70,7 @@ def _devices(gpu: Gpu, minors: dict[str, int]) -> Iterator[UsageDevice]:
 def _instance(gpu: Gpu, instance: MigInstance, minors: dict[str, int]) -> UsageDevice:
     place = (instance.gpu_instance, instance.compute_instance)
     minor = minors.get(mig_capabilities.name(gpu.minor, *place)) if gpu.minor is not None else None
-    device = _with_memory(usage_devices.instance_device(gpu, instance, minor))
+    device = _with_memory(nvidia_devices.instance_device(gpu, instance, minor))
     return replace(device, processes=_processes(SampleTarget(instance.uuid, gpu.uuid or "", place)))
 
 

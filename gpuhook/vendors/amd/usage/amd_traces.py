@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AMD's device nodes in a container (ContainerTraces in vendors/interface.py).
+
+/dev/kfd is of all GPUs, a render node of one device. Other drivers have DRM nodes as well: sysfs
+has the driver of each. Containers get no files of the driver.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from gpuhook.vendors.amd.hot import amd_sysfs
+from gpuhook.vendors.amd.inventory import kfd_topology
+from gpuhook.vendors.amd.inventory.amd_inventory import DRM, KFD
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NODE_DIRECTORIES = ("/dev", "/dev/dri")
+VARIABLES = (
+    "AMD_",
+    "DOCKER_RESOURCE_",
+    "GPU_DEVICE_ORDINAL=",
+    "HIP_VISIBLE_DEVICES=",
+    "HSA_CU_MASK=",
+    "ROCR_VISIBLE_DEVICES=",
+)
+HAS_FILES = False
+DEVICES_ENV, KIND = "AMD_VISIBLE_DEVICES", "amd.com/gpu"
+_DRM_MAJOR = 226  # Source: Linux, admin-guide/devices.txt
+_NODE = re.compile(re.escape(DRM) + r"(renderD|card)([0-9]{1,7})$")
+
+
+def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
+    """Return whether the character device `path` with this (major, minor) is the driver's.
+
+    A DRM node without a device is a removed GPU's.
+    """
+    if path == KFD:
+        return True
+    if not path.startswith(DRM) or number[0] != _DRM_MAJOR:
+        return False
+    root = host_root.rstrip("/")
+    place = f"{root}/sys/dev/char/{number[0]}:{number[1]}"
+    if os.path.exists(place):
+        return _is_amd(root, os.path.realpath(place + "/device"))
+    return os.path.isdir(root + amd_sysfs.DRIVER)
+
+
+def is_device_node(path: str, host_root: str) -> bool:
+    """Return whether `path` is the render node of a GPU or partition."""
+    return bool(_minor(path)) and _is_amd(host_root.rstrip("/"), _device(path, host_root))
+
+
+def has_own_number(path: str, number: tuple[int, int]) -> bool:
+    """Return whether a node with the name of a DRM node has the number of that name."""
+    match = _NODE.match(path)
+    return match is None or number == (_DRM_MAJOR, int(match[2]))
+
+
+def stale(paths: Iterable[str], host_root: str) -> list[str]:
+    """Return those of the nodes `paths` whose GPU is gone, or whose partition is no longer one.
+
+    Another partition mode leaves the nodes of former partitions, without a device in KFD.
+    """
+    render = [path for path in paths if _minor(path)]
+    if not render:
+        return []
+    topology = kfd_topology.read(host_root)
+    current = {node.render_minor for node in topology.nodes}
+    is_complete = topology.is_present and not topology.denied
+    found = []
+    for path in render:
+        device = _device(path, host_root)
+        is_partition = amd_sysfs.partition_id(os.path.basename(device)) is not None
+        if not os.path.exists(device) or (
+            is_partition and is_complete and _minor(path) not in current
+        ):
+            found.append(path)
+    return found
+
+
+def running_driver(host_root: str) -> str | None:
+    """Return the version of amdgpu, or the kernel's if the driver is a part of it; None: none."""
+    root = host_root.rstrip("/")
+    if not os.path.isdir(root + amd_sysfs.DRIVER):
+        return None
+    release = amd_sysfs.line(f"{root}/proc/sys/kernel/osrelease")
+    version = amd_sysfs.line(f"{root}{amd_sysfs.MODULE}/version")
+    return f"amdgpu {version}" if version else f"amdgpu of Linux {release or '?'}"
+
+
+def _minor(path: str) -> int | None:
+    """Return the minor in the path of a render node, None for another path."""
+    match = _NODE.match(path)
+    return int(match[2]) if match and match[1] == "renderD" else None
+
+
+def _device(path: str, host_root: str) -> str:
+    name = os.path.basename(path)
+    return os.path.realpath(f"{host_root.rstrip('/')}{amd_sysfs.DRM}/{name}/device")
+
+
+def _is_amd(root: str, device: str) -> bool:
+    name = os.path.basename(device)
+    is_partition = amd_sysfs.partition_id(name) is not None
+    return is_partition or os.path.exists(f"{root}{amd_sysfs.DRIVER}/{name}")

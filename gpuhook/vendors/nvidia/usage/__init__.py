@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The usage of NVIDIA's GPUs and MIG instances: devices, memory, processes."""

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The present usage of NVIDIA's GPUs as the driver reports it through NVML."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import state
+from gpuhook.host.worker import LATE, UNSTARTED
+from gpuhook.vendors import usage_worker
+from gpuhook.vendors.nvidia.usage import nvidia_devices
+from gpuhook.vendors.usage_device import UsageLook
+from gpuhook.vendors.usage_worker import UsageWorker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpuhook.host.worker import NoAnswerError
+    from gpuhook.vendors.nvidia.usage.nvml_reader import NvmlReader
+    from gpuhook.vendors.usage_device import UsageDevice
+
+_NO_LIBRARY = "GH1200"
+
+
+@contextmanager
+def opened(library: Callable[[], str]) -> Iterator[Callable[[], UsageLook]]:
+    """Yield a function that reads the usage now; `library` returns the path of NVML."""
+    try:
+        path = library()
+    except GpuhookError as error:
+        missing = UsageLook(trouble=error, has_driver=error.code != _NO_LIBRARY)
+        yield lambda: _with_devices(missing)
+        return
+    with reader(path) as worker:
+        yield lambda: _with_devices(worker.look())
+
+
+def reader(library: str) -> UsageWorker:
+    """Return the child process that calls the NVML library at `library`."""
+    return UsageWorker(partial(_reader, library, state.host_root()), _fault)
+
+
+def recorded_devices() -> tuple[UsageDevice, ...]:
+    """Return the devices that generate-cdi recorded."""
+    return nvidia_devices.of_node(nvidia_devices.recorded_node())
+
+
+def _with_devices(look: UsageLook) -> UsageLook:
+    return look if look.devices else replace(look, devices=recorded_devices())
+
+
+def _reader(library: str, host_root: str) -> NvmlReader:
+    from gpuhook.vendors.nvidia.usage import nvml_reader  # it loads NVML's bindings: in the child
+
+    return nvml_reader.NvmlReader(library, host_root)
+
+
+def _fault(error: NoAnswerError) -> GpuhookError:
+    if error.how == LATE:
+        return fault("GH1256", seconds=f"{usage_worker.PATIENCE:g}")
+    if error.how == UNSTARTED:
+        return fault("GH1258", reason=error.reason)
+    return fault("GH1257", reason=error.reason)
