@@ -30,6 +30,7 @@ ENTRIES = {
     "gpuhook.vendors.nvidia.hot.extras.extra_devices": "gpuhook.request.extra_requests",
     "gpuhook.vendors.nvidia.hot.requirement_check": "gpuhook.entry.create",
     "gpuhook.vendors.nvidia.hot.device_names.node_devices": "gpuhook.entry.create",
+    "gpuhook.vendors.amd.hot.amd_plan_node": "gpuhook.entry.create",
     "gpuhook.entry.hooks.hook": None,
     "gpuhook.entry.hooks.apply_hook": "gpuhook.entry.hooks.hook",
     "gpuhook.entry.hooks.limit_hook": "gpuhook.entry.hooks.hook",

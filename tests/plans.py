@@ -16,7 +16,7 @@ from gpuhook.vendors.nvidia.inventory.inventory import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 WORDS = Vocabulary(
+    driver="plain",
     devices_env="PLAIN_VISIBLE_DEVICES",
     capabilities_env="PLAIN_CAPABILITIES",
     replicas_env="PLAIN_REPLICAS",
@@ -93,6 +94,7 @@ class PlainNode:
     is_here = True
     apart: tuple[str, ...] = ()
     capability_words: tuple[str, ...] = ()
+    control_nodes: tuple[str, ...] = ()
 
     def __init__(
         self, registry: Registry, kind: str = "", aliases: Mapping[str, str] | None = None
@@ -118,6 +120,30 @@ class PlainNode:
 
     def has_driver(self) -> bool:
         return True
+
+    def serves(self, name: str) -> bool:
+        return True
+
+    def serves_resource(self, variable: str, value: str) -> bool:
+        return True
+
+    def is_node(self, path: str) -> bool:
+        return False
+
+    def is_gpu_node(self, path: str) -> bool:
+        return False
+
+    def own_nodes(self, paths: Collection[str]) -> frozenset[str]:
+        return frozenset(paths)
+
+    def nodes_by_device(self) -> dict[str, frozenset[str]]:
+        return {}
+
+    def covered(self, nodes: Collection[str]) -> frozenset[str]:
+        return frozenset()
+
+    def require_current(self, spec: Compiled) -> None:
+        """No spec records a host."""
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         return False

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuhook.cdi import spec_file as cdi_spec
+from gpuhook.cdi import spec_notes
 from gpuhook.cdi.hot import registry
+from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.compare import original_request
 from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError
@@ -26,9 +28,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits
-    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.plan import Injection
+    from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _REFUSED = "GH1007"  # the node's policy refuses a source
@@ -53,8 +56,8 @@ class ExpectedInjection:
     """The edits and jobs of a grant, empty without `names` and with a `refusal`.
 
     `whole` and `whole_todo` are the grant for all capabilities, `others` the nodes of all devices
-    of the host. `foreign` are the edits of other specs of this node. `notes` are the warnings of
-    the wrapper.
+    of the host. `further_nodes` are the paths of those of further vendors. `foreign` are the edits
+    of other specs of this node. `notes` are the warnings of the wrapper.
     """
 
     names: list[str] = field(default_factory=list)
@@ -66,6 +69,7 @@ class ExpectedInjection:
     whole_todo: list[Jobs] = field(default_factory=list)
     foreign: ForeignSpec = field(default_factory=ForeignSpec)
     others: ContainerEdits = field(default_factory=_nothing)
+    further_nodes: frozenset[str] = frozenset()
     refusal: GpuhookError | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -121,6 +125,8 @@ def expected_injection(
             if found.names:
                 named = plan.plan_names(found.names, found.capabilities, context.node)
                 _fill(found, plan_node, named)
+        for one in context.further if found.refusal is None else ():
+            _add_further(found, one, spec, nodes, is_given=is_given)
     except GpuhookError as error:
         found.refusal = error
     found.notes = [error.message for error in logged[start:]]
@@ -134,6 +140,53 @@ def _fill(found: ExpectedInjection, plan_node: PlanNode, injection: Injection) -
     found.edits = plan.with_void(injection.edits, vocabulary.VOCABULARY)
     found.whole, found.whole_todo = plan_node.whole(found.names)
     found.others, found.foreign = plan_node.others(), plan_node.foreign
+
+
+def _add_further(
+    found: ExpectedInjection,
+    context: VendorContext,
+    spec: dict[str, Any],
+    nodes: Collection[str],
+    *,
+    is_given: bool,
+) -> None:
+    """Add the grant of a further vendor's devices: of the request, else of the nodes."""
+    node = context.node
+    every = _every(node)
+    found.further_nodes |= frozenset(one["path"] for one in every.get("deviceNodes") or ())
+    source = plan_context.source_logged(spec, context)
+    if source is not None:
+        names, where = source.names, source.where
+        injection = plan_context.plan_logged(spec, source, context)
+    else:
+        is_held = is_given and bool(node.own_nodes(nodes))
+        names, where = _by_nodes(node, nodes) if is_held else [], original_request.BY_NODES
+        injection = plan.plan_names(names, frozenset(), node) if names else plan.Injection(None, [])
+    if not injection.is_given:
+        return
+    found.names = [*found.names, *plan_context.in_ledger(names, context)]
+    found.where = "; ".join(filter(None, (found.where, where)))
+    found.edits = merged([found.edits, injection.edits])
+    found.whole = merged([found.whole, injection.edits])
+    found.others = merged([found.others, every])
+
+
+def _every(node: VendorNode) -> ContainerEdits:
+    """Return the edits for all devices of a vendor, {} if they cannot be resolved."""
+    try:
+        return plan.plan_names(("all",), frozenset(), node).edits
+    except GpuhookError:
+        return {}
+
+
+def _by_nodes(node: VendorNode, nodes: Collection[str]) -> list[str]:
+    """Return the devices with own nodes, all of them among `nodes`, each by one name."""
+    held: dict[frozenset[str], str] = {}
+    for name, paths in node.nodes_by_device().items():
+        render = frozenset(path for path in paths if path in nodes)
+        if paths and render == paths and not name.endswith("=all"):
+            held.setdefault(paths, name)
+    return list(held.values())
 
 
 def own_spec(settings: Settings, kind: str) -> str:
@@ -189,6 +242,8 @@ def _is_own(spec: dict[str, Any]) -> bool:
     edits = spec.get("containerEdits")
     if not isinstance(edits, dict):
         return False
+    if isinstance(spec.get("annotations"), dict) and spec_notes.OPTIONS in spec["annotations"]:
+        return True
     hooks, env = edits.get("hooks"), edits.get("env")
     is_hooked = isinstance(hooks, list) and any(hook_args.is_ours(hook) for hook in hooks)
     return is_hooked or (isinstance(env, list) and hookless_mounts.ENV in env)

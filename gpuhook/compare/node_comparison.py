@@ -14,13 +14,16 @@ from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError, printable, rebuild
 from gpuhook.host import worker_pool
 from gpuhook.host.error_text import fault_document, worded
+from gpuhook.host.hot import state
 from gpuhook.host.hot.engine_log import unforeseen
 from gpuhook.host.worker import NoAnswerError
 from gpuhook.live import container_worker
 from gpuhook.node import described_node
+from gpuhook.node.described_devices import further_devices
 from gpuhook.node.described_node import DescribedNode, Heard
 from gpuhook.target import running_container
 from gpuhook.usage import node_usage
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 TYPE_CHECKING = False
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 _PROCESSES = min(4, os.cpu_count() or 1)
 _STARTED = (runtime_state.RUNNING, runtime_state.PAUSED)
 _MAX_LINE = 4096
+_NO_DRIVER = "GH1942"  # of the first vendor: another one may be here
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +101,24 @@ def node_comparison(
     `context` is the plan of this node's specs, which only apply if `is_here`. Raises what `load`
     and describing the node raise.
     """
-    context.log = Heard()
-    path = own_spec(context.settings, context.node.kind) if is_here else ""
-    if path:
-        return NodeComparison(PlanNode(context), path, devices=node_usage.node_devices())
-    node = load()
-    plan = PlanContext(context.settings, DescribedNode(node, context.settings), context.log)
+    log, settings = Heard(), context.settings
+    others = further_devices(settings) if is_here else []
+    context = PlanContext(settings, context.node, log, others=others)
+    kinds = [one.node.kind for one in context.every()]
+    paths = [path for kind in kinds if (path := own_spec(settings, kind))] if is_here else []
+    if paths:
+        by = ", ".join(paths)
+        return NodeComparison(PlanNode(context), by, devices=node_usage.node_devices())
+    try:
+        node = load()
+    except GpuhookError as error:
+        is_absent = all(vendor.absence(state.host_root()) for vendor in vendors())
+        if error.code != _NO_DRIVER or not is_here or is_absent:
+            raise
+        return NodeComparison(
+            PlanNode(context), described_node.NAME, devices=node_usage.node_devices()
+        )
+    plan = PlanContext(settings, DescribedNode(node, settings), log, others=others)
     devices = nvidia_devices.of_node(node)
     return NodeComparison(PlanNode(plan), described_node.NAME, node.driver.version, devices)
 

@@ -43,6 +43,11 @@ class DriverUsage:
         with self.opened():
             return gpu_usage.processes(uuid)
 
+    def percent(self, uuid: str) -> int | None:
+        """Return the utilization of a GPU, None if the driver does not report it."""
+        with self.opened():
+            return gpu_usage.gpu_percent(uuid)
+
     def free(self, uuid: str) -> int | None:
         """Return the free bytes, None if unknown. Never raises GpuhookError."""
         try:

@@ -77,7 +77,12 @@ class Plugin:
         self._health = NodeHealth(loaded.configuration, launch, triggers, notifier, counters.xid)
         self._answers = KubeletAnswers(KnownNode(self._snapshot.topology), self._free_memory)
         self._guard = GuardService(
-            own.guard, launch.pod_resources_socket, notifier, counters, is_this_machine=is_here
+            own.guard,
+            launch.pod_resources_socket,
+            notifier,
+            counters,
+            host_root=launch.host_root,
+            is_this_machine=is_here,
         )
         self._sockets = PluginSockets(
             launch.plugin_directory,
@@ -276,7 +281,7 @@ class Plugin:
         )
         of_nvml = tuple(resource for resource in offered if resource.domain not in links)
         self._guard.update(self._snapshot, of_nvml)
-        self._labels.update(configuration, self._snapshot, of_nvml)
+        self._labels.update(configuration, self._snapshot, offered)
 
     def _on_poll(self) -> None:
         self._health.on_poll()

@@ -95,7 +95,7 @@ def reconcile(
         *context.warnings,
     )
     unenforced = {
-        resource.domain: _missing_driver_limits(resource.domain, own, launch, snapshot)
+        resource.domain: _missing_driver_limits(resource.domain, launch, snapshot)
         for resource in offer.resources
         if resource.memory
     }
@@ -141,17 +141,12 @@ def _lost(offered: tuple[Resource, ...], snapshot: NodeSnapshot) -> dict[str, st
     return found
 
 
-def _missing_driver_limits(
-    domain: str, own: tuple[Resource, ...], launch: Launch, snapshot: NodeSnapshot
-) -> tuple[str, str]:
+def _missing_driver_limits(domain: str, launch: Launch, snapshot: NodeSnapshot) -> tuple[str, str]:
     """Return why the driver of a vendor does not enforce memory limits, and the remedy."""
     if snapshot.is_dump:
         return "with an inventory file, no driver enforces limits", ""
-    if all(resource.domain != domain for resource in own):
-        return vendor_of_resource(domain).unenforced_limits(launch.host_root)
-    from gpuhook.memory_limits import driver_support
-
-    support = driver_support.driver_support(snapshot.seen.driver.nvml)
+    library = snapshot.seen.driver.nvml or ""
+    support = vendor_of_resource(domain).limit_support(lambda: library, launch.host_root)
     return support.reason, support.remedy
 
 

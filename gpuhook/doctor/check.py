@@ -34,6 +34,7 @@ SUBJECTS = {
     "driver": ("driver",),
     "devices": ("devices",),
     "gpus": ("gpus",),
+    "amd": ("amd",),
     "specs": ("specs",),
     "host": ("host",),
     ENGINES: ("nvidia-toolkit", "containerd", "docker", "crio", "podman", "oci-hooks"),

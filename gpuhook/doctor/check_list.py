@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gpuhook.doctor.checks.amd import amd_devices, amd_driver, amd_gpus, amd_specs, amd_stack
 from gpuhook.doctor.checks.cdi import graphics, spec_devices, spec_files, specs, systemd_units
 from gpuhook.doctor.checks.driver import (
     device_links,
@@ -46,6 +47,11 @@ def checks() -> tuple[Check, ...]:
         *device_links.CHECKS,
         *gpus.CHECKS,
         *fabric.CHECKS,
+        *amd_driver.CHECKS,
+        *amd_devices.CHECKS,
+        *amd_gpus.CHECKS,
+        *amd_specs.CHECKS,
+        *amd_stack.CHECKS,
         *spec_files.CHECKS,
         *specs.CHECKS,
         *spec_devices.CHECKS,

@@ -22,6 +22,7 @@ _TITLES = {
     "driver": "Driver",
     "devices": "Device nodes",
     "gpus": "GPUs",
+    "amd": "AMD GPUs",
     "specs": "CDI specs",
     "host": "Host",
     ENGINES: "Engines",
@@ -32,6 +33,7 @@ _TITLES = {
 _WORDS = {OK: "ok", WARNING: "warning", FAILED: "FAILED", NOT_APPLICABLE: "-"}
 _COLOURS = {OK: "32", WARNING: "33", FAILED: "1;31", NOT_APPLICABLE: "2"}
 _WRONG = (FAILED, WARNING)
+_PRESENCE = ("driver.gpu", "amd.gpu")  # whether the machine has a GPU, by vendor
 _ROOT_CAUSE = "Root cause: "
 _INDENT = " " * 11
 _MAX_LINE = 4096
@@ -110,9 +112,11 @@ def summary(found: Examination) -> str:
 
 
 def without_gpu(found: Examination) -> list[str]:
-    """Return the message that the node has no GPU, [] if it has one."""
-    absent = found.of(NOT_APPLICABLE)
-    return [one.finding.message for one in absent if one.check.id == "driver.gpu"]
+    """Return the messages that the node has no GPU of a vendor, [] if it has one of any."""
+    present = [one.finding for one in found.results if one.check.id in _PRESENCE]
+    if any(one.status != NOT_APPLICABLE for one in present):
+        return []
+    return [one.message for one in present]
 
 
 def _root_cause(first: Result) -> Iterator[str]:

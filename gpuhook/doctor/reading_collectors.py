@@ -18,6 +18,7 @@ from gpuhook.engines.state import dependent_containers
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.inspect import gpu_containers
 from gpuhook.node import daemons, driver_worker, kubernetes_state, node_programs, node_readings
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.driver import driver_locations
 
 TYPE_CHECKING = False
@@ -52,6 +53,7 @@ def live_readings(
     readings: Readings
     collectors: dict[str, Callable[[], Any]] = {
         node_readings.INVENTORY: partial(inventory, place),
+        node_readings.VENDORS: partial(_inventories, place),
         node_readings.UNITS: partial(_units, tree),
         node_readings.PROCESSES: partial(daemons.processes, tree),
         node_readings.PROGRAMS: partial(node_programs.programs, tree),
@@ -129,6 +131,15 @@ def _dump(place: ReadingPlace) -> dict[str, Any]:
         require_files=False,
     )
     return dump.as_dict(node)
+
+
+def _inventories(place: ReadingPlace) -> dict[str, Any]:
+    """Return the inventory by vendor of those that the kernel's files describe."""
+    found = {
+        one.name: one.support_inventory(place.host_root, place.dev_root or place.host_root)
+        for one in vendors()
+    }
+    return {name: inventory for name, inventory in found.items() if inventory is not None}
 
 
 def _units(tree: Tree) -> dict[str, dict[str, str]]:

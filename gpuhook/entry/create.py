@@ -11,6 +11,7 @@ import os
 import time
 
 from gpuhook.apply.spec import change_record, config_json, oci_spec
+from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.containers.hot import ledger
 from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError, fault
@@ -24,9 +25,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.oci_command import Command
-    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.request.plan import Injection
+    from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 WRAPPER, ENGINE = "wrapper", "cdi+wrapper"  # routes of an injection
 
@@ -34,13 +37,15 @@ WRAPPER, ENGINE = "wrapper", "cdi+wrapper"  # routes of an injection
 class Edited:
     """The result for a config.json.
 
-    `source` is the request that applied, `grant` what it resolved to, `memory` the ledger's records
-    of limits; `route` is "" for a container that was assigned nothing.
+    `requests` are the sources that applied, each with the context of its vendor; `source` is that
+    of the first vendor. `grant` is what they resolved to, `memory` are the ledger's records of
+    limits; `route` is "" for a container that was assigned nothing.
     """
 
-    __slots__ = ("grant", "is_changed", "memory", "route", "source")
+    __slots__ = ("grant", "is_changed", "memory", "requests", "route", "source")
 
     def __init__(self) -> None:
+        self.requests: list[tuple[VendorContext, parse.Source]] = []
         self.source: parse.Source | None = None
         self.grant: resolve.Grant | None = None
         self.memory: list[dict[str, Any]] = []
@@ -97,18 +102,19 @@ class Create:
         """
         edited = Edited()
         taken_back = change_record.take_back(spec)
-        edited.source = plan_context.source_logged(spec, self.context)
+        edited.requests = plan_context.sources_logged(spec, self.context)
+        edited.source = next((s for one, s in edited.requests if one is self.context), None)
         engine_hooks = hook_args.hooks_in(spec)
-        if edited.source is None:
-            if engine_hooks or parse.limits_memory(spec, vocabulary.VOCABULARY):
+        if not edited.requests:
+            if engine_hooks or self.context.limits_memory(spec):
                 config_json.require_unambiguous(spec)
                 self._note_engine(spec, edited, engine_hooks, low_level)
         else:
             if self._trouble is not None:
                 raise self._trouble
-            injection = plan_context.plan_logged(spec, edited.source, self.context)
-            if injection.is_given:
-                self._apply(spec, edited, injection, engine_hooks, low_level)
+            given = plan_context.plans_logged(spec, edited.requests)
+            if given:
+                self._apply(spec, edited, given, engine_hooks, low_level)
         # Without a grant: the edits of an earlier create, when a driver was loaded, are removed.
         edited.is_changed = edited.is_changed or taken_back
         return edited
@@ -117,24 +123,31 @@ class Create:
         self,
         spec: dict[str, Any],
         edited: Edited,
-        injection: Injection,
+        given: list[tuple[VendorContext, Injection]],
         engine_hooks: list[dict[str, Any]],
         low_level: str,
     ) -> None:
-        """Apply the grant to `spec`, and do the jobs of its hook that no engine's hook will do."""
-        edited.grant, todo = injection.grant, injection.hook_jobs
+        """Apply the grants to `spec`, and do the jobs of hooks that no engine's hook will do."""
         before = change_record.survey(spec)
         engine = [hook_args.of_hook(hook) for hook in engine_hooks]
-        nodes = [node["path"] for node in injection.edits.get("deviceNodes") or ()]
-        nodes += oci_spec.device_paths(spec) if engine else []
-        required = injection.requirements
-        plan_context.enforce_requirements(required, [*todo, *engine], nodes, self.context)
+        empty = plan.Injection(None, [])
+        own = next((one for context, one in given if context is self.context), empty)
+        if own.is_given:
+            self._enforce(spec, own, engine)
+        else:
+            self._require_engine(spec, engine)
+        edited.grant, todo = resolve.Grant.joined([one.grant for _, one in given]), own.hook_jobs
         if engine_hooks:
             brought = [hook["args"] for hook in engine_hooks]
             todo = [job for job in todo if job.hook()["args"] not in brought]
-        edits = plan.with_void(injection.edits, vocabulary.VOCABULARY)
+        parts = [one.edits for context, one in given if context is not self.context]
+        if own.is_given:
+            parts.insert(0, plan.with_void(own.edits, vocabulary.VOCABULARY))
+            _remove_foreign_hooks(spec)
+        elif engine:
+            _drop_others(spec)
+        edits = parts[0] if len(parts) == 1 else merged(parts)
         oci_spec.apply(spec, edits)
-        _remove_foreign_hooks(spec)
         bundle = self.command.bundle
         outcome = rootfs_jobs.do(bundle, spec, edits, todo, engine=engine, work=self._work)
         for hook in outcome.hooks:
@@ -143,13 +156,19 @@ class Create:
             self.log.warning(fault("GH1641", what=what))
         # In a user namespace they are not in config.json's devices, but bound.
         nodes = [node["path"] for node in edits.get("deviceNodes") or ()]
-        grant, source = injection.grant, injection.source
-        names = [*grant.devices, *grant.in_full(source.names if source else ())]
+        requested = edited.grant.in_full(plan_context.requested_names(edited.requests))
+        names = [*edited.grant.devices, *requested]
         edited.memory, entries = self._limit(spec, nodes, names, low_level)
-        edits["env"] += entries
-        change_record.write(spec, before, edits)
+        change_record.write(spec, before, _with_variables(edits, entries))
         edited.is_changed = True
         edited.route = WRAPPER
+
+    def _enforce(self, spec: dict[str, Any], injection: Injection, engine: list[Jobs]) -> None:
+        """Enforce the container's requirements of the driver."""
+        nodes = [node["path"] for node in injection.edits.get("deviceNodes") or ()]
+        nodes += oci_spec.device_paths(spec) if engine else []
+        jobs = [*injection.hook_jobs, *engine]
+        plan_context.enforce_requirements(injection.requirements, jobs, nodes, self.context)
 
     def _note_engine(
         self,
@@ -159,14 +178,7 @@ class Create:
         low_level: str,
     ) -> None:
         """Check a container to which its engine has already applied gpuhook's CDI spec."""
-        engine = [hook_args.of_hook(hook) for hook in engine_hooks]
-        node = self.context.node
-        for job in engine if node.is_here else ():
-            node.require_fresh(job)
-        if engine:
-            required = plan.requirements(spec, self.context.settings, node)
-            nodes = rootfs_jobs.nodes(spec)
-            plan_context.enforce_requirements(required, engine, nodes, self.context)
+        self._require_engine(spec, [hook_args.of_hook(hook) for hook in engine_hooks])
         before = change_record.survey(spec)
         edited.memory, entries = self._limit(spec, [], [], low_level)
         if edited.memory and self._trouble is not None:
@@ -178,6 +190,16 @@ class Create:
         is_voided = bool(engine_hooks) and _drop_others(spec)
         edited.is_changed = is_voided or bool(edited.memory)
 
+    def _require_engine(self, spec: dict[str, Any], engine: list[Jobs]) -> None:
+        """Check the jobs of hooks that the engine has put into `spec`."""
+        node = self.context.node
+        for job in engine if node.is_here else ():
+            node.require_fresh(job)
+        if engine:
+            required = plan.requirements(spec, self.context.settings, node)
+            nodes = rootfs_jobs.nodes(spec)
+            plan_context.enforce_requirements(required, engine, nodes, self.context)
+
     def _limit(
         self, spec: dict[str, Any], nodes: list[str], names: list[str], low_level: str
     ) -> tuple[list[dict[str, Any]], list[str]]:
@@ -185,7 +207,7 @@ class Create:
 
         Returns the ledger's records, and the variables that were set for it.
         """
-        if not parse.limits_memory(spec, vocabulary.VOCABULARY):
+        if not self.context.limits_memory(spec):
             return [], []
         bundle.load("gpuhook.memory_limits.hot.create_limits")
         from gpuhook.memory_limits.hot import create_limits
@@ -203,14 +225,13 @@ class Create:
         root = command.root or state.runtime_root(low_level)
         if os.path.isdir(os.path.join(root, command.identity)):
             return  # the runtime will refuse an id in use; its entry is kept
-        source, grant = edited.source, edited.grant or resolve.Grant()
+        grant = edited.grant or resolve.Grant()
         # Without a route there are only warnings: its nodes are not those of a grant.
         nodes = oci_spec.device_paths(spec) if edited.route else []
         replicas: list[str] = []
         if edited.route:
-            node = self.context.node
             words = vocabulary.VOCABULARY
-            replicas = replicas_of(spec, words, grant.devices, lambda: node.covered(nodes))
+            replicas = replicas_of(spec, words, grant.devices, lambda: self.context.covered(nodes))
         creator = os.getppid()  # the launcher, which becomes the runtime
         entry = ledger.new_entry(
             spec.get("annotations"),
@@ -219,8 +240,8 @@ class Create:
             devices=grant.devices,
             nodes=nodes,
             replicas=grant.replicas or replicas,
-            requested=source.names if source else (),
-            source=source.where if source else "",
+            requested=plan_context.requested_names(edited.requests),
+            source="; ".join([source.where for _, source in edited.requests]),
             runtime=low_level,
         )
         entry["pid"] = creator
@@ -235,6 +256,12 @@ class Create:
         trouble = ledger.enter(root, command.identity, entry)
         if trouble is not None:
             self.log.warning(trouble)
+
+
+def _with_variables(edits: ContainerEdits, entries: list[str]) -> ContainerEdits:
+    kept = edits.copy()
+    kept["env"] = [*(edits.get("env") or ()), *entries]
+    return kept
 
 
 def _drop_others(spec: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from gpuhook.entry import cold_command, oci_command
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import bundle, files, settings, state
 from gpuhook.host.hot.engine_log import EngineLog, as_fault, unforeseen
-from gpuhook.vendors.nvidia.hot.prefilter import MARKS
+from gpuhook.vendors.hot.prefilter import FURTHER, MARKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ def _prepare(command: Command, launcher: str, log: EngineLog) -> str:
         from gpuhook.entry.create import Create
         from gpuhook.entry.plan_context import context_of
 
-        context = context_of(chosen, log, compiler.compile_spec, compiler.refresh)
+        others = any(word.encode() in raw for word in FURTHER)
+        context = context_of(
+            chosen, log, compiler.compile_spec, compiler.refresh, has_others=others
+        )
         create = Create(command, context, launcher, trouble)
         try:
             create.edit(path, raw, low_level)

@@ -14,14 +14,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.entry.plan_context import VendorContext
     from gpuhook.vendors.interface import VendorNode
 
 _CODE = len("GH1000")
 _LONGEST = 1000  # characters
 
 
-def has_refreshed(error: GpuhookError, work: Callable[[], object], context: PlanContext) -> bool:
+def has_refreshed(error: GpuhookError, work: Callable[[], object], context: VendorContext) -> bool:
     """Return whether `work`, which failed with `error`, may be tried again: the specs are fresh.
 
     Raises `error` with the reason if they cannot be refreshed: the engine shows one error and no
@@ -46,7 +46,7 @@ def _with_reason(error: GpuhookError, trouble: str) -> GpuhookError:
     return type(error)(error.code, message, hint)
 
 
-def _is_still_wrong(work: Callable[[], object], context: PlanContext) -> bool:
+def _is_still_wrong(work: Callable[[], object], context: VendorContext) -> bool:
     context.node.forget()
     try:
         work()
@@ -55,7 +55,7 @@ def _is_still_wrong(work: Callable[[], object], context: PlanContext) -> bool:
     return False
 
 
-def _is_refreshable(error: GpuhookError, context: PlanContext) -> bool:
+def _is_refreshable(error: GpuhookError, context: VendorContext) -> bool:
     """Return whether a refusal may be caused by a stale spec that gpuhook would write."""
     if context.settings.on_stale != node_settings.REFRESH or state.is_rootless():
         return False

@@ -15,13 +15,13 @@ GH1005 RequestError
 {where} requests {count} devices; the limit is {limit}
 list each device once, or use `all`
 GH1006 DriverError
-{where} requests {what}, but the NVIDIA driver is not loaded on this node
+{where} requests {what}, but the {driver} driver is not loaded on this node
 load the driver, or set request.onMissingDriver to start in /etc/gpuhook/config.yaml
 GH1007 RefusedError
 ignored the request for {names} in {where}: {reason}
 if this container needs GPUs, change the setting in /etc/gpuhook/config.yaml
 GH1008 DriverError
-{where} requests {what}, but the NVIDIA driver is not loaded on this node; starting without it
+{where} requests {what}, but the {driver} driver is not loaded on this node; starting without it
 to refuse such containers, set request.onMissingDriver to refuse in /etc/gpuhook/config.yaml
 GH1009 RefusedError
 {where} requests {name}, a device of a vendor other than {vendor}
@@ -354,8 +354,8 @@ GH1510 UsageError
 --{option} {value}: not a valid CDI {option} name
 use letters, digits, _ - and .; start with a letter, and end with a letter or digit
 GH1511 RequestError
---device-id {value}: this node has no such GPU or MIG instance; it has {have}
-select a GPU by its index, UUID or PCI bus id, an instance by 0:1 or its UUID, or use `all`
+--device-id {value}: this node has no such GPU, MIG instance or partition; it has {have}
+select a GPU by its index, UUID or PCI bus id, a part of it by 0:1 or its own name, or use `all`
 GH1512 RequestError
 cannot use --device-id {value}: {reason}
 choose another device, or omit --device-id: gpuhook then skips unusable devices
@@ -983,9 +983,33 @@ GH2142 RequestError
 GH2143 FileError
 the CDI spec needs gpuhook-hook {since} or newer, but this host has {version}
 upgrade gpuhook on the host, or write the spec with the host's `gpuhook generate-cdi`
+GH2510 RequestError
+{where} names `{word}` together with other devices
+write {word} alone, or remove it
+GH2511 DriverError
+{where} requests {name}, but the {driver} driver is not loaded on this node
+load the driver with modprobe {driver} and check dmesg
 GH2530 FileError
 the resource naming strategy single cannot offer these AMD GPUs: {reason}
 give all GPUs the same partition modes, set gpuhook.excludeDevices, or set flags.amd.resourceNamingStrategy to mixed
+GH2540 RequestError
+{device} is a partition of a GPU: the kernel limits the memory of whole GPUs only
+the device plugin's guard can monitor it; or choose a partition mode whose partitions have the required size, and remove the limit
+GH2541 DriverError
+the kernel's controller dmem has no region {region}: the memory of {device} cannot be limited
+compare with /sys/fs/cgroup/dmem.capacity of the host; the amdgpu of Linux 6.15 and newer registers its memory there
+GH2542 HostError
+the kernel's controller dmem is not enabled for cgroup {cgroup}: dmem is missing in {gap}/cgroup.subtree_control
+write +dmem into cgroup.subtree_control of each parent cgroup, from the root downwards
+GH2543 DriverError
+the kernel refused a memory limit for cgroup {cgroup}: {reason}
+run as root outside of any container; `cat dmem.max` in that directory shows the regions that the kernel knows
+GH2544 DriverError
+cgroup {cgroup} already uses {used} of the memory of {device}, more than the limit {limit}: the kernel does not reclaim it and keeps the earlier limit
+stop processes that use the memory (`gpuhook ps` shows them), or set a higher limit
+GH2545 HostError
+this kernel has no cgroup controller dmem, which limits the memory of GPUs
+use Linux 6.15 or newer with CONFIG_CGROUP_DMEM; or share the GPU without limits: the device plugin's guard monitors the memory, and limits.onFailure: start lets containers start
 GH2560 DriverError
 cannot read the usage of {vendor} GPUs: {reason}
 check whether the driver works; the output has the GPUs of other vendors only

@@ -12,6 +12,7 @@ from gpuhook.explain.pods import pod_requests
 from gpuhook.explain.trace import (
     contention,
     extras_trace,
+    further_trace,
     outcome,
     request_trace,
     requirement_trace,
@@ -57,7 +58,7 @@ def _node(target: ExplainedNode) -> dict[str, Any]:
         "where": target.where,
         "driver": node.driver.version if node else None,
         "cuda": node.driver.cuda if node else None,
-        "gpus": len(node.gpus) if node else None,
+        "gpus": further_trace.gpu_count(target),
         "notes": list(target.notes),
         "broken": [
             fault_document(spec.error)
@@ -86,8 +87,12 @@ def _container(
         "notes": _notes(answer, found, target),
         "pod": asked and pod_requests.document(asked, question.allocated, question.placement),
         **end,
-        "gpus": sharing_trace.described(sharing.gpus, target.facts),
-        "sources": list(simulate.sources(answer.verdict, answer.fault)),
+        "gpus": sharing_trace.described(sharing.gpus, target),
+        "sources": [
+            source
+            for verdict in answer.verdicts
+            for source in simulate.sources(verdict, answer.fault)
+        ],
         "extras": found.extras,
         "capabilities": _capabilities(answer, found, target.context),
         "requirements": _requirements(answer, found, target),
@@ -96,17 +101,20 @@ def _container(
         "changes": _changes(answer),
         "replicas": sharing.replicas,
         "memory": sharing.memory,
-        "isolation": sharing_trace.isolated(
-            answer.asked,
-            sharing.gpus,
-            sharing.replicas,
+        "isolation": further_trace.isolated(
+            sharing_trace.isolated(
+                answer.asked,
+                sharing.gpus,
+                sharing.replicas,
+                sharing.memory,
+                question.plugin.devices,
+            ),
+            found.devices,
             sharing.memory,
-            question.plugin.devices,
+            target,
         ),
         "route": outcome.route(answer),
-        "ignored": request_trace.ignored_values(
-            answer.asked, found.devices, target.context.settings
-        ),
+        "ignored": request_trace.ignored_values(answer.asked, found.devices, target.context),
         "warnings": [fault_document(warning) for warning in answer.warnings],
         "start_warnings": list(question.start_warnings),
         "fault": fault_document(answer.fault) if answer.fault else None,
@@ -142,7 +150,10 @@ def _resolution(answer: SimulatedAnswer, context: PlanContext) -> _Resolution:
         capabilities,
         extras,
         request_trace.grant_of(answer, names, node, capabilities),
-        resolution_trace.device_trace(names, node, capabilities, answer.verdict.chosen),
+        [
+            *resolution_trace.device_trace(names, node, capabilities, answer.verdict.chosen),
+            *further_trace.device_trace(answer),
+        ],
     )
 
 
@@ -158,7 +169,7 @@ class _Sharing:
 def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> _Sharing:
     grant, question = found.grant, answer.question
     gpus = (
-        sharing_trace.gpus(grant, target.facts)
+        [*sharing_trace.gpus(grant, target), *further_trace.device_ids(found.devices, target)]
         or question.plugin.direct_devices
         or sharing_trace.held_devices(answer, target.facts)
     )
@@ -168,7 +179,7 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
             answer.asked,
             vocabulary.VOCABULARY,
             grant.devices,
-            lambda: {*target.context.node.covered(found.nodes), *gpus},
+            lambda: {*target.context.covered(found.nodes), *gpus},
         )
         or question.plugin.replicas
     )

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.node import driver_worker
+from gpuhook.node.described_devices import further_devices
 from gpuhook.node.described_node import NAME, DescribedNode, Heard
 from gpuhook.node.spec_node import SpecNode
+from gpuhook.usage import usage_devices
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.usage_device import UsageDevice
 
 INVENTORY, SPECS, LIVE, NOTHING = "inventory", "specs", "live", "nothing"
 DRIVER_SECONDS = 15.0  # a driver takes two seconds on a node with 16 GPUs
@@ -44,6 +46,7 @@ class ExplainedNode:
     facts: Node | None = None
     notes: tuple[str, ...] = ()
     settings_error: GpuhookError | None = None
+    devices: tuple[UsageDevice, ...] = ()  # of all vendors, as far as they are known
 
     @property
     def is_here(self) -> bool:
@@ -53,9 +56,12 @@ class ExplainedNode:
 
 def other_node(node: Node, settings: Settings, where: str) -> ExplainedNode:
     """Return the context of another node; raises what describing it raises."""
-    described = DescribedNode(node, settings, is_elsewhere=True)
-    context = PlanContext(settings, described, Heard())
-    return ExplainedNode(context, INVENTORY, where, node, tuple(described.warnings))
+    devices = usage_devices.of_file(where)
+    others = further_devices(settings, where)
+    described = DescribedNode(node, settings, is_elsewhere=True, may_be_empty=bool(devices))
+    context = PlanContext(settings, described, Heard(), others=others)
+    notes = tuple(described.warnings)
+    return ExplainedNode(context, INVENTORY, where, node, notes, devices=devices)
 
 
 def this_node(
@@ -63,19 +69,33 @@ def this_node(
 ) -> ExplainedNode:
     """Return the context of this node; `ask` asks the driver if the node has no specs."""
     node = SpecNode(settings)
-    context = PlanContext(settings, node, Heard())
-    where = ", ".join(_spec_paths(node))
+    context = PlanContext(settings, node, Heard(), others=further_devices(settings))
+    devices = usage_devices.known_devices().devices
+    where = ", ".join(_spec_paths(context))
     if where:
         facts = nvidia_devices.recorded_node()
-        return ExplainedNode(context, SPECS, where, facts, tuple(_stale_specs(node)), error)
+        notes = (*_stale_specs(node), *_described(context))
+        return ExplainedNode(context, SPECS, where, facts, notes, error, devices)
     dirs = ", ".join(settings.spec_dirs)
     try:
         found = live_node(settings, error, ask, NAME)
     except GpuhookError as failure:
+        if notes := tuple(_described(context)):
+            return ExplainedNode(context, LIVE, NAME, None, notes, error, devices)
         note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
         return ExplainedNode(context, NOTHING, dirs, notes=(note,), settings_error=error)
     note = f"no spec of {node.kind} in {dirs}: the explanation uses {NAME}"
-    return replace(found, notes=(note, *found.notes))
+    more = tuple(_described(context))
+    found.context.further = context.further
+    return replace(found, notes=(note, *more, *found.notes), devices=devices)
+
+
+def _described(context: PlanContext) -> Iterator[str]:
+    """Yield a note on each further vendor whose devices no spec of this node describes."""
+    for one in context.further:
+        with suppress(GpuhookError):
+            if any(spec.path == NAME for spec in one.node.registry().kind(one.node.kind)):
+                yield f"no spec of {one.node.kind} on this node: the explanation uses {NAME}"
 
 
 def _stale_specs(specs: SpecNode) -> Iterator[str]:
@@ -122,10 +142,11 @@ def _call_driver(ask: Callable[[], Node]) -> Node:
     return driver_worker.call_driver(ask, DRIVER_SECONDS, relay_stderr=True)
 
 
-def _spec_paths(node: NvidiaNode) -> list[str]:
+def _spec_paths(context: PlanContext) -> list[str]:
     """Return the paths of the specs with GPUs, [] if a directory cannot be read."""
     paths: list[str] = []
-    for kind in (node.kind, vocabulary.PLUGIN_KIND):
+    kinds = [(one.node, one.node.kind) for one in context.every()]
+    for node, kind in [*kinds, (context.node, vocabulary.PLUGIN_KIND)]:
         with suppress(GpuhookError):
-            paths += [spec.path for spec in node.registry().kind(kind)]
+            paths += [spec.path for spec in node.registry().kind(kind) if spec.path != NAME]
     return list(dict.fromkeys(paths))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpuhook.apply.live.live_files import FileChange
+    from gpuhook.entry.plan_context import VendorContext
     from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.question import Question
     from gpuhook.request.policy import Verdict
@@ -49,7 +50,8 @@ class SimulatedAnswer:
 
     `fault` is why it would not start; then `after` equals `before`. `asked` is the spec with its
     request, without the edits of an earlier create. `changes` are in the root file system. `held`
-    are the devices of a running container, unless gpuhook-runtime would add them.
+    are the devices of a running container, unless gpuhook-runtime would add them. `further` has the
+    verdicts on requests of further vendors' devices.
     """
 
     question: Question
@@ -62,6 +64,12 @@ class SimulatedAnswer:
     warnings: tuple[GpuhookError, ...] = ()
     fault: GpuhookError | None = None
     held: InjectedDevices | None = None
+    further: tuple[tuple[VendorContext, Verdict], ...] = ()
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdicts on the requests of all vendors' devices, the first vendor's first."""
+        return [self.verdict, *(verdict for _, verdict in self.further)]
 
     @property
     def has_engines_edits(self) -> bool:
@@ -83,7 +91,8 @@ def simulate(question: Question, target: ExplainedNode) -> SimulatedAnswer:
         after=before if trouble else after,
         asked=asked,
         edited=edited,
-        verdict=_verdict(asked, target),
+        verdict=_verdict(asked, target.context),
+        further=tuple((one, _verdict(asked, one)) for one in target.context.further),
         changes=tuple(changes),
         warnings=tuple(target.context.log.warnings[logged:]),
         fault=trouble,
@@ -160,10 +169,10 @@ def _low_level(target: ExplainedNode) -> str:
         return "runc"
 
 
-def _verdict(asked: dict[str, Any], target: ExplainedNode) -> Verdict:
+def _verdict(asked: dict[str, Any], context: VendorContext) -> Verdict:
     """Return the verdict on the sources, an empty one if they cannot be read."""
     try:
-        return plan.verdict(asked, target.context.settings, target.context.node)
+        return plan.verdict(asked, context.settings, context.node)
     except GpuhookError:
         return policy.Verdict()
 

@@ -9,11 +9,11 @@ from typing import Any
 from gpuhook.apply.live import hotplug_plan, interrupted_attach
 from gpuhook.apply.spec import oci_spec
 from gpuhook.entry import plan_context
+from gpuhook.live.vendor_names import names_by_vendor
 from gpuhook.memory_limits import attach_limits
 from gpuhook.request import plan, policy, replicas
-from gpuhook.request.resolve import resolve_names
+from gpuhook.request.resolve import Grant, resolve_names
 from gpuhook.target.running_container import ContainerNote, Report
-from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
 
 TYPE_CHECKING = False
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_plan import DesiredState, HotplugPlan
     from gpuhook.cdi.hot.container_edits import ContainerEdits
-    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.memory_limits.limit_changes import Wish
     from gpuhook.memory_limits.limit_plan import Limits
     from gpuhook.request.plan import Injection
-    from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
@@ -49,21 +48,17 @@ def attach(
     nothing. Raises the faults of resolving, of requirements and of memory limits, and OSError or
     GH17xx of the container.
     """
-    policy.require_privilege(names, "attach", target.spec, vocabulary.VOCABULARY)
-
-    def planned() -> Injection:
-        return plan.plan_names(names, capabilities, context.node)
-
-    injection = plan_context.with_fresh_specs(planned, context)
-    grant, todo, held = injection.grant, injection.hook_jobs, target.held
-    required = plan.requirements(target.spec, context.settings, context.node)
-    plan_context.enforce_requirements(required, todo, _nodes(grant.edits), context)
+    named = names_by_vendor(names, context)
+    injections = [_injection(target, one, some, capabilities) for one, some in named]
+    grant = Grant.joined([injection.grant for injection in injections])
+    todo, held = [job for one in injections for job in one.hook_jobs], target.held
     wanted, hotplug = _hotplug(target, grant, todo)
     intended = target.record(
         wanted.edits, todo, interrupted_attach.planned_items(held, wanted, hotplug)
     )
-    whole = _whole(context, names, capabilities)
-    with attach_limits.limits_to_set(target, context, grant, names, wish) as limits:
+    whole = [device for one, some in named for device in _whole(one, some, capabilities)]
+    requested = [name for one, some in named for name in plan_context.in_ledger(some, one)]
+    with attach_limits.limits_to_set(target, context, grant, requested, wish) as limits:
         # First the limits: the device is never without them.
         hotplug.operations = [*limits.operations, *hotplug.operations]
         has_steps = bool(hotplug.operations)
@@ -77,6 +72,20 @@ def attach(
     if not is_dry:
         report.notes += _notes(target, grant, wanted.edits if has_steps else None)
     return report
+
+
+def _injection(
+    target: Target, context: VendorContext, names: Sequence[str], capabilities: frozenset[str]
+) -> Injection:
+    """Return the injection of one vendor's devices, if the container may have them."""
+    policy.require_privilege(names, "attach", target.spec, context.node.vocabulary)
+    found = plan_context.with_fresh_specs(
+        lambda: plan.plan_names(names, capabilities, context.node), context
+    )
+    required = plan.requirements(target.spec, context.settings, context.node)
+    nodes = _nodes(found.edits)
+    plan_context.enforce_requirements(required, found.hook_jobs, nodes, context)
+    return found
 
 
 def _hotplug(target: Target, grant: Grant, todo: list[Jobs]) -> tuple[DesiredState, HotplugPlan]:
@@ -125,7 +134,7 @@ def _nodes(edits: ContainerEdits) -> list[str]:
     return [node["path"] for node in edits.get("deviceNodes") or ()]
 
 
-def _whole(context: PlanContext, names: Sequence[str], capabilities: frozenset[str]) -> list[str]:
+def _whole(context: VendorContext, names: Sequence[str], capabilities: frozenset[str]) -> list[str]:
     """Return the devices that are named directly: they remain when a replica of them is removed."""
     own = [name for name in names if not replicas.device_of(name)]
     return resolve_names(own, capabilities, context.node).devices if own else []

@@ -18,12 +18,13 @@ from gpuhook.apply.live.unplug_steps import Forbid, PutBack
 from gpuhook.containers.warm import open_devices
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.live.detach_selection import Taken
+from gpuhook.live.vendor_names import names_by_vendor
 from gpuhook.memory_limits import attach_limits
 from gpuhook.target.running_container import ContainerNote, Report
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import rootfs_plan
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
-from gpuhook.vendors.nvidia.warm import spec_devices
+from gpuhook.vendors.warm import config_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,10 +52,42 @@ def detach(
     `force`, and before that the errors of opening the container's root file system.
     """
     target.held.require_root()
-    taken = Taken(target, context.node, names)
+    taken = Removal(target, context, names)
     detaching = _Detach(target, taken)
     with attach_limits.limits_to_clear(target, context, taken.has_taken) as limits:
         return _detached(detaching, limits, force=force, is_dry=is_dry)
+
+
+class Removal:
+    """What is removed of each vendor's devices; `is_last` means that no GPU of any remains.
+
+    Only then do the files of the first attach go, too.
+    """
+
+    def __init__(self, target: Target, context: PlanContext, names: Sequence[str]) -> None:
+        """Raise the faults of Taken."""
+        held = [node["path"] for node in target.granted.get("deviceNodes") or ()]
+        holders = [one for one in context.every() if one.node.own_nodes(held)]
+        named = names_by_vendor(names, context, holders)
+        self._parts = [(one.node, Taken(target, one.node, some)) for one, some in named]
+        parts = [part for _, part in self._parts]
+        self.nodes = [node for part in parts for node in part.nodes]
+        self.of_config = [path for part in parts for path in part.of_config]
+        self.replicas = [replica for part in parts for replica in part.replicas]
+        touched = [one for one, _ in named]
+        self.is_last = all(part.is_last for part in parts) and all(
+            one in touched for one in holders
+        )
+
+    def is_gone(self, name: str) -> bool:
+        """Return whether a device, by its qualified name, or a replica is removed."""
+        return self.is_last or any(
+            part.is_gone(name) for node, part in self._parts if "=" not in name or node.serves(name)
+        )
+
+    def has_taken(self, device: str) -> bool:
+        """Return whether the GPU, partition or instance with this id is removed."""
+        return self.is_gone(device) or any(part.has_taken(device) for _, part in self._parts)
 
 
 def _detached(detaching: _Detach, limits: Limits, *, force: bool, is_dry: bool) -> Report:
@@ -92,7 +125,7 @@ def _detached(detaching: _Detach, limits: Limits, *, force: bool, is_dry: bool) 
 class _Detach:
     """The plan that removes the nodes, and the changes of the ledger."""
 
-    def __init__(self, target: Target, taken: Taken) -> None:
+    def __init__(self, target: Target, taken: Removal) -> None:
         self.target = target
         self.taken = taken
         self._coming = InjectedItems()
@@ -127,7 +160,7 @@ class _Detach:
         if not nvidia_live.has_profile(target.made) and not nvidia_live.shows_profile(root):
             return []
         gone = [*target.withdrawn, *(node["path"] for node in self.taken.nodes)]
-        left = spec_devices.without(target.granted, gone).get("deviceNodes") or []
+        left = config_devices.without(target.granted, gone).get("deviceNodes") or []
         with target.held.as_root():
             change = nvidia_live.profile_for(root, [node["path"] for node in left], gone)
             now = current(root, change.path)
@@ -199,7 +232,7 @@ class _Detach:
             for node in self.taken.nodes:
                 rule = hotplug_plan.rule_of(node)
                 target.made.forget(node["path"], rule_record(rule) if rule is not None else [])
-            target.given = spec_devices.without(target.given, paths)
+            target.given = config_devices.without(target.given, paths)
             entry["live"] = target.record({})
 
 

@@ -15,30 +15,27 @@ from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.request import replicas
 from gpuhook.request.resolve import NOTHING_BUT_FILES, resolve_names
-from gpuhook.vendors.nvidia.hot import node_json, vocabulary
-from gpuhook.vendors.nvidia.hot.device_names import node_devices
+from gpuhook.vendors.nvidia.hot import node_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpuhook.cdi.hot.container_edits import DeviceNode
+    from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
-
-_EVERY = vocabulary.parse_capabilities("all")
+    from gpuhook.vendors.interface import VendorNode
 
 
 class Taken:
-    """The device nodes to remove, with their numbers, and the names that go with them.
+    """The device nodes of a vendor to remove, with their numbers, and the names that go with them.
 
     A node without a record is included if it exists or could be opened: afterwards the container
     cannot open a named device, whichever tool injected it. `replicas` are those of the ledger's
-    entry that go. `is_last` means that no GPU remains, so that the files of the first attach go,
+    entry that go. `is_last` means that no GPU of the vendor remains, so that the control nodes go,
     too.
     """
 
-    def __init__(self, target: Target, node: NvidiaNode, names: Sequence[str]) -> None:
+    def __init__(self, target: Target, node: VendorNode, names: Sequence[str]) -> None:
         """Raise GH1759 for a name that neither a spec nor the container has.
 
         GH1771 for a name without a spec, GH1770 for `none` while a GPU needs it.
@@ -46,11 +43,12 @@ class Taken:
         self.devices: list[str] = []
         self._target = target
         self._node = node
-        self._devices = self._described()
+        self._every = frozenset(node.capability_words)
+        self._devices = node.nodes_by_device()
         shares = Shares(target, node, self._devices, names)
         self.replicas = shares.named
         names = [name for name in names if name not in shares.staying]
-        held = {node["path"]: node for node in target.granted.get("deviceNodes") or ()}
+        held = self._own(target.granted)
         shared = self._shared(held)
         asked = self._named_nodes(names, held)
         asked = {path: node for path, node in asked.items() if path not in shared}
@@ -67,7 +65,7 @@ class Taken:
         by_config = {node["path"] for node in target.by_config.get("deviceNodes") or ()}
         if self.is_last:
             # A detach that was killed has removed the control nodes' names, not yet the nodes.
-            given = {node["path"]: node for node in target.given.get("deviceNodes") or ()}
+            given = self._own(target.given)
             rest = (n for path, n in {**given, **held}.items() if path in shared - by_config)
             self.nodes += [node for node in map(self._numbered, rest) if node is not None]
         self.of_config = [node["path"] for node in self.nodes if node["path"] in by_config]
@@ -78,7 +76,9 @@ class Taken:
         A device has several names: it is gone if its nodes are, except for nodes that it shares
         with remaining devices, as the instances of one GPU do.
         """
-        if self.is_last or name in self.devices or name in self.replicas:
+        if name in self.devices or name in self.replicas:
+            return True
+        if self.is_last and "=" in name and self._node.serves(name):
             return True
         ending = "=" + device(name) if replicas.device_of(name) else name
         return any(
@@ -92,20 +92,19 @@ class Taken:
         known = node_json.uuids()
         return self.is_gone(uuid) or any(known.get(node["path"]) == uuid for node in self.nodes)
 
-    def _described(self) -> dict[str, frozenset[str]]:
-        """Return the nodes of each device of this node, {} without a spec."""
-        try:
-            return node_devices.nodes_by_device(self._node.registry(), self._node.kind)
-        except GpuhookError:
-            return {}
+    def _own(self, edits: ContainerEdits) -> dict[str, DeviceNode]:
+        """Return the vendor's device nodes of edits by their paths."""
+        nodes = {node["path"]: node for node in edits.get("deviceNodes") or ()}
+        own = self._node.own_nodes(nodes)
+        return {path: node for path, node in nodes.items() if path in own}
 
     def _shared(self, held: dict[str, DeviceNode]) -> set[str]:
         """Return the nodes that belong to no single device: the control nodes."""
         try:
-            common = resolve_names(["none"], _EVERY, self._node).edits.get("deviceNodes") or []
+            common = resolve_names(["none"], self._every, self._node).edits.get("deviceNodes") or []
         except GpuhookError:  # no spec on this node: by their names
-            return {path for path in held if not vocabulary.is_gpu_node(path)}
-        return {node["path"] for node in common}
+            return {path for path in held if not self._node.is_gpu_node(path)}
+        return {*self._node.control_nodes, *(node["path"] for node in common)}
 
     def _named_nodes(
         self, names: Sequence[str], held: dict[str, DeviceNode]
@@ -116,8 +115,8 @@ class Taken:
         """
         paths = [name for name in names if name.startswith("/dev/")]
         for path in paths:
-            if path not in held and not vocabulary.is_node(path):
-                raise _unknown(f"{path} is not a device node of the driver", held)
+            if path not in held and not self._node.is_node(path):
+                raise self._unknown(f"{path} is not a device node of the driver", held)
         found = [held.get(path) or self._numbered({"path": path}) for path in paths]
         named = [name for name in names if name not in paths]
         if named:
@@ -129,13 +128,13 @@ class Taken:
 
     def _nodes_by_name(self, names: list[str]) -> list[DeviceNode]:
         try:
-            grant = resolve_names(names, _EVERY, self._node)
+            grant = resolve_names(names, self._every, self._node)
         except GpuhookError as error:
-            held = {n["path"]: n for n in self._target.granted.get("deviceNodes") or ()}
+            held = self._own(self._target.granted)
             if error.code == "GH1102":
-                raise _unknown(error.message, held) from error
+                raise self._unknown(error.message, held) from error
             if error.code == "GH1104":
-                node = _node_of(held)
+                node = self._node_of(held)
                 raise fault("GH1771", reason=error.message, hint=error.hint, node=node) from error
             raise
         self.devices = grant.devices
@@ -150,7 +149,7 @@ class Taken:
         """
         needed: set[str] = set()
         for every in self._devices.values():
-            nodes = frozenset(path for path in every if vocabulary.is_node(path))
+            nodes = frozenset(path for path in every if self._node.is_node(path))
             if nodes <= held and not asked <= every and not nodes <= asked:
                 needed |= nodes
         return frozenset(needed)
@@ -183,15 +182,13 @@ class Taken:
         allowed = held.rules.version != "none" and held.rules.verdict(*rule.device, "r")[0]
         return is_there or allowed
 
+    def _unknown(self, what: str, held: dict[str, DeviceNode]) -> GpuhookError:
+        has = f"the nodes {', '.join(held)}" if held else "no node of the driver"
+        return fault("GH1759", name=what, nodes=has, node=self._node_of(held))
 
-def _unknown(what: str, held: dict[str, DeviceNode]) -> GpuhookError:
-    has = f"the nodes {', '.join(held)}" if held else "no node of the driver"
-    return fault("GH1759", name=what, nodes=has, node=_node_of(held))
-
-
-def _node_of(held: dict[str, DeviceNode]) -> str:
-    """Return a node that may be named, for an example."""
-    return next(filter(vocabulary.is_gpu_node, held), "/dev/nvidia0")
+    def _node_of(self, held: dict[str, DeviceNode]) -> str:
+        """Return a node that may be named, for an example."""
+        return next(filter(self._node.is_gpu_node, held), "/dev/nvidia0")
 
 
 class Shares:
@@ -204,12 +201,13 @@ class Shares:
     def __init__(
         self,
         target: Target,
-        node: NvidiaNode,
+        node: VendorNode,
         nodes: Mapping[str, frozenset[str]],
         names: Sequence[str],
     ) -> None:
         self._entry = target.entry
         self._node = node
+        self._every = frozenset(node.capability_words)
         self._nodes = nodes
         self._known: dict[str, frozenset[str]] = {}
         noted = target.entry.get("replicas") or ()
@@ -265,14 +263,16 @@ class Shares:
         nodes: frozenset[str] = frozenset()
         for qualified in self._qualified(name):
             nodes |= self._nodes.get(qualified, frozenset())
-        return frozenset(path for path in nodes if vocabulary.is_node(path))
+        return frozenset(path for path in nodes if self._node.is_node(path))
 
     def _qualified(self, name: str) -> frozenset[str]:
         """Return the qualified name of the device that a name means, as an attach records it."""
         plain = device(name)
         if plain not in self._known:
             try:
-                self._known[plain] = frozenset(resolve_names([plain], _EVERY, self._node).devices)
+                self._known[plain] = frozenset(
+                    resolve_names([plain], self._every, self._node).devices
+                )
             except GpuhookError:
                 self._known[plain] = frozenset()
         return self._known[plain]

@@ -17,14 +17,16 @@ from gpuhook.host.hot import state
 from gpuhook.host.hot.settings import ALWAYS
 from gpuhook.memory_limits import limit_state
 from gpuhook.memory_limits.hot import container_limits
+from gpuhook.memory_limits.hot.container_limits import DeviceRequest
 from gpuhook.memory_limits.limit_plan import LimitPlan, Limits, clipped
 from gpuhook.memory_limits.limit_state import unlimited
-from gpuhook.memory_limits.nvml_worker import NvmlWorker
+from gpuhook.memory_limits.limit_worker import LimitDrivers
 from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request import parse
 from gpuhook.request.memory_request import MemoryLimit, amount
-from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+from gpuhook.vendors.hot.memory_vendors import by_vendor, vendor_of
+from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
@@ -53,47 +55,56 @@ def limits_to_set(
     if not wanted:
         yield Limits()
         return
-    is_asked = any(limit.is_asked for limit in wanted)
-    policy = context.settings.limits_on_failure
-    required = container_limits.is_required(policy, is_asked=is_asked)
+    found = Limits()
     with ExitStack() as stack:
-        try:
-            found = _planned(target, context, stack, wanted, wish, required=required)
-        except (GpuhookError, OSError) as error:
-            if required:
-                raise
-            found = Limits()
-            known = limit_state.limits_of(
-                target.entry, target.spec, [limit.device for limit in wanted], None
-            )
-            granted = {before.gpu: before.granted for before in known}
-            for limit in wanted:
-                record = found.records[limit.device] = LimitRecord(limit, granted[limit.device])
-                _fail(found, record, error)
+        for own in by_vendor(wanted).values():
+            try:
+                _add_plan(found, target, context, _opened(stack, context), own, wish=wish)
+            except (GpuhookError, OSError) as error:
+                if _is_required(context, own):
+                    raise
+                _fail_all(found, target, own, error)
         yield found
 
 
-def _planned(
+def _add_plan(
+    found: Limits,
     target: Target,
     context: PlanContext,
-    stack: ExitStack,
+    drivers: LimitDrivers,
     wanted: list[MemoryLimit],
-    wish: Wish | None,
     *,
-    required: bool,
-) -> Limits:
-    driver = _opened(stack, context)
-    plan = LimitPlan(target, driver)
-    limits = {limit.device: clipped(driver, limit) for limit in wanted}
+    wish: Wish | None,
+) -> None:
+    """Add the changes that set `wanted` to `found`, with notes of refusals if it allows them."""
+    plan = LimitPlan(target, drivers)
+    limits = {limit.device: clipped(drivers, limit) for limit in wanted}
+    required = _is_required(context, wanted)
     for before in plan.before(limits):
         limit = limits[before.gpu]
         # A requested guarantee is set, whatever limits.guarantee says.
         guarantee = context.settings.limits_guarantee if wish is None else ALWAYS
-        kept, reason = memory_backend.supported_limit(limit, guarantee, plan.backend)
+        kept, reason = memory_backend.supported_limit(limit, guarantee, plan.backend(before.gpu))
         record = LimitRecord(kept, before.granted if wish else limit, reason)
-        on_failure = None if required else partial(_fail, plan, record)
+        on_failure = None if required else partial(_fail, found, record)
         plan.change(before, kept, record, on_failure)
-    return plan
+    found.add(plan)
+
+
+def _is_required(context: PlanContext, wanted: list[MemoryLimit]) -> bool:
+    is_asked = any(limit.is_asked for limit in wanted)
+    return container_limits.is_required(context.settings.limits_on_failure, is_asked=is_asked)
+
+
+def _fail_all(
+    found: Limits, target: Target, wanted: list[MemoryLimit], error: GpuhookError | OSError
+) -> None:
+    gpus = [limit.device for limit in wanted]
+    known = limit_state.limits_of(target.entry, target.spec, gpus, lambda _: None)
+    granted = {before.gpu: before.granted for before in known}
+    for limit in wanted:
+        record = found.records[limit.device] = LimitRecord(limit, granted[limit.device])
+        _fail(found, record, error)
 
 
 def _fail(found: Limits, record: LimitRecord, error: GpuhookError | OSError) -> None:
@@ -105,24 +116,25 @@ def _fail(found: Limits, record: LimitRecord, error: GpuhookError | OSError) -> 
 def limits_to_clear(
     target: Target, context: PlanContext, is_gone: Callable[[str], bool]
 ) -> Iterator[Limits]:
-    """Yield the changes that clear the limits of detached GPUs; `is_gone` takes a GPU's UUID.
+    """Yield the changes that clear the limits of detached GPUs; `is_gone` takes a GPU's id.
 
     A GPU is detached even if that fails: the ledger then records that the limit is unknown.
     """
     gone = {gpu: one for gpu, one in limit_records.records_of(target.entry).items() if is_gone(gpu)}
-    held = [gpu for gpu, one in gone.items() if one.by == limit_records.DRIVER and one.is_limited]
+    held = [one.limit for one in gone.values() if one.is_enforced and one.is_limited]
     found = Limits()
     with ExitStack() as stack:
-        try:
-            if held:
-                found = plan = LimitPlan(target, _opened(stack, context))
-                for before in plan.before(held):
-                    doubt = partial(_doubt, plan, before.gpu, plan.cgroups)
+        for own in by_vendor(held).values():
+            gpus = [limit.device for limit in own]
+            try:
+                plan = LimitPlan(target, _opened(stack, context))
+                for before in plan.before(gpus):
+                    doubt = partial(_doubt, found, before.gpu, plan.cgroups(before.gpu))
                     plan.change(before, None, None, doubt)
-        except (GpuhookError, OSError) as error:
-            found = Limits()
-            for gpu in sorted(held):
-                _doubt(found, gpu, [], error)
+                found.add(plan)
+            except (GpuhookError, OSError) as error:
+                for gpu in sorted(gpus):
+                    _doubt(found, gpu, [], error)
         found.records = {**dict.fromkeys(gone), **found.records}
         yield found
 
@@ -134,10 +146,11 @@ def _doubt(found: Limits, gpu: str, cgroups: list[str], error: GpuhookError | OS
     found.notes.append(_LEFT.format(gpu, record.trouble))
 
 
-def _opened(stack: ExitStack, context: PlanContext) -> NvmlWorker:
+def _opened(stack: ExitStack, context: PlanContext) -> LimitDrivers:
     if state.is_rootless():
         raise fault("GH1784", user=os.geteuid())
-    return stack.enter_context(NvmlWorker(context.node.nvml() or nvml_library.find("/")))
+    library = lambda: context.node.nvml() or nvml_library.find("/")  # noqa: E731
+    return stack.enter_context(LimitDrivers(library))
 
 
 def _desired_limits(
@@ -148,9 +161,8 @@ def _desired_limits(
     if wish is None and not parse.limits_memory(target.spec, vocabulary.VOCABULARY):
         return []
     requested = [*grant.devices, *grant.in_full(names)]
-    devices = container_limits.devices(
-        target.spec, nodes, requested, lambda: context.node.covered(nodes)
-    )
+    request = DeviceRequest(target.spec, nodes, requested, lambda: context.node.covered(nodes))
+    devices = container_limits.devices(request)
     if wish is None:
         noted = limit_records.records_of(target.entry).values()
         known = {one.limit.device for one in noted if one.is_limited or one.granted is not None}
@@ -159,9 +171,8 @@ def _desired_limits(
             for one in container_limits.container_limits(target.spec, devices)
             if one.device not in known
         ]
-    sizes = node_json.memory()
     for device in devices:
-        whole = sizes.get(device, wish.hard)
+        whole = vendor_of(device).totals([device]).get(device, wish.hard)
         if wish.hard > whole:
             raise fault("GH1782", limit=amount(wish.hard), gpu=device, whole=amount(whole))
     return [MemoryLimit(device, wish.hard, wish.soft or 0, is_asked=True) for device in devices]

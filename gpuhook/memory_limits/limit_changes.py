@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.apply.live import hotplug_plan
+from gpuhook.containers.warm.driver_limit import DMEM
 from gpuhook.errors import fault
 from gpuhook.memory_limits import limit_state
 from gpuhook.memory_limits.limit_plan import LimitPlan, Limits
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
     from gpuhook.errors import GpuhookError
     from gpuhook.memory_limits.limit_state import LimitState
-    from gpuhook.memory_limits.nvml_worker import NvmlWorker
+    from gpuhook.memory_limits.limit_worker import LimitDrivers
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+    from gpuhook.vendors.limit_device import LimitDevice
 
 _GRANTED = "{gpu} has its granted limit, {limit}: clear --all also removes it"
 _LIFTED = "{gpu}: the granted limit, {limit}, is removed: the container is now unlimited"
@@ -33,7 +34,8 @@ _RESERVED = (
     "{container}` before that releases them"
 )
 _FORGOTTEN = "only the ledger changes, not the driver: {}"
-UNHELD = ("GH1250", "GH1312")  # the driver is too old, and cgroup v1
+# The driver is too old, and cgroup v1; a partition, no region, no controller.
+UNHELD = ("GH1250", "GH1312", "GH2540", "GH2541", "GH2542", "GH2545")
 
 
 class Wish:
@@ -45,7 +47,7 @@ class Wish:
 
 
 def set_limits(
-    target: Target, driver: NvmlWorker, gpus: Sequence[Gpu], wish: Wish, *, is_dry: bool
+    target: Target, drivers: LimitDrivers, gpus: Sequence[LimitDevice], wish: Wish, *, is_dry: bool
 ) -> Report:
     """Limit a container's memory of `gpus`. All of them or none.
 
@@ -54,12 +56,12 @@ def set_limits(
     for gpu in gpus:
         if gpu.memory_bytes is not None and wish.hard > gpu.memory_bytes:
             whole, limit = amount(gpu.memory_bytes), amount(wish.hard)
-            raise fault("GH1782", limit=limit, gpu=gpu.uuid, whole=whole)
-    plan = LimitPlan(target, driver)
-    for before in plan.before(str(gpu.uuid) for gpu in gpus):
+            raise fault("GH1782", limit=limit, gpu=gpu.id, whole=whole)
+    plan = LimitPlan(target, drivers)
+    for before in plan.before(gpu.id for gpu in gpus):
         wanted = _wished(before, wish)
         plan.change(before, wanted, LimitRecord(wanted, before.granted, _left_out(before, wanted)))
-        if wanted.soft and plan.backend == memory_backend.DMEM:
+        if wanted.soft and plan.backend(before.gpu) == DMEM:
             soft, container = amount(wanted.soft), target.found.id
             plan.notes.append(_RESERVED.format(gpu=before.gpu, soft=soft, container=container))
         used = before.used or 0
@@ -71,7 +73,7 @@ def set_limits(
 
 def clear(
     target: Target,
-    driver: NvmlWorker,
+    drivers: LimitDrivers,
     gpus: Sequence[str],
     guarantee: str,
     *,
@@ -83,7 +85,7 @@ def clear(
     `guarantee` is the setting limits.guarantee, for a grant. With `lifts_grants` no limit applies,
     whatever the grant is. Raises the driver's refusals.
     """
-    plan = LimitPlan(target, driver)
+    plan = LimitPlan(target, drivers)
     for before in plan.before(gpus):
         granted = before.granted
         if granted is None:
@@ -92,7 +94,9 @@ def clear(
             plan.change(before, None, LimitRecord(unlimited(before.gpu), granted))
             plan.notes.append(_LIFTED.format(gpu=before.gpu, limit=limit_state.amounts(granted)))
         else:
-            kept, reason = memory_backend.supported_limit(granted, guarantee, plan.backend)
+            kept, reason = memory_backend.supported_limit(
+                granted, guarantee, plan.backend(before.gpu)
+            )
             if before.record is not None or not before.holds(kept):
                 plan.change(before, kept, LimitRecord(kept, granted, reason))
             plan.notes.append(_GRANTED.format(gpu=before.gpu, limit=limit_state.amounts(granted)))
@@ -106,7 +110,7 @@ def lift_in_ledger(
 ) -> Report:
     """Lift the limits of a container on `gpus`, whose driver cannot be changed for `reason`."""
     lifted = Limits()
-    for before in limit_state.limits_of(target.entry, target.spec, gpus, None, []):
+    for before in limit_state.limits_of(target.entry, target.spec, gpus, lambda _: None, []):
         granted, now = before.granted, before.record
         if before.gpu not in gpus or (granted is None and now is None):
             continue

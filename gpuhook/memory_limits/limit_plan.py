@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.apply.live.hotplug_steps import Live
+    from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.memory_limits.limit_state import LimitState
-    from gpuhook.memory_limits.nvml_worker import NvmlWorker
-    from gpuhook.memory_limits.warm.limit_records import DriverLimit
+    from gpuhook.memory_limits.limit_worker import LimitDrivers
     from gpuhook.target.running_container import Target
+    from gpuhook.vendors.memory_interface import LimitDriver
 
 _NOTED = "the driver already enforces it: only the ledger changes"
 
@@ -35,8 +36,9 @@ def directories(target: Target) -> list[str]:
     return memory_cgroup.directories(target.held.process, target.cgroup)
 
 
-def clipped(driver: NvmlWorker, limit: MemoryLimit) -> MemoryLimit:
+def clipped(drivers: LimitDrivers, limit: MemoryLimit) -> MemoryLimit:
     """Return a limit that is no larger than its GPU's memory."""
+    driver = drivers.driver(limit.device)
     return cgroup_limits.with_hard(limit, driver.within(limit.device, limit.hard))
 
 
@@ -49,7 +51,7 @@ class LimitStep:
 
     def __init__(
         self,
-        driver: NvmlWorker,
+        driver: LimitDriver,
         before: LimitState,
         wanted: MemoryLimit | None,
         cgroups: list[str],
@@ -57,7 +59,7 @@ class LimitStep:
     ) -> None:
         self._driver = driver
         self._on_failure = on_failure
-        self.gpu = before.gpu  # a UUID
+        self.gpu = before.gpu  # a device id
         self._was = limit_state.amounts(MemoryLimit(before.gpu, before.hard, before.soft))
         self._wanted = wanted
         self._cgroups = cgroups
@@ -121,6 +123,12 @@ class Limits:
         self.records: dict[str, LimitRecord | None] = {}
         self.notes: list[str] = []
 
+    def add(self, other: Limits) -> None:
+        """Add the changes of `other`, of other GPUs."""
+        self.operations += other.operations
+        self.records.update(other.records)
+        self.notes += other.notes
+
     def enter(self, entry: dict[str, Any]) -> None:
         """Put the records into a ledger entry."""
         if self.records:
@@ -128,31 +136,29 @@ class Limits:
 
 
 class LimitPlan(Limits):
-    """Changes of the limits of one container, by a driver. Raises GH1312, GH1313."""
+    """Changes of the limits of one container. Raises GH1312, GH1313."""
 
-    def __init__(self, target: Target, driver: NvmlWorker) -> None:
+    def __init__(self, target: Target, drivers: LimitDrivers) -> None:
         super().__init__()
         self._target = target
-        self._driver = driver
+        self._drivers = drivers
         self._all_cgroups = directories(target)
         self._before: dict[str, LimitState] = {}
 
-    @property
-    def backend(self) -> str:
-        """Return the driver's backend, which is known after a call about a GPU: before()."""
-        return memory_backend.backend_of(self._all_cgroups[-1])
+    def backend(self, gpu: str) -> str:
+        """Return the backend of a GPU's limits."""
+        return self._drivers.driver(gpu).backend_of(self._all_cgroups[-1])
 
-    @property
-    def cgroups(self) -> list[str]:
+    def cgroups(self, gpu: str) -> list[str]:
         """Return the cgroups of the container for which the backend needs limits."""
-        return memory_backend.to_limit(self.backend, self._all_cgroups)
+        return memory_backend.to_limit(self.backend(gpu), self._all_cgroups)
 
     def before(self, gpus: Iterable[str] = ()) -> list[LimitState]:
         """Return the current limits of `gpus`, of all in the ledger if none is named."""
         named = list(gpus)
         target = self._target
         found = limit_state.limits_of(
-            target.entry, target.spec, named, self._driver, self._all_cgroups
+            target.entry, target.spec, named, self._drivers.driver, self._all_cgroups
         )
         return [limit for limit in found if not named or limit.gpu in named]
 
@@ -168,13 +174,14 @@ class LimitPlan(Limits):
         `on_failure` gets the driver's refusal, and may change the record; without it, the refusal
         ends the plan.
         """
-        cgroups = self.cgroups
+        cgroups = self.cgroups(before.gpu)
         if record is not None:
             record.cgroups = cgroups
         self._before[before.gpu] = before
         is_set = not before.trouble and before.holds(wanted)
         if not is_set:
-            self.operations.append(LimitStep(self._driver, before, wanted, cgroups, on_failure))
+            driver = self._drivers.driver(before.gpu)
+            self.operations.append(LimitStep(driver, before, wanted, cgroups, on_failure))
         is_optional = on_failure is not None and not is_set
         if is_optional or _document(record) != _document(before.record):
             self.records[before.gpu] = record

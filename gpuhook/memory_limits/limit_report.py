@@ -3,34 +3,32 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from gpuhook.containers.hot import ledger
 from gpuhook.errors import GpuhookError
-from gpuhook.memory_limits import (
-    driver_support,
-    guard_state,
-    limit_plan,
-    limit_state,
-    visible_gpus,
-)
-from gpuhook.memory_limits.nvml_worker import NvmlWorker
+from gpuhook.host.hot import state
+from gpuhook.memory_limits import guard_state, limit_plan, limit_state, visible_gpus
+from gpuhook.memory_limits.limit_worker import LimitDrivers
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gpuhook.containers.warm.runtime_state import Found
-    from gpuhook.memory_limits.driver_support import Support
     from gpuhook.memory_limits.guard_state import Watched
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.target.running_container import Target
+    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.limit_device import LimitSupport
+    from gpuhook.vendors.memory_interface import LimitDriver
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,42 +68,51 @@ class ContainerLimits:
 
 
 class LimitReader:
-    """The driver's limits; a context manager, in which the driver is opened on first use.
+    """The drivers' limits; a context manager, in which a driver is opened on first use.
 
-    If it cannot be opened, `library` is "" and `trouble` is set.
+    `library` is "" if it is not found; `trouble` is why a driver could not be opened.
     """
 
     def __init__(self, find_library: Callable[[], str]) -> None:
         self._find = find_library
-        self._stack = ExitStack()
-        self.library = ""
+        self._drivers = LimitDrivers(self.find_library)
         self.trouble: GpuhookError | None = None
 
     def __enter__(self) -> LimitReader:  # noqa: PYI034 # Self needs a newer Python
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._stack.close()
+        self._drivers.__exit__(*exc)
 
     @cached_property
-    def driver(self) -> NvmlWorker | None:
-        """Return the driver, None if it has no limits or does not answer."""
+    def library(self) -> str:
+        """Return the path of NVML, "" if it is not found."""
         try:
-            self.library = self._find()
-            return self._stack.enter_context(NvmlWorker(self.library))
+            return self._find()
+        except GpuhookError:
+            return ""
+
+    def find_library(self) -> str:
+        """Return the path of NVML. Raises GH1200 and GH1201."""
+        return self.library or self._find()
+
+    def driver(self, device: str) -> LimitDriver | None:
+        """Return the driver of a device, None if it has no limits or does not answer."""
+        try:
+            return self._drivers.driver(device)
         except GpuhookError as error:
-            self.trouble = error
+            self.trouble = self.trouble or error
             return None
 
     @cached_property
-    def node(self) -> Support:
-        """Return whether this node can enforce limits, with or without containers."""
-        if self.library:
-            return driver_support.driver_support(self.library)
-        try:
-            return driver_support.driver_support(self._find())
-        except GpuhookError as error:
-            return driver_support.Support(reason=error.message, remedy=error.hint)
+    def nodes(self) -> dict[Vendor, LimitSupport]:
+        """Return whether this node can enforce limits, by vendor; the first one if none is here."""
+        found = {
+            vendor: vendor.limit_support(self.find_library, state.host_root())
+            for vendor in vendors()
+        }
+        present = {vendor: support for vendor, support in found.items() if support.is_present}
+        return present or dict(list(found.items())[:1])
 
     @cached_property
     def watched(self) -> dict[tuple[str, str], Watched]:
@@ -124,20 +131,19 @@ def entry_limits(
 
 def container_limits(target: Target, reader: LimitReader) -> ContainerLimits:
     """Return the limits of a running container on all of its GPUs, as far as they are known."""
-    driver, gpus = reader.driver, []
-    if reader.library:
-        noted = limit_records.records_of(target.entry)
-        try:
-            gpus = visible_gpus.visible_gpus(target, reader.library, noted)
-        except GpuhookError as error:
-            reader.trouble = reader.trouble or error
-    names = [str(gpu.uuid) for gpu in gpus if gpu.mig_mode != "enabled"]
+    noted = limit_records.records_of(target.entry)
+    gpus = []
+    try:
+        gpus = visible_gpus.visible_gpus(target, reader.find_library, noted)
+    except GpuhookError as error:
+        reader.trouble = reader.trouble or error
+    names = [gpu.id for gpu in gpus if not gpu.is_divided]
     try:
         cgroups = limit_plan.directories(target)
     except GpuhookError as error:
         reader.trouble = reader.trouble or error
         cgroups = []
-    found = limit_state.limits_of(target.entry, target.spec, names, driver, cgroups)
+    found = limit_state.limits_of(target.entry, target.spec, names, reader.driver, cgroups)
     pod = ledger.pod_of(target.spec.get("annotations")) or target.entry
     return _view(target.found.id, pod, found, reader, target.found)
 
@@ -174,17 +180,17 @@ def document(limit: LimitState) -> dict[str, Any]:
 
 
 def by(limit: LimitState) -> str:
-    """Return what enforces the limit: the driver, by its own report or by the ledger's.
+    """Return what enforces the limit: the driver or the kernel, by its own report or the ledger's.
 
     Otherwise the device plugin's guard, if it terminates processes above their limit.
     """
     record = limit.record
-    is_held = record is not None and record.is_limited and record.by == limit_records.DRIVER
+    is_held = record is not None and record.is_limited and record.is_enforced
     if limit.held:
         # A limit of all that the card has is a limit only if it was set.
         is_limited = any(one.is_limited for one in limit.held.values() if one)
         is_held = is_limited or (is_held and limit.agrees is True)
-    return limit_records.DRIVER if is_held else guard_state.by(limit.watched)
+    return vendor_of(limit.gpu).limited_by if is_held else guard_state.by(limit.watched)
 
 
 def used(limit: LimitState) -> int | None:

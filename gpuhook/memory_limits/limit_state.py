@@ -9,21 +9,24 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request import memory_request
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit, amount
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
+    from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.memory_limits.guard_state import Watched
-    from gpuhook.memory_limits.nvml_worker import NvmlWorker
-    from gpuhook.memory_limits.warm.limit_records import DriverLimit, LimitRecord
+    from gpuhook.memory_limits.warm.limit_records import LimitRecord
+    from gpuhook.vendors.memory_interface import LimitDriver
+
+    Opened = Callable[[str], LimitDriver | None]  # by device
 
 
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """A container's limit on the GPU `gpu`, a UUID.
+    """A container's limit on the GPU `gpu`, a device id.
 
     `record` is the ledger's, None without one. `held` has the driver's limit for each cgroup of the
     container, None for a cgroup that it does not know; it is empty if the driver was not asked or
@@ -72,20 +75,20 @@ def limits_of(
     entry: dict[str, Any],
     spec: dict[str, Any] | None,
     gpus: Iterable[str],
-    driver: NvmlWorker | None,
+    driver: Opened,
     cgroups: list[str] | None = None,
 ) -> list[LimitState]:
     """Return the limits of a container on `gpus` and on those with records in its entry.
 
     `spec` is its config.json, None if it was not read. `cgroups` are its cgroups; without them,
-    those of the record are used. A driver that is None is not asked.
+    those of the record are used. `driver` returns the driver of a device, None if it is not asked.
     """
     records = limit_records.records_of(entry)
     found = []
     for gpu in dict.fromkeys([*gpus, *records]):
         record = records.get(gpu)
         granted = record.granted if record else _by_config(spec, gpu)
-        held, trouble = _driver_limits(driver, gpu, _directories(record, cgroups))
+        held, trouble = _driver_limits(driver(gpu), gpu, _directories(record, cgroups))
         found.append(LimitState(gpu, granted, record, held, trouble))
     return found
 
@@ -130,7 +133,7 @@ def _directories(record: LimitRecord | None, cgroups: list[str] | None) -> list[
 
 
 def _driver_limits(
-    driver: NvmlWorker | None, gpu: str, cgroups: list[str]
+    driver: LimitDriver | None, gpu: str, cgroups: list[str]
 ) -> tuple[dict[str, DriverLimit | None], str]:
     if driver is None:
         return {}, ""
@@ -141,13 +144,14 @@ def _driver_limits(
 
 
 def _by_config(spec: dict[str, Any] | None, gpu: str) -> MemoryLimit | None:
-    """Return the grant of config.json: NVIDIA's own runtime takes the variables, too."""
+    """Return the grant of config.json: a vendor's own runtime takes the variables, too."""
     if spec is None:
         return None
+    words = vendor_of(gpu).vocabulary
     try:
-        found = memory_request.limits(spec, [gpu], vocabulary.VOCABULARY)
+        found = memory_request.limits(spec, [gpu], words)
     except GpuhookError:  # invalid variables grant nothing
-        return memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix).get(gpu)
+        return memory_request.granted(spec, words.memory_prefix).get(gpu)
     return found[0] if found else None
 
 

@@ -12,13 +12,14 @@ from gpuhook.apply.live import hotplug_plan
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import settings
 from gpuhook.memory_limits.limit_plan import LimitPlan, clipped
-from gpuhook.memory_limits.nvml_worker import NvmlWorker
+from gpuhook.memory_limits.limit_worker import LimitDrivers
 from gpuhook.memory_limits.warm import limit_records, memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
+from gpuhook.vendors.hot.memory_vendors import by_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gpuhook.apply.live.hotplug_plan import HotplugPlan
     from gpuhook.target.running_container import Report, Target
@@ -54,48 +55,57 @@ class LostLimits:
 
 @contextmanager
 def lost_limits(target: Target, library: Callable[[], str], guarantee: str) -> Iterator[LostLimits]:
-    """Yield the lost limits of a container, while the driver is open for them.
+    """Yield the lost limits of a container, while their drivers are open.
 
     `library` finds NVML; it is not called for a container without limits. `guarantee` is the
     setting limits.guarantee.
     """
     found = LostLimits()
-    records = limit_records.records_of(target.entry).values()
+    records = limit_records.records_of(target.entry)
     with ExitStack() as stack:
-        try:
-            if records:
-                driver = stack.enter_context(NvmlWorker(library()))
-                found.plan, found.notes = again(target, driver, limit_records.DRIVER)
-                found.refused, _ = again(target, driver, by="", guarantee=guarantee)
-        except (GpuhookError, OSError) as error:
-            message = error.message if isinstance(error, GpuhookError) else str(error)
-            is_known = all(message in record.trouble for record in records if record.is_limited)
-            if not is_known:
-                found.notes.append(f"its memory limits were not checked: {message}")
+        for limits in by_vendor(record.limit for record in records.values()).values():
+            own = {limit.device: records[limit.device] for limit in limits}
+            try:
+                drivers = stack.enter_context(LimitDrivers(library))
+                lost, notes = again(target, drivers, own)
+                refused, _ = again(target, drivers, own, is_refused=True, guarantee=guarantee)
+            except (GpuhookError, OSError) as error:
+                message = error.message if isinstance(error, GpuhookError) else str(error)
+                if not all(message in one.trouble for one in own.values() if one.is_limited):
+                    found.notes.append(f"its memory limits were not checked: {message}")
+                continue
+            found.plan.operations += lost.operations
+            found.refused.operations += refused.operations
+            found.notes += notes
         yield found
 
 
 def again(
-    target: Target, driver: NvmlWorker, by: str, guarantee: str = settings.ALWAYS
+    target: Target,
+    drivers: LimitDrivers,
+    gpus: Iterable[str],
+    *,
+    is_refused: bool = False,
+    guarantee: str = settings.ALWAYS,
 ) -> tuple[HotplugPlan, list[str]]:
-    """Return the plan that sets limits of the ledger again, and why some are skipped.
+    """Return the plan that sets the ledger's limits of `gpus` again, and why some are skipped.
 
-    `by` selects the records: DRIVER, or "" for limits that a driver refused; today's may be another
-    one. `guarantee` is the setting limits.guarantee. Raises GH1312, GH1313.
+    `is_refused` selects the limits that a driver refused; today's may be another one. `guarantee`
+    is the setting limits.guarantee. Raises GH1312, GH1313.
     """
-    plan, notes = LimitPlan(target, driver), []
-    for before in plan.before():
+    plan, notes = LimitPlan(target, drivers), []
+    for before in plan.before(gpus):
         record = before.record
-        if record is None or record.by != by:
+        if record is None or record.is_enforced == is_refused:
             continue
         if before.trouble:
             notes.append(f"memory limit of {before.gpu}: {before.trouble}")
             continue
         wanted, granted = record.limit, record.granted
-        if not by:  # it may have been recorded while the card's memory was unknown
-            wanted = clipped(driver, wanted)
-            granted = clipped(driver, granted) if granted else None
-        limit, reason = memory_backend.supported_limit(wanted, guarantee, plan.backend)
+        if is_refused:  # it may have been recorded while the card's memory was unknown
+            wanted = clipped(drivers, wanted)
+            granted = clipped(drivers, granted) if granted else None
+        limit, reason = memory_backend.supported_limit(wanted, guarantee, plan.backend(before.gpu))
         # Without a grant and a limit, the driver's limit was unknown.
         is_kept = record.granted is not None or record.is_limited
         kept = LimitRecord(limit, granted, reason or record.guarantee) if is_kept else None

@@ -5,86 +5,87 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import partial
 
-from gpuhook.errors import fault
+from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
-from gpuhook.memory_limits import nvml_worker
+from gpuhook.memory_limits import limit_worker
 from gpuhook.request import replicas
-from gpuhook.vendors.nvidia.hot import host_fingerprint
-from gpuhook.vendors.nvidia.nvml import nvml_inventory
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from gpuhook.errors import GpuhookError
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.nvidia.inventory.inventory import Gpu
+    from gpuhook.vendors.limit_device import LimitDevice
 
-_BEGINNING = len("GPU-12345678")  # the shortest beginning of a UUID
+_BEGINNING = len("GPU-12345678")  # the shortest beginning of an id
 
 
-def visible_gpus(target: Target, library: str, noted: Collection[str] = ()) -> list[Gpu]:
-    """Return the GPUs of a container, as the NVML at `library` describes them.
+def visible_gpus(
+    target: Target, library: Callable[[], str], noted: Collection[str] = ()
+) -> list[LimitDevice]:
+    """Return the GPUs of a container, as their drivers describe them.
 
     They are those of its grant, those whose nodes it has and may open, whichever tool injected
-    them, and those whose UUIDs are `noted`. Raises GH1202 to GH1206, GH1256, GH1257.
+    them, and those whose ids are `noted`. A vendor whose driver fails has no GPUs here: raises its
+    fault, GH1200 to GH1206, GH1256 or GH1257, if no other vendor has a GPU on this node.
     """
-    known = nvml_worker.answered(lambda: _of_node(library))
+    known: list[LimitDevice] = []
+    first: GpuhookError | None = None
+    for vendor in vendors():
+        work = partial(vendor.limit_devices, library, state.host_root())
+        try:
+            known += limit_worker.answered(work)
+        except GpuhookError as error:
+            first = first or error
+    if first is not None and not known:
+        raise first
     granted = {node["path"] for node in target.granted.get("deviceNodes") or ()}
-    return [
-        gpu for gpu in known if gpu.uuid and (gpu.uuid in noted or _is_held(target, gpu, granted))
-    ]
+    return [gpu for gpu in known if gpu.id in noted or _is_held(target, gpu, granted)]
 
 
-def _of_node(library: str) -> tuple[Gpu, ...]:
-    with nvml_inventory.opened(
-        library, host_fingerprint.module_version(state.host_root())
-    ) as driver:
-        return tuple(driver.gpus())
-
-
-def chosen(container: str, gpus: Sequence[Gpu], names: Sequence[str]) -> list[Gpu]:
+def chosen(container: str, gpus: Sequence[LimitDevice], names: Sequence[str]) -> list[LimitDevice]:
     """Return those of a container's GPUs that `names` mean, all of them without a name.
 
-    A name is a UUID or the beginning of one, an index, or the id of a replica. Raises GH1780
-    without GPUs, GH1781 for an unknown name, GH1783 for MIG: the driver limits whole GPUs.
+    A name is an id or the beginning of one, an index, or the id of a replica. Raises GH1780 without
+    GPUs, GH1781 for an unknown name, GH1783 for instances and partitions: limits are for whole
+    GPUs.
     """
     if not gpus:
         raise fault("GH1780", container=container)
     found = [_named(container, gpus, name) for name in names] or list(gpus)
     for gpu in found:
-        if gpu.mig_mode == "enabled":
-            raise fault("GH1783", gpu=gpu.uuid, container=container)
-    return list({gpu.uuid: gpu for gpu in found}.values())
+        if gpu.is_divided:
+            raise fault("GH1783", gpu=gpu.id, container=container)
+    return list({gpu.id: gpu for gpu in found}.values())
 
 
-def _named(container: str, gpus: Sequence[Gpu], name: str) -> Gpu:
+def _named(container: str, gpus: Sequence[LimitDevice], name: str) -> LimitDevice:
     device = replicas.device_of(name) or name
-    for gpu in gpus:
-        if any(device in (one.uuid, f"{gpu.index}:{one.index}") for one in gpu.instances):
-            raise fault("GH1783", gpu=device, container=container)
+    if any(device in gpu.parts for gpu in gpus):
+        raise fault("GH1783", gpu=device, container=container)
     meant = [gpu for gpu in gpus if _is_meant(gpu, device)]
     if len(meant) != 1:
         raise _unknown(container, gpus, name)
     return meant[0]
 
 
-def _unknown(container: str, gpus: Sequence[Gpu], name: str) -> GpuhookError:
-    known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
+def _unknown(container: str, gpus: Sequence[LimitDevice], name: str) -> GpuhookError:
+    known = ", ".join(f"{gpu.index} ({gpu.id})" for gpu in gpus)
     return fault("GH1781", name=name, container=container, gpus=known)
 
 
-def _is_meant(gpu: Gpu, device: str) -> bool:
-    is_beginning = len(device) >= _BEGINNING and str(gpu.uuid).startswith(device)
-    return is_beginning or device in (gpu.uuid, str(gpu.index))
+def _is_meant(gpu: LimitDevice, device: str) -> bool:
+    is_beginning = len(device) >= _BEGINNING and gpu.id.startswith(device)
+    return is_beginning or device in (gpu.id, str(gpu.index), *gpu.names)
 
 
-def _is_held(target: Target, gpu: Gpu, granted: set[str]) -> bool:
-    path = f"/dev/nvidia{gpu.minor}"
-    if path in granted:
+def _is_held(target: Target, gpu: LimitDevice, granted: set[str]) -> bool:
+    if gpu.path in granted:
         return True
-    found = target.held.root.status(path, follow=False)
+    found = target.held.root.status(gpu.path, follow=False)
     if found is None or not stat.S_ISCHR(found.st_mode):
         return False
     rules = target.held.rules

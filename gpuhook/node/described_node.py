@@ -48,22 +48,36 @@ class Heard(EngineLog):
 class DescribedNode(NvidiaNode):
     """A node by its facts alone: the specs of this machine do not apply."""
 
-    def __init__(self, node: Node, settings: Settings, *, is_elsewhere: bool = False) -> None:
+    def __init__(
+        self,
+        node: Node,
+        settings: Settings,
+        *,
+        is_elsewhere: bool = False,
+        may_be_empty: bool = False,
+    ) -> None:
         """Describe the node; raises as generate-cdi does: GH1206 and others.
 
         With `is_elsewhere`, its device nodes have the numbers of its facts: the nodes of this
-        machine are not read.
+        machine are not read. A node without GPUs raises GH1513, unless it `may_be_empty`.
         """
         super().__init__(settings, no_compiler)
         vendor, _, device_class = self.kind.partition("/")
         self.choices = Choices(vendor=vendor, device_class=device_class)
-        found = describe(node, self.choices)
-        self.warnings = found.warnings
         self._has_driver = bool(node.driver.module_version)
-        self._aliases = device_selection.aliases(found.gpus, self.choices.strategies)
         self._facts = requirement_check.facts_of_inventory(node.driver, node.gpus)
         self._nvml = (node.driver.nvml or "") if is_elsewhere else None
         self.is_here = not is_elsewhere
+        self.warnings: tuple[str, ...] = ()
+        self._aliases: dict[str, str] = {}
+        self._registry = Registry([NAME], [[]], way=_WAY)
+        if node.gpus or not may_be_empty:
+            self._describe(node, is_elsewhere=is_elsewhere)
+
+    def _describe(self, node: Node, *, is_elsewhere: bool) -> None:
+        found = describe(node, self.choices)
+        self.warnings = tuple(found.warnings)
+        self._aliases = device_selection.aliases(found.gpus, self.choices.strategies)
         if is_elsewhere:
             _number(found.spec, node)
         compiled = compiled_spec.of_spec(NAME, found.spec)

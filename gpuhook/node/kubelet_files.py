@@ -28,7 +28,7 @@ ROOTS = (
     "/var/lib/k0s/kubelet",
     "/var/lib/rancher/k3s/agent/kubelet",
 )
-_OTHERS = ("amd.com", "intel.com", "habana", "metax", "cambricon", "ascend", "mthreads")
+_OTHERS = ("amd.com", "amd-", "intel.com", "habana", "metax", "cambricon", "ascend", "mthreads")
 POD_LOGS = "/var/log/pods"
 _CHECKPOINT = "kubelet_internal_checkpoint"
 _MAX_CHECKPOINT = 64 << 20

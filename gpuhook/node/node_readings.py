@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # The dump of `gpuhook inventory -o json`.
 INVENTORY = "inventory"
+# {"amd": the inventory by the kernel's files}, of the vendors without a driver that is asked
+VENDORS = "vendors"
 # {"nvidia-persistenced.service": {"load", "active", "result", "enabled"}}, values of systemd's
 # LoadState, ActiveState, Result, UnitFileState. The load of a missing unit is "not-found".
 UNITS = "units"

@@ -14,6 +14,7 @@ from gpuhook.host.hot import settings, state
 from gpuhook.node import settings_file
 from gpuhook.node.described_node import Heard, no_compiler
 from gpuhook.request import plan
+from gpuhook.vendors.hot import further_nodes
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.host.hot.settings import Settings
+    from gpuhook.vendors.interface import VendorNode
 
 
 class SpecNode(NvidiaNode):
@@ -68,7 +70,15 @@ class SpecNode(NvidiaNode):
 def context_of_node() -> PlanContext:
     """Return the context of plans on this node, with its settings; GH1530 if these are broken."""
     chosen = settings_file.of_node()
-    return PlanContext(chosen, SpecNode(chosen), Heard())
+    return PlanContext(chosen, SpecNode(chosen), Heard(), others=others_of_node(chosen))
+
+
+def others_of_node(chosen: Settings) -> list[VendorNode]:
+    """Return this node with the devices of the further vendors, by its current specs."""
+    dirs = chosen.spec_dirs
+    return further_nodes.further_nodes(
+        lambda vendor, way: Registry(dirs, spec_list.layers(dirs), vendor, way)
+    )
 
 
 def known_capabilities(spec: dict[str, Any], context: PlanContext) -> frozenset[str]:

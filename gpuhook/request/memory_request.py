@@ -24,6 +24,8 @@ _MAX_DIGITS = 9  # of MiB: a PiB
 _ASKED = "asked"
 _GIB = 1 << 30
 NO_LIMIT = (1 << 64) - 1  # bytes: of a container with a request only
+# What enforces a limit, in the ledger: the vendor's driver, or the kernel's controller.
+BY_DRIVER, BY_KERNEL = "driver", "kernel"
 
 
 class MemoryLimit:

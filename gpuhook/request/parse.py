@@ -15,7 +15,7 @@ from gpuhook.request import mount_requests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 MAX_NAMES = 4096
@@ -29,15 +29,21 @@ OWN_CHOICE = (POD_ANNOTATIONS, RESOURCES, ENV, IMAGE)
 _IMAGE_WORDS = frozenset(("all", "none"))
 
 
+_MEMORY = ("_GPU_MEMORY_LIMIT", "_GPU_MEMORY_REQUEST")  # the ends of variables, after a vendor
+
+
 class Vocabulary:
     """The variables, paths and kinds with which one vendor's containers request devices.
 
-    An image with `image_version_env` and without `image_requirement_env` is a legacy image. The
-    last three are for extra_requests.py: `extras` has for each variable how it is read, the kind
-    that it requests and the device of that kind; `extra_mounts` has the kind of the ids in a
-    directory below `mount_prefix`.
+    `driver` is the driver's name for people. An image with `image_version_env` and without
+    `image_requirement_env` is a legacy image; a vendor without such images has "". The last three
+    are for extra_requests.py: `extras` has for each variable how it is read, the kind that it
+    requests and the device of that kind; `extra_mounts` has the kind of the ids in a directory
+    below `mount_prefix`. `normalized(names, where)` returns the names of a request in the core's
+    spelling, [] for none; a vendor without other spellings has None.
     """
 
+    driver: str
     devices_env: str
     capabilities_env: str
     replicas_env: str
@@ -52,6 +58,7 @@ class Vocabulary:
     extras: dict[str, tuple[str, str, str]]
     extra_mounts: dict[str, str]
     privileged_kinds: tuple[str, ...]
+    normalized: Callable[[list[str], str], list[str]] | None = None
 
     def __init__(self, **words: Any) -> None:
         for name, value in words.items():
@@ -104,9 +111,10 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
 def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
     """Return whether mounts or variables of a spec may limit its memory of devices.
 
-    Most containers have neither, so this check is all that they cost.
+    The variables may be any vendor's. Most containers have neither, so this check is all that they
+    cost.
     """
-    if _has_variable(spec, (words.memory_limit_env + "=", words.memory_request_env + "=")):
+    if any(entry.partition("=")[0].endswith(_MEMORY) for entry in variables(spec)):
         return True
     below = words.memory_prefix + "/"
     mounts = fastjson.objects(spec, "mounts")
@@ -140,7 +148,8 @@ def is_legacy(environment: Mapping[str, str], words: Vocabulary) -> bool:
 
     Such an image requests every device and all driver capabilities.
     """
-    is_versioned = bool(environment.get(words.image_version_env))
+    version = words.image_version_env
+    is_versioned = bool(version and environment.get(version))
     return is_versioned and not environment.get(words.image_requirement_env)
 
 
@@ -205,11 +214,9 @@ def _from_keys(
 
 def _from_mounts(spec: dict[str, Any], words: Vocabulary) -> Source | None:
     found, _ = mount_requests.names(spec.get("mounts"), words.mount_prefix, words.extra_mounts)
-    names = _checked(found, "mounts below " + words.mount_prefix)
-    if not names or "void" in names:
-        return None
     where = words.mount_prefix.rstrip("/") + "/"
-    return Source(MOUNTS, where, ["all"] if "all" in names else names)
+    names = _checked(found, "mounts below " + words.mount_prefix)
+    return _source(MOUNTS, where, names, words)
 
 
 def _from_variables(
@@ -218,9 +225,9 @@ def _from_variables(
     variables = environment(spec)
     present = [name for name in resources if name in variables]
     if present:
-        return _from_environment(variables, RESOURCES, present)
+        return _from_environment(variables, RESOURCES, present, words)
     if words.devices_env in variables:
-        return _from_environment(variables, ENV, [words.devices_env])
+        return _from_environment(variables, ENV, [words.devices_env], words)
     if takes_legacy and is_legacy(variables, words):
         where = f"{words.image_version_env} without {words.image_requirement_env}"
         return Source(IMAGE, where, ["all"])
@@ -228,10 +235,17 @@ def _from_variables(
 
 
 def _from_environment(
-    variables: Mapping[str, str], kind: str, keys: Sequence[str]
+    variables: Mapping[str, str], kind: str, keys: Sequence[str], words: Vocabulary
 ) -> Source | None:
     where = ", ".join(keys)
     names = names_of(",".join(variables[key] for key in keys), "variable " + where)
+    return _source(kind, where, names, words)
+
+
+def _source(kind: str, where: str, names: list[str], words: Vocabulary) -> Source | None:
+    """Return the source of names in a vendor's variables or mounts, None if they name nothing."""
+    if words.normalized is not None:
+        names = words.normalized(names, where)
     if not names or "void" in names:
         return None
     return Source(kind, where, ["all"] if "all" in names else names)

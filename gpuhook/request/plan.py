@@ -104,17 +104,43 @@ def verdict(spec: dict[str, Any], settings: Settings, node: VendorNode) -> polic
 
     Raises GH1004 and GH1005 for a malformed source.
     """
-    sources = parse.sources(
+    found = parse.sources(
         spec,
         node.vocabulary,
         settings.annotation_prefixes,
-        settings.swarm_resources,
+        _resources(spec, settings, node),
         takes_legacy=settings.legacy_images,
         accept=settings.accept_annotations,
     )
+    sources = [one for one in (_served(source, node) for source in found) if one is not None]
     if sources and sources[-1].kind == parse.IMAGE and _has_devices(spec, node):
         sources.pop()  # the container has its devices already
     return policy.judge(sources, spec, settings)
+
+
+def _resources(spec: dict[str, Any], settings: Settings, node: VendorNode) -> list[str]:
+    """Return the variables of an orchestrator that name the node's devices."""
+    if not settings.swarm_resources:
+        return []
+    environment = parse.environment(spec)
+    return [
+        variable
+        for variable in settings.swarm_resources
+        if node.serves_resource(variable, environment.get(variable, ""))
+    ]
+
+
+def _served(source: parse.Source, node: VendorNode) -> parse.Source | None:
+    """Return a source without the CDI names of other vendors, None if it has no others.
+
+    Annotations name devices of any vendor; variables and mounts are one vendor's own.
+    """
+    if source.kind not in (parse.ANNOTATIONS, parse.POD_ANNOTATIONS):
+        return source
+    names = [name for name in source.names if node.serves(name)]
+    if len(names) == len(source.names):
+        return source
+    return parse.Source(source.kind, source.where, names, source.origin) if names else None
 
 
 def resolve_source(
@@ -130,7 +156,7 @@ def resolve_source(
     policy.py, of capabilities() and of resolve_names().
     """
     if not source.is_grant and not node.has_driver():
-        warnings.append(policy.without_driver(source, settings))
+        warnings.append(policy.without_driver(source, settings, node.vocabulary))
         return None
     unknown: list[str] = []
     chosen = capabilities(spec, settings, node, unknown)
@@ -183,8 +209,10 @@ def take_jobs(
 ) -> None:
     """Set the grant of an injection, and move the jobs of our hooks out of its edits.
 
-    Raises GH1120 if one of them does not match the current state of this host.
+    Raises GH1120 if a spec, or one of them, does not match the current state of this host.
     """
+    for spec in grant.specs:
+        node.require_current(spec)
     grant.edits, found = node.take_jobs(grant.edits, capabilities)
     for job in found:
         node.require_fresh(job)

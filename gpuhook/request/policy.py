@@ -87,15 +87,15 @@ def objections(verdict: Verdict, settings: Settings) -> list[GpuhookError]:
     return found
 
 
-def without_driver(source: Source, settings: Settings) -> GpuhookError:
+def without_driver(source: Source, settings: Settings, words: Vocabulary) -> GpuhookError:
     """Return the warning GH1008: a container starts without GPUs because the node has no driver.
 
     Raises GH1006 if the settings refuse that.
     """
     what = "the driver's files" if source.names == [NOTHING_BUT_FILES] else "GPUs"
     if settings.on_missing_driver != "start":
-        raise fault("GH1006", where=source.where, what=what)
-    return fault("GH1008", where=source.where, what=what)
+        raise fault("GH1006", where=source.where, what=what, driver=words.driver)
+    return fault("GH1008", where=source.where, what=what, driver=words.driver)
 
 
 def refused_capability(word: str, allowed: Sequence[str]) -> GpuhookError:

@@ -13,7 +13,7 @@ from gpuhook.request import replicas
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.cdi.hot.container_edits import ContainerEdits
@@ -41,6 +41,21 @@ class Grant:
         self.specs: list[Compiled] = []
         self.edits: ContainerEdits = {}
         self.reasons: list[tuple[str, str]] = []
+
+    @classmethod
+    def joined(cls, grants: Sequence[Grant]) -> Grant:
+        """Return one grant with the devices of all `grants`, in their order."""
+        if len(grants) == 1:
+            return grants[0]
+        whole = cls()
+        for grant in grants:
+            whole.devices += grant.devices
+            whole.replicas += grant.replicas
+            whole.short_forms.update(grant.short_forms)
+            whole.specs += [spec for spec in grant.specs if spec not in whole.specs]
+            whole.reasons += grant.reasons
+        whole.edits = merged([grant.edits for grant in grants])
+        return whole
 
     def in_full(self, names: Iterable[str]) -> list[str]:
         """Return `names` with each short form replaced by its full names."""

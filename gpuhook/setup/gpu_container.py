@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof: a container of the engine that was set up runs nvidia-smi with one GPU.
+"""The proof: a container of the engine that was set up lists its devices, which must be one GPU.
 
 Docker and podman run an image that they import and remove. The runtime of containerd and CRI-O runs
 a bundle: only a pod uses their handler.
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from gpuhook.setup.setup_plan import EngineStep
 
 UNREAD = "{engine} has not read its configuration yet"
-PROGRAM = ("nvidia-smi", "-L")
 _RUNTIME = "gpuhook-runtime"
-_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-_UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +42,8 @@ class ContainerProof:
 
 def not_provable(step: EngineStep, facts: SetupFacts) -> str:
     """Return why no container can prove the step, "" if one can."""
-    if facts.device is None:
-        return "no GPU of this node has an index and a UUID"
-    if not facts.smi:
-        return "the driver has no nvidia-smi"
+    if not facts.devices:
+        return facts.no_device
     if step.engine not in WITH_IMAGES:
         is_wrapper = step.options.route == "wrapper"
         return "" if is_wrapper else f"only a pod proves the route {step.options.route}"
@@ -63,13 +58,15 @@ def prove(
     Raises GH2115 if it does not see exactly its device, and OSError.
     """
     engine = engine_program(step.where, host)
-    with minimal_root(engine.programs, files) as root:
+    way = device.way
+    with minimal_root(engine.programs, files, way.copies) as root:
         if step.engine in WITH_IMAGES:
             with _image(engine, root) as image:
-                ran = _run_image(engine, image, request_options(step, device.name))
+                options = request_options(step, device)
+                ran = _run_image(engine, image, options, way.program)
         else:
             ran = _run_bundle(step, root, device, host)
-    seen = {uuid for uuid in _UUID.findall(ran.output) if uuid[:4] == device.uuid[:4]}
+    seen = {uuid for uuid in re.findall(way.pattern, ran.output) if uuid[:4] == device.uuid[:4]}
     if ran.status or seen != {device.uuid}:
         reason = f"status {ran.status}: {last_words(ran)}"
         if not ran.status:
@@ -78,14 +75,16 @@ def prove(
     return ContainerProof(ran.command, tuple(ran.output.splitlines()))
 
 
-def request_options(step: EngineStep, device: str) -> tuple[str, ...]:
+def request_options(step: EngineStep, device: ProofDevice) -> tuple[str, ...]:
     """Return the options with which a user requests a device from Docker or podman."""
-    variable = ("--env", f"{_DEVICES}={device}")
-    if step.options.route == "cdi":
-        return ("--device", f"nvidia.com/gpu={device}")
-    if step.options.route == "wrapper":
-        return ("--runtime", step.options.name, *variable)
-    return ("--gpus", f"device={device}") if step.engine == "docker" else variable
+    way, options = device.way, step.options
+    variable = ("--env", f"{way.variable}={device.name}")
+    if options.route == "cdi":
+        return ("--device", f"{way.kind}={device.name}")
+    if options.route == "wrapper":
+        runtime = way.runtime if way.runtime in options.names else options.name
+        return ("--runtime", runtime, *variable)
+    return ("--gpus", f"device={device.name}") if step.engine == "docker" else variable
 
 
 @contextmanager
@@ -102,11 +101,13 @@ def _image(engine: EngineProgram, root: MinimalRoot) -> Iterator[str]:
         engine.run("rmi", "--force", name)
 
 
-def _run_image(engine: EngineProgram, image: str, options: tuple[str, ...]) -> Ran:
+def _run_image(
+    engine: EngineProgram, image: str, options: tuple[str, ...], program: tuple[str, ...]
+) -> Ran:
     name = image.partition("/")[2].replace(":", "-")
     words = ("--rm", "--pull=never", "--network=none", f"--name={name}", *options, image)
     try:
-        return engine.run("run", *words, *PROGRAM)
+        return engine.run("run", *words, *program)
     finally:  # --rm does not remove it if the call was killed
         engine.run("rm", "--force", name)
 
@@ -122,8 +123,8 @@ def _run_bundle(step: EngineStep, root: MinimalRoot, device: ProofDevice, host: 
     with open(path, encoding="utf-8") as file:
         spec = json.load(file)
     spec["root"] = {"path": root.path, "readonly": False}
-    spec["process"] |= {"terminal": False, "args": [*PROGRAM]}
-    spec["process"]["env"].append(f"{_DEVICES}={device.name}")
+    spec["process"] |= {"terminal": False, "args": [*device.way.program]}
+    spec["process"]["env"].append(f"{device.way.variable}={device.name}")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(spec, file)
     try:

@@ -55,14 +55,20 @@ def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 @contextmanager
-def minimal_root(programs: HostPrograms, files: Iterable[str]) -> Iterator[MinimalRoot]:
-    """Make a root file system with what the host's `files` need, and remove it. Raises OSError."""
+def minimal_root(
+    programs: HostPrograms, files: Iterable[str], copies: Iterable[str] = ()
+) -> Iterator[MinimalRoot]:
+    """Make a root file system with what the host's `files` need, and remove it. Raises OSError.
+
+    It also has `copies`, programs of the host by name, and what they need.
+    """
+    copied = [path for path in map(programs.find, copies) if path is not None]
     with TemporaryDirectory(prefix="gpuhook-setup-", dir=_directory()) as place:
         root = f"{place}/root"
         os.mkdir(root)
         for directory in _DIRECTORIES:
             os.makedirs(f"{root}/{directory}")
-        for path in _libraries(programs, files):
+        for path in (*copied, *_libraries(programs, [*files, *copied])):
             os.makedirs(root + posixpath.dirname(path), exist_ok=True)
             shutil.copyfile(path, root + path)
             shutil.copymode(path, root + path)

@@ -51,6 +51,6 @@ class NodeCommands(Protocol):
         """Return the place of the files of the user's engine; GH2014 for one that is root's."""
 
     def options(
-        self, engine: str, route: Route | None, runtime: str, *, takes_over: bool
+        self, engine: str, route: Route | None, names: tuple[str, ...], *, takes_over: bool
     ) -> EngineOptions:
         """Return the options of `gpuhook configure ENGINE`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuhook.doctor.check import FAILED
@@ -18,7 +19,10 @@ from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import state
 from gpuhook.setup.node_commands import WRITES
+from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.gpu_summary import ProofWay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from gpuhook.engines.configure.engine_status import EngineStatus
     from gpuhook.engines.read.engine_config import Version
     from gpuhook.setup.node_commands import NodeCommands, SpecState
+    from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.nvidia.inventory.inventory import Gpu, Node
 
 _NEEDED = ("driver", "devices")  # sections of doctor: without them, no container gets a GPU
@@ -42,12 +47,25 @@ _IS_OF_ROOT = "GH2014"
 _CRI = ("containerd", "crio")
 
 
+_SMI = ProofWay(
+    variable="NVIDIA_VISIBLE_DEVICES",
+    kind="nvidia.com/gpu",
+    runtime="nvidia",
+    program=("nvidia-smi", "-L"),
+    pattern=r"\(UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]+)\)",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ProofDevice:
-    """The GPU or the MIG instance that a container gets to prove the setup: "0", or "0:1"."""
+    """The GPU or the MIG instance that a container gets to prove the setup: "0", or "0:1".
+
+    `uuid` is its id in what the container prints.
+    """
 
     name: str
     uuid: str
+    way: ProofWay = _SMI
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +94,8 @@ class SetupFacts:
     """The facts. `nvidia` has a sentence for each part of NVIDIA's stack.
 
     `smi` is the host's path of nvidia-smi and `nvml` that of the driver's library, "" without one.
-    `device` is None if no GPU has a name by which a container can request it. `kubernetes` is the
+    `device` is None if no GPU has a name by which a container can request it; `others` are devices
+    of GPUs without driver files. `kubernetes` is the
     directory of the kubelet, "" if this is not a node of a cluster. `refresh_units` are the enabled
     units that write a missing spec.
     """
@@ -92,19 +111,36 @@ class SetupFacts:
     kubernetes: str
     is_root: bool
     refresh_units: tuple[str, ...] = ()
+    others: tuple[ProofDevice, ...] = ()
+
+    @property
+    def devices(self) -> tuple[ProofDevice, ...]:
+        """The devices that containers prove: one of each vendor."""
+        return (*([self.device] if self.device and self.smi else []), *self.others)
+
+    @property
+    def no_device(self) -> str:
+        """Why there is no such device."""
+        if self.device is None:
+            return "no GPU of this node has an index and a UUID"
+        return "the driver has no nvidia-smi"
 
 
 def setup_facts(commands: NodeCommands) -> SetupFacts:
     """Return the facts. Raises GH2111 if the driver or its devices do not work."""
     node = commands.node()
-    _require_driver(node)
+    summaries = [one for one in _summaries() if one is not None]
+    is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
+    if not summaries or is_other_kind or driver_facts.has_gpu(node):
+        _require_driver(node)
     found = driver_facts.inventory_of(node)
     cluster = engine_facts.kubelet(node) or kubelet_facts.kubelet(node).running
     engines = tuple(_engines(node, commands, is_of_cluster=bool(cluster)))
     specs = tuple(commands.specs(is_dry=True))
+    driver = (found and found.driver.version) or driver_facts.driver_mark(node)
     return SetupFacts(
-        driver=(found and found.driver.version) or driver_facts.driver_mark(node),
-        gpus=_gpu_names(found),
+        driver=", ".join(filter(None, (driver, *(one.driver for one in summaries)))),
+        gpus=(*_gpu_names(found), *(name for one in summaries for name in one.gpus)),
         device=_device(found.gpus if found else ()),
         smi=_file(found, "/nvidia-smi"),
         nvml=(found and found.driver.nvml) or "",
@@ -118,7 +154,15 @@ def setup_facts(commands: NodeCommands) -> SetupFacts:
             for one in systemd_units.REFRESH_UNITS
             if program_facts.unit(node, one).get("enabled") == "enabled"
         ),
+        others=tuple(ProofDevice(one.name, one.id, one.way) for one in summaries if one.name),
     )
+
+
+def _summaries() -> Iterator[GpuSummary | None]:
+    """Yield the GPUs of each vendor that doctor does not describe."""
+    for vendor in vendors():
+        with suppress(GpuhookError, OSError):
+            yield vendor.summary(state.host_root())
 
 
 def _require_driver(node: ExaminedNode) -> None:
@@ -131,7 +175,7 @@ def _require_driver(node: ExaminedNode) -> None:
         raise fault("GH2111", check=result.check.id, message=one.message, command=command)
     is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
     if not (is_other_kind or driver_facts.has_gpu(node)):
-        message = "this machine has no NVIDIA GPU"
+        message = "this machine has no NVIDIA GPU, and no other GPU that gpuhook supports"
         raise fault("GH2111", check="driver.gpu", message=message, command="gpuhook doctor --all")
 
 

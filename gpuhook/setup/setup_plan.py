@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 from gpuhook.engines.configure import changeset, configure_engine
 from gpuhook.engines.configure.configure_engine import NO_SERVICE
-from gpuhook.engines.configure.engine_plan import ENGINES, NAME
+from gpuhook.engines.configure.engine_plan import ENGINES
+from gpuhook.engines.configure.runtime_names import names_of_gpus
 from gpuhook.engines.read import podman_config
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.hot import state
 from gpuhook.setup.engine_program import engine_program
 from gpuhook.setup.node_commands import WRITES
 
@@ -35,9 +37,9 @@ _NO_RESTART = "GH2007"
 
 @dataclass(frozen=True, slots=True)
 class RuntimeChoice:
-    """The name of the runtime, and whether it may replace one of another program."""
+    """The names of the runtime, and whether it may replace one of another program."""
 
-    name: str = NAME
+    names: tuple[str, ...]
     takes_over: bool = False
 
 
@@ -167,12 +169,15 @@ def engine_step(
         where = replace(where, config=record.config, drop_in=record.drop_in)
         options = record.wanted
         if choice is not None:
-            options = replace(options, name=choice.name, takes_over=choice.takes_over)
+            first, *others = choice.names
+            options = replace(
+                options, name=first, further_names=tuple(others), takes_over=choice.takes_over
+            )
     else:
-        chosen = choice or RuntimeChoice()
+        chosen = choice or RuntimeChoice(names_of_gpus(state.host_root()))
         route = _route(engine)
         options = commands.options(
-            engine.name, route, chosen.name, takes_over=chosen.takes_over and route != "cdi"
+            engine.name, route, chosen.names, takes_over=chosen.takes_over and route != "cdi"
         )
     host = commands.host
     planned = configure_engine.configure(host, where, options, is_dry=True)

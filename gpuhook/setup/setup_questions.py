@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import click
 
-from gpuhook.engines.configure.engine_plan import NAME
+from gpuhook.engines.configure.runtime_names import names_of_gpus
+from gpuhook.host.hot import state
 from gpuhook.setup.setup_plan import BESIDE, RuntimeChoice
 
 TYPE_CHECKING = False
@@ -32,10 +33,11 @@ def ask_engines(engines: Sequence[EngineFacts]) -> list[EngineFacts]:
 
 def ask_runtime(engine: EngineFacts, message: str) -> RuntimeChoice | None:
     """Return the runtime to register beside or over another program's, None to skip the engine."""
+    names = names_of_gpus(state.host_root())
     click.echo(message, err=True)
     click.echo(
         f"  {_SECOND}: register gpuhook as the runtime {BESIDE} of {engine.name}\n"
-        f"  {_TAKE_OVER}: replace the runtime {NAME}; undo restores it\n"
+        f"  {_TAKE_OVER}: replace the runtime {' and '.join(names)}; undo restores it\n"
         f"  {_SKIP}: leave {engine.name} as it is",
         err=True,
     )
@@ -43,7 +45,7 @@ def ask_runtime(engine: EngineFacts, message: str) -> RuntimeChoice | None:
     answer = click.prompt("Runtime", type=choices, default=_SECOND, err=True)
     if answer == _SKIP:
         return None
-    return RuntimeChoice(BESIDE) if answer == _SECOND else RuntimeChoice(NAME, takes_over=True)
+    return RuntimeChoice((BESIDE,)) if answer == _SECOND else RuntimeChoice(names, takes_over=True)
 
 
 def ask_restart(step: EngineStep, running: int) -> bool:

@@ -169,11 +169,13 @@ def _prove(step: EngineStep, plan: SetupPlan, commands: NodeCommands) -> StepRes
         reason = f"this host has no {minimal_root.LIST}, which finds the C library"
     if not reason and step.engine in WITH_IMAGES:
         reason = engine_program(step.where, commands.host).no_answer()
-    if reason or facts.device is None:
+    if reason:
         return StepResult(CONTAINER, SKIPPED, (reason,), step.engine)
-    files = [path for path in (facts.smi, facts.nvml) if path]
-    proof = gpu_container.prove(step, facts.device, files, commands.host)
-    lines = (proof.command, *proof.lines)
+    lines: tuple[str, ...] = ()
+    for device in facts.devices:
+        files = [path for path in (facts.smi, facts.nvml) if path and device is facts.device]
+        proof = gpu_container.prove(step, device, files, commands.host)
+        lines += (proof.command, *proof.lines)
     if step.engine not in WITH_IMAGES:
         lines += (f"only a pod proves the handler {step.options.name} of {step.engine}",)
     return StepResult(CONTAINER, DONE, lines, step.engine)

@@ -92,7 +92,7 @@ def _change(step: EngineStep) -> str:
     if not step.planned.writes:
         return "already configured"
     if options.route == "wrapper":
-        return f"add the runtime {options.name}, which is {options.program}"
+        return f"add the runtime {' and '.join(options.names)}, which is {options.program}"
     return f"configure the route {options.route}"
 
 
@@ -124,7 +124,8 @@ def _restart(step: EngineStep) -> str:
 
 def _proof(step: EngineStep, facts: SetupFacts) -> str:
     reason = gpu_container.not_provable(step, facts)
-    if reason or facts.device is None:
+    if reason:
         return f"none: {reason}"
     by = step.engine if step.engine in WITH_IMAGES else step.options.program
-    return f"{by} runs {' '.join(gpu_container.PROGRAM)} with GPU {facts.device.name}"
+    runs = [f"{' '.join(one.way.program)} with GPU {one.name}" for one in facts.devices]
+    return f"{by} runs {' and '.join(runs)}"

@@ -18,16 +18,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WHOLE, PROGRAM, LINES, JSON, YAML, TOML, COMMAND = (
-    "whole", "program", "lines", "json", "yaml", "toml", "command",
+WHOLE, PARTS, LINES, JSON, YAML, TOML, COMMAND = (
+    "whole", "parts", "lines", "json", "yaml", "toml", "command",
 )  # fmt: skip
 
 
 class FileKind(NamedTuple):
-    """The format of a file, and its listed keys."""
+    """The format of a file, and its listed keys; of PARTS, the pattern of what is kept."""
 
     form: str
     keys: frozenset[str] = frozenset()
+    parts: re.Pattern[str] | None = None
 
 
 def _words(text: str) -> frozenset[str]:
@@ -50,6 +51,22 @@ def _properties(schema: object) -> Iterator[str]:
         yield from _properties(one)
 
 
+# The parts of a launcher that doctor reads: interpreter, library, version, gpuhook's name.
+_PROGRAM = re.compile(
+    r"^#!/[\w./-]+(?: -\w+)?|\"/[\w./-]+\" -\w+ -c |sys\.path\[:0\] = \[\"/[\w./-]+\"[,\]]"
+    r"|^__version__ = \"[\w.+-]+\"|\bgpuhook[\w.-]*",
+    re.MULTILINE,
+)
+# What keeps the kernel from loading a module, and options of GPU drivers: lines of modprobe.d, and
+# words of the command line.
+_MODPROBE = re.compile(
+    r"^[ \t]*(?:blacklist[ \t]+[\w-]+|install[ \t]+[\w-]+[ \t]+[a-z/]*/(?:false|true)"
+    r"|options[ \t]+(?:amdgpu|nvidia[\w-]*|vfio[\w-]*)(?:[ \t]+\w+=[\w,.:-]+)+)[ \t]*$",
+    re.MULTILINE,
+)
+_KERNEL_WORDS = re.compile(
+    r"\b(?:modprobe\.|module_)blacklist=[\w,-]+|\b(?:amdgpu|nvidia)[\w.-]*=[\w,.-]+"
+)
 # Below these keys are names that users choose: of runtimes, resources, units, plugins.
 NAMED = _words(
     "plugins runtimes runtime-handlers workloads RegisteredDevices capacity allocatable units"
@@ -62,6 +79,7 @@ COMMANDS = _words("args argv")
 VARIABLES = re.compile(
     r"NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_\w+|CTK_LIBCUDA_DIR|GPU_MEMORY_\w+)"
     r"|NVIDIA_(?:DISABLE_REQUIRE|DRIVER_ROOT|IMEX_CHANNELS|GDS|MOFED|GDRCOPY|NVSWITCH)"
+    r"|AMD_VISIBLE_DEVICES|HSA_CU_MASK|(?:ROCR|HIP)_VISIBLE_DEVICES"
     r"|PATH|CUDA_(?:VISIBLE_DEVICES|MPS_\w+|VERSION)|GPUHOOK_\w+|__NV\w+|__GLX_\w+"
 )
 # Options whose values are kept.
@@ -79,10 +97,12 @@ WORDS = daemons.PROGRAMS | _words(
     "agent server apply hook update-ldcache create-symlinks chmod enable-cuda-compat prestart"
     " device-plugin gpuhook gpuhook-hook nvidia-cdi-hook nvidia-ctk nvidia-device-plugin cdi"
     " nvidia-container-runtime-hook disable-device-node-modification gpuhook-prestart kubelet"
+    " amd-container-runtime amd-ctk"
 )
 _CDI = _words(
     "cdiVersion kind devices name containerEdits deviceNodes path hostPath type major minor"
     " fileMode permissions uid gid env mounts containerPath options hooks hookName args timeout"
+    " annotations io.gpuhook.token io.gpuhook.options"
     " additionalGids intelRdt closID l3CacheSchema memBwSchema enableCMT enableMBM"
 )
 _TOML = frozenset(part for key in toolkit_settings.KEYS for part in key.split(".")) | _words(
@@ -132,6 +152,8 @@ _UNIT = _words(
 _FLAGS = _words("KUBELET_KUBEADM_ARGS KUBELET_EXTRA_ARGS")
 _PACKAGE = _words("Package Status Version Architecture Source")
 
+_OF_PROGRAM = FileKind(PARTS, parts=_PROGRAM)
+
 FILES: tuple[tuple[re.Pattern[str], FileKind], ...] = tuple(
     (re.compile(pattern, re.DOTALL), kind)
     for pattern, kind in (
@@ -139,9 +161,11 @@ FILES: tuple[tuple[re.Pattern[str], FileKind], ...] = tuple(
         (r"/proc/\d+/(?:stat|comm|cgroup)", FileKind(WHOLE)),
         (r"/proc/(?:version|devices|modules)|/proc/sys/kernel/.*", FileKind(WHOLE)),
         (r"/proc/driver/nvidia.*|/sys/.*", FileKind(WHOLE)),
+        (r"/proc/cmdline", FileKind(PARTS, parts=_KERNEL_WORDS)),
+        (r"/(?:etc|run|lib|usr/lib)/modprobe\.d/[^/]*\.conf", FileKind(PARTS, parts=_MODPROBE)),
         (r"/etc/ld\.so\.cache|/lib/modules/[^/]+/modules\.\w+", FileKind(WHOLE)),
-        (r".*/gpuhook/__init__\.py|.*/versions/[^/]+/tree\.json", FileKind(PROGRAM)),
-        (r".*/s?bin/(?:gpuhook|nvidia)[\w.-]*", FileKind(PROGRAM)),
+        (r".*/gpuhook/__init__\.py|.*/versions/[^/]+/tree\.json", _OF_PROGRAM),
+        (r".*/s?bin/(?:gpuhook|nvidia)[\w.-]*", _OF_PROGRAM),
         (r"/(?:etc|run|var/run)/cdi/.*\.json", FileKind(JSON, _CDI)),
         (r"/(?:etc|run|var/run)/cdi/.*", FileKind(YAML, _CDI)),
         (r"/etc/gpuhook/.*\.ya?ml", FileKind(YAML, _SETTINGS)),
@@ -163,13 +187,14 @@ FILES: tuple[tuple[re.Pattern[str], FileKind], ...] = tuple(
             FileKind(LINES, _FLAGS),
         ),
         (r"/var/lib/dpkg/status", FileKind(LINES, _PACKAGE)),
-        (r"/etc/debian_version", FileKind(WHOLE)),
+        (r"/etc/debian_version|/opt/rocm/\.info/version", FileKind(WHOLE)),
     )
 )
 
 CONTAINERD = FileKind(TOML, _TOML)
 READINGS: dict[str, frozenset[str]] = {
     "inventory": frozenset(),  # from the driver alone: kept as it is
+    "vendors": frozenset(),  # from the kernel alone: kept as it is
     "units": _words("units load active result enabled"),
     "processes": _words("processes pid name argv started exe"),
     "containers": _words(

@@ -16,6 +16,7 @@ from gpuhook.support_bundle import allow_list, bundle_records
 from gpuhook.support_bundle.bundle_reader import CONTENTS, MANIFEST, READINGS, SCHEMA, TREE
 from gpuhook.support_bundle.recorded_tree import RecordingTree
 from gpuhook.support_bundle.redaction import AllowList
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ _USEFUL = (
     "/usr/local/lib/gpuhook/gpuhook/__init__.py",
     "/opt/gpuhook/versions/*/tree.json",
 )
+_AS_IT_IS = (node_readings.INVENTORY, node_readings.VENDORS)
 _LARGEST = 4 << 20  # bytes of a file that are kept
 _MOST_BYTES = 128 << 20  # of all files
 _HOMES = ("/home/", "/root/")
@@ -120,7 +122,7 @@ def collect(
 
 def _read_useful(tree: RecordingTree, missing: list[tuple[str, str]]) -> None:
     """Read the useful files, which adds them to the records."""
-    for pattern in _USEFUL:
+    for pattern in (*_USEFUL, *(path for one in vendors() for path in one.support_facts().files)):
         try:
             for path in trees.matching(tree, pattern):
                 found = tree.status(path)
@@ -181,7 +183,7 @@ def _contents(
 def _reading(taken: Reading, name: str, allowed: AllowList) -> dict[str, Any]:
     where = f"{READINGS}: {name}"
     document = taken.document
-    if name != node_readings.INVENTORY:
+    if name not in _AS_IT_IS:
         document = allowed.document({name: document}, allow_list.READINGS[name], where)[name]
     if name == node_readings.CONTAINERD and taken.document is not None:
         config = str(taken.document.get("config", ""))

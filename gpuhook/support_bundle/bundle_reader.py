@@ -77,6 +77,7 @@ _MAYBE = (str, type(None))
 _FAULTS = [{"code": str, "message": str, "hint": str}]
 _SHAPES: dict[str, Any] = {
     node_readings.INVENTORY: {"": object},
+    node_readings.VENDORS: {"": {"": object}},
     node_readings.UNITS: {"": _TEXTS},
     node_readings.PROCESSES: [
         {"pid": int, "name": str, "argv": [str], "started": (int, float), "exe": str}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last lines of gpuhook's logs, each with its listed keys, without other programs' lines."""
+"""The last lines of gpuhook's logs, each with its listed keys, and messages of GPU drivers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,31 @@ from gpuhook.doctor.checks.kubernetes import kubelet_facts
 from gpuhook.host import documents
 from gpuhook.node import kubelet_files, node_readings
 from gpuhook.support_bundle.allow_list import EVENT, LOG_KEYS
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from gpuhook.doctor.check import ExaminedNode
+    from gpuhook.vendors.support_facts import SupportFacts
 
 _LINES = 1000
 _TIME_LIMIT = 10.0  # seconds
 _MAX = 2 << 20  # bytes of a log
 _FILE = "/var/log/gpuhook.log"
 _PAIR = re.compile(r"([a-z_]+)=(?:\"([^\"\\]*)\"|([^\s\"]*))(?:\s+|$)")
+_KERNEL = re.compile(r"\[ *([0-9.]+)\] \S+ kernel: (.*)")
 _TIME = re.compile(r"[0-9T:.Z+-]{10,40}")
-_VALUE = re.compile(r"(?:GPU|MIG)-[0-9a-f-]{36}(?:::[0-9]+)?|GH[0-9]{4}|[0-9]{1,9}")
-_RESOURCE = re.compile(r"nvidia\.com/(?:gpu|gpu\.shared|mig-[0-9a-z.]+)")
+_VALUE = re.compile(
+    r"(?:(?:GPU|MIG)-[0-9a-f-]{36}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|amdgpu_xcp_[0-9]+)"
+    r"(?:::[0-9]+)?|GH[0-9]{4}|[0-9]{1,9}"
+)
+_RESOURCE = re.compile(
+    r"nvidia\.com/(?:gpu|gpu\.shared|mig-[0-9a-z.]+)"
+    r"|amd\.com/(?:gpu|[a-z]{3}_nps[0-9])(?:\.shared)?"
+)
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -51,8 +61,31 @@ def log_lines(node: ExaminedNode, *, is_live: bool) -> tuple[dict[str, str], lis
         text, why = _program_output(["journalctl", "--no-pager", "-q", "-o", "cat", *units])
         found["logs/units.txt"] = text.splitlines()
         missing += [("logs/units.txt", why)] if why else []
-    kept = {name: [one for one in map(line, lines) if one] for name, lines in found.items()}
-    return {name: "\n".join(ls[-_LINES:]) + "\n" for name, ls in kept.items() if ls}, missing
+    facts = _driver_facts(node) if is_live else []
+    kernel: list[str] = []
+    if facts:
+        words = ["journalctl", "--no-pager", "-q", "-k", "-o", "short-monotonic"]
+        text, why = _program_output(words)
+        kernel = [kept for one in text.splitlines() if (kept := kernel_line(one, facts))]
+        missing += [("logs/kernel.txt", why)] if why else []
+    texts = {name: [one for one in map(line, lines) if one] for name, lines in found.items()}
+    texts["logs/kernel.txt"] = kernel
+    return {name: "\n".join(ls[-_LINES:]) + "\n" for name, ls in texts.items() if ls}, missing
+
+
+def kernel_line(text: str, facts: Iterable[SupportFacts]) -> str:
+    """Return a message of a driver with its time since the boot, "" for another message."""
+    found = _KERNEL.fullmatch(text)
+    for one in facts if found else ():
+        if found and one.message and one.message.fullmatch(found[2]):
+            return f"[{found[1]}] {one.redacted(found[2])}"
+    return ""
+
+
+def _driver_facts(node: ExaminedNode) -> list[SupportFacts]:
+    """Return the facts of the vendors that this node has by the kernel's files."""
+    present = node.readings.document(node_readings.VENDORS) or {}
+    return [one.support_facts() for one in vendors() if one.name in present]
 
 
 def line(text: str) -> str:

@@ -25,7 +25,6 @@ from gpuhook.support_bundle.allow_list import (
     LINES,
     NAMED,
     OPTIONS,
-    PROGRAM,
     TOML,
     VARIABLES,
     WHOLE,
@@ -40,7 +39,9 @@ LEFT_OUT = "left out"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._/-]{0,62}")
 _KEY = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}")
 _VALUE = re.compile(r"[^\x00-\x1f]{0,1024}")
-_LABEL = re.compile(r"(?:nvidia\.com|feature\.node\.kubernetes\.io)/[\w.-]{1,63}")
+_LABEL = re.compile(
+    r"(?:nvidia\.com|(?:beta\.)?amd\.com|feature\.node\.kubernetes\.io)/[\w.-]{1,63}"
+)
 _CREDENTIALS = re.compile(r"://[^/\s]*@|[^\s:/@]+:[^\s/@]+@[\w.-]+:\d|-----BEGIN ")
 _PATH = re.compile(r"/(?!home/|root/)[\w./@+~-]*")
 _COMMENT = re.compile(r"(?:^|\s)#.", re.MULTILINE)
@@ -48,12 +49,6 @@ _COMMENTS = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
 _TOKEN = re.compile(r"[^\s{}\[\]:,.=\"']+")
 _LINE = re.compile(r"[ \t]*([\w.-]+)[ \t]*[=:][ \t]*(.*)|[ \t]*\[(\w+)\][ \t]*")
 _DOCUMENT = re.compile(r"^---[ \t]*\n", re.MULTILINE)
-# The parts of a launcher that doctor reads: interpreter, library, version, gpuhook's name.
-_PROGRAM = re.compile(
-    r"^#!/[\w./-]+(?: -\w+)?|\"/[\w./-]+\" -\w+ -c |sys\.path\[:0\] = \[\"/[\w./-]+\"[,\]]"
-    r"|^__version__ = \"[\w.+-]+\"|\bgpuhook[\w.-]*",
-    re.MULTILINE,
-)
 _BROKEN = (ValueError, RecursionError, yaml.YAMLError, TOMLKitError)
 _NUMBER = re.compile(r"[0-9]{1,3}")
 _LITERALS = frozenset(
@@ -86,8 +81,8 @@ class AllowList:
         """Return the redacted text of a file of that kind."""
         if kind.form == COMMAND:
             return "\0".join(self._arguments(text.split("\0"), where, "argv"))
-        if kind.form == PROGRAM:
-            return self._program(text, where)
+        if kind.parts is not None:
+            return self._parts(text, kind.parts, where)
         if kind.form == LINES:
             return "\n".join(self._line(line, kind, where) for line in text.split("\n"))
         return self._structured(text, kind, where)
@@ -168,9 +163,9 @@ class AllowList:
             result.append(word if is_kept else self._left_out(where, f"words of {key}"))
         return result
 
-    def _program(self, text: str, where: str) -> str:
-        left = "\n".join(_PROGRAM.findall(text))
-        self.removed[where, "the text of the program"] += 1
+    def _parts(self, text: str, parts: re.Pattern[str], where: str) -> str:
+        left = "\n".join(parts.findall(text))
+        self.removed[where, "the rest of the text"] += 1
         return left + "\n"
 
     def _line(self, line: str, kind: FileKind, where: str) -> str:

@@ -21,7 +21,7 @@ from gpuhook.errors import fault
 from gpuhook.host.interrupt import Interruptible
 from gpuhook.kernel.namespaces import is_initial_user_namespace
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
-from gpuhook.vendors.nvidia.warm import spec_devices
+from gpuhook.vendors.warm import config_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Target:
         self.recorded: dict[str, Any] = entry or {}
         self.entry = self.recorded if ledger.is_holder(self.recorded) else {}
         record = LiveRecord(self.entry.get("live"))
-        self.by_config = spec_devices.by_config(spec, self.entry.get("nodes") or ())
-        self.given = spec_devices.renewed(record.edits)
+        self.by_config = config_devices.by_config(spec, self.entry.get("nodes") or ())
+        self.given = config_devices.renewed(record.edits)
         self.jobs = [hook_args.parse(args) for args in record.jobs]
         self.made = record.made
         if record.coming is not None:
@@ -81,7 +81,7 @@ class Target:
         Edits of config.json are not included. `coming` is for the record before the change, so that
         a process that is killed meanwhile leaves a trace.
         """
-        later = spec_devices.with_numbers(spec_devices.besides(edits, self.by_config))
+        later = config_devices.with_numbers(config_devices.besides(edits, self.by_config))
         arguments = [job.arguments() for job in [*self.jobs, *todo]]
         record = LiveRecord()
         record.edits = merged([self.given, later])
@@ -92,7 +92,7 @@ class Target:
     @property
     def granted(self) -> ContainerEdits:
         """Return all edits that the container is to have now."""
-        whole = spec_devices.without(merged([self.by_config, self.given]), self.withdrawn)
+        whole = config_devices.without(merged([self.by_config, self.given]), self.withdrawn)
         nodes = {node["path"]: node for node in whole.get("deviceNodes") or ()}
         if nodes:
             whole["deviceNodes"] = list(nodes.values())
@@ -108,7 +108,7 @@ class Target:
 
         def changed(entry: dict[str, Any]) -> dict[str, Any] | None:
             if not entry.get("route"):  # it is new, or has warnings only
-                nodes = spec_devices.by_config(self.spec).get("deviceNodes") or ()
+                nodes = config_devices.by_config(self.spec).get("deviceNodes") or ()
                 entry |= ledger.new_entry(
                     self.spec.get("annotations"),
                     self.found.bundle,

@@ -13,7 +13,7 @@ from gpuhook.apply.spec import config_json
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.request import memory_request, parse, replicas
-from gpuhook.request.memory_request import amount
+from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL, amount
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
 from gpuhook.vendors.nvidia.hot import vocabulary
 
@@ -114,7 +114,7 @@ def _one(
 ) -> dict[str, Any]:
     limit = _limit(spec, gpu, recorded)
     bounded_by = recorded["by"] if recorded and limit else sharing_isolation.BY_NOBODY
-    if bounded_by != sharing_isolation.BY_DRIVER and sharing == sharing_isolation.MPS:
+    if bounded_by not in (BY_DRIVER, BY_KERNEL) and sharing == sharing_isolation.MPS:
         bounded_by = sharing_isolation.BY_MPS
     is_mig = gpu.startswith("MIG-")
     if is_mig and sharing == sharing_isolation.EXCLUSIVE and not limit:

@@ -119,12 +119,12 @@ def _entry_document(entry: dict[str, Any], by_node: dict[str, str]) -> dict[str,
 
 def _limit(record: LimitRecord) -> dict[str, Any]:
     """Return the memory limit of one GPU in bytes, null for none; `by`: what enforces it."""
-    limit, is_enforced = record.limit, record.by == limit_records.DRIVER and record.is_limited
+    limit, is_enforced = record.limit, record.is_enforced and record.is_limited
     return {
         "gpu": limit.device,
         "limit": None if limit.hard == NO_LIMIT else limit.hard,
         "request": limit.soft,
-        "by": limit_records.DRIVER if is_enforced else isolation_words.BY_NOBODY,
+        "by": record.by if is_enforced else isolation_words.BY_NOBODY,
         "trouble": record.trouble,
     }
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import TypeAlias
 
@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source, Vocabulary
+    from gpuhook.vendors.gpu_summary import GpuSummary
+    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
-    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     )
 
     HookJobs: TypeAlias = Jobs  # of gpuhook's own hook, in any vendor's spec
+    FindLibrary: TypeAlias = Callable[[], str]
 
 
 class VendorNode(Protocol):
@@ -47,6 +52,12 @@ class VendorNode(Protocol):
     @property
     def kind(self) -> str:
         """The CDI kind of a device whose name has none."""
+
+    def serves(self, name: str) -> bool:
+        """Return whether a name in an annotation, which may be of any vendor, is of this one."""
+
+    def serves_resource(self, variable: str, value: str) -> bool:
+        """Return whether an orchestrator's variable names devices of this vendor."""
 
     @property
     def is_here(self) -> bool:
@@ -77,6 +88,25 @@ class VendorNode(Protocol):
 
     def has_driver(self) -> bool:
         """Return whether the node has a driver loaded."""
+
+    def is_node(self, path: str) -> bool:
+        """Return whether a path is that of a device node of the vendor's driver."""
+
+    def is_gpu_node(self, path: str) -> bool:
+        """Return whether a path is the node of one device, not of all of them."""
+
+    @property
+    def control_nodes(self) -> tuple[str, ...]:
+        """The device nodes of every container with devices, even if a spec has them per device."""
+
+    def own_nodes(self, paths: Collection[str]) -> frozenset[str]:
+        """Return which of a container's device nodes are of the vendor."""
+
+    def nodes_by_device(self) -> dict[str, frozenset[str]]:
+        """Return the paths of the own nodes of each device, by qualified name."""
+
+    def covered(self, nodes: Collection[str]) -> frozenset[str]:
+        """Return the names of the devices that have nodes, and all of them among `nodes`."""
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the vendor."""
@@ -111,6 +141,9 @@ class VendorNode(Protocol):
 
     def require_fresh(self, job: HookJobs) -> None:
         """Raise GH1120 if the spec of a job describes another state of the host."""
+
+    def require_current(self, spec: Compiled) -> None:
+        """Raise GH1120 if a spec without hooks describes another state of the host."""
 
     def is_stale(self, spec: Compiled) -> bool:
         """Return whether a spec is gpuhook's and describes another state of the host."""
@@ -232,6 +265,12 @@ class Vendor(Protocol):
         None: the spec has files of the driver, too, and generate-cdi has options for them.
         """
 
+    def summary(self, host_root: str) -> GpuSummary | None:
+        """Return the GPUs of a node for `gpuhook setup`.
+
+        None: the node has none, or what doctor reads of it describes them.
+        """
+
     def read_inventory(self, place: NodePlace) -> VendorInventory | None:
         """Return what the node at `place` has, None without a driver; raises the vendor's faults.
 
@@ -277,8 +316,63 @@ class Vendor(Protocol):
     def free_memory(self, part: VendorPart, uuid: str, host_root: str) -> int | None:
         """Return the free bytes of a device of a part, None if unknown."""
 
-    def unenforced_limits(self, host_root: str) -> tuple[str, str]:
-        """Return why the node enforces no memory limits, and the remedy; "" if it does."""
-
     def noted_nodes(self) -> dict[str, str]:
         """Return device node -> id as recorded on the node, {} for a vendor without a record."""
+
+    def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
+        """Return the variables that give a container its shares of compute units, if there are any.
+
+        `shares` are those of all of its devices, in their order.
+        """
+
+    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:
+        """Return the devices of this node whose memory may be limited. Raises GpuhookError.
+
+        `library` returns the path of the driver's library, for a vendor that has one.
+        """
+
+    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
+        """Return the bytes that processes use, by device and pid; None for unknown bytes.
+
+        Of the devices whose processes the kernel's files show: none if a library is asked for them.
+        """
+
+    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:
+        """Return whether this node can enforce memory limits."""
+
+    @property
+    def label_kinds(self) -> tuple[str, ...]:
+        """The kinds of node labels that the configuration can choose from."""
+
+    @property
+    def default_label_kinds(self) -> tuple[str, ...]:
+        """Those that a configuration which chooses none has."""
+
+    def labels(
+        self, part: VendorPart, kinds: Collection[str], host_root: str | None
+    ) -> VendorLabels:
+        """Return the labels that the devices of a part and their driver give a node.
+
+        `host_root` is where the node's files are, None for a node that is not this machine.
+        """
+
+    def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return the present usage of the devices of a part, from the kernel's files."""
+
+    def support_facts(self) -> SupportFacts:
+        """Return the files and the messages of the kernel that a support bundle has."""
+
+    def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:
+        """Return the inventory for a support bundle, by the kernel's files.
+
+        None: the node has no driver of the vendor, or the bundle has the driver's answers.
+        """
+
+    def isolation(
+        self, profile: str, sharing: str, memory_by: str, limit: str
+    ) -> dict[str, str] | None:
+        """Return a sentence each on a device's memory, compute, stability and crashes.
+
+        `profile` is that of the UsageDevice, `sharing` and `memory_by` are words of
+        usage/container_sharing.py, `limit` is the memory limit as a text, "" for none.
+        """

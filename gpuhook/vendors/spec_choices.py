@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a vendor is told for a CDI spec of device nodes alone, and its answer."""
+"""The options of a CDI spec of device nodes alone, and the spec that a vendor makes of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class SpecChoices:
     """The options for one spec. `capabilities` None means all; no `device_ids` means all.
 
     `inventory` is the node's dump, None for the node below `host_root`. `dev_root` has its /dev.
-    `newest` is the newest version of CDI that the spec may need.
+    `newest` is the newest version of CDI that the spec may need. `has_numbers`: device nodes have
+    the numbers of the node, which is not this machine.
     """
 
     inventory: str | None = None
@@ -30,6 +31,7 @@ class SpecChoices:
     with_all: bool = True
     capabilities: frozenset[str] | None = None
     newest: str = DEFAULT_VERSION
+    has_numbers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

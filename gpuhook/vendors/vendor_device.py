@@ -32,6 +32,16 @@ class Device:
     profile: str | None = None  # "1g.5gb" of an instance, "cpx_nps4" of a partition
     instance: tuple[int, int] | None = None  # (GPU instance, compute instance) of MIG
     domain: str = "nvidia.com"  # of the vendor
+    compute: tuple[int, int] | None = None  # units, and the number that a share is a multiple of
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeShare:
+    """The `replicas` of a device that a container has, numbers from 0, of all `replica_count`."""
+
+    device: Device
+    replicas: tuple[int, ...]
+    replica_count: int
 
 
 @dataclass(frozen=True, slots=True)

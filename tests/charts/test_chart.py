@@ -286,6 +286,21 @@ def test_flat_values_set_the_plugins_options() -> None:
     assert root["hostPath"]["path"] == "/run/nvidia/driver"
 
 
+def test_further_runtime_classes() -> None:
+    """Each further name is a RuntimeClass and a name of the installer's runtime."""
+    further = {"further": ["amd"], "labels": {"team": "gpu"}}
+    objects = rendered({"runtimeClass": further, "installer": {"enabled": True}})
+    classes = [one for one in objects if one["kind"] == "RuntimeClass"]
+    assert [(one["metadata"]["name"], one["handler"]) for one in classes] == [
+        ("nvidia", "nvidia"),
+        ("amd", "amd"),
+    ]
+    assert classes[1]["metadata"]["labels"]["team"] == "gpu"
+    args = container(objects, "installer")["args"]
+    first = args.index("--runtime-name")
+    assert args[first : first + 4] == ["--runtime-name", "nvidia", "--runtime-name", "amd"]
+
+
 def test_arguments_of_the_installer() -> None:
     args = container(rendered(SETS["installer-all"]), "installer")["args"]
     assert args == [

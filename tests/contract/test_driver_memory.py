@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from tests.contract.bundles import Bundle, Bundles
 from tests.contract.runtimes import ENGINES, Container, lifecycle
 from tests.simulated import cgroups, driver_memory, stub_limits

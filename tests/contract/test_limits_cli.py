@@ -209,7 +209,7 @@ def test_repair_restores_a_changed_limit(engine: str, mine: Installation, tmp_pa
 def set_from_outside(live: Live, gpu: str, hard: int) -> None:
     """Set a limit for the container in the driver, without gpuhook's ledger."""
     program = (
-        "import sys; from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver\n"
+        "import sys; from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver\n"
         "with NvmlDriver(sys.argv[1]) as driver: driver.set(sys.argv[2], sys.argv[3], "
         "int(sys.argv[4]), 0)"
     )

@@ -8,8 +8,10 @@ then changes files or readings, and doctor must report it.
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import subprocess
+import weakref
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,12 +23,26 @@ from gpuhook.doctor.check_list import checks
 from gpuhook.doctor.examination import Examination, examine
 from gpuhook.node import node_readings
 from gpuhook.node.node_readings import Readings
-from gpuhook.node.node_tree import DirectoryTree
+from gpuhook.node.node_tree import MAX_FILE, DirectoryTree, trouble
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class _DenyingTree(DirectoryTree):
+    """A tree in which some files cannot be read, even by root."""
+
+    def __init__(self, root: str, denied: set[str]) -> None:
+        super().__init__(root)
+        self._denied = denied
+        weakref.finalize(self, os.close, self._fd)
+
+    def read(self, path: str, limit: int = MAX_FILE, *, owner: int | None = None) -> bytes | None:
+        if path in self._denied:
+            raise trouble(errno.EPERM, path)
+        return super().read(path, limit, owner=owner)
 
 
 @dataclass
@@ -39,6 +55,7 @@ class FaultCase:
     root: Path
     node: SimulatedNode
     readings: dict[str, Any] = field(default_factory=dict)
+    denied: set[str] = field(default_factory=set)  # files that the kernel refuses to read (EPERM)
 
     def path(self, path: str) -> Path:
         """Return the path on this machine; its directory is created."""
@@ -69,13 +86,14 @@ class FaultCase:
             name: partial(documents.get, name) for name in documents
         }
         collectors.setdefault(node_readings.INVENTORY, self._inventory)
-        return ExaminedNode(DirectoryTree(str(self.root)), Readings(collectors))
+        return ExaminedNode(_DenyingTree(str(self.root), self.denied), Readings(collectors))
 
     def _inventory(self) -> Any:
         return asking.driver_dump(asking.ReadingPlace(str(self.root), None, str(self.root)))
 
 
 PARTS: list[Callable[[FaultCase], None]] = []
+MAKERS: dict[str, Callable[[Path], FaultCase]] = {}  # of nodes that are not NVIDIA's profiles
 
 
 def part(function: Callable[[FaultCase], None]) -> Callable[[FaultCase], None]:
@@ -86,6 +104,8 @@ def part(function: Callable[[FaultCase], None]) -> Callable[[FaultCase], None]:
 
 def make(directory: Path, profile: str = "t4", *, without: str = "") -> FaultCase:
     """Make a healthy node of a profile, without the parts of the module `without`."""
+    if profile in MAKERS:
+        return MAKERS[profile](directory)
     case = FaultCase(directory, make_node(directory, profile))
     for add in PARTS:
         if add.__module__ != without:

@@ -13,7 +13,7 @@ from gpuhook.doctor.examination import examine
 from gpuhook.support_bundle import bundle_archive, bundle_contents
 from tests.depth import every
 from tests.doctor.broken import all_of_them
-from tests.doctor.case import is_root
+from tests.doctor.case import MAKERS, is_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not is_root(), reason="device nodes need root")
 
 # Bundles do not contain users, homes, addresses and log messages: these checks do not apply to the
 # bundles of these nodes.
-_USERS = ("host.", "nvidia-toolkit.no-cgroups")
+_USERS = ("host.", "nvidia-toolkit.no-cgroups", "amd.users")
 LEFT_OUT = {
     "imex-daemon-stopped": ("devices.imex",),
     "device-plugin-without-driver": ("plugin.", "node."),
@@ -59,13 +59,14 @@ def _bundled(case: FaultCase, directory: Path) -> tuple[Examination, str]:
     return examination, path
 
 
-@pytest.mark.parametrize("profile", ["t4", "h100x8", "a100-mig"])
+@pytest.mark.parametrize("profile", ["t4", "h100x8", "a100-mig", "mi300x8", "t4-and-mi300x"])
 def test_bundle_of_a_healthy_node(
     profile: str, healthy: Callable[[str], FaultCase], tmp_path: Path
 ) -> None:
     on_node, path = _bundled(healthy(profile), tmp_path)
     in_bundle = examine(support_bundle.bundle_node(path), checks())
-    assert _findings(in_bundle) == _findings(on_node)
+    but = _USERS if profile == "mi300x8" else ()
+    assert _findings(in_bundle, but) == _findings(on_node, but)
     assert in_bundle.is_well
 
 
@@ -76,7 +77,7 @@ def test_bundle_of_a_broken_node(
     case = fresh(broken.profile)
     broken.do(case)
     on_node, path = _bundled(case, tmp_path)
-    but = LEFT_OUT.get(broken.name, ())
+    but = LEFT_OUT.get(broken.name, _USERS if broken.profile in MAKERS else ())
     in_bundle = examine(support_bundle.bundle_node(path), checks())
     assert _findings(in_bundle, but) == _findings(on_node, but)
     failed = {one.check.id for one in in_bundle.of(FAILED)}

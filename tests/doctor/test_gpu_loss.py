@@ -168,7 +168,7 @@ def test_machine_without_a_gpu_has_no_failure(fresh: Callable[[str], FaultCase])
     examination = case.examine()
     assert examination.of(FAILED) == []
     assert finding(examination, "driver.gpu").message == "this machine has no NVIDIA GPU"
-    assert doctor_text.summary(examination).endswith("; this machine has no NVIDIA GPU")
+    assert "; this machine has no NVIDIA GPU" in doctor_text.summary(examination)
 
 
 def test_module_without_a_gpu_has_no_failure(

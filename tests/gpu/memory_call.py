@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gpuhook.kernel import cgroup
-from gpuhook.memory_limits import driver_support
+from gpuhook.vendors.nvidia.driver import driver_support
 
 TOO_OLD = "this driver is too old: no nvmlDeviceSetMemoryLimits_v1"
 OUT_OF_MEMORY = "2"  # CUDA_ERROR_OUT_OF_MEMORY

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.memory_limits.warm.limit_records import DriverLimit
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
+from gpuhook.containers.warm.driver_limit import DMEM, DriverLimit
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from tests.contract import roots
 from tests.contract.bundles import bundle
 from tests.contract.installation import Installation, asks
@@ -147,7 +146,7 @@ def test_guarantee_is_not_left_behind(limiting: Installation, backend: str, tmp_
         above = cgroup(container).parent / "dmem.min"
         before = above.read_text("ascii") if above.exists() else ""
     assert limit_read is not None
-    assert limit_read.soft == (0 if backend == memory_backend.DMEM else KEPT * MIB)
+    assert limit_read.soft == (0 if backend == DMEM else KEPT * MIB)
     if above.exists():
         assert above.read_text("ascii") == before
 

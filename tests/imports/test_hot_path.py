@@ -70,6 +70,16 @@ def test_a_plain_create_pays_for_no_other_names() -> None:
     assert loaded(SYSTEM, "gpuhook.entry.create").isdisjoint(f"gpuhook.{name}" for name in own)
 
 
+@pytest.mark.parametrize(
+    "module",
+    ["gpuhook.entry.create", "gpuhook.entry.hooks.apply_hook", "gpuhook.entry.hooks.prestart_hook"],
+)
+def test_a_container_of_one_vendor_loads_no_other(module: str) -> None:
+    """What serves AMD GPUs is loaded for a container that names some."""
+    modules = loaded(SYSTEM, module)
+    assert [name for name in modules if name.startswith("gpuhook.vendors.amd")] == []
+
+
 def test_who_asks_for_nothing_loads_no_vocabulary() -> None:
     """A config.json without our marks is passed on by who knows the marks alone."""
     own = {"request.parse", "vendors.nvidia.hot.vocabulary"}

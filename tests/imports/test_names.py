@@ -25,7 +25,6 @@ SHARED = {
     "installation",  # made by `gpuhook install`, judged by doctor
     "inventory",  # the facts, and the command
     "plugin",  # the device plugin, judged by doctor
-    "spec_devices",  # of a config.json, and of CDI specs judged by doctor
     "configuration",  # of the device plugin, and of engines judged by doctor
     "attach", "detach", "repair",  # what is done, and the command
 }  # fmt: skip

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuhook.device_plugin.labels import label_text
+from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdDriver, AmdGpu, AmdNode
+from gpuhook.vendors.amd.labels import amd_labels
 
 # The validation of label values in Kubernetes' apimachinery.
 VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
@@ -29,3 +31,32 @@ def test_any_text_becomes_a_valid_value(text: str, suffix: str) -> None:
 def test_valid_value_is_unchanged(text: str, suffix: str) -> None:
     value = label_text.value(text, suffix)
     assert label_text.value(value) == value
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=4))
+def test_any_facts_of_amd_gpus_become_valid_labels(facts: list[tuple[str, str]]) -> None:
+    """One invalid name or value would make the API server refuse all labels of the node."""
+    device = AmdDevice(0, "0000:05:00.0", 0, 128)
+    gpus = [
+        AmdGpu(index, f"0000:0{index}:00.0", name=name, device_id=other, devices=(device,))
+        for index, (name, other) in enumerate(facts)
+    ]
+    node = AmdNode(AmdDriver(*facts[0]), tuple(gpus))
+    for label, value in amd_labels.labels(node, amd_labels.KINDS).values.items():
+        prefix, _, name = label.partition("/")
+        assert prefix in ("amd.com", "beta.amd.com")
+        assert name
+        for text in (name, value):
+            assert len(text) <= label_text.MAX_LENGTH
+            assert VALUE.fullmatch(text)
+
+
+@given(st.text(alphabet="aB9 ()/", min_size=1, max_size=40))
+def test_name_that_amds_labeller_accepts_has_its_value(name: str) -> None:
+    device = AmdDevice(0, "0000:05:00.0", 0, 128)
+    gpu = AmdGpu(0, "0000:05:00.0", name=name, devices=(device,))
+    theirs = re.sub(r"[ /]", "_", re.sub(r"[()]", "", name.strip()))
+    found = amd_labels.labels(AmdNode(gpus=(gpu,)), ("product-name",)).values
+    if theirs and VALUE.fullmatch(theirs):
+        assert found["amd.com/gpu.product-name"] == theirs
+        assert found[f"beta.amd.com/gpu.product-name.{theirs}"] == "1"

@@ -20,7 +20,7 @@ import yaml
 
 from tests.record import commands
 from tests.record.sandbox import ENVIRONMENT
-from tests.simulated import tegra_node, wsl_node
+from tests.simulated import amd_tree, tegra_node, wsl_node
 from tests.simulated.layouts import Layout
 from tests.simulated.node import make_node
 
@@ -47,6 +47,10 @@ class Scene:
     make: Callable[[Path], object] | None = None  # a node without a profile
 
 
+def _amd(root: Path) -> None:
+    amd_tree.build(root, "mi300x8", real_nodes=True)
+
+
 SCENES = {
     scene.name: scene
     for scene in (
@@ -64,6 +68,7 @@ SCENES = {
         Scene("lost", profile="lost-gpu"),
         Scene("tegra", make=tegra_node.make, has_spec=False),
         Scene("wsl", make=wsl_node.make, has_spec=False),
+        Scene("amd", make=_amd, has_spec=False),
         Scene("empty", make=lambda _: None, has_spec=False),
     )
 }

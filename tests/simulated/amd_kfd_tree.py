@@ -124,6 +124,8 @@ def _properties(gpu: AmdGpu, device: AmdDevice, odd: Oddities) -> dict[str, int]
         "sdma_fw_version": 22,
         "unique_id": int(gpu.unique_id or "0", 16),
         "num_xcc": device.xcc_count or 0,
+        "array_count": 2 * (device.engine_count or 0),
+        "simd_arrays_per_engine": 2 if device.engine_count else 0,
     }
     return {name: value for name, value in found.items() if not (odd.is_old and name in _OLD)}
 

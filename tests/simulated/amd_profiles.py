@@ -81,6 +81,7 @@ def radeon() -> AmdNode:
     )
     big = AmdDevice(
         0, card.pci_address, 0, 128, 1, 6577, "gfx1100", 24560 << 20, 192, 96, 1,
+        engine_count=6,
     )  # fmt: skip
     apu = gpu_of(
         1,

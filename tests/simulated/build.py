@@ -55,6 +55,11 @@ def smi_list(gpus: Sequence[Gpu]) -> Path:
     return _compiled("smi_list.c", (f"-DDEVICES={table}", "-ldl"))
 
 
+def dmem_preload() -> Path:
+    """Return the library that shows the controller dmem to a program."""
+    return _compiled("dmem_preload.c", ("-shared", "-fPIC", "-ldl"))
+
+
 def gpu_probe() -> Path:
     """Return a built static program that uses a simulated GPU's memory: see gpu_probe.c."""
     return _compiled("gpu_probe.c", ("-static", "-s"))

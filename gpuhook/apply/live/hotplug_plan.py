@@ -117,7 +117,9 @@ def plan(live: Live, wanted: DesiredState) -> HotplugPlan:
         _plan_files(live, wanted, made)
     _plan_rules(live, wanted, made)
     edits = wanted.edits
-    names = {"variables": edits.get("env"), "groups": edits.get("additionalGids")}
+    # Made nodes are the container's user's own; bound ones are the host's.
+    groups = None if live.process.in_initial_user_namespace() else edits.get("additionalGids")
+    names = {"variables": edits.get("env"), "groups": groups}
     for what, items in names.items():
         if items:
             listed = ", ".join(map(str, items))

@@ -52,6 +52,9 @@ def write(spec: dict[str, Any], before: dict[str, Any], edits: ContainerEdits) -
         "mounts": [mount["containerPath"] for mount in edits.get("mounts") or ()],
         "rules": [rule for rule in rules if rule not in before["rules"]],
     }
+    groups = [gid for gid in oci_spec.groups(spec) if gid not in before["groups"]]
+    if groups:
+        spec[KEY]["groups"] = groups
 
 
 def survey(spec: dict[str, Any]) -> dict[str, Any]:
@@ -59,4 +62,5 @@ def survey(spec: dict[str, Any]) -> dict[str, Any]:
     return {
         "env": {e.partition("=")[0]: e for e in fastjson.strings(spec, "process", "env")},
         "rules": list(oci_spec.device_rules(spec)),
+        "groups": list(oci_spec.groups(spec)),
     }

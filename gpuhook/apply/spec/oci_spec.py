@@ -38,6 +38,11 @@ def device_rules(spec: dict[str, Any]) -> list[Any]:
     return fastjson.array(spec, "linux", "resources", "devices")
 
 
+def groups(spec: dict[str, Any]) -> list[Any]:
+    """Return the additional groups of the container's process."""
+    return fastjson.array(spec, "process", "user", "additionalGids")
+
+
 def owner(spec: dict[str, Any]) -> tuple[int, int]:
     """Return user and group of the container's process, (0, 0) if the spec names none."""
     process = spec.get("process")

@@ -20,6 +20,10 @@ _STAGES = ("createRuntime", "createContainer")  # in which the wrapper puts hook
 def undo(spec: dict[str, Any], record: Any) -> None:
     """Restore what an earlier create changed in `spec`, by its record."""
     _restore_variables(fastjson.array(spec, "process", "env"), fastjson.array(record, "env"))
+    added = fastjson.array(record, "groups")
+    if added:
+        groups = fastjson.array(spec, "process", "user", "additionalGids")
+        groups[:] = [gid for gid in groups if gid not in added]
     targets = frozenset(fastjson.strings(record, "mounts"))
     nodes = frozenset(fastjson.strings(record, "devices"))
     rules = frozenset(map(fastjson.dumps, fastjson.array(record, "rules")))

@@ -5,7 +5,7 @@ A compiled file is in the state directory. Its key is the source's path, size, m
 lines are
 
     gpuhook-compiled 1 <size>-<mtime_ns>-<inode> <source path>
-    {"kind": ..., "cdiVersion": ..., "containerEdits": {...}}
+    {"kind": ..., "cdiVersion": ..., "containerEdits": {...}}, and "annotations" if it has any
         or {"error": [code, message, hint], "by": the release that found it}
     <device name> TAB <its containerEdits as JSON>
     ...
@@ -36,7 +36,16 @@ _MAX_SIZE = 256 << 20
 class Compiled:
     """A compiled spec; devices are parsed when they are requested."""
 
-    __slots__ = ("_data", "_lines_by_name", "edits", "error", "kind", "path", "version")
+    __slots__ = (
+        "_data",
+        "_lines_by_name",
+        "annotations",
+        "edits",
+        "error",
+        "kind",
+        "path",
+        "version",
+    )
 
     def __init__(self, path: str, data: bytes) -> None:
         """Read the head of `data`, the compiled form of the spec at `path`; raises ValueError."""
@@ -47,6 +56,7 @@ class Compiled:
         self.path = path
         self.kind: str = head.get("kind", "")
         self.version: str = head.get("cdiVersion", "")
+        self.annotations: dict[str, str] = head.get("annotations") or {}
         self.edits: ContainerEdits = head.get("containerEdits") or {}
         self.error: GpuhookError | None = None
         if "error" in head:
@@ -123,6 +133,8 @@ def _lines(key: bytes, spec: Spec | GpuhookError) -> bytes:
     else:
         head: dict[str, Any] = {"kind": spec["kind"], "cdiVersion": spec["cdiVersion"]}
         head["containerEdits"] = spec.get("containerEdits") or {}
+        if spec.get("annotations"):
+            head["annotations"] = spec["annotations"]
         lines.append(fastjson.dumps(head))
         for device in spec["devices"]:
             edits = fastjson.dumps(device["containerEdits"])

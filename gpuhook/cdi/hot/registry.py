@@ -30,7 +30,7 @@ class Registry:
         """Take the specs in each of `dirs`, lowest priority first.
 
         generate-cdi writes the specs of `vendor`, of every vendor for "". `way` is the advice about
-        a missing device if the specs are not files, so that none can be written.
+        a missing device; "" derives it from the specs.
         """
         self.dirs = dirs
         self._way = way
@@ -94,17 +94,19 @@ def _hits(layer: list[Compiled], kind: str, device: str) -> list[tuple[Compiled,
     return found
 
 
-def load(dirs: list[str], compile_yaml: Callable[[str], None], vendor: str = "") -> Registry:
+def load(
+    dirs: list[str], compile_yaml: Callable[[str], None], vendor: str = "", way: str = ""
+) -> Registry:
     """Return the registry of `dirs`, lowest priority first, on a node of `vendor`'s GPUs.
 
     `compile_yaml(path)` runs the cold compiler for a YAML file whose compiled form is missing or
-    stale; JSON is compiled here.
+    stale; JSON is compiled here. `way` is the advice about a missing device.
     """
     layers = []
     for directory in dirs:
         found = (_compiled(path, compile_yaml) for path in files(directory))
         layers.append([spec for spec in found if spec is not None])
-    return Registry(dirs, layers, vendor)
+    return Registry(dirs, layers, vendor, way)
 
 
 def files(directory: str) -> list[str]:

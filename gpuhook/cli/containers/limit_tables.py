@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import click
 
+from gpuhook.containers.warm.driver_limit import DMEM, MISC
 from gpuhook.errors import printable
 from gpuhook.host import console
 from gpuhook.memory_limits import guard_state, limit_report
-from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.request.memory_request import NO_LIMIT, amount
 from gpuhook.usage import node_usage
 from gpuhook.usage.display_names import NOTHING, container_name, short_id, short_image
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from gpuhook.memory_limits.driver_support import Support
     from gpuhook.memory_limits.limit_report import ContainerLimits, LimitReader
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.usage.display_names import GpuNames
+    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.limit_device import LimitSupport
 
 SCHEMA = "gpuhook/limits/v1"
 HEADERS = (
@@ -32,8 +33,8 @@ _ORDER = ("LIMIT", "USED", "BY", "GPU", "NAME", "DRIVER")  # the most important 
 WIDE = ("NAMESPACE", "UUID", "CGROUP", "TROUBLE")
 _MAX_LINE = 4096
 _BACKENDS = {
-    memory_backend.DMEM: "by the kernel's dmem controller",
-    memory_backend.MISC: "by the driver's own accounting",
+    DMEM: "by the kernel's dmem controller",
+    MISC: "by the driver's own accounting",
 }
 
 
@@ -55,7 +56,7 @@ def show(
             "containers": [view.document() for view in shown],
             "findings": findings,
             "trouble": asked.trouble.message if asked.trouble else "",
-            "node": _node(asked.node),
+            **_nodes(asked.nodes),
         }
         console.document(document, output)
         return
@@ -66,8 +67,10 @@ def show(
     names = node_usage.names_of(node_usage.node_devices(asked.library) if gpus else (), gpus)
     rows = [_row(view, limit, names, is_wide=is_wide) for view, limit in pairs]
     console.rows(headers, rows, no_headers=no_headers, order=_ORDER, is_wide=is_wide)
-    for line in _support_lines(asked.node):
-        click.echo(printable(line, _MAX_LINE), err=True)
+    for vendor, support in asked.nodes.items():
+        title = f"{vendor.title}: " if len(asked.nodes) > 1 else ""
+        for line in _support_lines(support, title):
+            click.echo(printable(line, _MAX_LINE), err=True)
     if asked.trouble:
         console.warn(f"{asked.trouble.code}: {asked.trouble.message}")
     for what in (*_unknown(shown), *_above(shown)):
@@ -79,16 +82,26 @@ def show(
         click.echo(f"hint: {error.hint}", err=True)
 
 
-def _node(found: Support) -> dict[str, Any]:
-    return {"holds": found.holds, "backend": found.backend or None, "reason": found.reason}
+def _nodes(found: Mapping[Vendor, LimitSupport]) -> dict[str, Any]:
+    """Return what the node supports: of the first vendor, and by vendor if there are several."""
+    documents = {
+        vendor.name: {
+            "holds": support.holds,
+            "backend": support.backend or None,
+            "reason": support.reason,
+        }
+        for vendor, support in found.items()
+    }
+    node = {"node": next(iter(documents.values()))}
+    return {**node, "nodes": documents} if len(documents) > 1 else node
 
 
-def _support_lines(found: Support) -> list[str]:
+def _support_lines(found: LimitSupport, title: str) -> list[str]:
     """Return the lines on whether and how this node can enforce limits."""
     if found.holds:
-        return [f"this node can enforce memory limits: {_BACKENDS[found.backend]}"]
+        return [f"{title}this node can enforce memory limits: {_BACKENDS[found.backend]}"]
     return [
-        f"warning: this node cannot enforce memory limits: {found.reason}",
+        f"warning: {title}this node cannot enforce memory limits: {found.reason}",
         f"hint: {found.remedy}",
     ]
 

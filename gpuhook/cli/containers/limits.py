@@ -19,7 +19,7 @@ from gpuhook.host import console, system_mounts
 from gpuhook.host.hot import state
 from gpuhook.live import container_worker
 from gpuhook.memory_limits import limit_changes, limit_report, visible_gpus
-from gpuhook.memory_limits.nvml_worker import NvmlWorker
+from gpuhook.memory_limits.limit_worker import LimitDrivers
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.usage import visibility
 
@@ -47,8 +47,9 @@ def _examples(*commands: str) -> str:
 def limits() -> None:
     """Limit the GPU memory of running containers, and show the limits.
 
-    The driver enforces the limit for a container's cgroup: an allocation above it fails, but only
-    in this container. This requires a driver for CUDA 13.4 or newer, cgroup v2, and root.
+    The limit applies to a container's cgroup: an allocation above it fails, but only in this
+    container. The driver of NVIDIA GPUs enforces it (CUDA 13.4 or newer), the kernel's controller
+    dmem that of AMD GPUs. This requires cgroup v2, and root.
     """
 
 
@@ -79,22 +80,21 @@ def set_(
     """Limit the GPU memory of a running CONTAINER.
 
     The limit applies immediately, even to running processes, which keep the memory they have
-    allocated. The driver rejects a limit below the memory that it has already charged to the
-    container. On kernels without the dmem controller, accounting starts with the container's first
-    limit and does not include older allocations. The command reads the limit back from the driver
-    and records it in the ledger, so that `gpuhook repair` can restore it. It sets the limit on all
-    GPUs or on none. The granted limit is restored when the container restarts.
+    allocated. A limit below the memory that is already charged to the container is rejected. On
+    kernels without the dmem controller, accounting starts with the container's first limit and does
+    not include older allocations. The command reads the limit back from the driver and records it
+    in the ledger, so that `gpuhook repair` can restore it. It sets the limit on all GPUs or on
+    none. The granted limit is restored when the container restarts.
     """
     limit_options.require_order(request, limit)
     names, wish = limit_options.names_of(gpus), limit_changes.Wish(limit, request)
 
     def changed(one: Target) -> Report:
-        library = node_options.library(**nvml)
-        with NvmlWorker(library) as driver:
-            chosen = visible_gpus.chosen(
-                one.found.id, visible_gpus.visible_gpus(one, library), names
-            )
-            return limit_changes.set_limits(one, driver, chosen, wish, is_dry=dry_run)
+        library = partial(node_options.library, **nvml)
+        own = visible_gpus.visible_gpus(one, library)
+        chosen = visible_gpus.chosen(one.found.id, own, names)
+        with LimitDrivers(library) as drivers:
+            return limit_changes.set_limits(one, drivers, chosen, wish, is_dry=dry_run)
 
     with options.failing("limits-set", container, output):
         report = _changed(container, state_roots, changed, is_dry=dry_run)
@@ -129,21 +129,21 @@ def clear(
 ) -> None:
     """Remove the limits that `gpuhook limits set` has set for a running CONTAINER.
 
-    The granted limit (from a device plugin or NVIDIA_GPU_MEMORY_LIMIT) then applies again. A
-    container without a granted limit is then unlimited. If the kernel's dmem controller enforces
-    limits, the command also releases memory that is reserved above the granted guarantee, because
-    the reservation would outlive the container.
+    The granted limit (from a device plugin or a variable such as NVIDIA_GPU_MEMORY_LIMIT) then
+    applies again. A container without a granted limit is then unlimited. If the kernel's dmem
+    controller enforces limits, the command also releases memory that is reserved above the granted
+    guarantee, because the reservation would outlive the container.
     """
     names = limit_options.names_of(gpus)
 
     def cleared(one: Target) -> Report:
-        library = node_options.library(**nvml)
+        library = partial(node_options.library, **nvml)
         chosen = _to_clear(one, library, names)
         try:
-            with NvmlWorker(library) as driver:
+            with LimitDrivers(library) as drivers:
                 guarantee = options.context().settings.limits_guarantee
                 return limit_changes.clear(
-                    one, driver, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
+                    one, drivers, chosen, guarantee, lifts_grants=lifts_grants, is_dry=dry_run
                 )
         except GpuhookError as error:
             if not lifts_grants or error.code not in limit_changes.UNHELD:
@@ -181,10 +181,10 @@ def show(
     """Show the memory limits of one running CONTAINER, or of all containers with a limit.
 
     GRANTED is the limit set when the container was created, LIMIT and REQUEST are the limit and the
-    guarantee in the ledger, DRIVER is the limit in the driver, USED the memory in use. BY is the
-    component that enforces the limit: `driver`; `guard` if the device plugin's guard terminates
-    processes above it; or `nobody`, including when the guard only reports. "(over)" marks a
-    container that the guard last saw above its limit.
+    guarantee in the ledger, DRIVER is the limit in the driver or the kernel, USED the memory in
+    use. BY is the component that enforces the limit: `driver`; `kernel`; `guard` if the device
+    plugin's guard terminates processes above it; or `nobody`, including when the guard only
+    reports. "(over)" marks a container that the guard last saw above its limit.
 
     Standard error lists the guard's actions, differences between the ledger and the driver with the
     command that fixes them, guarantees that were not set (limits.guarantee in the settings),
@@ -227,13 +227,13 @@ def _changed(
     return container_worker.work_on(container, roots, work, to_change=not is_dry)
 
 
-def _to_clear(one: Target, library: str, names: list[str]) -> list[str]:
-    """Return the UUIDs of the named GPUs, or of all; those of lost GPUs are in the ledger."""
+def _to_clear(one: Target, library: Callable[[], str], names: list[str]) -> list[str]:
+    """Return the ids of the named GPUs, or of all; those of lost GPUs are in the ledger."""
     records = limit_records.records_of(one.entry)
     own = visible_gpus.visible_gpus(one, library, records)
     if names:
-        return [str(gpu.uuid) for gpu in visible_gpus.chosen(one.found.id, own, names)]
-    whole = [str(gpu.uuid) for gpu in own if gpu.mig_mode != "enabled"]
+        return [gpu.id for gpu in visible_gpus.chosen(one.found.id, own, names)]
+    whole = [gpu.id for gpu in own if not gpu.is_divided]
     found = list(dict.fromkeys([*whole, *records]))
     if not found:
         raise fault("GH1780", container=one.found.id)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import stat
+from dataclasses import replace
 
 import click
 
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import engine_plan, engine_restart
-from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
+from gpuhook.engines.configure.engine_plan import ROUTES, EngineOptions
+from gpuhook.engines.configure.runtime_names import default_name, default_sentence
 from gpuhook.errors import fault
 
 TYPE_CHECKING = False
@@ -99,15 +101,28 @@ def _path_option(option: str, metavar: str, text: str) -> Callable[[F], F]:
     )
 
 
-def valid_name(
-    ctx: click.Context,
-    param: click.Parameter,
-    value: str | None,
-) -> str | None:
-    """Return the name of a runtime; a usage error for one that an engine could not use."""
-    if value is not None and not _NAME.fullmatch(value):
-        raise click.BadParameter("it is not a valid runtime name", ctx, param)
-    return value
+def _valid_names(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the names of a runtime; a usage error for one that an engine could not use."""
+    for value in values:
+        if not _NAME.fullmatch(value):
+            raise click.BadParameter("it is not a valid runtime name", ctx, param)
+    return tuple(dict.fromkeys(values))
+
+
+def runtime_names(text: str) -> Callable[[F], F]:
+    """Return the decorator for --runtime-name; `text` is what its help says of the default."""
+    return click.option(
+        "--runtime-name",
+        "names",
+        metavar="NAME",
+        multiple=True,
+        callback=_valid_names,
+        show_envvar=True,
+        help="The name of the runtime: the handler of a RuntimeClass, docker run --runtime; "
+        f"repeatable: each is a name of the same runtime. {text}.",
+    )
 
 
 _OPTIONS = (
@@ -119,15 +134,7 @@ _OPTIONS = (
         "gpuhook's OCI hook; cdi: the engine applies CDI specs itself. Default: wrapper; for "
         "podman, hook.",
     ),
-    click.option(
-        "--runtime-name",
-        metavar="NAME",
-        default=NAME,
-        callback=valid_name,
-        show_default=True,
-        show_envvar=True,
-        help="The name of the runtime: the handler of a RuntimeClass, docker run --runtime.",
-    ),
+    runtime_names(default_sentence()),
     click.option(
         "--set-as-default/--no-set-as-default",
         "is_default",
@@ -220,7 +227,7 @@ def engine_options(
     host: Host,
     *,
     route: str | None,
-    runtime_name: str,
+    names: tuple[str, ...],
     runtime_path: str,
     hook_path: str,
     has_cdi: bool | None,
@@ -232,7 +239,7 @@ def engine_options(
     if has_cdi is False:
         warnings.append("--enable-cdi=false has no effect: gpuhook's devices need CDI")
     is_named = chosen == "wrapper" or engine in _WITH_HANDLERS
-    if runtime_name != NAME and not is_named:
+    if names and not is_named:
         warnings.append(_no_effect("--runtime-name", chosen, engine))
     if flags["takes_over"] and chosen == "cdi" and not is_named:
         warnings.append(_no_effect("--take-over", chosen, engine))
@@ -252,7 +259,9 @@ def engine_options(
         elif given:
             warnings.append(_no_effect(option, chosen, engine))
         programs.append(path or f"{_PLACES[0]}/{name}")
-    return EngineOptions(chosen, runtime_name, programs[0], programs[1], **flags), warnings  # type: ignore[arg-type]
+    first, *others = names or (default_name(host.root),)
+    options = EngineOptions(chosen, first, programs[0], programs[1], **flags)  # type: ignore[arg-type]
+    return replace(options, further_names=tuple(others)), warnings
 
 
 def _no_effect(option: str, route: str, engine: str) -> str:

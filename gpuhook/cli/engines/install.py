@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from gpuhook.cli.engines import install_options
+from gpuhook.cli.engines import configure_options, install_options
 from gpuhook.cli.options import command_sections, parameters
-from gpuhook.engines.configure import configure_engine, engine_plan
-from gpuhook.engines.configure.engine_plan import NAME, ROUTES, EngineOptions
+from gpuhook.engines.configure import configure_engine, engine_plan, runtime_names
+from gpuhook.engines.configure.engine_plan import ROUTES, EngineOptions
 from gpuhook.host import console
 from gpuhook.install import (
     engine_choice,
@@ -65,13 +65,7 @@ def _absolute(ctx: click.Context, param: click.Parameter, path: str | None) -> s
     help="How containers get their GPUs, as in `gpuhook configure ENGINE --help`; cdi copies no "
     "programs. Default: wrapper; for podman, hook.",
 )
-@click.option(
-    "--runtime-name",
-    default=NAME,
-    callback=parameters.not_empty,
-    show_default=True,
-    help="The name of the runtime.",
-)
+@configure_options.runtime_names(runtime_names.default_sentence())
 @click.option("--set-as-default", is_flag=True, help="Make it the default runtime of the engine.")
 @click.option("--take-over", is_flag=True, help="Replace another program's runtime with that name.")
 @click.option(
@@ -158,9 +152,11 @@ def install(ctx: click.Context, /, *, is_dry: bool, output: str, **values: Any) 
 def _engine_options(
     where: installation.InstallPlace, route: Route, values: dict[str, Any]
 ) -> EngineOptions:
+    first, *others = values["names"] or (runtime_names.default_name(where.root),)
     return EngineOptions(
         route=route,
-        name=values["runtime_name"],
+        name=first,
+        further_names=tuple(others),
         program=where.program(installation.RUNTIME),
         hook=where.program(installation.PRESTART),
         is_default=values["set_as_default"],

@@ -13,8 +13,10 @@ import click
 from gpuhook.cli.engines import configure_options, setup_commands
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.engines.configure import engine_plan
+from gpuhook.engines.configure.runtime_names import names_of_gpus
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host import console
+from gpuhook.host.hot import state
 from gpuhook.setup import (
     engine_program,
     setup_document,
@@ -64,11 +66,8 @@ class _Answers:
     multiple=True,
     help="The engine to set up; repeatable. Default: the kubelet's engine, else all engines.",
 )
-@click.option(
-    "--runtime-name",
-    metavar="NAME",
-    callback=configure_options.valid_name,
-    help="The name of the runtime. Default: nvidia, or gpuhook if another program has that name.",
+@configure_options.runtime_names(
+    f"Default: those of the vendors of this node's GPUs, or {BESIDE} if another program has one",
 )
 @click.option(
     "--take-over",
@@ -92,7 +91,7 @@ def setup(
     /,
     *,
     engines: tuple[str, ...],
-    runtime_name: str | None,
+    names: tuple[str, ...],
     takes_over: bool,
     restarts: bool,
     is_yes: bool,
@@ -104,8 +103,8 @@ def setup(
     setup examines the driver, the container engines, NVIDIA's stack and Kubernetes. The plan has
     each change as a diff: the CDI spec of `gpuhook refresh`, and the files of `gpuhook configure`.
     Afterwards doctor examines the node, and a container of each engine runs nvidia-smi with one
-    GPU; its image is made of files of this host, and is removed. setup prints the commands that
-    undo it.
+    GPU, or lists the device nodes of one AMD GPU; its image is made of files of this host, and
+    is removed. setup prints the commands that undo it.
 
     On a terminal, setup asks before it changes anything. Without a terminal it needs --yes or
     --dry-run. Steps that are already done are not repeated. An existing runtime of another program
@@ -115,8 +114,8 @@ def setup(
     for wrong usage.
     """
     choice = None
-    if runtime_name is not None or takes_over:
-        choice = RuntimeChoice(runtime_name or engine_plan.NAME, takes_over)
+    if names or takes_over:
+        choice = RuntimeChoice(names or names_of_gpus(state.host_root()), takes_over)
     is_asked = not (is_yes or is_dry) and output == console.TEXT and sys.stdin.isatty()
     commands = setup_commands.SetupCommands(ctx.find_root())
     with console.progress("looking at the node"):
@@ -191,7 +190,7 @@ def _step(engine: EngineFacts, commands: NodeCommands, answers: _Answers) -> Eng
         if answers.choice is not None or error.code != setup_plan.IN_USE:
             raise
         message = error.message
-    choice: RuntimeChoice | None = RuntimeChoice(BESIDE)
+    choice: RuntimeChoice | None = RuntimeChoice((BESIDE,))
     if answers.is_asked:
         choice = setup_questions.ask_runtime(engine, message)
     if choice is None:

@@ -52,7 +52,7 @@ class SetupCommands:
         spec = json.loads(generate_call.text(case.words, "json", self._root))
         files = len(spec["containerEdits"].get("mounts") or ())
         names = first_items([one["name"] for one in spec["devices"]])
-        contents = f"{spec['kind']}: {names}; {files} driver files"
+        contents = f"{spec['kind']}: {names}" + (f"; {files} driver files" if files else "")
         is_new = not os.path.lexists(case.path)
         return SpecState(case.path, WRITES, case.reason, contents, is_new=is_new)
 
@@ -61,14 +61,14 @@ class SetupCommands:
         return engine_place.where(engine, "/")
 
     def options(
-        self, engine: str, route: Route | None, runtime: str, *, takes_over: bool
+        self, engine: str, route: Route | None, names: tuple[str, ...], *, takes_over: bool
     ) -> EngineOptions:
         """Return the options of `gpuhook configure ENGINE`, and print its warnings."""
         found, warnings = configure_options.engine_options(
             engine,
             self.host,
             route=route,
-            runtime_name=runtime,
+            names=names,
             runtime_path="",
             hook_path="",
             has_cdi=None,

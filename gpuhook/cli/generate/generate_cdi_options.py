@@ -129,9 +129,10 @@ _OPTIONS = (
         type=click.Choice(SPEC_VERSIONS),
         default=DEFAULT_VERSION,
         show_default=True,
-        help="The newest version of CDI that engines read, for AMD GPUs. 0.5.0, for podman 4.3: no "
-        "token, by which gpuhook-runtime finds a stale spec. 0.7.0: the host's modes of the nodes, "
-        "and its groups; before, everybody in the container may open them.",
+        help="The newest version of CDI that the engines read, for AMD GPUs. 0.5.0: podman 4.3; no "
+        "token, by which gpuhook-runtime detects a stale spec. 0.7.0: nodes with the host's mode, "
+        "and its groups for the container's user, which Docker ignores; in older versions, every "
+        "user of the container may open the nodes.",
     ),
     _option(
         "--class",

@@ -60,8 +60,8 @@ _SECTIONS = {
         "health-ask-driver", "health-poll-interval", "pulse", "metrics-address",
     ),
     "Labels": (
-        "labels", "label-node", "remove-labels-on-exit", "accelerator-label", "no-timestamp",
-        "output-file", "machine-type-file",
+        "labels", "label-node", "remove-labels-on-exit", "accelerator-label", "device-labels",
+        "no-timestamp", "output-file", "machine-type-file",
     ),
     "Configuration": (
         "config-file", "config-dir", "config-name-file", "default-config",

@@ -21,11 +21,13 @@ from gpuhook.device_plugin.config.launch_options import launch
 from gpuhook.device_plugin.config.overrides import read_overrides
 from gpuhook.device_plugin.config.plugin_options import LABEL_OPTIONS, OPTIONS
 from gpuhook.device_plugin.labels import feature_file
-from gpuhook.device_plugin.labels import node_labels as labels
+from gpuhook.device_plugin.labels.label_parts import label_parts, merged
 from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.host import console
+from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 
 TYPE_CHECKING = False
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.findings import ConfigFinding
     from gpuhook.device_plugin.config.grammar.grammar import Option
+    from gpuhook.vendors.vendor_part import VendorPart
 
 SCHEMA = "gpuhook/labels/v1"
 # Variables of GPU Feature Discovery, and the plugin's variables for the same options.
@@ -46,8 +49,8 @@ _OWN_VARIABLES = {
 }
 _OPTIONS = (
     "config-file", "config-dir", "config-name-file", "default-config", "mig-strategy",
-    "fail-on-init-error", "exclude-devices", "accelerator-label", "remove-labels-on-exit",
-    "machine-type-file", "no-timestamp", "output-file",
+    "fail-on-init-error", "exclude-devices", "accelerator-label", "device-labels",
+    "remove-labels-on-exit", "machine-type-file", "no-timestamp", "output-file",
 )  # fmt: skip
 _INTERVAL, _ONESHOT, _FILE = (
     f"flags.gfd.{key}" for key in ("sleepInterval", "oneshot", "outputFile")
@@ -200,23 +203,54 @@ def _renamed(finding: ConfigFinding) -> ConfigFinding:
 def _labels(configuration: Configuration, start: int, node_of: dict[str, Any]) -> dict[str, str]:
     """Return the labels of the node that the options describe; warnings go to standard error."""
     flags = configuration.flags
+    others = _vendor_parts(node_of)
     try:
         node = load_node(**node_of, require_nodes=False)
     except DriverError as error:
-        if flags.fail_on_init_error:
+        if flags.fail_on_init_error and not others:
             raise
-        click.echo(f"warning: {error.message}", err=True)
+        if not others or host_fingerprint.module_version(node_of["host_root"]):
+            click.echo(f"warning: {error.message}", err=True)
         node = Node(Driver())
     try:
-        offer = resources.offered(node, configuration)
+        offer = resources.offered(node, configuration, *(part.inventory for part in others))
         offered, warnings = offer.resources, offer.warnings
     except FileError as error:  # the MIG strategy single cannot offer these GPUs together
         offered, warnings = (), (error.message,)
-    for warning in warnings:
+    parts = label_parts(
+        node,
+        others,
+        offered,
+        configuration,
+        facts=lambda: _facts(node, node_of, flags.gfd.machine_type_file),
+        host_root=None if node_of["inventory"] is not None else node_of["host_root"],
+        timestamp=None if flags.gfd.no_timestamp else start,
+    )
+    of_kernel = (one for part in others for one in part.warnings)
+    of_labels = (one for part in parts.values() for one in part.warnings)
+    for warning in (*warnings, *of_kernel, *of_labels):
         click.echo(f"warning: {warning}", err=True)
-    timestamp = None if flags.gfd.no_timestamp else start
-    facts = _facts(node, node_of, flags.gfd.machine_type_file)
-    return labels.labels(node, offered, configuration, facts, timestamp)
+    for part in parts.values():
+        if part.error is not None:
+            raise part.error
+    return merged(parts.values())
+
+
+def _vendor_parts(node_of: dict[str, Any]) -> list[VendorPart]:
+    """Return the parts of the vendors whose driver need not be called."""
+    dump, host_root, dev_root = (node_of[key] for key in ("inventory", "host_root", "dev_root"))
+    if dump is not None:
+        dumped = (vendor.dumped_part(dump) for vendor in vendors())
+        return [part for part in dumped if part is not None]
+    found = []
+    for vendor in vendors():
+        try:
+            part = vendor.plugin_part(host_root, dev_root)
+        except Exception as error:  # a bug, too, must not affect another vendor
+            click.echo(f"warning: {vendor.title}: {error}", err=True)
+        else:
+            found += [] if part is None else [part]
+    return found
 
 
 def _facts(node: Node, node_of: dict[str, Any], machine_file: str) -> LabelFacts:

@@ -12,6 +12,7 @@ import click
 
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import compile as compiler
+from gpuhook.cdi.hot import registry
 from gpuhook.cli.options import parameters
 from gpuhook.containers import find, state_search
 from gpuhook.entry import cold_command
@@ -21,6 +22,7 @@ from gpuhook.host import console
 from gpuhook.host.error_text import worded
 from gpuhook.host.warm.terminal_log import TerminalLog
 from gpuhook.node import settings_file
+from gpuhook.vendors.hot import further_nodes
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 TYPE_CHECKING = False
@@ -157,7 +159,11 @@ def context(*, may_refresh: bool = False) -> PlanContext:
     """
     refresh = cold_command.Compiler(sys.argv[0]).refresh if may_refresh else None
     chosen = settings_file.of_node()
-    return PlanContext(chosen, _KeptNode(chosen, _compile), TerminalLog("gpuhook"), refresh)
+    others = further_nodes.further_nodes(
+        lambda vendor, way: registry.load(chosen.spec_dirs, _compile, vendor, way)
+    )
+    node = _KeptNode(chosen, _compile)
+    return PlanContext(chosen, node, TerminalLog("gpuhook"), refresh, others)
 
 
 def _compile(path: str) -> None:

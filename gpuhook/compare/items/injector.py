@@ -27,7 +27,7 @@ def injector_of(
 ) -> str:
     """Return the program that added the GPUs of a container: a constant of this module.
 
-    `spec` is its config.json, `entry` its entry in the ledger; `nodes` are the driver's device
+    `spec` is its config.json, `entry` its entry in the ledger; `nodes` are the drivers' device
     nodes in it, `mounts` the paths of mounted driver files. NVIDIA's CDI modes, also through an
     engine, leave hooks of nvidia-cdi-hook or nvidia-ctk in config.json. The legacy hook leaves no
     edits there: only the hook itself, if a runtime added it, and mounts that config.json lacks.
@@ -38,7 +38,7 @@ def injector_of(
         return ENGINE
     if is_recorded or entry.get("nodes") or entry.get("live"):
         return OURS
-    is_given = bool(held) or any(vocabulary.is_gpu_node(path) for path in nodes)
+    is_given = bool(held) or any(map(injection_route.is_device_node, nodes))
     # A runtime in legacy mode adds its hook to all containers, and for graphics other hooks too.
     if is_given and any(
         os.path.basename(path) in vocabulary.FOREIGN_HOOKS

@@ -61,6 +61,8 @@ def extra_part(
     """
     if is_privileged and path.startswith("/dev/"):
         return "the container is privileged: its engine adds all devices of the host"
+    if path in expected.further_nodes:
+        return ""  # of another vendor, whose devices are all in /dev/dri
     if path.startswith(_DRI) and _GRAPHICS.isdisjoint(expected.capabilities):
         return "display nodes: the container did not request graphics or display"
     if by == injector.LEGACY:

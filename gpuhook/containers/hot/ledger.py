@@ -11,10 +11,11 @@ entries of such containers: a reader can be in a pod that has the ledger mounted
 
 If memory is limited, `memory` is a list with an object for each device:
 
-    device     as in the grant: a UUID
+    device     as in the grant: a UUID, a PCI address, the name of a partition
     hard, soft bytes: the grant, narrowed by the container's env; or later changes
     asked      whether the pod itself requested the limit
-    by         "driver": set, and read back so; "": only the device plugin's guard may watch it
+    by         what enforces it, set and read back: "driver", or "kernel" for the controller dmem;
+               "": only the device plugin's guard may watch it
     trouble    why the driver does not enforce it, as a sentence, else ""; if the driver enforces
                the grant, why not the limit that the container has set itself
     cgroups    the directories for which the driver has the limit

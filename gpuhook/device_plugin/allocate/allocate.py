@@ -16,7 +16,7 @@ from collections import Counter
 from itertools import compress
 from operator import attrgetter
 
-from gpuhook.device_plugin.allocate import interposers, memory_grants
+from gpuhook.device_plugin.allocate import compute_masks, interposers, memory_grants
 from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES
 from gpuhook.device_plugin.allocate.auxiliary_devices import IMEX
 from gpuhook.device_plugin.allocate.container_allocation import (
@@ -70,6 +70,7 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
     if names:
         parts.append(Allocation(envs={VOCABULARY.replicas_env: ",".join(names)}))
     parts.append(memory_grants.hints(resource, counts))
+    parts.append(compute_masks.compute_mask(resource, units))
     # Interposers are first: the variables of grants, which follow, take precedence.
     return merged([interposers.interposer_edits(resource, counts, context.interposers), *parts])
 

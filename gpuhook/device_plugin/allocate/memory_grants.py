@@ -11,6 +11,7 @@ from __future__ import annotations
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
 from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.request.memory_request import MIB, MemoryLimit, mount_path
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
@@ -71,7 +72,8 @@ def _variables(found: list[MemoryLimit]) -> dict[str, str]:
     if len(values) != 1:
         return {}
     ((hard, soft),) = values
-    named = {VOCABULARY.memory_limit_env: str(hard)}
+    words = vendor_of(found[0].device).vocabulary
+    named = {words.memory_limit_env: str(hard)}
     if 0 < soft < hard:
-        named[VOCABULARY.memory_request_env] = str(soft)
+        named[words.memory_request_env] = str(soft)
     return named

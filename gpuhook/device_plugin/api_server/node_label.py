@@ -139,9 +139,9 @@ def watch_node(server: ApiServer, node: str, version: str, seconds: int) -> Chan
     return server.watch("/api/v1/nodes", _WATCH, query, seconds)
 
 
-def set_labels(server: ApiServer, node: str, changes: Mapping[str, str | None]) -> None:
-    """Set labels of a node; None removes one. Raises GH1862 to GH1864."""
-    server.patch(_path(node), {"metadata": {"labels": dict(changes)}}, _LABEL)
+def set_labels(server: ApiServer, node: str, changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Set labels of a node, None removes one, and return all. Raises GH1862 to GH1864."""
+    return _labels_of(server.patch(_path(node), {"metadata": {"labels": dict(changes)}}, _LABEL))
 
 
 def _labels_of(document: Mapping[str, Any]) -> dict[str, str]:

@@ -19,9 +19,11 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
     BOOLEAN,
     PATH,
     Choice,
+    ChoiceList,
     Duration,
     Number,
 )
+from gpuhook.vendors.catalogue import vendors
 
 NO_ACTION, REPORT, TERMINATE, KILL = GUARD_ACTIONS = ("none", "report", "terminate", "kill")
 _VARIABLES = "GPUHOOK_"  # with which the names of the variables begin
@@ -237,6 +239,13 @@ class Own:
     remove_labels_on_exit: bool = flag(BOOLEAN, "Remove the labels when the process exits.", False)
     accelerator_label: bool = flag(
         BOOLEAN, "Add the label accelerator=<model>, for example nvidia-tesla-t4.", False
+    )
+    device_labels: tuple[str, ...] = flag(
+        ChoiceList(
+            tuple(kind for vendor in vendors() for kind in vendor.label_kinds), may_be_empty=True
+        ),
+        "The kinds of labels of AMD's node labeller that a node with AMD GPUs has.",
+        tuple(kind for vendor in vendors() for kind in vendor.default_label_kinds),
     )
     memory_reserve: int = flag(
         RESERVE,

@@ -113,6 +113,12 @@ class SharedResource:
         "current setting.",
         None,
     )
+    compute_mask: bool | None = key(
+        BOOLEAN,
+        "Give each replica its own part of the compute units of an AMD GPU, by HSA_CU_MASK, as far "
+        "as the GPU's architecture allows it. Programs can ignore the variable. Default: false.",
+        None,
+    )
     hints: tuple[str, ...] = key(
         ChoiceList(HINTS, may_be_empty=True),
         "The frameworks whose own variables are set from the memory limit: "
@@ -223,7 +229,7 @@ def _entry(
 _BOTH = "renameByDefault failRequestsGreaterThanOne"
 _REPLICAS = f"{_NAMES} replicas memory oversubscribe"
 ENTRIES = {
-    "timeSlicing": _entry(f"{_REPLICAS} {_SLICES} interposer"),
+    "timeSlicing": _entry(f"{_REPLICAS} {_SLICES} computeMask interposer"),
     "mps": _entry(f"{_REPLICAS} activeThreadPercentage interposer", unserved=_NOT_WITH_MPS),
     "memoryUnits": _entry(f"{_NAMES} unit {_SLICES} interposer", _units, _NOT_WITH_UNITS),
 }

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.gpuhook_section import Guard
     from gpuhook.device_plugin.driver_memory import DriverUsage
     from gpuhook.device_plugin.guard.container_processes import Processes, ProcessFacts
+    from gpuhook.device_plugin.guard.device_processes import DeviceProcesses
     from gpuhook.device_plugin.guard.guard_policy import GuardMark, Order, User
     from gpuhook.device_plugin.guard.guard_shares import GuardShare, Holding, Key, LimitedUnit
     from gpuhook.device_plugin.guard.ledger_limits import LedgerLimits
@@ -43,9 +44,9 @@ _MAX_REPORTED = 4096
 
 @dataclass(frozen=True, slots=True)
 class GuardInput:
-    """The input of a round: the driver, the holders of units, and the units with limits."""
+    """The input of a round: the drivers, the holders of units, and the units with limits."""
 
-    driver: DriverUsage | None
+    driver: DriverUsage | DeviceProcesses | None
     holdings: Holdings = field(default_factory=Holdings)
     units: Mapping[str, LimitedUnit] = field(default_factory=dict)
     targets: Mapping[str, SampleTarget] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class GuardLoop:
         return GuardRound(ended=ended, store_error=self.clear_watched())
 
     def _act_on_sample(
-        self, inputs: GuardInput, driver: DriverUsage, holding: Holding
+        self, inputs: GuardInput, driver: DriverUsage | DeviceProcesses, holding: Holding
     ) -> GuardRound:
         def users(device: str) -> dict[int, int | None] | None:
             target = inputs.targets.get(device, SampleTarget(device, device))

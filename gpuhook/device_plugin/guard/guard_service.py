@@ -38,7 +38,7 @@ _POLLS_AFTER_ALLOCATE = 3  # the kubelet lists the holder of a unit only some ti
 
 
 class GuardService:
-    """Schedules the guard. `pod_resources` is the kubelet's socket.
+    """Schedules the guard. `pod_resources` is the kubelet's socket, `host_root` has /proc and /sys.
 
     If the node is not `is_this_machine`, but an inventory file, the guard does nothing.
     """
@@ -50,8 +50,10 @@ class GuardService:
         notifier: Notifier,
         counters: Counters,
         *,
+        host_root: str = "/",
         is_this_machine: bool = True,
     ) -> None:
+        self._host_root = host_root
         self._settings = settings
         self._pod_resources = pod_resources
         self._notifier = notifier
@@ -174,9 +176,16 @@ class GuardService:
             if self._loop is None and not units and not ledger_limits.needs_guard():
                 return None
             from gpuhook.device_plugin.guard import usage_sample
+            from gpuhook.device_plugin.guard.device_processes import DeviceProcesses
             from gpuhook.device_plugin.guard.guard_loop import GuardInput
 
-            inputs = GuardInput(driver, holdings, units, usage_sample.targets(resources))
+            known = DeviceProcesses(driver, self._host_root)
+            inputs = GuardInput(
+                known if known.has_devices() else None,
+                holdings,
+                units,
+                usage_sample.targets(resources),
+            )
             return self._guard_loop().round(inputs)
 
         running = daemon_thread.begin(run, "gpuhook-guard")

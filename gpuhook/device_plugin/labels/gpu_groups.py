@@ -8,7 +8,7 @@ can request; GPUs in MIG mode, which are not offered as a whole, have 0 replicas
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gpuhook.device_plugin.config.sharing_section import NOT_SHARED
@@ -22,7 +22,7 @@ from gpuhook.vendors.nvidia.spec.device_selection import is_divided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
@@ -124,21 +124,33 @@ def groups(
     Lost GPUs and instances with trouble are offered as unhealthy. They are in no group, since no
     pod should be scheduled for them. `driver_limits`: the driver can enforce memory limits.
     """
-    usable = _UsableDevices(node, resources, configuration, driver_limits=driver_limits)
+    usable = UsableDevices(resources, _usable(node), configuration, driver_limits=driver_limits)
     whole = [device for device in usable.devices if device.instance is None]
     slices = [device for device in usable.devices if device.instance is not None]
-    by_model = _grouped(whole, lambda device: _model_key(device.model))
+    by_model = grouped(whole, lambda device: model_key(device.model))
     named = [usable.group(GPU, key, devices) for key, devices in by_model.items()]
     subject = GPU if configuration.flags.mig_strategy == "single" else MIG
     if subject == MIG:
         known = {group.key for group in named}
         named += [group for group in _in_mig_mode(node, configuration) if group.key not in known]
-    by_profile = _grouped(slices, lambda device: device.profile or _UNNAMED)
+    by_profile = grouped(slices, lambda device: device.profile or _UNNAMED)
+    instances = {one.uuid: one for gpu in node.gpus for one in gpu.instances}
     named += [
-        usable.group(subject, label_text.profile(profile), devices)
+        replace(
+            usable.group(subject, label_text.profile(profile), devices),
+            instance=instances.get(devices[0].uuid),
+        )
         for profile, devices in by_profile.items()
     ]
     return tuple(named)
+
+
+def _usable(node: Node) -> set[str]:
+    """Return the UUIDs of the GPUs that are not lost, and of their instances without trouble."""
+    lost = {gpu.uuid for gpu in node.gpus if gpu.lost is not None}
+    working = [gpu for gpu in node.gpus if gpu.lost is None]
+    instances = {one.uuid for gpu in working for one in gpu.instances if not one.trouble}
+    return {gpu.uuid for gpu in working if gpu.uuid} - lost | instances
 
 
 def invalid_single(
@@ -151,7 +163,8 @@ def invalid_single(
     in_mig_mode = _mig_gpus(node, configuration)
     if configuration.flags.mig_strategy != "single" or not in_mig_mode:
         return {}
-    devices = [device for resource in resources for device in resource.devices]
+    own = {gpu.uuid for gpu in node.gpus}  # the resources may have devices of other vendors
+    devices = [one for resource in resources for one in resource.devices if one.gpu in own]
     if devices and all(device.instance is not None for device in devices):
         return {}
     product = label_text.value(in_mig_mode[0].name or _UNNAMED, "-MIG-INVALID")
@@ -159,32 +172,27 @@ def invalid_single(
     return {"product": product, "sharing-strategy": "", **nothing}
 
 
-class _UsableDevices:
-    """The offered devices without lost and faulty ones."""
+class UsableDevices:
+    """The offered devices whose ids are in `usable`."""
 
     def __init__(
         self,
-        node: Node,
         resources: tuple[Resource, ...],
+        usable: Collection[str],
         configuration: Configuration,
         *,
-        driver_limits: bool,
+        driver_limits: bool = False,
     ) -> None:
         self._driver_limits = driver_limits
         self._guard = configuration.own.guard.ends_processes
         self._of: dict[str, Resource] = {}
         self._replicas: Counter[str] = Counter()
         self._renamed = _renamed(configuration)
-        self._instances = {one.uuid: one for gpu in node.gpus for one in gpu.instances}
         devices: dict[str, Device] = {}
-        lost = {gpu.index for gpu in node.gpus if gpu.lost is not None}
-        troubled = {uuid for uuid, one in self._instances.items() if one.trouble}
         for resource in resources:
             for unit in resource.units:
                 uuid = unit.device.uuid
-                if unit.device.gpu_index in lost or uuid in troubled:
-                    continue
-                if self._of.setdefault(uuid, resource) is resource:
+                if uuid in usable and self._of.setdefault(uuid, resource) is resource:
                     self._replicas[uuid] += 1
                     devices[uuid] = unit.device
         self.devices = tuple(devices.values())
@@ -210,7 +218,6 @@ class _UsableDevices:
             sharing=resource.sharing,
             is_renamed=resource.name in self._renamed,
             profile=first.profile,
-            instance=self._instances.get(devices[0].uuid),
         )
 
 
@@ -224,20 +231,22 @@ def _renamed(configuration: Configuration) -> set[str]:
     return {after for before, after in names if after != before}
 
 
-def _grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+def grouped(items: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
+    """Return the items by key, keys and items in their order."""
     groups: dict[str, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
 
 
-def _model_key(model: str | None) -> str:
+def model_key(model: str | None) -> str:
+    """Return a model in the form of names of labels."""
     return label_text.value(model or _UNNAMED, limit=_MAX_MODEL) or _UNNAMED
 
 
 def _in_mig_mode(node: Node, configuration: Configuration) -> list[Group]:
     """Return a group for each model of the GPUs in MIG mode, which are not offered as a whole."""
-    by_model = _grouped(_mig_gpus(node, configuration), lambda gpu: _model_key(gpu.name))
+    by_model = grouped(_mig_gpus(node, configuration), lambda gpu: model_key(gpu.name))
     return [
         Group(
             subject=GPU,

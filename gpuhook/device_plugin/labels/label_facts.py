@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.errors import GpuhookError
-from gpuhook.memory_limits import driver_support
+from gpuhook.vendors.nvidia.driver import driver_support
 from gpuhook.vendors.nvidia.gpu import features
 from gpuhook.vendors.nvidia.gpu.fabric import fabric
 from gpuhook.vendors.nvidia.nvml import nvml_inventory

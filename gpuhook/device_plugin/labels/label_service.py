@@ -8,8 +8,9 @@ modules that compute labels are imported only when they are enabled.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin import daemon_thread
 from gpuhook.device_plugin.config.configuration import LabelFlags
@@ -18,9 +19,12 @@ from gpuhook.errors import GpuhookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpuhook.device_plugin.api_server.client import ApiServer
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
+    from gpuhook.device_plugin.labels.label_parts import LabelPart
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
     from gpuhook.device_plugin.notifier import Notifier
     from gpuhook.device_plugin.offer.offered_devices import Resource
@@ -53,7 +57,8 @@ class LabelService:
         self._written: _LabelSource | None = None  # the source of the written labels
         self._task: asyncio.Task[None] | None = None
         self._path: str | None = None  # of the written file
-        self._reported = ""
+        self._reported: set[str] = set()
+        self._last: dict[str, LabelPart] = {}
         self._node_labels: dict[str, str] = {}
         self._started_at = int(time.time())
 
@@ -102,28 +107,62 @@ class LabelService:
             self._written = source
 
     async def _label(self, source: _LabelSource) -> None:
+        """Write the labels; then raise the error of a vendor whose labels are unknown.
+
+        Its earlier labels remain.
+        """
+        from gpuhook.device_plugin.labels.label_parts import merged
+
         own = source.configuration.own
-        values: dict[str, str] = {}
+        parts: dict[str, LabelPart] = {}
         if own.labels or own.label_node:
-            values = await daemon_thread.begin(lambda: self._labels(source), "gpuhook-labels")
+            parts = await daemon_thread.begin(lambda: self._known(source), "gpuhook-labels")
+        values = merged(parts.values())
         self._write_file(_file_path(source) if own.labels else None, values)
         if own.label_node and self._server is None:
             self._warn_once(
                 "labelNode has no effect: no access to the API server; it needs NODE_NAME and the "
                 "token of a service account"
             )
-        await self._label_node(values if own.label_node else {})
+        owned = [part.owned for part in parts.values() if part.owned and own.label_node]
+        await self._label_node(values if own.label_node else {}, owned)
+        for part in parts.values():
+            if part.error is not None:
+                raise part.error
 
-    def _labels(self, source: _LabelSource) -> dict[str, str]:
+    def _known(self, source: _LabelSource) -> dict[str, LabelPart]:
+        """Return the labels by vendor, with the last known ones of a vendor that fails."""
+        parts = self._parts(source)
+        for domain, part in parts.items():
+            for warning in part.warnings:
+                self._warn_once(warning)
+            if part.error is not None and domain in self._last:
+                parts[domain] = replace(part, values=self._last[domain].values)
+        self._last = parts
+        return parts
+
+    def _parts(self, source: _LabelSource) -> dict[str, LabelPart]:
         from gpuhook.device_plugin.labels import label_facts
-        from gpuhook.device_plugin.labels.node_labels import LabelFacts, labels
+        from gpuhook.device_plugin.labels.label_parts import label_parts
+        from gpuhook.device_plugin.labels.node_labels import LabelFacts
 
         gfd, snapshot = source.configuration.flags.gfd, source.snapshot
-        facts = LabelFacts()
-        if self._launch.inventory is None:
-            facts = label_facts.facts(snapshot.seen, self._launch.host_root, gfd.machine_type_file)
-        timestamp = None if gfd.no_timestamp else self._started_at
-        return labels(snapshot.node, source.resources, source.configuration, facts, timestamp)
+        is_here, host_root = self._launch.inventory is None, self._launch.host_root
+
+        def facts() -> LabelFacts:
+            if not is_here:
+                return LabelFacts()
+            return label_facts.facts(snapshot.seen, host_root, gfd.machine_type_file)
+
+        return label_parts(
+            snapshot.node,
+            snapshot.parts,
+            source.resources,
+            source.configuration,
+            facts=facts,
+            host_root=host_root if is_here else None,
+            timestamp=None if gfd.no_timestamp else self._started_at,
+        )
 
     def _write_file(self, path: str | None, values: dict[str, str]) -> None:
         """Write the labels to the file `path`, and remove an earlier file of another path."""
@@ -139,12 +178,15 @@ class LabelService:
             feature_file.write(path, values)
 
     def _warn_once(self, message: str) -> None:
-        if message != self._reported:
-            self._reported = message
+        if message not in self._reported:
+            self._reported.add(message)
             self._notifier.log.warning(message)
 
-    async def _label_node(self, values: dict[str, str]) -> None:
-        """Set these labels on the node, and remove the plugin's earlier labels."""
+    async def _label_node(self, values: dict[str, str], owned: Sequence[str] = ()) -> None:
+        """Set these labels on the node, and remove the plugin's earlier labels.
+
+        All other labels whose names match one of `owned` are removed, too.
+        """
         server = self._server
         if server is None or values == self._node_labels:
             return
@@ -153,9 +195,15 @@ class LabelService:
         changes: dict[str, str | None] = dict.fromkeys(self._node_labels.keys() - values.keys())
         changes.update(values)
         name = self._launch.node_name
-        await daemon_thread.begin(
-            lambda: node_label.set_labels(server, name, changes), "gpuhook-labels"
-        )
+
+        def change() -> None:
+            now = node_label.set_labels(server, name, changes)
+            others = (one for one in now if one not in values)
+            stale = [one for one in others if any(re.fullmatch(own, one) for own in owned)]
+            if stale:
+                node_label.set_labels(server, name, dict.fromkeys(stale))
+
+        await daemon_thread.begin(change, "gpuhook-labels")
         self._node_labels = values
 
 

@@ -36,3 +36,13 @@ def profile(name: str) -> str:
     '1g.10gb.me'
     """
     return value(name.replace("+", ".").replace(":", "."))
+
+
+def accelerator(model: str, vendor: str) -> str:
+    """Return the value that administrators usually give to the label `accelerator`.
+
+    >>> accelerator("Tesla T4", "nvidia"), accelerator("NVIDIA L4", "nvidia")
+    ('nvidia-tesla-t4', 'nvidia-l4')
+    """
+    text = model if model.lower().startswith(vendor) else f"{vendor} {model}"
+    return value(text).lower()

@@ -73,7 +73,7 @@ def labels(
         values |= _named("gpu", invalid) if invalid else _offered(every)
     main = _main(every)
     if main is not None and configuration.own.accelerator_label:
-        values["accelerator"] = _accelerator(main.model)
+        values["accelerator"] = label_text.accelerator(main.model, "nvidia")
     if timestamp is not None:
         values[f"{PREFIX}gfd.timestamp"] = str(timestamp)
     return dict(sorted(values.items()))
@@ -168,16 +168,6 @@ def _main(every: tuple[Group, ...]) -> Group | None:
     """
     models = [group for group in every if group.subject == GPU]
     return max(models, key=lambda group: (group.replicas > 0, group.count), default=None)
-
-
-def _accelerator(model: str) -> str:
-    """Return the value that administrators usually give to the label `accelerator`.
-
-    >>> _accelerator("Tesla T4"), _accelerator("NVIDIA L4")
-    ('nvidia-tesla-t4', 'nvidia-l4')
-    """
-    text = model if model.lower().startswith("nvidia") else f"nvidia {model}"
-    return label_text.value(text).lower()
 
 
 def _yes_no(fact: bool) -> str:

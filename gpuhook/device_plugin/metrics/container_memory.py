@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import NO_LIMIT
-from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER, BY_MPS, BY_NOBODY
+from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_MPS, BY_NOBODY
 from gpuhook.vendors.nvidia.usage.process_memory import process_memory
 
 TYPE_CHECKING = False
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.metrics.unit_holders import Holder
     from gpuhook.device_plugin.offer.offered_devices import Device, Resource
     from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+    from gpuhook.vendors.usage_device import ProcessOnDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,12 @@ class MemoryLimitFact:
     device: str
     hard: int
     soft: int
-    is_held: bool = False  # the driver enforces it; it was read back
+    by: str = BY_NOBODY  # what enforces it, if it was read back
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the driver or the kernel enforces it."""
+        return self.by != BY_NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,8 @@ class DeviceUse:
     uuid: str
     total_bytes: int | None = None
     used_bytes: int | None = None
-    processes: Sequence[ProcessUse] | None = None
+    processes: Sequence[ProcessUse | ProcessOnDevice] | None = None
+    percent: int | None = None  # of the last moments in which the GPU worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ class ContainerMemory:
     fair_share_bytes: int | None
     limit_bytes: int | None = None  # None: no limit
     guaranteed_bytes: int | None = None
-    limited_by: str = BY_NOBODY  # what enforces the limit: sharing_isolation.BY_DRIVER and so on
+    limited_by: str = BY_NOBODY  # what enforces the limit: BY_NOBODY and so on
 
 
 Names = tuple[str, str, str]  # namespace, pod, container
@@ -205,7 +212,7 @@ def _as_recorded(
     share: MemoryShare, limit: MemoryLimitFact, by_device: Mapping[str, str]
 ) -> MemoryShare:
     hard = None if limit.hard == NO_LIMIT else limit.hard
-    by = BY_DRIVER if limit.is_held else by_device.get(limit.device, BY_NOBODY)
+    by = limit.by if limit.is_held else by_device.get(limit.device, BY_NOBODY)
     return replace(share, hard=hard, soft=limit.soft, by=by)
 
 

@@ -17,7 +17,7 @@ from gpuhook.device_plugin.metrics.unit_holders import Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from prometheus_client import Metric
 
@@ -55,6 +55,10 @@ GAUGES = {
         "Memory in use outside of containers: contexts, processes on the host",
     ),
     "gpuhook_gpu_processes": (("gpu",), "Processes that use the GPU or MIG instance"),
+    "gpuhook_gpu_utilization_ratio": (
+        ("gpu",),
+        "Part of the last moments in which a GPU worked, from 0 to 1",
+    ),
     "gpuhook_container_memory_used_bytes": (
         _OF_CONTAINER,
         "GPU memory that the processes of a container use",
@@ -85,12 +89,16 @@ GAUGES = {
 
 @dataclass(frozen=True, slots=True)
 class ScrapedFacts:
-    """The facts at the time of a scrape. `uses` None: the driver did not answer."""
+    """The facts at the time of a scrape.
+
+    `sources` are the drivers that were queried, and whether they answered.
+    """
 
     resources: tuple[Resource, ...] = ()
     unhealthy: frozenset[str] = frozenset()  # UUIDs of devices
     holdings: Holdings = field(default_factory=Holdings)
-    uses: tuple[DeviceUse, ...] | None = None
+    uses: tuple[DeviceUse, ...] = ()
+    sources: Mapping[str, bool] = field(default_factory=dict)
     containers: tuple[ContainerMemory, ...] = ()
 
 
@@ -161,7 +169,7 @@ def _gauges(facts: ScrapedFacts, counters: CounterSnapshot) -> dict[str, _Series
         "gpuhook_watch_streams": {(name,): n for name, n in counters.streams.items()},
         "gpuhook_config_info": {counters.configuration: 1} if counters.configuration else {},
         "gpuhook_source_up": {
-            ("nvml",): float(facts.uses is not None),
+            **{(name,): float(answers) for name, answers in facts.sources.items()},
             ("pod-resources",): float(not facts.holdings.reason),
         },
     }
@@ -213,7 +221,7 @@ def _held(facts: ScrapedFacts) -> dict[str, _Series]:
 
 
 def _memory(facts: ScrapedFacts) -> dict[str, _Series]:
-    uses, containers = facts.uses or (), facts.containers
+    uses, containers = facts.uses, facts.containers
     of = {(one.gpu, one.namespace, one.pod, one.container): one for one in containers}
     values: dict[str, dict[tuple[str, ...], int | None]] = {
         "gpuhook_gpu_memory_total_bytes": {(u.uuid,): u.total_bytes for u in uses},
@@ -232,6 +240,7 @@ def _memory(facts: ScrapedFacts) -> dict[str, _Series]:
         },
         "gpuhook_container_memory_guaranteed_bytes": {k: c.guaranteed_bytes for k, c in of.items()},
     }
+    busy: _Series = {(u.uuid,): u.percent / 100 for u in uses if u.percent is not None}
     granted: Counter[tuple[str, ...]] = Counter()
     for one in containers:
         if one.limit_bytes is not None:
@@ -240,4 +249,8 @@ def _memory(facts: ScrapedFacts) -> dict[str, _Series]:
         name: {key: value for key, value in series.items() if value is not None}
         for name, series in values.items()
     }
-    return {**known, "gpuhook_gpu_memory_granted_bytes": dict(granted)}
+    return {
+        **known,
+        "gpuhook_gpu_memory_granted_bytes": dict(granted),
+        "gpuhook_gpu_utilization_ratio": busy,
+    }

@@ -12,7 +12,8 @@ import os
 from gpuhook.containers.hot import ledger
 from gpuhook.device_plugin.metrics.container_memory import HolderEntry, MemoryLimitFact
 from gpuhook.host.hot import files
-from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_DRIVER
+from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL
+from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ def _limit(record: object) -> MemoryLimitFact | None:
     if not isinstance(device, str) or type(hard) is not int:
         return None
     guaranteed = soft if type(soft) is int else 0
-    return MemoryLimitFact(device, hard, guaranteed, is_held=record.get("by") == BY_DRIVER)
+    by = record.get("by")
+    return MemoryLimitFact(
+        device, hard, guaranteed, by if by in (BY_DRIVER, BY_KERNEL) else BY_NOBODY
+    )
 
 
 def _strings(content: object) -> list[str]:

@@ -10,7 +10,8 @@ from gpuhook.device_plugin import driver_memory
 from gpuhook.device_plugin.config.gpuhook_section import Metrics as MetricsSettings
 from gpuhook.device_plugin.metrics import unit_holders
 from gpuhook.device_plugin.metrics.metrics_endpoint import MetricsEndpoint
-from gpuhook.device_plugin.metrics.scrape import Offered, Scrape
+from gpuhook.device_plugin.metrics.scrape import Offered, Scrape, VendorReader
+from gpuhook.vendors.catalogue import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class MetricsService:
     ) -> None:
         self._counters = counters
         self._notifier = notifier
+        self._host_root = host_root
         holders = partial(unit_holders.ask, pod_resources)
         self._scrape = Scrape(holders, proc=os.path.join(host_root, "proc"))
         self._settings = MetricsSettings(address="")
@@ -52,8 +54,13 @@ class MetricsService:
 
         `guards`: the plugin ends processes of containers above their memory limit.
         """
-        usage = driver_memory.driver_usage(snapshot)
-        self._scrape.offered = Offered(resources, frozenset(unhealthy), guards, usage)
+        self._scrape.offered = Offered(
+            resources,
+            frozenset(unhealthy),
+            guards,
+            driver_memory.driver_usage(snapshot),
+            self._readers(snapshot),
+        )
         if settings == self._settings:
             return
         await self.end()
@@ -69,6 +76,15 @@ class MetricsService:
         self._reported = ""
         if settings.address:
             self._notifier.log.info("metrics", address=settings.address)
+
+    def _readers(self, snapshot: NodeSnapshot) -> tuple[VendorReader, ...]:
+        if snapshot.is_dump:
+            return ()
+        found = ((vendor_of(part.inventory), part) for part in snapshot.parts)
+        return tuple(
+            VendorReader(part.domain, vendor.name, partial(vendor.usage, part, self._host_root))
+            for vendor, part in found
+        )
 
     async def end(self) -> None:
         self._settings = MetricsSettings(address="")

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collects the facts for the metrics when they are scraped.
 
-The kubelet and the driver are queried in parallel, within a few seconds. A source that does not
+The kubelet and the drivers are queried in parallel, within a few seconds. A source that does not
 answer is skipped, and a driver that hangs is not queried again before it has answered.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,15 +20,25 @@ from gpuhook.device_plugin.metrics.unit_holders import Holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from gpuhook.device_plugin.driver_memory import DriverUsage
     from gpuhook.device_plugin.metrics.cgroup_names import Membership
     from gpuhook.device_plugin.metrics.container_memory import HolderEntry
     from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.vendors.usage_device import UsageDevice
 
 TIMEOUT = 4.0  # seconds; Prometheus itself waits for ten
 _MAX_PROCESSES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class VendorReader:
+    """Reads the usage of a vendor's devices, and of others of the vendor; `name` is its name."""
+
+    domain: str
+    name: str
+    read: Callable[[], Iterable[UsageDevice]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +46,36 @@ class Offered:
     """The offered resources, and the UUIDs of unhealthy devices.
 
     `guards`: the plugin ends processes of containers above their memory limit. `usage` has the
-    queries of the current driver, None without one.
+    queries of NVML, None without it; `readers` read the usage of other vendors' devices.
     """
 
     resources: tuple[Resource, ...] = ()
     unhealthy: frozenset[str] = frozenset()
     guards: bool = False
     usage: DriverUsage | None = None
+    readers: tuple[VendorReader, ...] = ()
+
+    def sources(self) -> dict[str, Callable[[], tuple[DeviceUse, ...]] | None]:
+        """Return what reads the usage of the devices by source, None without a driver.
+
+        NVML is not a source on a node that offers other vendors' devices only.
+        """
+        devices = [device for resource in self.resources for device in resource.devices]
+        others = {reader.domain for reader in self.readers}
+        own = dict.fromkeys(one.uuid for one in devices if one.domain not in others)
+        found: dict[str, Callable[[], tuple[DeviceUse, ...]] | None] = {}
+        if own or not others:
+            found["nvml"] = partial(_nvml_uses, self.usage, own) if self.usage else None
+        for reader in self.readers:
+            theirs = frozenset(one.uuid for one in devices if one.domain == reader.domain)
+            found[reader.name] = partial(_read, reader, theirs)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
 class _DriverFacts:
+    """The answer of a driver; `uses` None: it did not answer."""
+
     uses: tuple[DeviceUse, ...] | None = None
     members: dict[int, Membership] = field(default_factory=dict)
     entries: dict[str, HolderEntry] = field(default_factory=dict)
@@ -66,23 +96,24 @@ class Scrape:
         self._holders = holders
         self._proc = proc
         self._timeout = timeout
-        self._measuring: asyncio.Future[_DriverFacts] | None = None
+        self._measuring: dict[str, asyncio.Future[_DriverFacts]] = {}
 
     async def pull(self) -> ScrapedFacts:
         offered = self.offered
-        devices = dict.fromkeys(d.uuid for r in offered.resources for d in r.devices)
-        holdings, measured = await asyncio.gather(
-            self._query_kubelet(), self._query_driver(offered.usage, tuple(devices))
-        )
+        sources = offered.sources()
+        queries = (self._query_driver(name, read) for name, read in sources.items())
+        holdings, measured = await asyncio.gather(self._query_kubelet(), asyncio.gather(*queries))
+        uses = tuple(use for one in measured for use in one.uses or ())
         containers = container_memory.container_memory(
-            measured.uses or (),
-            measured.members,
-            measured.entries,
+            uses,
+            {pid: member for one in measured for pid, member in one.members.items()},
+            {key: entry for one in measured for key, entry in one.entries.items()},
             holdings.holders,
             container_memory.shares(offered.resources, guards=offered.guards),
         )
+        answers = {name: one.uses is not None for name, one in zip(sources, measured, strict=True)}
         return ScrapedFacts(
-            offered.resources, offered.unhealthy, holdings, measured.uses, containers
+            offered.resources, offered.unhealthy, holdings, uses, answers, containers
         )
 
     async def _query_kubelet(self) -> Holdings:
@@ -92,20 +123,22 @@ class Scrape:
             return Holdings(reason="no answer in time")
 
     async def _query_driver(
-        self, usage: DriverUsage | None, devices: tuple[str, ...]
+        self, name: str, read: Callable[[], tuple[DeviceUse, ...]] | None
     ) -> _DriverFacts:
-        is_busy = self._measuring is not None and not self._measuring.done()
-        if usage is None or is_busy:
+        before = self._measuring.get(name)
+        if read is None or (before is not None and not before.done()):
             return _DriverFacts()
-        measure = partial(self._measure, usage, devices)
-        self._measuring = daemon_thread.begin(measure, "gpuhook-usage")
+        self._measuring[name] = daemon_thread.begin(partial(self._measure, read), "gpuhook-usage")
         try:
-            return await asyncio.wait_for(asyncio.shield(self._measuring), self._timeout)
+            return await asyncio.wait_for(asyncio.shield(self._measuring[name]), self._timeout)
         except asyncio.TimeoutError:
             return _DriverFacts()
 
-    def _measure(self, usage: DriverUsage, devices: Iterable[str]) -> _DriverFacts:
-        uses = tuple(_use(usage, uuid) for uuid in devices)
+    def _measure(self, read: Callable[[], tuple[DeviceUse, ...]]) -> _DriverFacts:
+        try:
+            uses = read()
+        except Exception:  # of the driver's files, or a bug
+            return _DriverFacts()
         if uses and all(use == DeviceUse(use.uuid) for use in uses):
             return _DriverFacts()  # no answer at all: the driver does not work
         pids = {process.pid for use in uses for process in use.processes or ()}
@@ -114,13 +147,35 @@ class Scrape:
         return _DriverFacts(uses, members, ledger_entries.read())
 
 
+def _read(reader: VendorReader, devices: Collection[str]) -> tuple[DeviceUse, ...]:
+    """Return the usage of these devices. Processes are unknown if some cannot be read."""
+    return tuple(
+        DeviceUse(
+            one.uuid,
+            one.total,
+            one.used,
+            one.processes if one.is_complete else None,
+            one.percent,
+        )
+        for one in reader.read()
+        if one.uuid in devices
+    )
+
+
+def _nvml_uses(usage: DriverUsage, uuids: Iterable[str]) -> tuple[DeviceUse, ...]:
+    return tuple(_use(usage, uuid) for uuid in uuids)
+
+
 def _use(usage: DriverUsage, uuid: str) -> DeviceUse:
     """Return the report on one device; its error must not affect the other devices."""
-    memory, processes = None, None
+    memory, processes, percent = None, None, None
     try:
         memory = usage.memory(uuid)
         processes = usage.processes(uuid)
     except Exception:  # of the driver, its binding, or a bug
         processes = None
+    else:
+        with suppress(Exception):
+            percent = usage.percent(uuid)
     total, used = (memory.total, memory.used) if memory is not None else (None, None)
-    return DeviceUse(uuid, total, used, processes)
+    return DeviceUse(uuid, total, used, processes, percent)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, NOT_SHARED
 from gpuhook.request.memory_request import amount
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import (
-    BY_DRIVER,
     BY_GUARD,
     BY_HARDWARE,
     BY_MPS,
@@ -62,7 +62,7 @@ class SharingNote:
 
 
 def limit_enforcer(resource: Resource, device: Device, *, driver: bool, guard: bool) -> str:
-    """Return what enforces the memory limit of a unit of `device`: BY_DRIVER and so on.
+    """Return what enforces the memory limit of a unit of `device`: BY_GUARD and so on.
 
     `driver`: this node's driver enforces limits. `guard`: otherwise the plugin terminates processes
     above a limit; a guard that only reports enforces nothing. MIG instances have no limits of the
@@ -74,7 +74,7 @@ def limit_enforcer(resource: Resource, device: Device, *, driver: bool, guard: b
     if resource.sharing == MPS:
         return BY_MPS
     if driver and device.instance is None and device.profile is None:
-        return BY_DRIVER
+        return vendor_of(device.uuid).limited_by
     return BY_GUARD if guard else BY_NOBODY
 
 

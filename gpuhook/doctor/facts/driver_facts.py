@@ -6,10 +6,8 @@ The reading `inventory` has the answers of NVML. All paths are those of the node
 
 from __future__ import annotations
 
-import posixpath
-from dataclasses import dataclass
-
 from gpuhook.doctor.check import absent, fact
+from gpuhook.doctor.facts import pci_facts
 from gpuhook.node import node_readings, node_tree
 from gpuhook.vendors.nvidia.devices import driver_nodes
 from gpuhook.vendors.nvidia.gpu import features
@@ -21,30 +19,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.doctor.check import ExaminedNode, Finding
+    from gpuhook.doctor.facts.pci_facts import PciDevice
     from gpuhook.vendors.nvidia.hot.mig_capabilities import Capability
     from gpuhook.vendors.nvidia.inventory import inventory
 
 VERSION, PROC_VERSION = "/sys/module/nvidia/version", "/proc/driver/nvidia/version"
 DEVICES, PARAMS = "/proc/devices", "/proc/driver/nvidia/params"
-GPUS, PCI = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
+GPUS, PCI = "/proc/driver/nvidia/gpus", pci_facts.PCI
 SWITCHES = "/proc/driver/nvidia-nvswitch/devices"
 _VENDOR = f"0x{features.PCI_VENDOR}"
-FOR_GUESTS = "vfio-pci"  # the driver of devices for virtual machines
-_DISPLAY, _BRIDGE = "0x03", "0x0680"  # of PCI's class codes; NVSwitches are "other bridges"
-
-
-@dataclass(frozen=True, slots=True)
-class PciDevice:
-    """An NVIDIA device on the PCI bus; its bus id is in the kernel's form."""
-
-    bus_id: str
-    device_class: str  # "0x030200"
-    driver: str  # "nvidia", "nouveau", "vfio-pci", "" if none is bound
-
-    @property
-    def is_gpu(self) -> bool:
-        """Whether it is a graphics or compute device; others are audio, USB and switches."""
-        return self.device_class.startswith(_DISPLAY)
+_BRIDGE = "0x0680"  # of PCI's class codes; NVSwitches are "other bridges"
 
 
 def is_wsl(node: ExaminedNode) -> bool:
@@ -126,14 +110,7 @@ def gpus(node: ExaminedNode) -> tuple[driver_nodes.ProcGpu, ...]:
 @fact
 def pci(node: ExaminedNode) -> tuple[PciDevice, ...]:
     """Return the NVIDIA devices on the PCI bus, ordered by bus id."""
-    found = []
-    for name in node.tree.names(PCI):
-        if node_tree.line(node.tree, f"{PCI}/{name}/vendor") != _VENDOR:
-            continue
-        link = node.tree.status(f"{PCI}/{name}/driver", follow=False)
-        driver = posixpath.basename(link.target) if link else ""
-        found.append(PciDevice(name, node_tree.line(node.tree, f"{PCI}/{name}/class"), driver))
-    return tuple(found)
+    return pci_facts.pci_devices(node, _VENDOR)
 
 
 def pci_gpus(node: ExaminedNode) -> list[PciDevice]:
@@ -143,7 +120,7 @@ def pci_gpus(node: ExaminedNode) -> list[PciDevice]:
 
 def has_gpu(node: ExaminedNode) -> bool:
     """Return whether the machine has an NVIDIA GPU that is not reserved for virtual machines."""
-    own = [one for one in pci_gpus(node) if one.driver != FOR_GUESTS]
+    own = [one for one in pci_gpus(node) if one.driver != pci_facts.FOR_GUESTS]
     return bool(own or gpus(node) or module_version(node))
 
 

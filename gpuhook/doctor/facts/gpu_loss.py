@@ -167,19 +167,24 @@ def _users(node: ExaminedNode, minor: int | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, minors in _holders(node) if minor in minors))
 
 
-@fact
 def _holders(node: ExaminedNode) -> list[tuple[str, set[int]]]:
-    """Return (name, minor numbers) of each container with assigned GPUs."""
+    """Return (name, minor numbers) of each container with assigned NVIDIA GPUs."""
+    return [(name, minors) for name, nodes in holders(node) if (minors := _minors(nodes))]
+
+
+@fact
+def holders(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
+    """Return (name, paths of device nodes) of each container with assigned GPUs of any vendor."""
     reading = node.readings.document(node_readings.CONTAINERS) or {}
     running = [one for one in reading.get("containers") or () if one["injected_by"]]
     known = {one["id"] for one in running}
     entries = [one for one in _entries(node) if one["id"] not in known]
-    return [(_name(one), minors) for one in (*running, *entries) if (minors := _held(one))]
+    return [(_name(one), _nodes(one)) for one in (*running, *entries)]
 
 
-def _held(one: dict[str, Any]) -> set[int]:
+def _nodes(one: dict[str, Any]) -> list[Any]:
     nodes = one.get("nodes")
-    return _minors(nodes if isinstance(nodes, list) else ())
+    return nodes if isinstance(nodes, list) else []
 
 
 def _name(one: dict[str, Any]) -> str:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CDI specs of NVIDIA GPUs on a node: their author, and the driver that they are made for."""
+"""The CDI specs of a node: their author, and the driver that they are made for."""
 
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuhook.cdi import spec_file
 from gpuhook.cdi.hot import spec_rules
@@ -17,7 +17,7 @@ from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from gpuhook.doctor.check import ExaminedNode
@@ -141,20 +141,30 @@ def spec_files(node: ExaminedNode) -> tuple[SpecFile, ...]:
     return tuple(spec for path in paths(node) for spec in _spec(node, path))
 
 
-def _spec(node: ExaminedNode, path: str) -> Iterator[SpecFile]:
+def read_spec(node: ExaminedNode, path: str) -> tuple[SpecFile, bytes] | None:
+    """Return a spec of any vendor, without its author, and its text; None if it does not exist."""
     status, content = node.tree.status(path), node.tree.read(path)
     if status is None or content is None:
-        return
+        return None
     try:
         document = spec_file.parser(path)(content, path)
         spec_rules.check(document, path)
     except GpuhookError as error:
-        if b"nvidia" in content.lower() or "nvidia" in path:
-            yield SpecFile(path, status, None, error, _author_of_text(content))
+        return SpecFile(path, status, None, error, OTHER), content
+    return SpecFile(path, status, document, None, OTHER), content
+
+
+def _spec(node: ExaminedNode, path: str) -> Iterator[SpecFile]:
+    found = read_spec(node, path)
+    if found is None:
         return
-    vendor = str(document["kind"]).partition("/")[0]
-    if vendor == vocabulary.VENDOR or vendor.endswith("." + vocabulary.VENDOR):
-        yield SpecFile(path, status, document, None, _author(vendor, content))
+    one, content = found
+    vendor = one.kind.partition("/")[0]
+    if one.document is None:
+        if b"nvidia" in content.lower() or "nvidia" in path:
+            yield replace(one, author=_author_of_text(content))
+    elif vendor == vocabulary.VENDOR or vendor.endswith("." + vocabulary.VENDOR):
+        yield replace(one, author=_author(vendor, content))
 
 
 def _author(vendor: str, content: bytes) -> str:
@@ -171,15 +181,47 @@ def _author_of_text(content: bytes) -> str:
 
 def is_hidden(node: ExaminedNode, one: SpecFile) -> bool:
     """Return whether a spec of higher priority has all devices of this one."""
+    return is_hidden_by(node, one, valid_specs(node))
+
+
+def is_hidden_by(node: ExaminedNode, one: SpecFile, files: Iterable[SpecFile]) -> bool:
+    """Return whether those of the `files` with a higher priority have all devices of a spec."""
     order = directories(node)
     later = [
         f"{other.kind}={name}"
-        for other in valid_specs(node)
+        for other in files
         if order.index(other.directory) > order.index(one.directory)
         for name in other.device_names
     ]
     names = [f"{one.kind}={name}" for name in one.device_names]
     return bool(names) and set(names) <= set(later)
+
+
+def conflicts(files: Iterable[SpecFile]) -> dict[tuple[str, ...], list[str]]:
+    """Return the devices that several specs of a directory describe, by the paths of these."""
+    owners: dict[tuple[str, str], list[str]] = {}
+    for one in files:
+        for name in one.device_names:
+            owners.setdefault((one.directory, f"{one.kind}={name}"), []).append(one.path)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for (_, name), paths in owners.items():
+        if len(paths) > 1:
+            found.setdefault(tuple(paths), []).append(name)
+    return found
+
+
+def wrong_numbers(node: ExaminedNode, one: SpecFile) -> list[str]:
+    """Return a phrase for each device node whose numbers in a spec are not those of the node."""
+    wrong = []
+    for path, edit in one.nodes().items():
+        status = node.tree.status(path)
+        if "major" not in edit or status is None or not status.is_character_device:
+            continue
+        written = (edit["major"], edit.get("minor") or 0)
+        if written != (status.major, status.minor):
+            is_now = f"{status.major}:{status.minor}"
+            wrong.append(f"{path} is {written[0]}:{written[1]} in the spec, but now {is_now}")
+    return wrong
 
 
 def specs_with_node(node: ExaminedNode, path: str) -> list[str]:

@@ -120,7 +120,10 @@ class RecordStore:
         """Write the backups, then the record that names them."""
         for content in contents:
             self._host.put(f"{self.place}/{digest(content)}", content, mode=0o600)
-        text = json.dumps({"schema": SCHEMA, **asdict(record)}, indent=2) + "\n"
+        document = {"schema": SCHEMA, **asdict(record)}
+        if not record.wanted.further_names:
+            del document["wanted"]["further_names"]
+        text = json.dumps(document, indent=2) + "\n"
         self._host.put(f"{self.place}/{NAME}", text.encode(), mode=0o600)
 
     def clear(self, record: ConfigureRecord) -> None:
@@ -183,7 +186,9 @@ def _record(document: dict[str, Any]) -> ConfigureRecord:
     """Return the record; keys of a newer gpuhook are ignored."""
     if document["schema"] != SCHEMA:
         raise ValueError("it was written by another version of gpuhook")
-    document["wanted"] = EngineOptions(**_fields_of(EngineOptions, document["wanted"]))
+    wanted = _fields_of(EngineOptions, document["wanted"])
+    wanted["further_names"] = tuple(wanted.get("further_names", ()))
+    document["wanted"] = EngineOptions(**wanted)
     service = document["service"]
     names = (tuple(service["units"]), tuple(service["processes"]))
     ends = service.get("ends_containers", False)

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import importlib
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gpuhook.engines.configure.host_files import Kept
     from gpuhook.engines.read.config_files import ConfigFiles
@@ -37,9 +37,10 @@ ENGINES = tuple(_MODULES)
 class EngineOptions:
     """The desired configuration of an engine.
 
-    `name` is the runtime's; `program` and `hook` are absolute paths on the node. Without
-    `takes_over`, a runtime with that name and another program is an error. `enables_cri` removes
-    the CRI plugin from containerd's disabled_plugins.
+    `name` is the runtime's, and `further_names` has others of the same runtime; `program` and
+    `hook` are absolute paths on the node. Without `takes_over`, a runtime with such a name and
+    another program is an error. `enables_cri` removes the CRI plugin from containerd's
+    disabled_plugins.
     """
 
     route: Route
@@ -49,6 +50,18 @@ class EngineOptions:
     is_default: bool = False
     takes_over: bool = False
     enables_cri: bool = False
+    further_names: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names of the runtime; the first one is that of the default runtime."""
+        return (self.name, *self.further_names)
+
+    def of_each_name(self) -> Iterator[EngineOptions]:
+        """Yield the options for each name alone; the first one is that of the default runtime."""
+        for name in self.names:
+            is_default = self.is_default and name == self.name
+            yield replace(self, name=name, further_names=(), is_default=is_default)
 
     @property
     def default(self) -> str:

@@ -94,7 +94,7 @@ def lines(shown: EngineStatus) -> Iterator[tuple[str, ...]]:
     for one in runtimes:
         is_default = "yes" if found.default == one.name else "no"
         is_foreign = shown.is_readable and not (
-            shown.record and one.name == shown.record.wanted.name
+            shown.record and one.name in shown.record.wanted.names
         )
         ours = _BY_OTHERS if is_foreign else by
         yield (shown.engine, one.name, one.path, is_default, has_cdi, ours, str(one.where))

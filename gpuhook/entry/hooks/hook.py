@@ -48,9 +48,9 @@ its config.json requests, unless gpuhook-runtime or a CDI engine has done so.
 
 limit: the createRuntime hook that gpuhook-runtime adds to a container whose memory is limited.
 
-  --gpu UUID=HARD,SOFT[,asked]
+  --gpu DEVICE=HARD,SOFT[,asked]
                           bytes of this GPU; asked: the container itself requests them
-  --grant UUID=HARD,SOFT[,asked]
+  --grant DEVICE=HARD,SOFT[,asked]
                           the granted bytes, which are set if the driver refuses less
   --guarantee WHEN        auto (default), always or never: when the driver gets SOFT
   --nvml PATH             the driver's libnvidia-ml.so.1 (default: search for it)

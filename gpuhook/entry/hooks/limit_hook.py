@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpuhook-hook limit`: the driver limits a container's memory before its program starts.
+"""`gpuhook-hook limit`: limits a container's memory of its GPUs before its program starts.
 
 A createRuntime hook that the wrapper adds: the container's cgroup exists, and the hook runs on the
 host's side as the host's root. `apply` and `prestart` do the same without a wrapper.
@@ -97,8 +97,6 @@ def in_container(
     limits = _limits(spec, nodes, names, context)
     if not limits:
         return []
-    for doubt in container_limits.doubts(limits):
-        log.warning(doubt)
     is_asked = any(limit.is_asked for limit in limits)
     required = container_limits.is_required(chosen.limits_on_failure, is_asked=is_asked)
     faults: list[GpuhookError] = []
@@ -118,16 +116,18 @@ def in_container(
 def _limits(
     spec: dict[str, Any], nodes: Collection[str], names: Iterable[str], context: PlanContext
 ) -> list[MemoryLimit]:
+    policy = context.settings.limits_on_failure
+    request = container_limits.DeviceRequest(
+        spec, nodes, names, lambda: context.node.covered(nodes)
+    )
     try:
         memory_cgroup.require_hosts_root()
-        devices = container_limits.devices(spec, nodes, names, lambda: context.node.covered(nodes))
     except GpuhookError as error:
-        is_asked = container_limits.is_asked(spec)
-        if container_limits.is_required(context.settings.limits_on_failure, is_asked=is_asked):
+        if container_limits.is_required(policy, is_asked=container_limits.is_asked(spec)):
             raise
         context.log.warning(error)
         return []
-    return container_limits.container_limits(spec, devices)
+    return container_limits.known_limits(request, policy, context.log.warning)[1]
 
 
 def _directories(process: Process) -> list[str]:
@@ -193,7 +193,7 @@ def _limit(value: str) -> MemoryLimit:
     if is_asked:
         numbers.pop()
     if not device or len(numbers) != 2 or not all(map(_is_number, numbers)):
-        raise fault("GH1640", argument=value, reason="it is not UUID=HARD,SOFT in bytes")
+        raise fault("GH1640", argument=value, reason="it is not DEVICE=HARD,SOFT in bytes")
     return MemoryLimit(device, int(numbers[0]), int(numbers[1]), is_asked=is_asked)
 
 

@@ -23,25 +23,26 @@ from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host.hot import bundle, files, procfs, settings
-from gpuhook.request import parse
 from gpuhook.request.replicas import replicas_of
+from gpuhook.request.resolve import Grant
+from gpuhook.vendors.hot import further_nodes
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
-from gpuhook.vendors.nvidia.warm import spec_devices
+from gpuhook.vendors.warm import config_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from gpuhook.apply.live.hotplug_steps import Live
     from gpuhook.apply.live.live_injection import InjectedItems
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.entry.hooks.oci_state import HookState
-    from gpuhook.entry.plan_context import PlanContext
+    from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.host.hot.engine_log import EngineLog
     from gpuhook.request.parse import Source
-    from gpuhook.request.resolve import Grant
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 _DRY_RUN = "--dry-run"
@@ -78,28 +79,33 @@ def _served(spec: dict[str, Any]) -> str:
     """Return what has already injected the container's GPUs, "" for nothing."""
     if change_record.KEY in spec:
         return "gpuhook-runtime injected its GPUs"
-    return "its engine injected its GPUs by CDI" if hook_args.hooks_in(spec) else ""
+    if not hook_args.hooks_in(spec) or further_nodes.is_named(spec):
+        return ""
+    return "its engine injected its GPUs by CDI"
 
 
 def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> list[str]:
     """Do the work, unless it is a dry run; return a line for each step of a dry run."""
     spec = state.spec
-    context, trouble = _context(log, is_dry=is_dry)
-    source = plan_context.source_logged(spec, context)
-    if source is None:
-        if not is_dry and _has_limited_gpus(spec):
+    context, trouble = _context(log, spec, is_dry=is_dry)
+    requests = plan_context.sources_logged(spec, context)
+    if not requests:
+        if not is_dry and not hook_args.hooks_in(spec) and _has_limited_gpus(spec, context):
             _bound(state, log, began)
         return ["nothing to do: it requests no GPU"]
     if trouble is not None:
         raise trouble
     # Only now: a container that requests nothing starts, whatever its state is.
     state.require_id()
-    injection = plan_context.plan_logged(spec, source, context)
-    if not injection.is_given:
+    given = plan_context.plans_logged(spec, requests)
+    if not given:
         return ["nothing to do: only its image requests a GPU, and the node has no driver"]
-    grant, todo = injection.grant, injection.hook_jobs
-    nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
-    plan_context.enforce_requirements(injection.requirements, todo, nodes, context)
+    for one, injection in given:
+        nodes = [node["path"] for node in injection.edits.get("deviceNodes") or ()]
+        jobs = injection.hook_jobs
+        plan_context.enforce_requirements(injection.requirements, jobs, nodes, one)
+    grant = Grant.joined([injection.grant for _, injection in given])
+    todo = [job for _, injection in given for job in injection.hook_jobs]
     with _process(state) as process:
         known = _existing_entry(state, process)
         if known is not None:
@@ -114,31 +120,37 @@ def _give(state: HookState, log: EngineLog, began: float, *, is_dry: bool) -> li
             if is_dry:
                 return _lines(plan)
             plan.execute(held)
-            entry = _limited_entry(state, process, source, grant, context)
+            entry = _limited_entry(state, process, requests, grant, context)
             entry["live"] = _live_record(wanted.edits, todo, held.made)
     _enter(state, entry, began, log)
     return []
 
 
 def _limited_entry(
-    state: HookState, process: Process, source: Source, grant: Grant, context: PlanContext
+    state: HookState,
+    process: Process,
+    requests: list[tuple[VendorContext, Source]],
+    grant: Grant,
+    context: PlanContext,
 ) -> dict[str, Any]:
     """Limit the memory of a container that got its GPUs; return its entry in the ledger."""
-    spec, entry = state.spec, _entry(state, process, source, grant)
-    names = [*grant.devices, *grant.in_full(source.names)]
-    memory = _limit(spec, entry["nodes"], names, process, context.log)
-    if memory:
-        entry["memory"] = memory
+    spec, entry = state.spec, _entry(state, process, requests, grant)
+    names = [*grant.devices, *grant.in_full(plan_context.requested_names(requests))]
+    if context.limits_memory(spec):
+        memory = _limit(spec, entry["nodes"], names, process, context.log)
+        if memory:
+            entry["memory"] = memory
     entry["replicas"] = grant.replicas or replicas_of(
-        spec, vocabulary.VOCABULARY, grant.devices, lambda: context.node.covered(entry["nodes"])
+        spec, vocabulary.VOCABULARY, grant.devices, lambda: context.covered(entry["nodes"])
     )
     return entry
 
 
-def _has_limited_gpus(spec: dict[str, Any]) -> bool:
+def _has_limited_gpus(spec: dict[str, Any], context: PlanContext) -> bool:
     """Return whether an engine has injected GPUs with limited memory, by their nodes alone."""
-    has_gpus = any(vocabulary.is_gpu_node(path) for path in oci_spec.device_paths(spec))
-    return has_gpus and parse.limits_memory(spec, vocabulary.VOCABULARY)
+    paths = oci_spec.device_paths(spec)
+    has_gpus = any(one.node.is_gpu_node(path) for one in context.every() for path in paths)
+    return has_gpus and context.limits_memory(spec)
 
 
 def _bound(state: HookState, log: EngineLog, began: float) -> None:
@@ -163,9 +175,7 @@ def _bound(state: HookState, log: EngineLog, began: float) -> None:
 def _limit(
     spec: dict[str, Any], nodes: list[str], names: list[str], process: Process, log: EngineLog
 ) -> list[dict[str, Any]]:
-    """Limit the container's memory of its GPUs, if that is limited; return the ledger's records."""
-    if not parse.limits_memory(spec, vocabulary.VOCABULARY):
-        return []
+    """Limit the container's memory of its GPUs; return the ledger's records."""
     bundle.load("gpuhook.entry.hooks.limit_hook")
     from gpuhook.entry.hooks import limit_hook
 
@@ -184,8 +194,10 @@ def _planned(
     return wanted, plan
 
 
-def _context(log: EngineLog, *, is_dry: bool) -> tuple[PlanContext, GpuhookError | None]:
-    """Return the context of a plan on this node, and the error of its settings."""
+def _context(
+    log: EngineLog, spec: dict[str, Any], *, is_dry: bool
+) -> tuple[PlanContext, GpuhookError | None]:
+    """Return the context of a plan for `spec` on this node, and the error of its settings."""
     compiler = cold_command.Compiler(sys.argv[0])
     trouble = None
     try:
@@ -193,7 +205,9 @@ def _context(log: EngineLog, *, is_dry: bool) -> tuple[PlanContext, GpuhookError
     except GpuhookError as error:
         chosen, trouble = settings.Settings(), error
     refresh = None if is_dry else compiler.refresh
-    return context_of(chosen, log, compiler.compile_spec, refresh), trouble
+    others = further_nodes.is_named(spec)
+    found = context_of(chosen, log, compiler.compile_spec, refresh, has_others=others)
+    return found, trouble
 
 
 def _process(state: HookState) -> Process:
@@ -233,7 +247,10 @@ def _print(state: HookState, steps: list[str]) -> None:
 
 
 def _entry(
-    state: HookState, process: Process, source: Source | None = None, grant: Grant | None = None
+    state: HookState,
+    process: Process,
+    requests: Sequence[tuple[VendorContext, Source]] = (),
+    grant: Grant | None = None,
 ) -> dict[str, Any]:
     given = grant.edits.get("deviceNodes") or () if grant else ()
     entry = ledger.new_entry(
@@ -242,8 +259,8 @@ def _entry(
         "prestart",
         devices=grant.devices if grant else (),
         nodes=[*oci_spec.device_paths(state.spec), *(node["path"] for node in given)],
-        requested=source.names if source else (),
-        source=source.where if source else "",
+        requested=plan_context.requested_names(requests),
+        source="; ".join([source.where for _, source in requests]),
     )
     entry["pid"] = state.pid
     entry["started"] = process.started
@@ -275,7 +292,7 @@ def _enter(state: HookState, entry: dict[str, Any], began: float, log: EngineLog
 def _live_record(edits: ContainerEdits, todo: list[Jobs], made: InjectedItems) -> dict[str, Any]:
     """Return the ledger's record of this injection."""
     record = LiveRecord()
-    record.edits = spec_devices.with_numbers(edits)
+    record.edits = config_devices.with_numbers(edits)
     record.jobs = [job.arguments() for job in todo]
     record.made = made
     return record.document()

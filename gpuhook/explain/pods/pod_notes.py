@@ -40,11 +40,7 @@ def pod_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
             "an ephemeral container gets no devices from the device plugin, only the ones "
             "that its image requests"
         )
-    for name in asked.limits:
-        if resource_names.is_gpu(name):
-            continue
-        if name.rpartition("/")[2].startswith(("gpu", "i915", "xe")) and "/" in name:
-            yield f"{name} belongs to another vendor and is not explained"
+    yield from _resource_notes(asked)
     if asked.claims:
         yield (
             f"claims {', '.join(asked.claims)} by Dynamic Resource Allocation: a DRA driver "
@@ -53,6 +49,19 @@ def pod_notes(asked: PodRequest, pod: Sequence[PodRequest]) -> Iterator[str]:
     if asked.gpus:
         yield from _gpu_notes(asked)
         yield from _total_notes(asked, pod)
+
+
+def _resource_notes(asked: PodRequest) -> Iterator[str]:
+    for name in asked.limits:
+        if resource_names.is_gpu(name):
+            continue
+        if vendor := resource_names.further_vendor(name):
+            yield (
+                f"{name}: the allocation of the device plugin is not simulated; --env "
+                f"{vendor.allocation_words.devices_env}=DEVICE adds the variable that it sets"
+            )
+        elif name.rpartition("/")[2].startswith(("gpu", "i915", "xe")) and "/" in name:
+            yield f"{name} belongs to another vendor and is not explained"
 
 
 def _variable_notes(asked: PodRequest) -> Iterator[str]:

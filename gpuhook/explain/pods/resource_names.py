@@ -5,6 +5,12 @@ from __future__ import annotations
 
 import re
 
+from gpuhook.vendors.catalogue import vendors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.interface import Vendor
+
 GPU, SHARED_GPU = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 OBSOLETE = "alpha.kubernetes.io/nvidia-gpu"  # before device plugins
 _VENDOR = "nvidia.com"
@@ -42,3 +48,9 @@ def lacks_domain(name: str) -> bool:
 def is_usual(name: str) -> bool:
     """Return whether a device plugin offers the name by default."""
     return _USUAL.fullmatch(name) is not None
+
+
+def further_vendor(name: str) -> Vendor | None:
+    """Return the further vendor of whose GPUs a resource is, None for another resource."""
+    domain = name.partition("/")[0]
+    return next((one for one in vendors()[1:] if one.domain == domain), None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.entry.create import ENGINE, WRAPPER
+from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import PENDING
 from gpuhook.explain.pods.pod_requests import REFUSED as OBJECTED
 from gpuhook.request import parse
@@ -90,6 +91,8 @@ def _is_open(question: Question) -> bool:
     asked = question.asked
     if asked is None:
         return False
+    if any(map(resource_names.further_vendor, asked.limits)):
+        return True  # the allocation of the plugin is not simulated
     return bool(asked.claims) or (bool(asked.gpus) and question.allocated is None)
 
 
@@ -131,7 +134,7 @@ def _own_result(answer: SimulatedAnswer) -> str:
         return GETS
     if _is_open(answer.question):
         return UNKNOWN
-    is_denied = edited.source is not None or answer.verdict.refused
+    is_denied = edited.requests or any(one.refused for one in answer.verdicts)
     is_booked = answer.question.plugin.devices
     return STARTS_WITHOUT if is_denied or is_booked else NOTHING
 

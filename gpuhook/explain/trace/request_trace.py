@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.entry.plan_context import PlanContext
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.host.hot.settings import Settings
+    from gpuhook.request.parse import Vocabulary
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 _BY_DEFAULT = "request.defaultDriverCapabilities applies ({})"
@@ -77,15 +78,16 @@ def _is_known(name: str, node: NvidiaNode, capabilities: frozenset[str]) -> bool
 
 
 def ignored_values(
-    spec: dict[str, Any], devices: Iterable[dict[str, Any]], settings: Settings
+    spec: dict[str, Any], devices: Iterable[dict[str, Any]], context: PlanContext
 ) -> list[str]:
     """Return a sentence for each ignored value; `devices` are of device_trace()."""
-    environment = parse.environment(spec)
+    environment, settings = parse.environment(spec), context.settings
+    words = [one.node.vocabulary for one in context.every()]
     return [
         *_ignored_resources(environment, settings),
-        *_ignored_variables(spec, environment),
+        *(text for one in words for text in _ignored_variables(spec, environment, one)),
         *_ignored_legacy_image(environment, settings),
-        *_ignored_mounts(spec, settings),
+        *(text for one in words for text in _ignored_mounts(spec, settings, one)),
         *_repeated_devices(devices),
     ]
 
@@ -115,15 +117,16 @@ def _ignored_legacy_image(environment: Mapping[str, str], settings: Settings) ->
         )
 
 
-def _ignored_mounts(spec: dict[str, Any], settings: Settings) -> Iterator[str]:
-    words = vocabulary.VOCABULARY
+def _ignored_mounts(spec: dict[str, Any], settings: Settings, words: Vocabulary) -> Iterator[str]:
     for path in mount_requests.names(spec.get("mounts"), words.mount_prefix, words.extra_mounts)[1]:
         if settings.accept_volume_mounts:
             yield f"the mount at {path} names no device: the form is cdi/VENDOR/CLASS/NAME"
 
 
-def _ignored_variables(spec: dict[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
-    name = vocabulary.VOCABULARY.devices_env
+def _ignored_variables(
+    spec: dict[str, Any], environment: Mapping[str, str], words: Vocabulary
+) -> Iterator[str]:
+    name = words.devices_env
     value = environment.get(name)
     held = [entry for entry in parse.variables(spec) if entry.startswith(name + "=")]
     if len(held) > 1:
@@ -133,7 +136,7 @@ def _ignored_variables(spec: dict[str, Any], environment: Mapping[str, str]) -> 
         yield f"{name}={value} requests nothing: void means that the GPUs were already added"
     elif value is not None and not any(parts):
         yield f"{name} is empty, which requests nothing"
-    elif value is not None and value.rstrip("/") == vocabulary.VOCABULARY.mount_prefix.rstrip("/"):
+    elif value is not None and value.rstrip("/") == words.mount_prefix.rstrip("/"):
         yield (
             f"{name}={value} names no device: a device plugin with the list strategy volume-mounts"
             " sets it, and the mounts below that directory name the devices"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.cdi.hot.container_edits import ContainerEdits
     from gpuhook.request.parse import Source
     from gpuhook.request.resolve import Grant
+    from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 # How a name resolves to a device.
@@ -35,7 +36,7 @@ BY_SHORT_FORM = "short-form"
 
 def device_trace(
     names: Iterable[str],
-    node: NvidiaNode,
+    node: VendorNode,
     capabilities: frozenset[str],
     source: Source | None,
 ) -> list[dict[str, Any]]:
@@ -79,8 +80,9 @@ def spec_trace(grant: Grant, capabilities: frozenset[str]) -> list[dict[str, Any
 def left_out(grant: Grant, node: NvidiaNode, capabilities: frozenset[str]) -> list[dict[str, Any]]:
     """Return the nodes, mounts, libraries and links that the capabilities leave out."""
     parts = [(spec, spec.edits) for spec in grant.specs]
-    registry = node.registry_for(grant.devices)
-    parts += [registry.device(qualified) for qualified in grant.devices]
+    own = [qualified for qualified in grant.devices if node.serves(qualified)]
+    registry = node.registry_for(own)
+    parts += [registry.device(qualified) for qualified in own]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for spec, whole in parts:
         needs = _needs(whole)
@@ -129,7 +131,7 @@ def hook(one: Any) -> dict[str, Any]:
 
 
 def _device(
-    name: str, qualified: str, node: NvidiaNode, capabilities: frozenset[str]
+    name: str, qualified: str, node: VendorNode, capabilities: frozenset[str]
 ) -> dict[str, Any]:
     spec, whole = node.registry_for([qualified]).device(qualified)
     device = qualified.partition("=")[2]
@@ -138,11 +140,11 @@ def _device(
         "device": qualified,
         "spec": spec.path,
         "line": _lines(spec.path).get(device),
-        **edits(filter_edits(spec, whole, capabilities)),
+        **edits(node.filter_edits(spec, whole, capabilities)),
     }
 
 
-def _reason(name: str, qualified: str, node: NvidiaNode) -> str:
+def _reason(name: str, qualified: str, node: VendorNode) -> str:
     kind, equals, rest = name.partition("=")
     plain = rest if equals and "/" in kind else name
     if plain == "all":

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.usage import container_sharing, usage_devices
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.usage import nvidia_devices
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from gpuhook.entry.create import Edited
+    from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.simulate import SimulatedAnswer
     from gpuhook.request.resolve import Grant
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.usage_device import UsageDevice
 
-_AT_START = (
-    "a hook sets it before the first process runs, and reports an error if the driver cannot"
-)
+_AT_START = "a hook sets it before the first process runs, and reports an error if that fails"
 _MAY_BE_SHARED = (
     "not reserved: this applies if other containers also get the device; alone,"
     " the container has all of it"
@@ -57,16 +58,15 @@ def isolated(
     containers can request any other GPU, and then share it by time slicing.
     """
     holders = {gpu: 2 for gpu in gpus if gpu not in reserved}
-    memory = [
-        {
-            **one,
-            "by": sharing_isolation.BY_NOBODY if one["trouble"] else sharing_isolation.BY_DRIVER,
-        }
-        for one in held
-    ]
+    memory = [{**one, "by": _enforcer(one)} for one in held]
     found = container_sharing.sharing_of(spec, gpus, replicas, holders, memory)
     certain = {*reserved, *(replica.partition("::")[0] for replica in replicas)}
     return [{**one, "note": "" if one["gpu"] in certain else _MAY_BE_SHARED} for one in found]
+
+
+def _enforcer(limit: dict[str, Any]) -> str:
+    nobody = sharing_isolation.BY_NOBODY
+    return nobody if limit["trouble"] else vendor_of(limit["gpu"]).limited_by
 
 
 def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]:
@@ -84,24 +84,32 @@ def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]
     return found
 
 
-def described(gpus: Iterable[str], node: Node | None) -> list[dict[str, str | None]]:
+def described(gpus: Iterable[str], target: ExplainedNode) -> list[dict[str, str | None]]:
     """Return the index and the model of the GPUs and instances, if known."""
-    known = {one.uuid or one.index: one for one in nvidia_devices.of_node(node)}
+    first = nvidia_devices.of_node(target.facts)
+    known = {one.uuid or one.index: one for one in (*target.devices, *first)}
     found: list[dict[str, str | None]] = []
     for gpu in gpus:
         one = known.get(gpu)
-        model = " MIG ".join(filter(None, (one.name, one.profile))) if one else None
+        model = one and " ".join(filter(None, (one.name, *_part(one))))
         found.append({"gpu": gpu, "index": one.index if one else None, "model": model or None})
     return found
 
 
-def gpus(grant: Grant, node: Node | None) -> list[str]:
-    """Return the GPUs and instances of a grant by UUID if `node` is known, else by name."""
+def _part(one: UsageDevice) -> tuple[str, ...]:
+    """Return the words for a part of a GPU: "MIG", "1g.5gb", or "CPX"."""
+    is_instance = one.uuid.startswith("MIG-")
+    return ("MIG", one.profile) if is_instance and one.profile else (one.profile,)
+
+
+def gpus(grant: Grant, target: ExplainedNode) -> list[str]:
+    """Return the first vendor's devices of a grant by UUID if the node is known, else by name."""
     nodes = {one["path"] for one in grant.edits.get("deviceNodes") or ()}
     found: dict[str, None] = {}
-    for qualified in (one for one in grant.devices if not vocabulary.is_extra(one)):
+    own = [one for one in grant.devices if target.context.node.serves(one)]
+    for qualified in (one for one in own if not vocabulary.is_extra(one)):
         name = qualified.partition("=")[2]
-        found.update(dict.fromkeys(_named(name, node, nodes)))
+        found.update(dict.fromkeys(_named(name, target.facts, nodes)))
     return list(found)
 
 

@@ -1,41 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory limits of a container: its grant, for the GPUs that it has.
+"""The memory limits of a container: its grant, for the GPUs that it has, of all vendors.
 
 Imported only for a container with a limit.
 """
 
 from __future__ import annotations
 
-import os
-
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import settings
-from gpuhook.request import memory_request, replicas
+from gpuhook.request import memory_request
 from gpuhook.request.memory_request import amount
-from gpuhook.vendors.nvidia.hot import node_json, vocabulary
+from gpuhook.vendors.hot.memory_vendors import memory_vendors, vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
     from gpuhook.request.memory_request import MemoryLimit
-
-FIRST_BRANCH = 615  # the driver branch of CUDA 13.4, the first with memory limits
-_CONTEXT = 256 << 20  # bytes: a CUDA context with its libraries takes about as much
+    from gpuhook.vendors.memory_interface import MemoryVendor
 
 
-def container_limits(spec: dict[str, Any], devices: Collection[str]) -> list[MemoryLimit]:
+class DeviceRequest:
+    """The devices of a container: its config.json, device nodes and requested names.
+
+    `covered` returns the names of the devices whose nodes are among `nodes`.
+    """
+
+    __slots__ = ("covered", "names", "nodes", "spec")
+
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        nodes: Collection[str],
+        names: Iterable[str],
+        covered: Callable[[], Collection[str]],
+    ) -> None:
+        self.spec = spec
+        self.nodes = nodes
+        self.names = list(names)
+        self.covered = covered
+
+    def devices(self, vendor: MemoryVendor) -> list[str]:
+        """Return the ids of a vendor's devices. Raises GH1024 if one cannot be identified."""
+        others = tuple(
+            [one.domain + "/" for one in memory_vendors() if one.domain != vendor.domain]
+        )
+        names = [name for name in self.names if not name.startswith(others)]
+        return vendor.devices(self.spec, self.nodes, names, self.covered)
+
+
+def devices(request: DeviceRequest) -> list[str]:
+    """Return the ids of the devices of a container. Raises GH1024."""
+    return [device for vendor in memory_vendors() for device in request.devices(vendor)]
+
+
+def known_limits(
+    request: DeviceRequest, policy: str, on_doubt: Callable[[GpuhookError], None]
+) -> tuple[list[str], list[MemoryLimit]]:
+    """Return the devices of a container and their limits.
+
+    `on_doubt` gets a warning for each limit that is too small, and why the devices of a vendor are
+    unknown: raised instead if limits.onFailure, `policy`, requires the limits. Also raises GH1022
+    and GH1023.
+    """
+    found: list[str] = []
+    for vendor in memory_vendors():
+        try:
+            found += request.devices(vendor)
+        except GpuhookError as error:
+            if is_required(policy, is_asked=is_asked(request.spec)):
+                raise
+            on_doubt(error)
+    limits = container_limits(request.spec, found)
+    for doubt in doubts(limits):
+        on_doubt(doubt)
+    return found, limits
+
+
+def container_limits(spec: dict[str, Any], devices: Sequence[str]) -> list[MemoryLimit]:
     """Return the limits of a container that has `devices`; [] without any. Raises GH1022, 1023.
 
-    A container without a GPU has no limits, whatever its variables say.
+    A vendor's variables apply to its own devices. A container without a GPU has no limits, whatever
+    its variables say.
     """
-    return memory_request.limits(spec, devices, vocabulary.VOCABULARY) if devices else []
+    found: list[MemoryLimit] = []
+    for vendor in memory_vendors():
+        own = [device for device in devices if vendor.has_device(device)]
+        found += memory_request.limits(spec, own, vendor.vocabulary) if own else []
+    return found
 
 
 def wider(spec: dict[str, Any], limits: Iterable[MemoryLimit]) -> list[MemoryLimit]:
     """Return the grants that the container itself has narrowed to `limits`."""
-    grants = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix)
+    grants = _grants(spec)
     pairs = ((grants.get(limit.device), limit) for limit in limits)
     return [
         grant
@@ -46,16 +104,17 @@ def wider(spec: dict[str, Any], limits: Iterable[MemoryLimit]) -> list[MemoryLim
 
 def doubts(limits: Iterable[MemoryLimit]) -> list[GpuhookError]:
     """Return a warning for each limit that is too small for any program."""
+    pairs = ((limit, vendor_of(limit.device).context) for limit in limits)
     return [
-        fault("GH1025", limit=amount(limit.hard), device=limit.device, least=amount(_CONTEXT))
-        for limit in limits
-        if limit.hard < _CONTEXT
+        fault("GH1025", limit=amount(limit.hard), device=limit.device, least=amount(least))
+        for limit, least in pairs
+        if limit.hard < least
     ]
 
 
 def is_asked(spec: dict[str, Any]) -> bool:
     """Return whether the pod itself requests a limit, as far as that is known without its GPUs."""
-    grants = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix)
+    grants = _grants(spec)
     return not grants or any(limit.is_asked for limit in grants.values())
 
 
@@ -64,53 +123,8 @@ def is_required(policy: str, *, is_asked: bool) -> bool:
     return is_asked if policy == settings.AUTO else policy == settings.REFUSE
 
 
-def devices(
-    spec: dict[str, Any],
-    nodes: Collection[str],
-    names: Iterable[str],
-    covered: Callable[[], Collection[str]],
-) -> list[str]:
-    """Return the UUIDs of the GPUs and instances of a container with the device nodes `nodes`.
-
-    `names` are those of its devices, qualified or as requested. Without an inventory of this node,
-    its grants in `spec` name some, and `covered` returns the names of the devices whose nodes are
-    among `nodes`. Raises GH1024 if a GPU cannot be identified.
-    """
-    known = node_json.uuids()
-    nodes = list(dict.fromkeys(nodes))
-    found = [known[path] for path in nodes if path in known]
-    found += map(_plain, names)
-    uuids = [name for name in dict.fromkeys(found) if vocabulary.is_uuid(name)]
-    unknown = [path for path in nodes if vocabulary.is_whole_gpu(path) and path not in known]
-    if known and uuids:
-        return uuids  # the node of a GPU with instances has no UUID: these were found
-    if len(unknown) > len(uuids):
-        grants = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix)
-        uuids = list(dict.fromkeys([*uuids, *filter(vocabulary.is_uuid, grants)]))
-    if len(unknown) > len(uuids):
-        uuids = list(dict.fromkeys([*uuids, *filter(vocabulary.is_uuid, covered())]))
-    if any(name.startswith("MIG-") for name in uuids) or len(unknown) <= len(uuids):
-        return uuids
-    raise fault("GH1024", nodes=", ".join(unknown))
-
-
-def driver_branch(library: str) -> int | None:
-    """Return the driver's branch by its library's name, None for another name.
-
-    >>> driver_branch("/usr/lib/libnvidia-ml.so.580.65.06")
-    580
-    """
-    first = os.path.realpath(library).rpartition(".so.")[2].partition(".")[0]
-    # libnvidia-ml.so.1 alone, without its target, has no branch
-    return int(first) if first.isdecimal() and int(first) > 1 else None
-
-
-def _plain(name: str) -> str:
-    """Return the device of a name: without a kind, without a replica's number.
-
-    A UUID is returned in NVML's spelling: a request may have it in any case.
-    """
-    plain = name.rpartition("=")[2]
-    plain = replicas.device_of(plain) or plain
-    is_written_so = not vocabulary.is_uuid(plain) or plain.startswith(vocabulary.OLD_MIG)
-    return plain if is_written_so else plain[:4] + plain[4:].lower()
+def _grants(spec: dict[str, Any]) -> dict[str, MemoryLimit]:
+    found: dict[str, MemoryLimit] = {}
+    for prefix in {vendor.vocabulary.memory_prefix for vendor in memory_vendors()}:
+        found.update(memory_request.granted(spec, prefix))
+    return found

@@ -16,10 +16,9 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import settings, state
 from gpuhook.memory_limits.hot import container_limits, framework_hints
 from gpuhook.request import parse
-from gpuhook.request.memory_request import MIB, NO_LIMIT
-from gpuhook.vendors.nvidia.hot import node_json
+from gpuhook.request.memory_request import BY_KERNEL, MIB, NO_LIMIT
+from gpuhook.vendors.hot.memory_vendors import memory_vendors, vendor_of
 from gpuhook.vendors.nvidia.hot.rootfs.hook_args import HOOK_ENV, HOOK_NAME, LIMIT
-from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,15 +52,20 @@ def add(
     variables that were set in `spec`. Raises GH1022 to GH1024, and, if limits.onFailure requires
     the limit, GH1312 and GH1646.
     """
-    devices, found = _limits(spec, nodes, names, context)
+    policy = context.settings.limits_on_failure
+    request = container_limits.DeviceRequest(
+        spec, nodes, names, lambda: context.node.covered(nodes)
+    )
+    devices, found = container_limits.known_limits(request, policy, context.log.warning)
     if not found:
         return [], []
-    policy = context.settings.limits_on_failure
     required = container_limits.is_required(policy, is_asked=any(limit.is_asked for limit in found))
     library, why = context.node.nvml(), _PENDING
     try:
         args = _args(spec, found, context, library, root=root, required=required)
-        oci_spec.add_hook(spec, _hook(hook or _program(launcher), args))
+        by_kernel = any(vendor_of(limit.device).limited_by == BY_KERNEL for limit in found)
+        program = hook or _program(launcher)
+        oci_spec.add_hook(spec, _hook(program, args, reads_sysfs=by_kernel))
     except GpuhookError as error:
         if required:
             raise
@@ -69,30 +73,12 @@ def add(
         for limit in found:
             context.log.warning(fault("GH1647", device=limit.device, trouble=error.message))
     held = parse.environment(spec)
-    is_total = why == _PENDING and _is_total(found, library)
-    entries = _shares(held, found, is_whole=len(found) == len(devices))
-    entries += _hints(held, found, context.settings.limits_hints, is_total=is_total)
+    entries = _shares(held, found, devices)
+    driver = library if why == _PENDING else ""
+    entries += _hints(held, found, context.settings.limits_hints, driver)
     for entry in entries:
         oci_spec.set_variable(spec, entry)
     return [_record(limit, why) for limit in found], entries
-
-
-def _limits(
-    spec: dict[str, Any], nodes: list[str], names: list[str], context: PlanContext
-) -> tuple[list[str], list[MemoryLimit]]:
-    """Return the container's devices and their limits; warn of those that are too small."""
-    try:
-        devices = container_limits.devices(spec, nodes, names, lambda: context.node.covered(nodes))
-    except GpuhookError as error:
-        is_asked = container_limits.is_asked(spec)
-        if container_limits.is_required(context.settings.limits_on_failure, is_asked=is_asked):
-            raise
-        context.log.warning(error)
-        return [], []
-    found = container_limits.container_limits(spec, devices)
-    for doubt in container_limits.doubts(found):
-        context.log.warning(doubt)
-    return devices, found
 
 
 def _record(limit: MemoryLimit, why: str) -> dict[str, Any]:
@@ -134,11 +120,13 @@ def _args(
     return args
 
 
-def _hook(program: str, args: list[str]) -> Hook:
+def _hook(program: str, args: list[str], *, reads_sysfs: bool) -> Hook:
     # The variables are explicit: without any, runc gives a hook the image's (CVE-2025-23266).
     env = [*HOOK_ENV, HOOK_MARK + LIMIT]
     if state.directory() != state.DIRECTORY:
         env.append(f"{state.DIRECTORY_ENV}={state.directory()}")
+    if reads_sysfs and state.host_root() != "/":
+        env.append(f"{state.HOST_ROOT_ENV}={state.host_root()}")
     return {
         "hookName": "createRuntime",
         "path": program,
@@ -158,50 +146,48 @@ def _program(launcher: str) -> str:
     return path
 
 
-def _shares(held: dict[str, str], found: list[MemoryLimit], *, is_whole: bool) -> list[str]:
-    """Return the variables with the limits that apply; `is_whole`: all devices are limited.
+def _shares(held: dict[str, str], found: list[MemoryLimit], devices: list[str]) -> list[str]:
+    """Return the variables with the limits that apply.
 
-    One variable applies to all devices: if they differ, only an existing variable is corrected.
+    A vendor's variable applies to all of its devices: if they differ, or one of `devices` has no
+    limit, only an existing variable is corrected.
     """
-    limits = {
-        VOCABULARY.memory_limit_env: {limit.hard for limit in found},
-        VOCABULARY.memory_request_env: {limit.soft for limit in found},
-    }
-    entries = []
-    for name, values in limits.items():
-        value = min(values)
-        text = "" if value in (0, NO_LIMIT) else str(value // MIB)
-        is_needed = held.get(name) or (is_whole and len(values) == 1)
-        if is_needed and text != held.get(name, ""):
-            entries.append(f"{name}={text}")
+    entries: list[str] = []
+    for vendor in memory_vendors():
+        limits = [limit for limit in found if vendor.has_device(limit.device)]
+        is_whole = len(limits) == len(list(filter(vendor.has_device, devices)))
+        words = vendor.vocabulary
+        for name, values in (
+            (words.memory_limit_env, {limit.hard for limit in limits}),
+            (words.memory_request_env, {limit.soft for limit in limits}),
+        ):
+            value = min(values, default=0)
+            text = "" if value in (0, NO_LIMIT) else str(value // MIB)
+            is_needed = limits and (held.get(name) or (is_whole and len(values) == 1))
+            if is_needed and text != held.get(name, ""):
+                entries.append(f"{name}={text}")
     return entries
 
 
-def _is_total(found: list[MemoryLimit], library: str) -> bool:
-    """Return whether the driver enforces the limits and reports each as its card's total.
-
-    It does so from FIRST_BRANCH on, by the version in the library's name, and not for MIG
-    instances.
-    """
-    is_new = (container_limits.driver_branch(library) or 0) >= container_limits.FIRST_BRANCH
-    return is_new and not any(limit.device.startswith("MIG-") for limit in found)
-
-
 def _hints(
-    held: dict[str, str], found: list[MemoryLimit], more: Iterable[str], *, is_total: bool
+    held: dict[str, str], found: list[MemoryLimit], more: Iterable[str], library: str
 ) -> list[str]:
     """Return the variables by which frameworks learn their share.
 
-    If the driver reports the share as the total (`is_total`), a fraction of the card would be a
+    If the driver with `library` reports the share as the total, a fraction of the card would be a
     fraction of the share.
     """
-    named = held.get(VOCABULARY.hints_env, "").split(",")
-    names = dict.fromkeys([*(name.strip() for name in named), *more])
+    hints_env = vendor_of(found[0].device).vocabulary.hints_env
+    names = dict.fromkeys([*(name.strip() for name in held.get(hints_env, "").split(",")), *more])
     names.pop("", None)
     hard = min(limit.hard for limit in found)
     if not names or hard == NO_LIMIT:
         return []
-    known = {} if is_total else node_json.memory()
+    known: dict[str, int] = {}
+    for vendor in memory_vendors():
+        own = [limit.device for limit in found if vendor.has_device(limit.device)]
+        if own and not vendor.reports_limit(own, library):
+            known.update(vendor.totals(own))
     totals = [known.get(limit.device) for limit in found]
     # The largest card: of it, the share is the smallest fraction.
     total = None if None in totals else max(one for one in totals if one is not None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory limits of a container's cgroups: set in the driver, with the ledger's records.
 
-All hooks use this module. A child process calls the driver: if the driver hangs or its library
-crashes, the container loses its limit, and the hook goes on.
+All hooks use this module. A child process for each vendor calls the driver: if the driver hangs or
+its library crashes, the container loses that vendor's limits, and the hook goes on.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from gpuhook.host.hot import fastjson, files, settings
 from gpuhook.host.warm import child_process
 from gpuhook.memory_limits.warm import memory_backend
 from gpuhook.memory_limits.warm.limit_records import LimitRecord, is_limited
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import MemoryLimit
+from gpuhook.vendors.hot.memory_vendors import by_vendor
+from gpuhook.vendors.warm.limit_drivers import open_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,17 +25,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.host.hot.engine_log import EngineLog
+    from gpuhook.vendors.memory_interface import LimitDriver
 
     Answer = list[dict[str, Any]]
 
 _SIGKILL = 9
-_REFUSED = "GH1251"
+_REFUSED = ("GH1251", "GH2543", "GH2544")  # this limit, and perhaps not another
 SECONDS = 20.0  # for all limits of a container
 
 
 def apply(
     limits: list[MemoryLimit],
-    library: str,
+    library: Callable[[], str],
     directories: list[str],
     reported: list[GpuhookError] | None = None,
     *,
@@ -43,24 +45,33 @@ def apply(
 ) -> list[dict[str, Any]]:
     """Set `limits` for the cgroups in `directories`; return the ledger's `memory` of them.
 
-    `library` is the path of the NVML library, `guarantee` the setting limits.guarantee. A hard
-    limit above a GPU's memory becomes that. Of `grants`, which a container has narrowed to its
+    `library` returns the path of the NVML library, `guarantee` is the setting limits.guarantee. A
+    hard limit above a GPU's memory becomes that. Of `grants`, which a container has narrowed to its
     limits, one is set in place of a limit that the driver refuses. A device's error is the
-    `trouble` of its record and is added to `faults`; nothing is raised. GH1256 is a driver without
-    an answer in SECONDS, GH1257 a library that crashes, GH1258 a host that cannot start a
+    `trouble` of its record and is added to `reported`; nothing is raised. GH1256 is a driver
+    without an answer in SECONDS, GH1257 a library that crashes, GH1258 a host that cannot start a
     process.
     """
-    try:
-        wider = {grant.device: grant for grant in grants}
-        work = lambda: _set_all(limits, library, directories, guarantee, wider)  # noqa: E731
-        answers = _answers(work)
-    except GpuhookError as error:
-        answers = [_failure(error)] * len(limits)
-    faults = [_fault_of(answer) for answer in answers]
-    if reported is not None:
-        reported += [error for error in faults if error is not None]
-    made = (_record(*three) for three in zip(limits, faults, answers))
-    return [record.document() for record in made]
+    wider = {grant.device: grant for grant in grants}
+
+    def vendor_answers(domain: str, own: list[MemoryLimit]) -> Answer:
+        work = lambda: _set_all(domain, own, library, directories, guarantee, wider)  # noqa: E731
+        try:
+            return _answers(work)
+        except GpuhookError as error:
+            return [_failure(error)] * len(own)
+
+    answers: dict[str, dict[str, Any]] = {}
+    for domain, own in by_vendor(limits).items():
+        answers.update(zip([limit.device for limit in own], vendor_answers(domain, own)))
+    records = []
+    for limit in limits:
+        answer = answers[limit.device]
+        failure = _fault_of(answer)
+        if failure is not None and reported is not None:
+            reported.append(failure)
+        records.append(_record(limit, failure, answer).document())
+    return records
 
 
 def set_or_report(
@@ -72,15 +83,14 @@ def set_or_report(
     *,
     grants: Iterable[MemoryLimit] = (),
 ) -> list[dict[str, Any]]:
-    """Return what apply() returns; also reports what `library` and `directories` raise."""
+    """Return what apply() returns; also reports what `directories` raises."""
     try:
         own = directories()
-        path = library()
     except (GpuhookError, OSError) as error:
         known = error if isinstance(error, GpuhookError) else _of_system(error)
         reported.append(known)
         return [refused(limit, known).document() for limit in limits]
-    return apply(limits, path, own, reported, guarantee=guarantee, grants=grants)
+    return apply(limits, library, own, reported, guarantee=guarantee, grants=grants)
 
 
 def _of_system(error: OSError) -> GpuhookError:
@@ -129,27 +139,31 @@ def judge(
             log.warning(fault("GH1647", device=one["device"], trouble=one["trouble"]))
 
 
-def _set_all(
+def _set_all(  # noqa: PLR0917 # as apply()
+    domain: str,
     limits: list[MemoryLimit],
-    library: str,
+    library: Callable[[], str],
     directories: list[str],
     guarantee: str,
     wider: dict[str, MemoryLimit],
 ) -> Answer:
     """Return for each limit the values that were set, or the words of a fault, or both."""
     answers = []
-    with NvmlDriver(library) as driver:
+    driver = open_driver(domain, library)
+    try:
         for limit in limits:
             answer = _set(driver, limit, directories, guarantee)
             grant = wider.get(limit.device)
-            if grant is not None and answer.get("error", [""])[0] == _REFUSED:
+            if grant is not None and answer.get("error", [""])[0] in _REFUSED:
                 answer = {**_set(driver, grant, directories, guarantee), **answer}
             answers.append(answer)
+    finally:
+        driver.close()
     return answers
 
 
 def _set(
-    driver: NvmlDriver, limit: MemoryLimit, directories: list[str], guarantee: str
+    driver: LimitDriver, limit: MemoryLimit, directories: list[str], guarantee: str
 ) -> dict[str, Any]:
     try:
         limit = with_hard(limit, driver.within(limit.device, limit.hard))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `memory` records of a ledger entry, read and written, and the limits that a driver has.
+"""The `memory` records of a ledger entry, read and written.
 
 The ledger's docstring has their form. A record without `granted` is the grant itself.
 """
@@ -7,21 +7,20 @@ The ledger's docstring has their form. A record without `granted` is the grant i
 from __future__ import annotations
 
 from gpuhook.errors import GpuhookError
-from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
+from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL, NO_LIMIT, MemoryLimit
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-DRIVER = "driver"
 
 
 class LimitRecord:
     """The ledger's record of a container's memory of one device.
 
     `limit` is the current limit, `granted` that of the container's creation, None for none. `by` is
-    DRIVER or "", `trouble` why it is "". `guarantee` is why the soft limit of the grant was left
-    out, "" if it was not.
+    BY_DRIVER, BY_KERNEL or "", `trouble` why it is "". `guarantee` is why the soft limit of the
+    grant was left out, "" if it was not.
     """
 
     __slots__ = ("by", "cgroups", "granted", "guarantee", "limit", "trouble")
@@ -31,7 +30,7 @@ class LimitRecord:
     ) -> None:
         self.limit = limit
         self.granted = granted
-        self.by = DRIVER
+        self.by = vendor_of(limit.device).limited_by
         self.trouble = ""
         self.guarantee = guarantee
         self.cgroups: list[str] = []
@@ -40,6 +39,11 @@ class LimitRecord:
     def is_limited(self) -> bool:
         """Return whether there is a limit: not after a grant was lifted."""
         return is_limited(self.limit)
+
+    @property
+    def is_enforced(self) -> bool:
+        """Return whether the driver or the kernel enforces it."""
+        return self.by in (BY_DRIVER, BY_KERNEL)
 
     def fail(self, error: Exception | str, cgroups: list[str]) -> None:
         """Record that the driver may not enforce the limit for `cgroups`, because of `error`."""
@@ -109,55 +113,3 @@ def _limit(device: str, document: object) -> MemoryLimit | None:
     soft = document.get("soft")
     is_asked = document.get("asked") is True
     return MemoryLimit(device, hard, soft if isinstance(soft, int) else 0, is_asked=is_asked)
-
-
-# A driver may round to its pages; no requested limit is so small.
-_ROUNDING = 2 << 20
-
-
-class DriverLimit:
-    """A cgroup's limit in the driver on one GPU, in bytes, and its current memory.
-
-    `hard` is NO_LIMIT and `soft` is 0 without a limit. `total` is the GPU's memory, None if it is
-    unknown: a driver may report that in place of NO_LIMIT.
-    """
-
-    __slots__ = ("hard", "soft", "total", "used")
-
-    def __init__(self, hard: int, soft: int, used: int, total: int | None = None) -> None:
-        self.hard = hard
-        self.soft = soft
-        self.used = used
-        self.total = total
-
-    @property
-    def is_limited(self) -> bool:
-        """Return whether there is a limit of either kind."""
-        return not self._has_all or self.soft > 0
-
-    def holds(self, hard: int, soft: int) -> bool:
-        """Return whether these are the limits that were set, up to a driver's rounding."""
-        is_held = _is_about(self.hard, hard) or (hard == NO_LIMIT and self._has_all)
-        return is_held and _is_about(self.soft, soft)
-
-    @property
-    def _has_all(self) -> bool:
-        return self.hard == NO_LIMIT or (self.total is not None and self.hard >= self.total)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DriverLimit) and self._values() == other._values()
-
-    def __hash__(self) -> int:
-        return hash(self._values())
-
-    def __repr__(self) -> str:
-        return f"DriverLimit(hard={self.hard}, soft={self.soft}, used={self.used})"
-
-    def _values(self) -> tuple[int, int, int]:
-        return self.hard, self.soft, self.used
-
-
-def _is_about(found: int, asked: int) -> bool:
-    if NO_LIMIT in (found, asked):
-        return found == asked
-    return abs(found - asked) < _ROUNDING

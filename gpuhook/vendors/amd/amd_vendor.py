@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
-    from gpuhook.vendors.interface import ContainerTraces
+    from gpuhook.vendors.gpu_summary import GpuSummary
+    from gpuhook.vendors.interface import ContainerTraces, FindLibrary
+    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
-    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -111,21 +115,6 @@ class AmdVendor:
         node = part.inventory
         return amd_health.free_memory(node, uuid, host_root) if isinstance(node, AmdNode) else None
 
-    def unenforced_limits(self, host_root: str) -> tuple[str, str]:
-        import os
-
-        regions = os.path.join(host_root, "sys/fs/cgroup/dmem.capacity")
-        try:
-            with open(regions, encoding="ascii") as file:
-                if any(line.startswith("drm/") for line in file):
-                    return "", ""
-        except (OSError, ValueError):
-            pass
-        return (
-            "the kernel's dmem controller has no region of a GPU",
-            "use Linux 6.15 or newer with the controller dmem",
-        )
-
     def absence(self, host_root: str, inventory: str | None = None) -> str:
         """Return why a node has no AMD GPUs, "" if it may have some."""
         from gpuhook.vendors.amd.spec import amd_node
@@ -137,6 +126,12 @@ class AmdVendor:
         from gpuhook.vendors.amd.spec import amd_node
 
         return amd_node.describe
+
+    def summary(self, host_root: str) -> GpuSummary | None:
+        """Return the GPUs of a node for `gpuhook setup`, None without any."""
+        from gpuhook.vendors.amd.spec import amd_node
+
+        return amd_node.summary(host_root)
 
     def read_inventory(self, place: NodePlace) -> VendorInventory | None:
         """Return what the driver reports in sysfs."""
@@ -181,3 +176,93 @@ class AmdVendor:
     def noted_nodes(self) -> dict[str, str]:
         """Return nothing: sysfs has the devices."""
         return {}
+
+    def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
+        """Return HSA_CU_MASK, unless a share is too small or the order of the GPUs matters."""
+        from gpuhook.vendors.amd.system import cu_mask
+
+        return cu_mask.variables(shares)
+
+    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:  # noqa: ARG002
+        """Return the GPUs and partitions in sysfs."""
+        from gpuhook.vendors.amd.system import vram_support
+
+        return vram_support.limit_devices(host_root)
+
+    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
+        """Return what KFD and the fdinfo of DRM clients show."""
+        from gpuhook.vendors.amd.inventory import sysfs_inventory
+        from gpuhook.vendors.amd.usage import amd_processes
+
+        node = sysfs_inventory.read(host_root, host_root)
+        return amd_processes.processes(host_root, node)
+
+    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
+        """Return whether the kernel's controller dmem limits the memory of this node's GPUs."""
+        from gpuhook.vendors.amd.system import vram_support
+
+        return vram_support.limit_support(host_root)
+
+    @property
+    def label_kinds(self) -> tuple[str, ...]:
+        """The options of AMD's node labeller."""
+        from gpuhook.vendors.amd.labels import amd_labels
+
+        return amd_labels.KINDS
+
+    @property
+    def default_label_kinds(self) -> tuple[str, ...]:
+        """The options that AMD's operator sets."""
+        from gpuhook.vendors.amd.labels import amd_labels
+
+        return amd_labels.DEFAULT_KINDS
+
+    def labels(
+        self, part: VendorPart, kinds: Collection[str], host_root: str | None
+    ) -> VendorLabels:
+        """Return the labels of AMD's node labeller."""
+        from gpuhook.vendors.amd.labels import amd_labels, asic_family, firmware_versions
+
+        node = amd_labels.usable(_node(part), part.lost, part.trouble)
+        if host_root is None:
+            return amd_labels.labels(node, kinds)
+        root = host_root.rstrip("/")
+        if "family" in kinds:
+            node = asic_family.with_families(node, root)
+        firmware = []
+        if "firmware" in kinds:
+            addresses = [gpu.pci_address for gpu in node.gpus]
+            firmware = [firmware_versions.firmware_versions(root, one) for one in addresses]
+        return amd_labels.labels(node, kinds, firmware)
+
+    def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return the usage from sysfs, KFD and procfs."""
+        from gpuhook.vendors.amd.usage import amd_usage
+
+        return amd_usage.usage(host_root, _node(part))
+
+    def support_facts(self) -> SupportFacts:
+        """Return the files and the messages of the kernel that a support bundle has."""
+        from gpuhook.vendors.amd.system import amd_support
+
+        return amd_support.support_facts()
+
+    def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:
+        """Return the inventory without serial numbers, None without a driver."""
+        from gpuhook.vendors.amd.system import amd_support
+
+        return amd_support.support_inventory(host_root, dev_root)
+
+    def isolation(
+        self, profile: str, sharing: str, memory_by: str, limit: str
+    ) -> dict[str, str] | None:
+        """Return the sentences of a GPU or partition."""
+        from gpuhook.vendors.amd.usage import amd_isolation
+
+        return amd_isolation.isolation(profile, sharing, memory_by, limit)
+
+
+def _node(part: VendorPart) -> AmdNode:
+    """Return the inventory of one of AMD's parts."""
+    node: AmdNode = cast("AmdNode", part.inventory)
+    return node

@@ -5,15 +5,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuhook.errors import GpuhookError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.vendors.interface import ContainerTraces
+    from gpuhook.vendors.interface import ContainerTraces, FindLibrary
+    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+    from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
-    from gpuhook.vendors.vendor_device import NamedDevices, NamingRules
+    from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+    from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
         AllocationWords,
         DeviceCheck,
@@ -29,7 +34,7 @@ class NvidiaVendor:
     title = "NVIDIA"
     domain = "nvidia.com"
     exporter: ExporterWords | None = None
-    unshared: Mapping[str, str] = {}
+    unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
 
     @property
     def allocation_words(self) -> AllocationWords:
@@ -83,11 +88,6 @@ class NvidiaVendor:
         del part, uuid, host_root
         return None
 
-    def unenforced_limits(self, host_root: str) -> tuple[str, str]:
-        """Return "": the plugin queries the driver of its snapshot."""
-        del host_root
-        return "", ""
-
     def absence(self, host_root: str, inventory: str | None = None) -> str:
         """Return why a node has no NVIDIA GPUs, "" if it may have some."""
         from gpuhook.vendors.nvidia.hot import host_fingerprint
@@ -100,6 +100,9 @@ class NvidiaVendor:
 
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
+
+    def summary(self, host_root: str) -> None:
+        """Return None: doctor reads the driver and its GPUs."""
 
     def read_inventory(self, place: NodePlace) -> VendorInventory:
         """Return what the driver reports."""
@@ -146,3 +149,63 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.hot import node_json
 
         return node_json.uuids()
+
+    def compute_mask(self, shares: Sequence[ComputeShare]) -> dict[str, str]:
+        """Return nothing: MPS limits the threads of a client."""
+        del shares
+        return {}
+
+    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:
+        """Return the GPUs that NVML reports. Raises GH1200 to GH1206."""
+        from gpuhook.vendors.nvidia.nvml import limited_gpus
+
+        return limited_gpus.limit_devices(library(), host_root)
+
+    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:  # noqa: ARG002
+        """Return nothing: NVML is asked."""
+        return {}
+
+    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:  # noqa: ARG002
+        """Return whether the driver has the call, and the cgroups what it needs."""
+        from gpuhook.vendors.limit_device import LimitSupport
+        from gpuhook.vendors.nvidia.driver import driver_support
+
+        try:
+            return driver_support.driver_support(library())
+        except GpuhookError as error:
+            return LimitSupport(reason=error.message, remedy=error.hint, is_present=False)
+
+    label_kinds: tuple[str, ...] = ()
+
+    default_label_kinds: tuple[str, ...] = ()
+
+    def labels(
+        self, part: VendorPart, kinds: Collection[str], host_root: str | None
+    ) -> VendorLabels:
+        """Return none: NVIDIA's labels describe the offer (device_plugin/labels/node_labels.py)."""
+        from gpuhook.vendors.vendor_labels import VendorLabels
+
+        del part, kinds, host_root
+        return VendorLabels()
+
+    def usage(self, part: VendorPart, host_root: str) -> tuple[UsageDevice, ...]:
+        """Return none: the plugin queries NVML."""
+        del part, host_root
+        return ()
+
+    def support_facts(self) -> SupportFacts:
+        """Return nothing: the bundle's own list has NVIDIA's files."""
+        from gpuhook.vendors.support_facts import SupportFacts as Facts
+
+        return Facts()
+
+    def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:  # noqa: ARG002
+        """Return None: the bundle has the answers of NVML."""
+        return None
+
+    def isolation(
+        self, profile: str, sharing: str, memory_by: str, limit: str
+    ) -> dict[str, str] | None:
+        """Return None: usage/container_sharing.py has the sentences."""
+        del profile, sharing, memory_by, limit
+        return None

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import json
+
+from tests.doctor.parts.amd import tools_spec
 from tests.doctor.parts.driver import add_pci_device
 from tests.doctor.parts.engines import DEFAULTS, IMPORTS, RUNC
+from tests.doctor.parts.kubernetes import write_checkpoint
 from tests.doctor.real import machines
 from tests.doctor.real.clusters import agent, containerd
 from tests.doctor.real.machines import RealNode, cluster, install, process, unit
 from tests.doctor.real.workstations import NVIDIA, docker, toolkit
+from tests.simulated import amd_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,20 +56,31 @@ def cpu_crio(directory: Path) -> FaultCase:
 
 
 def amd(directory: Path) -> FaultCase:
-    """A node with AMD GPUs and their device plugin."""
+    """A node with AMD GPUs, their device plugin, and the spec of amd-ctk."""
     case = cpu_node(directory)
-    case.write("/sys/bus/pci/devices/0000:03:00.0/vendor", "0x1002\n")
-    case.write("/sys/bus/pci/devices/0000:03:00.0/class", "0x038000\n")
-    case.write("/etc/cdi/amd.json", '{"cdiVersion": "0.6.0", "kind": "amd.com/gpu"}')
+    tree = amd_tree.build(directory, "mi300x8", real_nodes=True)
+    case.write("/etc/cdi/amd.json", json.dumps(tools_spec(case)))
     root = "/var/lib/kubelet/device-plugins"
     machines.socket(case, f"{root}/amd.com_gpu")
     machines.socket(case, f"{root}/gpu.intel.com-i915.sock")
-    case.write(
-        f"{root}/kubelet_internal_checkpoint",
-        '{"Data": {"PodDeviceEntries": null, "RegisteredDevices": {"amd.com/gpu":'
-        ' ["0000:03:00.0"]}}, "Checksum": 1}',
-    )
-    cluster(case, {"amd.com/gpu": ["0000:03:00.0"]})
+    resources = {"amd.com/gpu": [gpu.pci_address for gpu in tree.node.gpus]}
+    write_checkpoint(case, resources)
+    cluster(case, resources)
+    return case
+
+
+def desktop(directory: Path) -> FaultCase:
+    """A workstation with a Radeon, a processor's GPU, and Docker."""
+    case = cpu_docker(directory)
+    amd_tree.build(directory, "radeon", real_nodes=True)
+    return case
+
+
+def radeon(directory: Path) -> FaultCase:
+    """A machine whose only GPU is too old for amdgpu."""
+    case = cpu_docker(directory)
+    add_pci_device(case, "0000:01:00.0", "0x030000", "radeon")
+    case.write("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x1002\n")
     return case
 
 
@@ -104,7 +120,9 @@ NODES = [
     RealNode("cpu-docker", cpu_docker),
     RealNode("cpu-kubernetes", cpu_node),
     RealNode("cpu-cri-o", cpu_crio),
-    RealNode("amd-kubernetes", amd),
+    RealNode("amd-kubernetes", amd, ("amd.groups",)),
+    RealNode("amd-desktop", desktop),
+    RealNode("amd-too-old", radeon),
     RealNode("jetson-orin", jetson),
     RealNode("vfio-host", vfio),
 ]

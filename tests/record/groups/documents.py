@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
+from gpuhook.vendors.amd.labels.amd_labels import KINDS
 from tests.record.box import Box
 from tests.record.case import Case
 from tests.record.groups import document_files
@@ -70,6 +71,12 @@ def _inventories() -> None:
         case(
             f"labels-profile-{profile}",
             f"labels --inventory {profile} --oneshot --no-timestamp=true",
+        )
+    for profile in ("mi300x8", "mi300x-cpx", "mixed", "radeon"):
+        every = "" if profile != "mi300x8" else f" --device-labels={','.join(KINDS)}"
+        case(
+            f"labels-profile-{profile}",
+            f"labels --inventory {profile} --oneshot --no-timestamp=true{every}",
         )
     case(
         "labels-mig-strategies",
@@ -226,6 +233,16 @@ def _bundle(box: Box) -> None:
 
 def _explained() -> None:
     zero = "--env NVIDIA_VISIBLE_DEVICES=0"
+    further = {
+        "gpu": "--inventory mi300x8 --env AMD_VISIBLE_DEVICES=0",
+        "partition": "--inventory mi300x-cpx --env AMD_VISIBLE_DEVICES=0:1",
+        "backwards": "--inventory mi300x8 --env AMD_VISIBLE_DEVICES=3-1",
+        "mixed": f"--inventory mixed --env AMD_VISIBLE_DEVICES=1 {zero}",
+        "none": "--inventory mi300x8 --env A=B",
+    }
+    for name, words_of_case in further.items():
+        case(f"explain-amd-{name}", f"explain {words_of_case}")
+    case("explain-amd-node", "explain --env AMD_VISIBLE_DEVICES=all", scene="amd")
     for form in ("text", "wide", "json", "yaml"):
         case(f"explain-env-{form}", f"explain {zero} -o {form}")
         case(f"explain-config-{form}", f"explain config.json -o {form}", before=_bundle)
@@ -319,7 +336,7 @@ def _new_settings(text: str, box: Box) -> None:
 
 def _doctors() -> None:
     case("doctor-list", "doctor --list", "doctor --list -o json")
-    for scene in ("h100", "t4-container", "mig", "lost", "tegra", "wsl", "empty"):
+    for scene in ("h100", "t4-container", "mig", "lost", "tegra", "wsl", "amd", "empty"):
         for form in ("table", "wide", "json", "name"):
             case(
                 f"doctor-{scene}-{form}", f"doctor --root /mnt/node/{scene} -o {form}", scene=scene

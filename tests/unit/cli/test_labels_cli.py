@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 from gpuhook.cli import main
 from gpuhook.cli.node import labels
 from gpuhook.device_plugin.config.configuration import LabelFlags
+from gpuhook.vendors.amd.amd_vendor import AmdVendor
+from tests.simulated import amd_tree
 from tests.simulated.node import SimulatedNode, make_node
 
 TYPE_CHECKING = False
@@ -270,3 +272,81 @@ def test_file_of_the_earlier_path_is_removed(seed: str, tmp_path: Path) -> None:
             assert process.wait(20) == 0
         finally:
             process.kill()
+
+
+VRAM = {"mi300x8": ("192G", 8), "mi300x-cpx": ("24G", 64), "mixed": ("64G", 2)}
+
+
+@pytest.mark.parametrize("profile", VRAM)
+def test_labels_of_amd_profiles(profile: str) -> None:
+    size, count = VRAM[profile]
+    shown = run("--inventory", profile, "--no-timestamp")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    found = read(shown.stdout)
+    assert found["amd.com/gpu.vram"] == found["beta.amd.com/gpu.vram"] == size
+    assert found[f"beta.amd.com/gpu.vram.{size}"] == found["amd.com/gpu.count"] == str(count)
+    assert found["amd.com/gpu.replicas"] == "1"
+    assert ("nvidia.com/gpu.count" in found) == (profile == "mixed")
+
+
+def test_kinds_of_labels_are_chosen() -> None:
+    options = ("--inventory", "mi300x-cpx", "--no-timestamp")
+    shown = run(*options, "--device-labels=vram,compute-memory-partition")
+    found = {name for name in read(shown.stdout) if name.startswith(("amd.com", "beta"))}
+    shared = {f"amd.com/gpu.{one}" for one in ("count", "replicas", "sharing-strategy", "memory",
+                                               "replica-memory")}  # fmt: skip
+    assert found - shared == {
+        "amd.com/gpu.vram",
+        "beta.amd.com/gpu.vram",
+        "beta.amd.com/gpu.vram.24G",
+        "amd.com/gpu.compute-memory-partition",
+    }
+    refused = run(*options, "--device-labels=colour")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--device-labels" in refused.stderr
+
+
+def test_replicas_of_amd_gpus(tmp_path: Path) -> None:
+    path = tmp_path / "default"
+    path.write_text(SEED.replace("nvidia.com", "amd.com"))
+    shown = run("--inventory", "mi300x8", "--config-file", str(path), "--no-timestamp")
+    found = read(shown.stdout)
+    assert found["amd.com/gpu.replicas"] == "4"
+    assert found["amd.com/gpu.sharing-strategy"] == "time-slicing"
+
+
+def test_node_with_amd_gpus_only(tmp_path: Path) -> None:
+    """Facts come from its /sys; that NVIDIA's driver is missing is no fault there."""
+    tree = amd_tree.build(tmp_path, "mi300x8")
+    roots = [f"--{name}-root={tree.root}" for name in ("driver", "dev", "host")]
+    shown = run(*roots, "--device-labels=vram,family,firmware")
+    assert shown.exit_code == 0
+    assert "nvidia" not in shown.stderr.lower().replace(str(tmp_path), "")
+    found = read(shown.stdout)
+    assert found["amd.com/gpu.vram"] == "192G"
+    assert found["beta.amd.com/gpu.family.AI"] == "8"
+    assert found["beta.amd.com/gpu.firmware.MEC.fw.139"] == "8"
+    assert not any(name.startswith("nvidia.com") for name in found)
+
+
+def test_node_with_both_vendors_of_which_one_loses_its_driver(
+    node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = amd_tree.build(node.host_root, "radeon")
+    found = read(run(*node.options).stdout)
+    assert found["nvidia.com/gpu.count"] == "1"
+    assert found["beta.amd.com/gpu.device-id.744c"] == "1"
+    failed = run(*node.options, "--nvml-library=/nowhere")
+    assert failed.exit_code == 0
+    assert "warning: " in failed.stderr
+    assert "beta.amd.com/gpu.device-id.744c=1\n" in failed.stdout
+    assert "nvidia.com/gpu.count" not in failed.stdout
+    (tree.root / "sys/module/amdgpu").rename(tree.root / "sys/module/other")
+    left = read(run(*node.options).stdout)
+    assert {name for name in left if "amd.com" in name} == set()
+    assert left["nvidia.com/gpu.count"] == "1"
+    (tree.root / "sys/module/other").rename(tree.root / "sys/module/amdgpu")
+    monkeypatch.setattr(AmdVendor, "plugin_part", lambda *_: 1 / 0)
+    failed = run(*node.options)
+    assert read(failed.stdout)["nvidia.com/gpu.count"] == "1"
+    assert "warning: AMD: division by zero" in failed.stderr

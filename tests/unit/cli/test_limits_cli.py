@@ -18,17 +18,20 @@ import gpuhook
 from gpuhook.cli import main
 from gpuhook.cli.containers import limit_options
 from gpuhook.containers.hot import ledger
+from gpuhook.containers.warm.driver_limit import MISC
 from gpuhook.device_plugin.config.gpuhook_section import KILL, REPORT
 from gpuhook.device_plugin.config.grammar.memory_values import CONTEXT_MEMORY
 from gpuhook.device_plugin.guard import guard_marks
 from gpuhook.device_plugin.guard.guard_policy import GuardMark
 from gpuhook.device_plugin.guard.guard_shares import GuardShare
 from gpuhook.kernel import cgroup
-from gpuhook.memory_limits import driver_support, limit_state
-from gpuhook.memory_limits.warm import limit_records, memory_backend
+from gpuhook.memory_limits import limit_state
+from gpuhook.memory_limits.warm import limit_records
 from gpuhook.memory_limits.warm.limit_records import LimitRecord
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT, MemoryLimit
+from gpuhook.vendors.nvidia.driver import driver_support
+from gpuhook.vendors.nvidia.warm import driver_backend
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 from tests.unit.other_user import AS_ROOT, NOBODY, other_user
@@ -277,8 +280,8 @@ def test_show_reports_whether_the_node_enforces_limits(
 ) -> None:
     """Also without any container, as text and in JSON."""
     monkeypatch.setattr(cgroup, "hierarchy", lambda: hierarchy)
-    monkeypatch.setattr(memory_backend, "backend_of", lambda cgroups: memory_backend.MISC)
-    monkeypatch.setattr(memory_backend, "is_not_passed_on", lambda cgroups: False)
+    monkeypatch.setattr(driver_backend, "backend_of", lambda cgroups: MISC)
+    monkeypatch.setattr(driver_backend, "is_not_passed_on", lambda cgroups: False)
     if is_old:
         monkeypatch.setattr(driver_support, "supported", lambda library: False)
     words = ("show", "--nvml-library", node.nvml_library)

@@ -241,7 +241,8 @@ def test_node_without_a_driver_needs_no_spec(here: Here) -> None:
     shutil.rmtree(here.host / "sys/module")
     shutil.rmtree(here.host / "proc/driver")
     done = here.call("refresh")
-    assert (done.exit_code, done.stdout) == (0, "nothing to do: no NVIDIA driver is loaded\n")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("nothing to do: no NVIDIA driver is loaded; ")
     assert not here.spec.exists()
 
 

@@ -289,7 +289,7 @@ def test_mounts_of_devices_in_the_manifest_have_objections() -> None:
 def test_other_vendors_and_resource_claims_have_notes() -> None:
     found = container("resources: {limits: {amd.com/gpu: 1}, claims: [{name: g}]}")
     assert (found.gpus, found.objections, found.claims) == ({}, (), ("g",))
-    assert "another vendor" in found.notes[0]
+    assert "--env AMD_VISIBLE_DEVICES=DEVICE" in found.notes[0]
     assert "Dynamic Resource Allocation" in found.notes[1]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.kernel import cgroup
-from gpuhook.memory_limits import driver_support
+from gpuhook.vendors.nvidia.driver import driver_support
 
 V2 = b"30 23 0:26 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"
 V1 = b"31 23 0:27 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n"

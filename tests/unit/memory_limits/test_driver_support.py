@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuhook.kernel import cgroup
-from gpuhook.memory_limits import driver_support
+from gpuhook.vendors.nvidia.driver import driver_support
 
 
 def library(directory: Path, version: str) -> str:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.containers.warm.driver_limit import DMEM, MISC, DriverLimit
 from gpuhook.errors import GpuhookError
-from gpuhook.memory_limits.warm import memory_backend
-from gpuhook.memory_limits.warm.limit_records import DriverLimit
-from gpuhook.memory_limits.warm.memory_backend import DMEM, MISC
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.vendors.nvidia.warm import driver_backend
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from tests.simulated import cgroups, driver_memory, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -80,8 +79,8 @@ def test_backend_of_the_driver(
     (root / "pod/cgroup.controllers").write_text(controllers, encoding="ascii")
     if regions is not None:
         (root / "dmem.capacity").write_text(regions, encoding="ascii")
-    assert memory_backend.backend_of(str(own)) == backend
-    assert memory_backend.lacks_controller(str(own)) == (backend == DMEM and not is_enabled)
+    assert driver_backend.backend_of(str(own)) == backend
+    assert driver_backend.lacks_controller(str(own)) == (backend == DMEM and not is_enabled)
 
 
 def test_machine_without_the_controller() -> None:
@@ -90,7 +89,7 @@ def test_machine_without_the_controller() -> None:
     if "dmem" in (root / "cgroup.controllers").read_text("ascii").split():
         pytest.skip("this machine's kernel has the controller dmem")
     with cgroups.made() as own:
-        assert memory_backend.backend_of(str(own)) == MISC
+        assert driver_backend.backend_of(str(own)) == MISC
 
 
 def test_cgroup_without_the_controller_is_refused(node: SimulatedNode, top: Path) -> None:

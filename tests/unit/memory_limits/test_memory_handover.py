@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ from gpuhook.entry.hooks import limit_hook
 from gpuhook.entry.hooks.hook import USAGE
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot.engine_log import EngineLog
-from gpuhook.memory_limits import nvml_worker
 from gpuhook.memory_limits.hot import container_limits
+from gpuhook.memory_limits.limit_worker import LimitWorker
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records, memory_cgroup
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
+from gpuhook.vendors.warm import limit_drivers
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -30,6 +32,11 @@ def node(tmp_path: Path) -> SimulatedNode:
     made = make_node(tmp_path / "node", "t4", real_nodes=False)
     stub_limits.take_for_cgroups(made, gpu(made), tmp_path)
     return made
+
+
+def nvml(node: SimulatedNode) -> Callable[[], str]:
+    """Return what finds the node's NVML."""
+    return lambda: node.nvml_library
 
 
 def gpu(node: SimulatedNode) -> str:
@@ -62,7 +69,7 @@ class TestApply:
         """The nearest limit applies: one in a cgroup below would allow twice the memory."""
         scope, container = own = cgroups(tmp_path, "scope", "scope/container")
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
-        (record,) = cgroup_limits.apply([limit], node.nvml_library, own[::-1])
+        (record,) = cgroup_limits.apply([limit], nvml(node), own[::-1])
         assert record == {
             "device": gpu(node),
             "hard": 100 * MIB,
@@ -83,7 +90,7 @@ class TestApply:
         scope, container = own = cgroups(tmp_path, "scope", "scope/container")
         use_dmem(node, own)
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB, is_asked=True)
-        (record,) = cgroup_limits.apply([limit], node.nvml_library, [container, scope])
+        (record,) = cgroup_limits.apply([limit], nvml(node), [container, scope])
         assert (record["trouble"], record.get("cgroups")) == ("", [container, scope])
         assert limits_in_the_driver(node) == dict.fromkeys(own, (100 * MIB, 0))
 
@@ -106,7 +113,7 @@ class TestApply:
         if backend == "dmem":
             use_dmem(node, own)
         limit = MemoryLimit(gpu(node), 100 * MIB, 50 * MIB)
-        (record,) = cgroup_limits.apply([limit], node.nvml_library, own, guarantee=guarantee)
+        (record,) = cgroup_limits.apply([limit], nvml(node), own, guarantee=guarantee)
         assert (record["trouble"], record["by"], record["soft"]) == ("", "driver", soft * MIB)
         assert limits_in_the_driver(node) == {own[0]: (100 * MIB, soft * MIB)}
         known = limit_records.records_of({"memory": [record]})[gpu(node)]
@@ -121,7 +128,7 @@ class TestApply:
         (tmp_path / "cgroup.controllers").write_text("cpu dmem\n", encoding="ascii")
         limit = MemoryLimit(gpu(node), NO_LIMIT, 50 * MIB, is_asked=True)
         told: list[GpuhookError] = []
-        (record,) = cgroup_limits.apply([limit], node.nvml_library, own, told)
+        (record,) = cgroup_limits.apply([limit], nvml(node), own, told)
         assert (told, record["trouble"], record["soft"], record["cgroups"]) == ([], "", 0, [])
         assert record["guarantee"]
 
@@ -131,7 +138,7 @@ class TestApply:
         own = cgroups(tmp_path, "container")
         limits = [MemoryLimit(name, MIB * 9) for name in ("GPU-gone", "MIG-1", gpu(node))]
         told: list[GpuhookError] = []
-        records = cgroup_limits.apply(limits, node.nvml_library, own, told)
+        records = cgroup_limits.apply(limits, nvml(node), own, told)
         assert [one["by"] for one in records] == ["", "", "driver"]
         assert [error.code for error in told] == ["GH1255", "GH1253"]
         assert records[0]["trouble"] == f"GH1255: {told[0].message}"
@@ -143,13 +150,13 @@ class TestApply:
         whole = node.node.gpus[0].memory_bytes
         assert whole is not None
         great = MemoryLimit(gpu(node), 999_999 * MIB, 5 * MIB)
-        (record,) = cgroup_limits.apply([great], node.nvml_library, own)
+        (record,) = cgroup_limits.apply([great], nvml(node), own)
         assert (record["by"], record["hard"], record["soft"]) == ("driver", whole, 5 * MIB)
         assert [one.hard for one in stub_limits.recorded(node)] == [whole]
         told: list[GpuhookError] = []
         for hard in (NO_LIMIT, 999_999 * MIB):
             guaranteed = MemoryLimit(gpu(node), hard, 999_999 * MIB)
-            (record,) = cgroup_limits.apply([guaranteed], node.nvml_library, own, told)
+            (record,) = cgroup_limits.apply([guaranteed], nvml(node), own, told)
             assert (record["by"], record["hard"]) == ("", hard)
         assert [error.code for error in told] == ["GH1251", "GH1251"]
 
@@ -164,7 +171,7 @@ class TestApply:
         # The stub refuses a guarantee above the card's memory, whatever the limit is.
         narrowed = MemoryLimit(gpu(node), NO_LIMIT, whole + MIB, is_asked=True)
         told: list[GpuhookError] = []
-        (record,) = cgroup_limits.apply([narrowed], node.nvml_library, own, told, grants=[grant])
+        (record,) = cgroup_limits.apply([narrowed], nvml(node), own, told, grants=[grant])
         assert [error.code for error in told] == ["GH1251"]
         assert limits_in_the_driver(node) == {own[0]: (100 * MIB, 50 * MIB)}
         known = limit_records.records_of({"memory": [record]})[gpu(node)]
@@ -182,7 +189,7 @@ class TestApply:
         assert whole is not None
         limits = [MemoryLimit(gpu(node), NO_LIMIT, whole + size * MIB) for size in (1, 2)]
         told: list[GpuhookError] = []
-        (record,) = cgroup_limits.apply(limits[:1], node.nvml_library, own, told, grants=limits[1:])
+        (record,) = cgroup_limits.apply(limits[:1], nvml(node), own, told, grants=limits[1:])
         assert (record["by"], limits_in_the_driver(node)) == ("", {})
 
     def test_hanging_driver_is_a_fault(
@@ -192,7 +199,7 @@ class TestApply:
         stub_limits.take_long(node, gpu(node), 60_000)
         own = cgroups(tmp_path, "container")
         told: list[GpuhookError] = []
-        (record,) = cgroup_limits.apply([MemoryLimit(gpu(node), MIB)], node.nvml_library, own, told)
+        (record,) = cgroup_limits.apply([MemoryLimit(gpu(node), MIB)], nvml(node), own, told)
         assert [error.code for error in told] == ["GH1256"]
         assert record["trouble"].startswith("GH1256: ")
 
@@ -202,16 +209,16 @@ def test_library_that_cannot_be_loaded_is_a_fault(tmp_path: Path) -> None:
     library = tmp_path / "libnvidia-ml.so.1"
     library.write_bytes(b"none")
     limits = [MemoryLimit("GPU-1", MIB), MemoryLimit("GPU-2", MIB)]
-    records = cgroup_limits.apply(limits, str(library), [], told)
+    records = cgroup_limits.apply(limits, lambda: str(library), [], told)
     assert [error.code for error in told] == ["GH1202", "GH1202"]
     assert [one["by"] for one in records] == ["", ""]
 
 
 def test_library_that_crashes_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hook continues: only the child process ends."""
-    monkeypatch.setattr(cgroup_limits, "NvmlDriver", lambda _: os.kill(os.getpid(), 9))
+    monkeypatch.setattr(limit_drivers, "NvmlDriver", lambda _: os.kill(os.getpid(), 9))
     told: list[GpuhookError] = []
-    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
+    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], str, [], told)
     assert [error.code for error in told] == ["GH1257"]
     assert "signal 9" in told[0].message
 
@@ -220,9 +227,9 @@ def test_internal_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: str) -> None:
         raise KeyError("oops")
 
-    monkeypatch.setattr(cgroup_limits, "NvmlDriver", broken)
+    monkeypatch.setattr(limit_drivers, "NvmlDriver", broken)
     told: list[GpuhookError] = []
-    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
+    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], str, [], told)
     assert [error.code for error in told] == ["GH1257"]
     assert "KeyError: 'oops'" in told[0].message
 
@@ -364,8 +371,8 @@ def test_host_without_free_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "fork", fails)
     told: list[GpuhookError] = []
-    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], "", [], told)
+    cgroup_limits.apply([MemoryLimit("GPU-1", MIB)], str, [], told)
     assert [error.code for error in told] == ["GH1258"]
     assert "pids.max" in told[0].hint
     with pytest.raises(GpuhookError, match="Resource temporarily"):
-        nvml_worker.NvmlWorker("")
+        LimitWorker("nvidia.com", str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -12,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from gpuhook.containers.warm.driver_limit import MISC, DriverLimit
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.memory_limits import limit_changes, limit_plan, restore_limits
 from gpuhook.memory_limits.limit_changes import Wish
-from gpuhook.memory_limits.nvml_worker import NvmlWorker, answered
+from gpuhook.memory_limits.limit_worker import LimitWorker, answered
 from gpuhook.memory_limits.warm import cgroup_limits, limit_records
-from gpuhook.memory_limits.warm.limit_records import DriverLimit
 from gpuhook.request.memory_request import MIB, NO_LIMIT, MemoryLimit
 from tests.simulated import stub_limits
 from tests.simulated.node import SimulatedNode, make_node
@@ -69,7 +70,7 @@ class TestDriver:
     def test_set_get_clear(self, node: SimulatedNode, tmp_path: Path) -> None:
         gpu, cgroup = str(node.node.gpus[0].uuid), tmp_path / "container"
         cgroup.mkdir()
-        with NvmlWorker(node.nvml_library) as driver:
+        with closing(LimitWorker("nvidia.com", lambda: node.nvml_library)) as driver:
             assert driver.set(gpu, str(cgroup), 9 * MIB, MIB) == DriverLimit(9 * MIB, MIB, 0)
             assert driver.get(gpu, str(cgroup)) == DriverLimit(9 * MIB, MIB, 0)
             driver.clear(gpu, str(cgroup))
@@ -83,7 +84,7 @@ class TestDriver:
         gpu = str(node.node.gpus[0].uuid)
         stub_limits.take_long(node, gpu, 900_000)
         monkeypatch.setattr(cgroup_limits, "SECONDS", 0.3)
-        with NvmlWorker(node.nvml_library) as driver:
+        with closing(LimitWorker("nvidia.com", lambda: node.nvml_library)) as driver:
             assert code_of(lambda: driver.get(gpu, str(tmp_path))) == "GH1256"
 
 
@@ -109,6 +110,14 @@ class Hanging:
     def clear(self, uuid: str, cgroup: str) -> None:
         """Clear, or hang."""
         self.set(uuid, cgroup, NO_LIMIT, 0)
+
+    def driver(self, uuid: str) -> Hanging:
+        """Return itself, the driver of all devices."""
+        return self
+
+    def backend_of(self, cgroup: str) -> str:
+        """Return the driver's own account."""
+        return MISC
 
     def within(self, uuid: str, hard: int) -> int:  # a driver's signature
         """Return the limit: the card is large enough."""
@@ -149,7 +158,7 @@ def cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def code_of_change(trainer: Any, driver: Any, *gpus: str) -> str:
     """Return the code of the fault of a change to 64 MiB."""
-    asked: Any = [SimpleNamespace(uuid=gpu, memory_bytes=None) for gpu in gpus]
+    asked: Any = [SimpleNamespace(id=gpu, memory_bytes=None) for gpu in gpus]
     wish = Wish(64 * MIB)
     return code_of(lambda: limit_changes.set_limits(trainer, driver, asked, wish, is_dry=False))
 
@@ -172,7 +181,13 @@ class TestLedger:
         assert record.trouble.startswith("GH1256")
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: DriverLimit(64 * MIB, 0, 0)})
-        plan = restore_limits.again(trainer, again, "", "auto")[0]  # type: ignore[arg-type]
+        plan = restore_limits.again(
+            trainer,  # type: ignore[arg-type]
+            again,
+            [GPU],
+            is_refused=True,
+            guarantee="auto",
+        )[0]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == 32 * MIB
         assert trainer.records[GPU].by == "driver"
@@ -184,7 +199,13 @@ class TestLedger:
         assert (record.is_limited, record.by, record.granted) == (False, "", None)
         trainer.entry = dict(trainer.kept)
         again: Any = Hanging(hangs_at=9, held={GPU: DriverLimit(64 * MIB, 0, 0)})
-        plan = restore_limits.again(trainer, again, "", "auto")[0]  # type: ignore[arg-type]
+        plan = restore_limits.again(
+            trainer,  # type: ignore[arg-type]
+            again,
+            [GPU],
+            is_refused=True,
+            guarantee="auto",
+        )[0]
         plan.execute(trainer.held)  # type: ignore[arg-type]
         assert again.held[GPU].hard == NO_LIMIT
         assert trainer.records == {}
@@ -205,7 +226,7 @@ class TestLedger:
             limit_changes.set_limits(
                 trainer,  # type: ignore[arg-type]
                 driver,
-                [SimpleNamespace(uuid=GPU, memory_bytes=None)],  # type: ignore[list-item]
+                [SimpleNamespace(id=GPU, memory_bytes=None)],  # type: ignore[list-item]
                 Wish(64 * MIB),
                 is_dry=False,
             )

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.containers.warm.driver_limit import DriverLimit
 from gpuhook.errors import GpuhookError
-from gpuhook.memory_limits import driver_support
-from gpuhook.memory_limits.warm.limit_records import DriverLimit
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.request.memory_request import NO_LIMIT
+from gpuhook.vendors.nvidia.driver import driver_support
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from tests.simulated import build, stub_events, stub_limits
 from tests.simulated.node import SimulatedNode, make_node
 
@@ -312,7 +312,7 @@ AS_NOBODY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import gpuhook.errors.messages  # before Python's own files become inaccessible
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 with NvmlDriver(sys.argv[2]) as driver:
     os.setgroups([])
     os.setgid(65534)

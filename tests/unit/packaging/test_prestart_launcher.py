@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gpuhook.request import parse
+from gpuhook.vendors.amd.hot import amd_words
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TEMPLATE = Path(__file__).parents[3] / "packaging/gpuhook-prestart.sh"
@@ -52,13 +53,28 @@ SPECS: dict[str, dict[str, Any]] = {
     },
     "limit of memory": env("NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_GPU_MEMORY_LIMIT=4096"),
     "request of memory": env("NVIDIA_GPU_MEMORY_REQUEST=4096"),
+    "AMD: index": env("AMD_VISIBLE_DEVICES=0"),
+    "AMD: all": env("AMD_VISIBLE_DEVICES=ALL"),
+    "AMD: unique id": env("AMD_VISIBLE_DEVICES=0xABCD"),
+    "AMD: none": env("AMD_VISIBLE_DEVICES=none"),
+    "AMD: void": env("NVIDIA_VISIBLE_DEVICES=void", "AMD_VISIBLE_DEVICES=void"),
+    "AMD: empty": env("AMD_VISIBLE_DEVICES="),
+    "AMD: begins with n": env("AMD_VISIBLE_DEVICES=nothing"),
+    "AMD: begins with none": env("AMD_VISIBLE_DEVICES=nonesuch"),
+    "AMD: begins with void": env("AMD_VISIBLE_DEVICES=voids"),
+    "AMD: annotation": {"annotations": {"cdi.k8s.io/x": "amd.com/gpu=0"}},
+    "AMD: mount": mounted("/dev/null", "/var/run/amd-container-devices/0"),
+    "AMD: limit of memory": env("AMD_VISIBLE_DEVICES=void", "AMD_GPU_MEMORY_LIMIT=4096"),
+    "ROCm's own variable": env("ROCR_VISIBLE_DEVICES=0"),
     "record of a tenant": {"annotations": {"io.gpuhook.record": "{}"}},
 }
 ASKING = [
     name
     for name, spec in SPECS.items()
-    if parse.sources(spec, vocabulary.VOCABULARY, PREFIXES, takes_legacy=True)
-    or parse.limits_memory(spec, vocabulary.VOCABULARY)
+    if any(
+        parse.sources(spec, words, PREFIXES, takes_legacy=True) or parse.limits_memory(spec, words)
+        for words in (vocabulary.VOCABULARY, amd_words.VOCABULARY)
+    )
 ]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuhook.vendors.amd.hot import amd_sysfs
 from tests.contract.build_cache import CHECKOUT
 
 PACKAGING = CHECKOUT / "packaging"
@@ -122,7 +123,7 @@ def test_conditions_are_those_of_refresh() -> None:
     """The unit is skipped exactly if `gpuhook refresh` sees no driver."""
     conditions = section("gpuhook-refresh.service", "ConditionPathExists")
     told = {"|/sys/module/nvidia", "|/sys/module/nvgpu", "|/etc/nv_tegra_release", "|/dev/dxg"}
-    assert set(conditions) == told
+    assert set(conditions) == {*told, f"|{amd_sysfs.MODULE}"}
     source = (CHECKOUT / "gpuhook/vendors/nvidia/hot/host_fingerprint.py").read_text(
         encoding="utf-8"
     )
@@ -165,7 +166,7 @@ def matches(
     if name == "TEST":
         found = has_systemd
     else:
-        assert name in ("ACTION", "SUBSYSTEM", "KERNEL", "ENV"), name
+        assert name in ("ACTION", "DEVPATH", "SUBSYSTEM", "KERNEL", "ENV"), name
         text = event.get(which or name, "")
         found = any(fnmatchcase(text, one) for one in value.split("|"))
     assert operator in ("==", "!=")
@@ -174,6 +175,7 @@ def matches(
 
 GPU = {"SUBSYSTEM": "pci", "KERNEL": "0000:3b:00.0", "PCI_ID": "10DE:20B0", "PCI_CLASS": "30200"}
 DRIVER = {"SUBSYSTEM": "module", "KERNEL": "nvidia"}
+XCP = {"SUBSYSTEM": "drm", "DEVPATH": "/devices/platform/amdgpu_xcp_3/drm/renderD131"}
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,13 @@ DRIVER = {"SUBSYSTEM": "module", "KERNEL": "nvidia"}
         ({**GPU, "ACTION": "change"}, False),
         ({**GPU, "ACTION": "add", "PCI_CLASS": "30000"}, True),
         ({**GPU, "ACTION": "add", "PCI_CLASS": "40300"}, False),
-        ({**GPU, "ACTION": "add", "PCI_ID": "1002:744C"}, False),
+        ({**GPU, "ACTION": "add", "PCI_ID": "1002:744C", "PCI_CLASS": "30000"}, True),
+        ({**GPU, "ACTION": "unbind", "PCI_ID": "1002:74A1", "PCI_CLASS": "120000"}, True),
+        ({**GPU, "ACTION": "add", "PCI_ID": "1002:AB30", "PCI_CLASS": "40300"}, False),
+        ({**GPU, "ACTION": "add", "PCI_ID": "8086:56C0"}, False),
+        ({**DRIVER, "ACTION": "add", "KERNEL": "amdgpu"}, True),
+        ({**XCP, "ACTION": "remove"}, True),
+        ({**XCP, "ACTION": "add", "DEVPATH": "/devices/pci0000:00/x/drm/renderD128"}, False),
         ({**GPU, "ACTION": "add", "SUBSYSTEM": "drm"}, False),
     ],
 )

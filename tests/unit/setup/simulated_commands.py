@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.engines.configure.engine_plan import EngineOptions, default_route
@@ -49,8 +49,10 @@ class SimulatedCommands:
         return Where(engine, home=self.homes.get(engine))
 
     def options(
-        self, engine: str, route: Route | None, runtime: str, *, takes_over: bool
+        self, engine: str, route: Route | None, names: tuple[str, ...], *, takes_over: bool
     ) -> EngineOptions:
         chosen = route or default_route(engine)
         programs = ("/usr/bin/gpuhook-runtime", "/usr/bin/gpuhook-prestart")
-        return EngineOptions(chosen, runtime, *programs, takes_over=takes_over)
+        first, *others = names
+        options = EngineOptions(chosen, first, *programs, takes_over=takes_over)
+        return replace(options, further_names=tuple(others))

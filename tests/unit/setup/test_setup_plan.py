@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -12,9 +13,11 @@ from gpuhook.errors import GpuhookError
 from gpuhook.node import node_readings
 from gpuhook.setup import gpu_container, setup_facts, setup_plan, setup_text
 from gpuhook.setup.node_commands import HAS, SpecState
+from gpuhook.setup.setup_facts import ProofDevice
 from gpuhook.setup.setup_plan import EngineStep, RuntimeChoice, SetupPlan
 from tests.doctor.case import FaultCase, is_root, make
 from tests.doctor.parts import engines
+from tests.simulated import amd_tree
 from tests.unit import docker_host
 from tests.unit.setup.simulated_commands import SPEC, SimulatedCommands
 
@@ -68,9 +71,9 @@ def test_runtime_of_another_program(case: FaultCase) -> None:
     with pytest.raises(GpuhookError, match="/usr/bin/nvidia-container-runtime") as caught:
         planned(case)
     assert caught.value.code == setup_plan.IN_USE
-    for choice in (RuntimeChoice(setup_plan.BESIDE), RuntimeChoice(takes_over=True)):
+    for choice in (RuntimeChoice((setup_plan.BESIDE,)), RuntimeChoice((NAME,), takes_over=True)):
         (step,) = planned(case, choice=choice).engines
-        assert step.options.name == choice.name
+        assert step.options.names == choice.names
         assert step.planned.writes
     case.remove(engines.DROP_IN)
     assert planned(case).engines[0].options.name == NAME
@@ -132,7 +135,7 @@ def test_spec_that_a_unit_writes_again(workstation: FaultCase) -> None:
 def test_choice_for_a_configured_engine(workstation: FaultCase) -> None:
     """The name of the runtime changes; the other options remain, such as the default runtime."""
     docker_host.configure(workstation.root, replace(docker_host.WANTED, is_default=True))
-    (step,) = planned(workstation, "docker", choice=RuntimeChoice("other")).engines
+    (step,) = planned(workstation, "docker", choice=RuntimeChoice(("other",))).engines
     assert (step.options.name, step.options.is_default) == ("other", True)
 
 
@@ -211,7 +214,51 @@ def test_request_of_the_container(
     """A container requests its GPU as the engine was configured."""
     (step,) = planned(workstation, engine).engines
     options = replace(step.options, route=route)  # type: ignore[arg-type]
-    assert gpu_container.request_options(replace(step, options=options), "0") == words
+    device = ProofDevice("0", "GPU-0")
+    assert gpu_container.request_options(replace(step, options=options), device) == words
+
+
+@pytest.mark.parametrize(
+    ("names", "route", "words"),
+    [
+        (("nvidia", "amd"), "wrapper", ("--runtime", "amd", "--env", "AMD_VISIBLE_DEVICES=0")),
+        (("gpuhook",), "wrapper", ("--runtime", "gpuhook", "--env", "AMD_VISIBLE_DEVICES=0")),
+        (("amd",), "cdi", ("--device", "amd.com/gpu=0")),
+    ],
+)
+def test_request_of_an_amd_gpu(
+    workstation: FaultCase,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    route: str,
+    words: tuple[str, ...],
+) -> None:
+    """A node of two vendors: both names of the runtime, and a device of each as proof."""
+    amd_tree.build(workstation.root, "mi300x8", real_nodes=True)
+    monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(workstation.root))
+    plan = planned(workstation, "docker", choice=RuntimeChoice(names))
+    (step,) = plan.engines
+    assert plan.facts.gpus[-1] == "8 x AMD Instinct MI300X OAM"
+    nvidia, amd = plan.facts.devices
+    assert (nvidia.way.runtime, amd.uuid, amd.name) == ("nvidia", "renderD128", "0")
+    options = replace(step.options, route=route)  # type: ignore[arg-type]
+    assert gpu_container.request_options(replace(step, options=options), amd) == words
+    assert planned(workstation, "docker").engines[0].options.names == ("nvidia", "amd")
+    lines = "\n".join(setup_text.plan_lines(plan))
+    assert "nvidia-smi -L with GPU 0 and ls /dev/dri/ with GPU 0" in lines
+
+
+def test_node_with_amd_gpus_alone(workstation: FaultCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without NVIDIA's driver and GPUs is set up for its AMD GPUs."""
+    for path in ("proc/driver/nvidia", "sys/module/nvidia", "sys/bus/pci/devices"):
+        shutil.rmtree(workstation.root / path, ignore_errors=True)
+    workstation.readings[node_readings.INVENTORY] = {}
+    amd_tree.build(workstation.root, "radeon", real_nodes=True)
+    monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(workstation.root))
+    plan = planned(workstation, "docker")
+    assert plan.facts.driver.startswith("amdgpu ")
+    assert plan.engines[0].options.names == ("amd",)
+    assert [one.name for one in plan.facts.devices] == ["0"]
 
 
 def test_container_that_is_not_possible(workstation: FaultCase) -> None:

@@ -98,14 +98,7 @@ def _conflicts(node: ExaminedNode) -> Findings:
     files = specs.valid_specs(node)
     if not files:
         return absent(NONE)
-    owners: dict[tuple[str, str], list[str]] = {}
-    for one in files:
-        for name in one.device_names:
-            owners.setdefault((one.directory, f"{one.kind}={name}"), []).append(one.path)
-    found: dict[tuple[str, ...], list[str]] = {}
-    for (_, name), paths in owners.items():
-        if len(paths) > 1:
-            found.setdefault(tuple(paths), []).append(name)
+    found = specs.conflicts(files)
     if not found:
         return ok("no device is described twice in one directory", *specs.directories(node))
     return [

@@ -190,15 +190,7 @@ def _nodes(node: ExaminedNode, one: SpecFile) -> Findings:
 @check("specs.majors", "The device numbers in the specs are current", needs=(*_CAUSES, DRIVER))
 @each
 def _majors(node: ExaminedNode, one: SpecFile) -> Findings:
-    wrong = []
-    for path, edit in one.nodes().items():
-        status = node.tree.status(path)
-        if "major" not in edit or status is None or not status.is_character_device:
-            continue
-        written = (edit["major"], edit.get("minor") or 0)
-        if written != (status.major, status.minor):
-            is_now = f"{status.major}:{status.minor}"
-            wrong.append(f"{path} is {written[0]}:{written[1]} in the spec, but now {is_now}")
+    wrong = specs.wrong_numbers(node, one)
     if not wrong:
         return ok(f"the device numbers in {one.path} are current", one.path)
     meaning = (

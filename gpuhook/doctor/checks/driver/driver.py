@@ -8,6 +8,7 @@ from gpuhook.doctor.commands import package_commands
 from gpuhook.doctor.facts import driver_facts as facts
 from gpuhook.doctor.facts import driver_user_space, gpu_loss
 from gpuhook.doctor.facts import spec_facts as specs
+from gpuhook.doctor.facts.pci_facts import FOR_GUESTS
 from gpuhook.node import node_tree
 from gpuhook.vendors.nvidia.hot.host_fingerprint import TEGRA_RELEASE
 
@@ -123,7 +124,7 @@ def _module(node: ExaminedNode) -> Findings:
         return absent("WSL has no NVIDIA kernel module: Windows has the driver")
     if facts.is_tegra(node):
         return absent("a Tegra has a different kind of driver")
-    if {one.driver for one in facts.pci_gpus(node)} == {facts.FOR_GUESTS}:
+    if {one.driver for one in facts.pci_gpus(node)} == {FOR_GUESTS}:
         return absent("all GPUs are reserved for virtual machines (vfio-pci)", facts.PCI)
     if not facts.has_gpu(node):
         return absent("this machine has no NVIDIA GPU", facts.PCI)
@@ -205,8 +206,8 @@ def _bound(node: ExaminedNode) -> Findings:
     found = facts.pci_gpus(node)
     if not found:
         return absent("the PCI bus has no GPU", facts.PCI)
-    others = [one for one in found if one.driver not in ("nvidia", "nouveau", facts.FOR_GUESTS)]
-    guests = [one.bus_id for one in found if one.driver == facts.FOR_GUESTS]
+    others = [one for one in found if one.driver not in ("nvidia", "nouveau", FOR_GUESTS)]
+    guests = [one.bus_id for one in found if one.driver == FOR_GUESTS]
     if not others:
         besides = f", but {', '.join(guests)}: reserved for virtual machines" if guests else ""
         message = (

@@ -7,7 +7,6 @@ from gpuhook.doctor.check import FAILED, WARNING, Finding, absent, check, for_ea
 from gpuhook.doctor.checks.engine.engine_checks import (
     HOOK,
     NO_DRIVER,
-    TOOLKIT,
     UNKNOWN_RUNTIME,
     binary_check,
     config_check,
@@ -15,7 +14,7 @@ from gpuhook.doctor.checks.engine.engine_checks import (
     not_installed,
     restart_check,
 )
-from gpuhook.doctor.checks.engine.engine_findings import unseen_specs
+from gpuhook.doctor.checks.engine.engine_findings import TOOLKIT, unseen_specs
 from gpuhook.doctor.commands import package_commands, register_commands
 from gpuhook.doctor.facts import spec_facts
 from gpuhook.doctor.facts.engine_facts import docker_here, dockers, why_no_gpus

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.doctor.check import FAILED, WARNING, Check, Finding, absent, check, for_each, ok
 from gpuhook.doctor.checks.engine.engine_findings import (
+    TOOLKIT,
     config_faults,
     unregistered_default,
     without_program,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_RUNTIME = "docker: Error response from daemon: unknown or invalid runtime name: nvidia"
 NO_DRIVER = 'docker run --gpus fails: could not select device driver "" with capabilities: [[gpu]]'
-HOOK, TOOLKIT = "nvidia-container-runtime-hook", "nvidia-container-toolkit"
+HOOK = "nvidia-container-runtime-hook"
 # Seconds. Some distributions write a file and start their engine in the same second.
 _MARGIN = 2.0
 

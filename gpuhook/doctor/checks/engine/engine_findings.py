@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from gpuhook.engines.read.engine_config import EngineConfiguration, Runtime
     from gpuhook.node.node_tree import Tree
 
+TOOLKIT = "nvidia-container-toolkit"
+# The packages of other runtimes.
+_PACKAGES = {"amd-container-runtime": "amd-container-toolkit"}
 UNREAD = (
     "gpuhook does not know what this file sets and does not change it; the program that reads"
     " the file may not have this limit"
@@ -96,8 +99,9 @@ def _program_command(tree: Tree, one: Runtime, command: str, engine: str) -> str
     status = tree.status(one.path) if "/" in one.path else None
     if status and status.is_file:
         return f"chmod 0755 {one.path}"
-    if posixpath.basename(one.path) != GPUHOOK_RUNTIME:
-        return command
+    name = posixpath.basename(one.path)
+    if name != GPUHOOK_RUNTIME:
+        return command.replace(TOOLKIT, _PACKAGES.get(name, TOOLKIT))
     again = package_commands.gpuhook_again(tree, posixpath.dirname(one.path))
     if tree.status(f"{OF_THE_HOST}/{engine}/record.json") is None:
         return again

@@ -35,12 +35,12 @@ _CGROUPS = "/sys/fs/cgroup"
 # The controllers that systemd delegates by default: user@.service has Delegate=pids memory, since
 # version 252 also cpu.
 _DELEGATED = ("memory", "pids")
-_NO_USER = "no user on this node runs a rootless engine"
+NO_USER = "no user on this node runs a rootless engine"
 _DROP_IN = "/etc/systemd/system/user@.service.d/delegate.conf"
 
 
 @fact
-def _users(node: ExaminedNode) -> list[tuple[str, str]]:
+def users(node: ExaminedNode) -> list[tuple[str, str]]:
     """Return the name and the user id, "" if unknown, of each user who runs a rootless engine."""
     numbers = {}
     for entry in (text(node.tree, "/etc/passwd") or "").splitlines():
@@ -67,7 +67,7 @@ def _has_other_source(node: ExaminedNode) -> Finding | None:
     needs=("host.id-mapping",),
 )
 @unless(_has_other_source)
-@for_each(_users, absent(_NO_USER, "/home"))
+@for_each(users, absent(NO_USER, "/home"))
 def _subordinate(node: ExaminedNode, user: tuple[str, str]) -> Finding:
     name, number = user
     lacking = [path for path in _FILES if not _has_range(node, path, name, number)]
@@ -104,8 +104,8 @@ def _free(node: ExaminedNode) -> str:
 
 @check("host.id-mapping", "The programs that map user ids are installed")
 def _mapping(node: ExaminedNode) -> Finding:
-    if not _users(node) and not any(one.name == "rootless" for one in dockers(node)):
-        return absent(_NO_USER, "/home")
+    if not users(node) and not any(one.name == "rootless" for one in dockers(node)):
+        return absent(NO_USER, "/home")
     lacking = [name for name in ("newuidmap", "newgidmap") if not program(node.tree, name)]
     if not lacking:
         return ok("newuidmap and newgidmap are installed", "/usr/bin/newuidmap")
@@ -122,14 +122,14 @@ def _mapping(node: ExaminedNode) -> Finding:
 
 
 def _without_delegation(node: ExaminedNode) -> Finding | None:
-    if not _users(node) or node.tree.status(f"{_CGROUPS}/cgroup.controllers") is not None:
+    if not users(node) or node.tree.status(f"{_CGROUPS}/cgroup.controllers") is not None:
         return None
     return absent("only cgroup v2 is delegated to users", _CGROUPS)
 
 
 @check("host.delegation", "Users of rootless engines can limit their containers")
 @unless(_without_delegation)
-@for_each(_users, absent(_NO_USER, "/home"))
+@for_each(users, absent(NO_USER, "/home"))
 def _delegation(node: ExaminedNode, user: tuple[str, str]) -> Finding:
     """A rootless engine makes its cgroups below those of the user's systemd manager.
 

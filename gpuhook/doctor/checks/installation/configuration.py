@@ -84,8 +84,8 @@ def _has_it(node: ExaminedNode, kept: ConfigureRecord) -> bool:
         return True  # oci-hooks.program checks the hook
     if kept.wanted.route == "cdi":
         return state.configuration.cdi_enabled is not False
-    runtime = state.configuration.runtimes.get(kept.wanted.name)
-    return runtime is not None and runtime.path == kept.wanted.program
+    runtimes = [state.configuration.runtimes.get(name) for name in kept.wanted.names]
+    return all(one is not None and one.path == kept.wanted.program for one in runtimes)
 
 
 def _options(kept: ConfigureRecord) -> str:
@@ -94,7 +94,7 @@ def _options(kept: ConfigureRecord) -> str:
     usual = "hook" if kept.engine == "podman" else "wrapper"
     options = {
         f"--route {wanted.route}": wanted.route != usual,
-        f"--runtime-name {wanted.name}": wanted.name != NAME,
+        " ".join(f"--runtime-name {name}" for name in wanted.names): wanted.names != (NAME,),
         "--set-as-default": wanted.is_default,
         "--take-over": wanted.takes_over,
         "--enable-cri": wanted.enables_cri,

@@ -35,7 +35,7 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from gpuhook.engines.configure.containerd.containerd_handler import Handler
     from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
@@ -49,26 +49,28 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
     """Return the changes. Raises GH2000, GH2020 to GH2029, and OSError."""
     place = containerd_locations.containerd_location(node)
     read = reader.read(node.files, place.root, place.daemon)
-    _check(read, node, options, place)
-    handler = gpu_handler(read, options)
-    notes = list(handler.notes)
+    handlers = {}
+    for one in options.of_each_name():
+        _check(read, node, one, place)
+        handlers[one.name] = gpu_handler(read, one)
+    notes = [note for handler in handlers.values() for note in handler.notes]
     base = []
     if options.route == "hook":
-        made = base_spec.change(node, options.hook, handler.base_spec)
+        made = base_spec.change(node, options.hook, handlers[options.name].base_spec)
         base = [made] if made else []
     if containerd_templates.is_needed(place, read):
-        made_of = containerd_templates.plan(node, place, read, options, handler)
+        made_of = containerd_templates.plan(node, place, read, options, handlers)
         return replace(made_of, changes=(*base, *made_of.changes))
-    settings = list(_settings(place, read, options, handler))
+    settings = list(_settings(place, read, options, handlers))
     changes = target_changes(node, place, read, options, settings)
     after = read
     if place.kind == "file":
         files = ReplacedFiles({one.path: one.after for one in changes}, node.files)
         after = reader.read(files, place.root, place.daemon)
         where = changes[-1].path if changes else place.root
-        check_result(where, read, after, options=options, handler=handler)
+        check_result(where, read, after, options=options, handlers=handlers)
     notes += _notes(place, read, settings, changes)
-    expected = _expected(place, options, handler, after)
+    expected = _expected(place, options, handlers, after)
     # A file that a distribution generates is read by its own containerd alone.
     config = None if place.distribution else place.root
     return EnginePlan(
@@ -88,9 +90,9 @@ def without(
     if containerd_templates.is_template(path):
         return containerd_templates.without(content, is_new=before is None)
     try:
-        left = _without_handler(
-            path, toml_text.without_marked_lines(content), options, before or b""
-        )
+        left = toml_text.without_marked_lines(content)
+        for one in options.of_each_name():
+            left = _without_handler(path, left, one, before or b"")
         document = toml_document.parsed(left)
     except toml_document.UnreadableTomlError as error:
         raise _unreadable(path, content, error) from error
@@ -182,7 +184,10 @@ def _registered(
 
 
 def _settings(
-    place: ContainerdLocation, read: Containerd, options: EngineOptions, handler: Handler
+    place: ContainerdLocation,
+    read: Containerd,
+    options: EngineOptions,
+    handlers: Mapping[str, Handler],
 ) -> Iterator[Setting]:
     """Yield the settings below the plugin's key, and the top-level `disabled_plugins`.
 
@@ -200,8 +205,9 @@ def _settings(
     if is_read and read.is_of_1 and not written:
         # A table of handlers replaces the built-in one of a containerd 1.x.
         yield Setting(("containerd", "runtimes", "runc"), {"runtime_type": reader.RUNC})
-    existing = written.get(name) if is_read else None
-    yield from _handler_settings(("containerd", "runtimes", name), existing, handler.table)
+    for each, handler in handlers.items():
+        existing = written.get(each) if is_read else None
+        yield from _handler_settings(("containerd", "runtimes", each), existing, handler.table)
 
 
 def _handler_settings(
@@ -222,12 +228,16 @@ def _handler_settings(
 
 
 def _expected(
-    place: ContainerdLocation, options: EngineOptions, handler: Handler, after: Containerd
+    place: ContainerdLocation,
+    options: EngineOptions,
+    handlers: Mapping[str, Handler],
+    after: Containerd,
 ) -> ExpectedConfig:
     """Return the expected configuration; of a file that is generated at the next start, nothing."""
     if place.kind != "file":
         return ExpectedConfig({})
-    return ExpectedConfig({options.name: handler.program}, options.default, after.has_cdi)
+    programs = {name: handler.program for name, handler in handlers.items()}
+    return ExpectedConfig(programs, options.default, after.has_cdi)
 
 
 def _notes(

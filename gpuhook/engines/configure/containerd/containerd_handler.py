@@ -168,23 +168,29 @@ def _drop_open_annotations(table: dict[str, Any]) -> bool:
 
 
 def check_result(
-    where: str, before: Containerd, after: Containerd, *, options: EngineOptions, handler: Handler
+    where: str,
+    before: Containerd,
+    after: Containerd,
+    *,
+    options: EngineOptions,
+    handlers: Mapping[str, Handler],
 ) -> None:
     """Raise GH2025, for the file `where`, if the changes would break the configuration."""
-    for problem in _problems(before, after, options, handler):
+    for problem in _problems(before, after, options, handlers):
         raise fault("GH2025", where=where, said=problem)
 
 
 def _problems(
-    before: Containerd, after: Containerd, options: EngineOptions, handler: Handler
+    before: Containerd, after: Containerd, options: EngineOptions, handlers: Mapping[str, Handler]
 ) -> list[str]:
     problems = [f"{one.where} {one.said}" for one in after.configuration.trouble]
     runtimes = after.configuration.runtimes
-    runtime = runtimes.get(options.name)
-    if runtime is None or runtime.path != handler.program:
-        other = next((one.by for one in after.ignored if one.runtime.name == options.name), "")
-        by = f": {other} replaces it" if other else ""
-        problems.append(f"the runtime {options.name} would have no effect{by}")
+    for name, handler in handlers.items():
+        runtime = runtimes.get(name)
+        if runtime is None or runtime.path != handler.program:
+            other = next((one.by for one in after.ignored if one.runtime.name == name), "")
+            by = f": {other} replaces it" if other else ""
+            problems.append(f"the runtime {name} would have no effect{by}")
     lost = [name for name in before.configuration.runtimes if name not in runtimes]
     if lost:
         problems.append(f"the runtimes {', '.join(lost)} would be lost")

@@ -18,6 +18,8 @@ from gpuhook.errors import fault
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpuhook.engines.configure.containerd.containerd_handler import Handler
     from gpuhook.engines.configure.containerd.containerd_locations import ContainerdLocation
     from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
@@ -46,7 +48,7 @@ def plan(
     place: ContainerdLocation,
     read: Containerd,
     options: EngineOptions,
-    handler: Handler,
+    handlers: Mapping[str, Handler],
 ) -> EnginePlan:
     """Return the templates with the handler. Raises GH2023, GH2026 and GH2029."""
     if options.is_default:
@@ -59,10 +61,11 @@ def plan(
     for path in _paths(node, directory, read.version):
         before = node.files.read(path)
         own = toml_text.without_marked_lines(before or b"").decode("utf-8", "surrogateescape")
-        _check_name(path, own, read, options, place)
-        written.append(ConfigChange(path, before, _content(path, own, options, handler)))
+        for one in options.of_each_name():
+            _check_name(path, own, read, one, place)
+        written.append(ConfigChange(path, before, _content(path, own, handlers)))
     changes = tuple(one for one in written if one.before != one.after)
-    notes = (*place.notes, *handler.notes)
+    notes = (*place.notes, *(note for one in handlers.values() for note in one.notes))
     if any(one.before is None for one in written):
         notes += (
             f"the template has {BASE}: {place.distribution} has supported it since September 2023",
@@ -86,9 +89,14 @@ def _paths(node: EngineNode, directory: str, version: int) -> list[str]:
     return [*(one for one in existing if one == newer), older]
 
 
-def _content(path: str, own: str, options: EngineOptions, handler: Handler) -> bytes:
-    """Return a template with the handler; `own` is its text without gpuhook's part."""
-    block = "\n".join(toml_text.block(_handler_lines(path, own, options, handler)))
+def _content(path: str, own: str, handlers: Mapping[str, Handler]) -> bytes:
+    """Return a template with the handlers; `own` is its text without gpuhook's part."""
+    lines = [
+        line
+        for name, handler in handlers.items()
+        for line in _handler_lines(path, own, name, handler)
+    ]
+    block = "\n".join(toml_text.block(lines))
     head = own if own.strip() else f"{BASE}\n"
     joint = "" if head.endswith("\n") else "\n"
     return f"{head}{joint}{block}\n".encode("utf-8", "surrogateescape")
@@ -109,15 +117,15 @@ def _check_name(
         raise fault("GH2023", where=place.root, name=options.name, by=by)
 
 
-def _handler_lines(path: str, own: str, options: EngineOptions, handler: Handler) -> list[str]:
+def _handler_lines(path: str, own: str, runtime: str, handler: Handler) -> list[str]:
     key = CRI_OF_3 if path.endswith(TEMPLATES[0]) else CRI_OF_2
-    names = ("plugins", key, "containerd", "runtimes", options.name)
+    names = ("plugins", key, "containerd", "runtimes", runtime)
     lines = list(toml_text.table_lines(names, handler.table))
     has_base = not own.strip() or _INCLUDES_BASE.search(own) is not None
     if not has_base:
         return lines
     lines = [_CGROUP.sub(r"\1{{ .SystemdCgroup }}", line) for line in lines]
-    name = toml_text.value_text(options.name)
+    name = toml_text.value_text(runtime)
     return [
         "{{ $isFree := true }}{{ range $name, $_ := .ExtraRuntimes }}",
         f"{{{{ if eq $name {name} }}}}{{{{ $isFree = false }}}}{{{{ end }}}}{{{{ end }}}}",

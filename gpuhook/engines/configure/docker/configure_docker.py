@@ -52,19 +52,21 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
         raise fault("GH2046", where=path, route=options.route)
     found = docker_config.read(node.files, path)
     mark, text = _text(found)
-    edits = [*_runtime_edits(found, options), *_cdi_edits(found, node, options)]
+    edits = [edit for one in options.of_each_name() for edit in _runtime_edits(found, one)]
+    edits += _cdi_edits(found, node, options)
     for keys, value in edits:
         _check_key(path, text, keys, flags)
         text = json_text.with_member(text, keys, value)
     changes = [ConfigChange(path, node.files.read(path), (mark + text).encode())] if edits else []
     if options.route == "hook":
         changes += _hook_changes(node, options)
+    is_wrapper = options.route == "wrapper"
     is_reloaded = {keys[0] for keys, _ in edits} <= _RELOADED and options.route != "hook"
     return EnginePlan(
         engine="docker",
         changes=tuple(changes),
         expected=ExpectedConfig(
-            runtimes={options.name: options.program} if options.route == "wrapper" else {},
+            runtimes=dict.fromkeys(options.names, options.program) if is_wrapper else {},
             default=options.default,
             has_cdi=found.configuration.cdi_enabled is True or _CDI in [keys for keys, _ in edits],
         ),
@@ -89,11 +91,12 @@ def without(
     found = docker_config.read(ReplacedFiles({path: content}), path)
     was = docker_config.read(ReplacedFiles({path: before}), path)
     mark, text = _text(found)
-    ours = found.configuration.runtimes.get(options.name)
     if options.is_default and found.configuration.default == options.name:
         text = _as_before(text, ["default-runtime"], before)
-    if ours and is_ours(ours, options):
-        text = _as_before(text, ["runtimes", options.name], before)
+    for name in options.names:
+        ours = found.configuration.runtimes.get(name)
+        if ours and is_ours(ours, options):
+            text = _as_before(text, ["runtimes", name], before)
     is_by_us = was.configuration.cdi_enabled is None or options.route == "cdi"
     if is_by_us and found.configuration.cdi_enabled:
         text = _as_before(text, _CDI, before)
@@ -112,8 +115,9 @@ def _check(node: EngineNode, options: EngineOptions) -> None:
         raise fault("GH2043", engine="docker")
     if options.is_default and options.route != "wrapper":
         raise fault("GH2042", engine="docker", route=options.route)
-    if options.name == docker_config.BUILT_IN or options.name.startswith("io.containerd."):
-        raise fault("GH2041", engine="docker", name=options.name)
+    for name in options.names:
+        if name == docker_config.BUILT_IN or name.startswith("io.containerd."):
+            raise fault("GH2041", engine="docker", name=name)
     if options.route == "cdi":
         plan_checks.require_cdi("docker", node, HAS_CDI)
 

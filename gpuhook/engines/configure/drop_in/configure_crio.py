@@ -19,7 +19,7 @@ from gpuhook.host.hot.state import PROGRAM_DIRS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from gpuhook.engines.configure.engine_plan import EngineNode, EngineOptions
     from gpuhook.engines.read.config_files import ConfigFiles
@@ -46,13 +46,13 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
         path = hooks_d.hook_path(node.files, read.hook_dirs, options)
         expected = ExpectedConfig({}, has_cdi=True, hooks=(path,))
         return EnginePlan("crio", tuple(hooks), expected, _SERVICE)
-    runtime = configuration.runtimes.get(options.name)
-    drop_ins.check_runtime("crio", runtime, options, "the one that CRI-O finds")
-    model = _model(configuration, options.name)
+    drop_ins.check_runtimes("crio", configuration.runtimes, options, "the one that CRI-O finds")
+    model = _model(configuration, options.names)
     program = options.program if options.route == "wrapper" else _program(node.files, model)
     drop_in = DropIn("crio", node.files, possible, _read, crio_config.PATH, _DEFAULT)
     changes = drop_in.runtime_changes(options, program, _document(options, model, program))
-    expected = ExpectedConfig({options.name: program}, options.default, has_cdi=True)
+    programs = dict.fromkeys(options.names, program)
+    expected = ExpectedConfig(programs, options.default, has_cdi=True)
     return EnginePlan("crio", tuple(changes), expected, _SERVICE, tuple(_notes(options, model)))
 
 
@@ -66,16 +66,16 @@ def without(
     """Do what `Engine.without` says. Raises GH2003 and GH2027."""
     if path.endswith(".json"):
         return None if hooks_d.is_ours(path, content) else content
-    keys: list[tuple[str, ...]] = [(*crio_config.RUNTIMES, options.name)]
+    keys: list[tuple[str, ...]] = [(*crio_config.RUNTIMES, name) for name in options.names]
     edited = crio_config.read(ReplacedFiles({f"{crio_config.DROP_INS}/edited": content}))
     if options.is_default and edited.configuration.default == options.name:
         keys.append(_DEFAULT)
     return drop_ins.without(path, content, keys, before)
 
 
-def _model(configuration: EngineConfiguration, name: str) -> Runtime:
+def _model(configuration: EngineConfiguration, names: Collection[str]) -> Runtime:
     """Return the runtime whose options are copied: the default one if it is an OCI runtime."""
-    others = [one for one in configuration.runtimes.values() if one.name != name]
+    others = [one for one in configuration.runtimes.values() if one.name not in names]
     others.sort(key=lambda one: one.name != configuration.default)
     for one in others:
         if one.type in {"", "oci"} and not one.gives_gpus:
@@ -97,8 +97,9 @@ def _document(options: EngineOptions, model: Runtime, program: str) -> dict[str,
     left_out = _NOT_COPIED if options.route == "wrapper" else _NOT_COPIED[:2]
     copied = {key: value for key, value in model.options.items() if key not in left_out}
     handler = {"runtime_path": program, "runtime_type": "oci", **copied}
+    handlers = {name: dict(handler) for name in options.names}
     runtime: dict[str, Any] = {"default_runtime": options.name} if options.is_default else {}
-    return {"crio": {"runtime": {**runtime, "runtimes": {options.name: handler}}}}
+    return {"crio": {"runtime": {**runtime, "runtimes": handlers}}}
 
 
 def _notes(options: EngineOptions, model: Runtime) -> Iterator[str]:

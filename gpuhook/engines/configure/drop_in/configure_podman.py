@@ -45,12 +45,11 @@ def plan(node: EngineNode, options: EngineOptions) -> EnginePlan:
     )
     if options.route == "hook":
         return _hook_plan(node, options, read, drop_in)
-    runtime = read.configuration.runtimes.get(options.name)
-    drop_ins.check_runtime("podman", runtime, options, "not named")
+    drop_ins.check_runtimes("podman", read.configuration.runtimes, options, "not named")
     engine: dict[str, Any] = {"runtime": options.name} if options.is_default else {}
-    engine["runtimes"] = {options.name: [options.program]}
+    engine["runtimes"] = {name: [options.program] for name in options.names}
     changes = drop_in.runtime_changes(options, options.program, {"engine": engine})
-    programs = {options.name: options.program}
+    programs = dict.fromkeys(options.names, options.program)
     expected = ExpectedConfig(programs, options.default, has_cdi=_has_cdi(node))
     notes = (f"containers request GPUs with --runtime {options.name} and NVIDIA_VISIBLE_DEVICES",)
     return EnginePlan("podman", tuple(changes), expected, _SERVICE, notes)
@@ -64,7 +63,7 @@ def without(
         return None if hooks_d.is_ours(path, content) else content
     if options.route == "hook":
         return drop_ins.without(path, content, [("engine", "hooks_dir")], before)
-    keys: list[tuple[str, ...]] = [(*podman_config.RUNTIMES, options.name)]
+    keys: list[tuple[str, ...]] = [(*podman_config.RUNTIMES, name) for name in options.names]
     if options.is_default:
         keys.append(_DEFAULT)
     return drop_ins.without(path, content, keys, before)

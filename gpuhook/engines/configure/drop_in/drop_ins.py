@@ -35,8 +35,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 def check_options(engine: str, options: EngineOptions) -> None:
     """Raise GH2041 for a name that no runtime can have, GH2042 for a default without a runtime."""
-    if not _NAME.fullmatch(options.name):
-        raise fault("GH2041", engine=engine, name=options.name)
+    for name in options.names:
+        if not _NAME.fullmatch(name):
+            raise fault("GH2041", engine=engine, name=name)
     if options.is_default and options.route != "wrapper":
         raise fault("GH2042", engine=engine, route=options.route)
 
@@ -54,12 +55,14 @@ def check_places(engine: str, node: EngineNode, main: str, drop_ins: str) -> Non
         raise fault("GH2053", where=node.drop_in, engine=engine, read=drop_ins)
 
 
-def check_runtime(
-    engine: str, runtime: Runtime | None, options: EngineOptions, default_program: str
+def check_runtimes(
+    engine: str, runtimes: Mapping[str, Runtime], options: EngineOptions, default_program: str
 ) -> None:
-    """Raise GH2000 if a runtime of another program has the name and must not be replaced."""
-    if runtime and not options.takes_over and not options.is_own(runtime.path):
-        raise plan_checks.name_in_use(engine, runtime, default_program)
+    """Raise GH2000 if a runtime of another program has a name and must not be replaced."""
+    for name in options.names:
+        runtime = runtimes.get(name)
+        if runtime and not options.takes_over and not options.is_own(runtime.path):
+            raise plan_checks.name_in_use(engine, runtime, default_program)
 
 
 def paths(node: EngineNode, directory: str) -> tuple[str, ...]:
@@ -102,16 +105,17 @@ class DropIn:
 
         def conflict(files: ConfigFiles) -> tuple[ConfigPlace, str] | None:
             configuration = self.read(files)
-            runtime = configuration.runtimes.get(options.name)
-            if runtime is not None and runtime.path != program:
-                return runtime.where, f"runtimes.{options.name}"
+            for name in options.names:
+                runtime = configuration.runtimes.get(name)
+                if runtime is not None and runtime.path != program:
+                    return runtime.where, f"runtimes.{name}"
             if options.is_default and configuration.default != options.name:
                 return self._place_of_default(files, configuration.files), self.default_key[-1]
             return None
 
         before = without_own(self.files, self.possible)
-        has_runtime = options.name in self.read(before).runtimes
-        return [] if has_runtime and conflict(before) is None else self.changes(document, conflict)
+        has_all = self.read(before).runtimes.keys() >= set(options.names)
+        return [] if has_all and conflict(before) is None else self.changes(document, conflict)
 
     def changes(
         self, document: Mapping[str, Any], conflict: Conflict = lambda _: None

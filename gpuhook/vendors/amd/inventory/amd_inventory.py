@@ -57,6 +57,7 @@ class AmdDevice:
     cu_count: int | None = None
     xcc_count: int | None = None
     links: tuple[AmdLink, ...] = ()
+    engine_count: int | None = None  # shader engines, of which CUs are parts
 
     @property
     def render_path(self) -> str:

@@ -170,6 +170,7 @@ def _device(
     if node is None:
         return AmdDevice(index, device.id, partition, device.render_minor, device.card_minor)
     simds, per_cu = node.fact("simd_count"), node.fact("simd_per_cu")
+    arrays, per_engine = node.fact("array_count"), node.fact("simd_arrays_per_engine")
     return AmdDevice(
         index,
         device.id,
@@ -183,6 +184,7 @@ def _device(
         cu_count=simds // per_cu if simds and per_cu else None,
         xcc_count=node.fact("num_xcc"),
         links=links.get(device.render_minor, ()),
+        engine_count=arrays // per_engine if arrays and per_engine else None,
     )
 
 

@@ -9,6 +9,7 @@ without partition modes, which AMD's plugin omits if another GPU of the node has
 from __future__ import annotations
 
 from gpuhook.errors import fault
+from gpuhook.vendors.amd.system import cu_mask
 from gpuhook.vendors.vendor_device import (
     Device,
     NamedDevice,
@@ -93,7 +94,13 @@ def neutral_device(gpu: AmdGpu, device: AmdDevice) -> Device:
         numa_node=gpu.numa_node,
         profile=profile(gpu) if _is_divided(gpu) else None,
         domain=DOMAIN,
+        compute=_compute(device),
     )
+
+
+def _compute(device: AmdDevice) -> tuple[int, int] | None:
+    group = cu_mask.cu_group(device.gfx, device.xcc_count, device.engine_count)
+    return (device.cu_count, group) if device.cu_count and group else None
 
 
 def _resource(gpu: AmdGpu, rules: NamingRules) -> str | None:

@@ -3,13 +3,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
+from gpuhook.vendors.amd.inventory.amd_inventory import DRM, AmdDriver
 from gpuhook.vendors.amd.spec import amd_selection, amd_spec
+from gpuhook.vendors.gpu_summary import GpuSummary, ProofWay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+
+_PROOF = ProofWay(
+    variable="AMD_VISIBLE_DEVICES",
+    kind=amd_spec.KIND,
+    runtime="amd",
+    program=("ls", DRM),
+    pattern="(renderD[0-9]+)",
+    copies=("ls",),
+)
 
 
 def absence(host_root: str, inventory: str | None = None) -> str:
@@ -31,3 +44,22 @@ def describe(choices: SpecChoices) -> DescribedDevices:
     else:
         node = sysfs_inventory.read(choices.host_root, choices.dev_root)
     return amd_spec.describe(node, choices)
+
+
+def summary(host_root: str) -> GpuSummary | None:
+    """Return the GPUs of a node, None without any; a container shows its render nodes."""
+    if absence(host_root):
+        return None
+    node = sysfs_inventory.read(host_root, host_root)
+    driver = node.driver or AmdDriver()
+    version = driver.version or driver.kernel or ""
+    counts = Counter(gpu.name or f"AMD GPU {gpu.device_id or ''}".rstrip() for gpu in node.gpus)
+    pairs, _ = amd_selection.chosen(node, ())
+    device = pairs[0][1] if pairs else None
+    return GpuSummary(
+        driver=f"amdgpu {version}".rstrip(),
+        gpus=tuple(f"{count} x {name}" for name, count in counts.items()),
+        name="" if device is None else str(device.index),
+        id="" if device is None else device.render_path.removeprefix(DRM),
+        way=_PROOF,
+    )

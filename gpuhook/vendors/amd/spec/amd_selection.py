@@ -76,7 +76,7 @@ def _named(
 def names(node: AmdNode, pairs: list[Pair], *, with_all: bool) -> dict[str, list[AmdDevice]]:
     """Return the devices `pairs` of `node` by all of their names.
 
-    A GPU with a part of its devices has no name of its own.
+    The names of a whole GPU are left out if `pairs` has only a part of it.
     """
     counts = {gpu.index: len(gpu.devices) for gpu in node.gpus}
     found = {str(device.index): [device] for _, device in pairs}

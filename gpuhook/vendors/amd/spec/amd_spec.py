@@ -40,7 +40,7 @@ def describe(node: AmdNode, choices: SpecChoices) -> DescribedDevices:
     """
     pairs, left_out = amd_selection.chosen(node, choices.device_ids)
     if not pairs:
-        raise fault("GH1513", reasons="".join(f"; {one}" for one in (*left_out, *node.warnings)))
+        raise fault("GH1513", reasons="".join(f"; {one}" for one in (*node.warnings, *left_out)))
     nodes = {one.path: one for one in node.device_nodes}
     warnings = [*node.warnings, *left_out]
     kfd = [KFD] if _has(choices, _OF_KFD) else []
@@ -87,17 +87,20 @@ def _edits(
     has_groups = choices.newest == _WITH_GROUPS
     edits: ContainerEdits = {}
     if found:
-        edits["deviceNodes"] = [_entry(one, choices.dev_root, has_groups) for one in found]
+        edits["deviceNodes"] = [_entry(one, choices, has_groups) for one in found]
     closed = [one.gid for one in found if one.gid and one.mode & _EVERYBODY != _EVERYBODY]
     if closed and has_groups:
         edits["additionalGids"] = list(dict.fromkeys(closed))
     return edits
 
 
-def _entry(node: AmdDeviceNode, dev_root: str, has_groups: bool) -> DeviceNode:
+def _entry(node: AmdDeviceNode, choices: SpecChoices, has_groups: bool) -> DeviceNode:
     entry: DeviceNode = {"path": node.path}
-    if dev_root.rstrip("/"):
-        entry["hostPath"] = dev_root.rstrip("/") + node.path
+    dev_root = choices.dev_root.rstrip("/")
+    if choices.has_numbers:
+        entry |= {"type": "c", "major": node.major, "minor": node.minor}
+    elif dev_root:
+        entry["hostPath"] = dev_root + node.path
     entry["fileMode"] = node.mode if has_groups else node.mode | _EVERYBODY
     entry["permissions"] = "rw"
     if node.gid:

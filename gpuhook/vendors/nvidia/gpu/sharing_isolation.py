@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL
+
 # The sharing of a device, and what limits the memory of its containers.
 EXCLUSIVE, TIME_SLICING, MPS, MEMORY_UNITS = "none", "time-slicing", "mps", "memory-units"
-BY_DRIVER, BY_GUARD, BY_MPS, BY_HARDWARE, BY_NOBODY = "driver", "guard", "mps", "hardware", "nobody"
+BY_GUARD, BY_MPS, BY_HARDWARE, BY_NOBODY = "guard", "mps", "hardware", "nobody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ def isolation_of(
         alone = _PARTITION if is_partition else alone
         # An exclusive GPU may have a limit, too.
         if not limit:
-            is_limited = memory_by == BY_DRIVER
-            return replace(alone, memory=_MEMORY[BY_DRIVER]) if is_limited else alone
+            is_limited = memory_by in (BY_DRIVER, BY_KERNEL)
+            return replace(alone, memory=_MEMORY[memory_by]) if is_limited else alone
         otherwise = _UNHELD_ALONE if memory_by == BY_NOBODY else _MEMORY[memory_by]
         return replace(alone, memory=_limited(limit, memory_by, otherwise, unheld))
     kept = _KEPT[memory_by]
@@ -109,6 +111,8 @@ _PARTITION = Isolation(
 _MEMORY = {
     BY_DRIVER: "enforced by the driver, once the runtime has set the limit: an allocation above "
     "it fails, but only in this container",
+    BY_KERNEL: "enforced by the kernel's controller dmem, once the runtime has set the limit: an "
+    "allocation above it fails, but only in this container",
     BY_GUARD: "monitored by the device plugin: it acts on a container above the limit, after a "
     "grace period; other containers may run out of memory before that",
     BY_MPS: "enforced by the MPS server, for each client process: a container with two processes "
@@ -130,6 +134,7 @@ _TIME = {
 }
 _KEPT = {
     BY_DRIVER: "memory: the limit does not change, and the guaranteed part is available",
+    BY_KERNEL: "memory: the limit does not change",
     BY_GUARD: (
         "memory: the limit does not change, but a container above its own limit may have taken it"
     ),

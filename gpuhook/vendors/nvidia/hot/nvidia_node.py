@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.extra_requests import Extra
     from gpuhook.request.parse import Source
+    from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.nvidia.hot.requirement_check import KnownGpu
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
@@ -46,6 +47,11 @@ class NvidiaNode:
     parse_capabilities = staticmethod(words.parse_capabilities)
     requires = staticmethod(words.requires)
     take_jobs = staticmethod(capability_filter.take_jobs)
+    is_node = staticmethod(words.is_node)
+    is_gpu_node = staticmethod(words.is_gpu_node)
+    control_nodes: tuple[str, ...] = ()  # by the specs
+    # The nodes of the other vendors of a plan: this node serves what they do not serve.
+    others: Sequence[VendorNode] = ()
 
     def __init__(self, settings: Settings, compile_spec: Callable[[str], None]) -> None:
         """Take the settings; `compile_spec(path)` compiles a YAML spec."""
@@ -53,6 +59,18 @@ class NvidiaNode:
         self._spec_dirs = settings.spec_dirs
         self._roots = (settings.driver_root, settings.dev_root)
         self._compile_spec = compile_spec
+
+    def serves(self, name: str) -> bool:
+        """Return whether a name in an annotation is not one of another vendor's node."""
+        return not any(other.serves(name) for other in self.others)
+
+    def serves_resource(self, variable: str, value: str) -> bool:
+        """Return whether an orchestrator's variable names no devices of another vendor's node."""
+        return not any(other.serves_resource(variable, value) for other in self.others)
+
+    def own_nodes(self, paths: Collection[str]) -> frozenset[str]:
+        """Return which of a container's device nodes are not of another vendor's node."""
+        return frozenset(paths).difference(*(other.own_nodes(paths) for other in self.others))
 
     def registry(self) -> Registry:
         """Return the registry of this node's CDI specs."""
@@ -103,6 +121,16 @@ class NvidiaNode:
 
         return node_devices.refusal(name, error, source, self)
 
+    def nodes_by_device(self) -> dict[str, frozenset[str]]:
+        """Return the own nodes of each device by qualified name, {} without a spec."""
+        bundle.load(_NAMES)
+        from gpuhook.vendors.nvidia.hot.device_names import node_devices
+
+        try:
+            return node_devices.nodes_by_device(self.registry(), self.kind)
+        except GpuhookError:
+            return {}
+
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
         """Return the names of the devices that have nodes, and all of them among `nodes`."""
         bundle.load(_NAMES)
@@ -149,6 +177,9 @@ class NvidiaNode:
     def require_fresh(self, job: Jobs) -> None:
         """Raise GH1120 if the spec of a job does not match the current state of this host."""
         host_fingerprint.require_fresh(job)
+
+    def require_current(self, spec: Compiled) -> None:
+        """Do nothing: the job of a spec's hook has its fingerprint, see require_fresh()."""
 
     def is_stale(self, spec: Compiled) -> bool:
         """Return whether a spec is gpuhook's and does not match the current state of this host."""

@@ -36,6 +36,7 @@ EXTRA_KINDS = {
     MIG_KIND: "mig",
 }
 VOCABULARY = Vocabulary(
+    driver="NVIDIA",
     devices_env="NVIDIA_VISIBLE_DEVICES",
     capabilities_env="NVIDIA_DRIVER_CAPABILITIES",
     replicas_env="GPUHOOK_REPLICAS",

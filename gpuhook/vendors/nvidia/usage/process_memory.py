@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpuhook.vendors.nvidia.nvml.gpu_usage import ProcessUse
+    from gpuhook.vendors.usage_device import ProcessOnDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def _is_on_target(use: ProcessUse, target: SampleTarget, *, is_parents: bool) ->
     return use.compute_instance in (None, target.instance[1])
 
 
-def process_memory(uses: Iterable[ProcessUse]) -> dict[int, int | None]:
+def process_memory(uses: Iterable[ProcessUse | ProcessOnDevice]) -> dict[int, int | None]:
     """Return the bytes of each process, None if not reported.
 
     The driver lists a process that computes and draws twice, each time with its total.

@@ -119,6 +119,7 @@ gpuhook:
   labelNode: true
   removeLabelsOnExit: true
   acceleratorLabel: true
+  deviceLabels: [vram, firmware]
   health:
     criticalXids: [48, 79]
     ignoredXids: [13]
@@ -188,6 +189,7 @@ def test_every_key_reaches_the_configuration() -> None:
             label_node=True,
             remove_labels_on_exit=True,
             accelerator_label=True,
+            device_labels=("vram", "firmware"),
             health=Health(
                 frozenset({48, 79}),
                 frozenset({13}),

@@ -116,6 +116,7 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("GPUHOOK_LABELS", "true", "own.labels", True),
     ("GPUHOOK_LABEL_NODE", "true", "own.label_node", True),
     ("GPUHOOK_ACCELERATOR_LABEL", "true", "own.accelerator_label", True),
+    ("GPUHOOK_DEVICE_LABELS", "vram,firmware", "own.device_labels", ("vram", "firmware")),
     ("GPUHOOK_REMOVE_LABELS_ON_EXIT", "1", "own.remove_labels_on_exit", True),
     ("GPUHOOK_HEALTH_CRITICAL_XIDS", "79", "own.health.critical_xids", frozenset({79})),
     ("GPUHOOK_HEALTH_IGNORED_XIDS", "79", "own.health.ignored_xids", frozenset({79})),

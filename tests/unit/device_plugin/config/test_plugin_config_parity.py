@@ -44,9 +44,16 @@ sharing:
        hints: [jax], interposer: quota}
 gpuhook: {interposers: [{name: quota, containerEdits: {env: [A=1]}}]}
 """
+AMD = """
+version: v1
+sharing:
+  timeSlicing:
+    resources:
+    - {name: amd.com/gpu, replicas: 4, computeMask: true}
+"""
 SAMPLES = [
     yaml.safe_load(text)
-    for text in (test_plugin_config.WHOLE, test_plugin_config_limits.WHOLE, MPS, UNITS)
+    for text in (test_plugin_config.WHOLE, test_plugin_config_limits.WHOLE, MPS, UNITS, AMD)
 ]
 KEYS = dict(walk(ROOT_SECTION))
 # Keys that are checked only: they have one value, or no value with an effect.

@@ -44,11 +44,12 @@ class Server:
         self.labels: dict[str, str | None] = {}
         self.calls = 0
 
-    def patch(self, _path: str, body: dict[str, Any], _purpose: object) -> None:
+    def patch(self, _path: str, body: dict[str, Any], _purpose: object) -> dict[str, Any]:
         self.calls += 1
         if self.errors:
             raise self.errors.pop(0)
         self.labels.update(body["metadata"]["labels"])
+        return {"metadata": {"labels": self.labels}}
 
 
 def configuration(path: Path, **own: bool) -> Configuration:

@@ -69,13 +69,14 @@ def node_labels(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return the labels of the node; label changes apply to them."""
     labels: dict[str, str] = {}
 
-    def set_labels(_server: ApiServer, name: str, wanted: dict[str, str | None]) -> None:
+    def set_labels(_server: ApiServer, name: str, wanted: dict[str, str | None]) -> dict[str, str]:
         assert name == "node-1"
         for key, value in wanted.items():
             if value is None:
                 labels.pop(key)
             else:
                 labels[key] = value
+        return dict(labels)
 
     monkeypatch.setattr(node_label, "set_labels", set_labels)
     return labels

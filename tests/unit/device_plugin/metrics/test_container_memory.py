@@ -150,7 +150,7 @@ def test_limit_in_the_ledger_is_of_the_driver_or_the_guard() -> None:
     """The driver enforces a limit that was set and read back."""
     entries = {
         A: HolderEntry(
-            A, "demo", "trainer", "main", memory=(MemoryLimitFact(GPU, 150, 100, is_held=True),)
+            A, "demo", "trainer", "main", memory=(MemoryLimitFact(GPU, 150, 100, "driver"),)
         ),
         B: HolderEntry(B, "demo", "server", "main", memory=(MemoryLimitFact(GPU, 240, 200),)),
     }
@@ -188,8 +188,6 @@ def test_newest_ledger_entry_of_a_container_applies() -> None:
 
 
 def test_memory_request_without_a_limit_is_no_limit() -> None:
-    entries = {
-        "web": HolderEntry("web", memory=(MemoryLimitFact(GPU, NO_LIMIT, 100, is_held=True),))
-    }
+    entries = {"web": HolderEntry("web", memory=(MemoryLimitFact(GPU, NO_LIMIT, 100, "driver"),))}
     (found,) = container_memory([device_use()], {}, entries, {}, {})
     assert (found.limit_bytes, found.guaranteed_bytes, found.limited_by) == (None, 100, "driver")

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpuhook.request.memory_request import BY_DRIVER
 from gpuhook.vendors.nvidia.gpu import sharing_isolation
 from gpuhook.vendors.nvidia.gpu.sharing_isolation import (
-    BY_DRIVER,
     BY_GUARD,
     BY_HARDWARE,
     BY_MPS,

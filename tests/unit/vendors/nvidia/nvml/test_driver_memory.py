@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver
 from gpuhook.vendors.nvidia.nvml import gpu_usage, nvml_inventory
+from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver
 from tests.simulated import cgroups, driver_memory, stub_events, stub_limits
 from tests.simulated.driver_memory import DriverMemory
 from tests.simulated.node import make_node
@@ -173,7 +173,7 @@ def test_cgroup_is_identified_by_its_inode(driver: DriverMemory, first_cgroup: P
     """A limit that is set by a path in another mount namespace is that of the same cgroup."""
     script = 'mount -t cgroup2 none /mnt && exec "$@"'
     program = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    program += "from gpuhook.memory_limits.warm.nvml_limits import NvmlDriver\n"
+    program += "from gpuhook.vendors.nvidia.warm.nvml_limits import NvmlDriver\n"
     program += "NvmlDriver(sys.argv[2]).set(sys.argv[3], sys.argv[4], 300 << 20, 0)\n"
     words = [str(Path(__file__).parents[5]), driver.node.nvml_library, gpu(driver)]
     words.append(f"/mnt/{first_cgroup.relative_to(cgroups.mounted())}")

@@ -2,8 +2,8 @@
 """The driver's memory limits of a cgroup's processes on a GPU, through NVML.
 
 ctypes alone, on a library that the caller names; a process keeps it loaded. Needs CUDA 13.4's
-driver, cgroup v2 and the host's root. A limit ends with its cgroup; see memory_backend.py for the
-exception. Source: nvml.h, nvmlDeviceSetMemoryLimits_v1 and nvmlDeviceGetMemoryLimits_v1.
+driver, cgroup v2 and the host's root. A limit ends with its cgroup, but a guarantee on the
+controller dmem does not. Source: nvml.h, nvmlDeviceSetMemoryLimits_v1 and _GetMemoryLimits_v1.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import ctypes
 import os
 from struct import Struct
 
+from gpuhook.containers.warm.driver_limit import DriverLimit, limit_words
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.memory_limits.warm import memory_backend, nvml_refusal
-from gpuhook.memory_limits.warm.limit_records import DriverLimit
 from gpuhook.request.memory_request import NO_LIMIT
-from gpuhook.vendors.nvidia.warm import nvml_constants
+from gpuhook.vendors.nvidia.warm import driver_backend, nvml_constants, nvml_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,12 +69,16 @@ class NvmlDriver:
         self._library.nvmlShutdown()
 
     def backend(self, uuid: str, cgroup: str) -> str:
-        """Return the driver's way for the cgroup, memory_backend.DMEM or MISC.
+        """Return the driver's way for the cgroup, DMEM or MISC of driver_limit.py.
 
         The GPU is attached for it, which registers its memory. Raises GH1253, GH1255.
         """
         self._handle(uuid)
-        return memory_backend.backend_of(cgroup)
+        return self.backend_of(cgroup)
+
+    def backend_of(self, cgroup: str) -> str:
+        """Return the driver's way, which is known after a call about a GPU."""
+        return driver_backend.backend_of(cgroup)
 
     def set(self, uuid: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
         """Limit the processes of `cgroup` and below on the GPU; return what is read back.
@@ -100,8 +103,8 @@ class NvmlDriver:
                 "GH1252",
                 uuid=uuid,
                 cgroup=cgroup,
-                asked=_words(hard, soft),
-                found=_words(held.hard, held.soft),
+                asked=limit_words(hard, soft),
+                found=limit_words(held.hard, held.soft),
             )
         return held
 
@@ -242,8 +245,3 @@ def _module_version() -> str:
             return file.read(64).strip()
     except OSError:
         return "of another version"
-
-
-def _words(hard: int, soft: int) -> str:
-    limit = "no hard limit" if hard == NO_LIMIT else f"hard limit {hard}"
-    return f"{limit} and soft limit {soft} bytes"

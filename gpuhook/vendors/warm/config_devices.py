@@ -12,16 +12,19 @@ import os
 import stat
 
 from gpuhook.apply.spec import change_record, oci_spec
+from gpuhook.host.hot import fastjson
 from gpuhook.kernel.bpf import device_filter
 from gpuhook.kernel.bpf.device_filter import Rule
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from typing import Any
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits, DeviceNode, Mount
+
+_KFD = "/dev/kfd"  # each container with AMD GPUs has it
 
 
 def by_config(spec: dict[str, Any], recorded: Collection[str] = ()) -> ContainerEdits:
@@ -42,17 +45,28 @@ def by_config(spec: dict[str, Any], recorded: Collection[str] = ()) -> Container
 
 
 def _devices(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    linux = spec.get("linux")
-    devices = linux.get("devices") if isinstance(linux, dict) else None
+    devices = fastjson.objects(spec, "linux", "devices")
+    is_node = node_test([str(device.get("path")) for device in devices])
     return [
         device
-        for device in (devices if isinstance(devices, list) else ())
-        if isinstance(device, dict)
-        and vocabulary.is_node(str(device.get("path")))
+        for device in devices
+        if is_node(str(device.get("path")))
         and device.get("type") in ("b", "c")
         and _is_number(device.get("major"), 12)
         and _is_number(device.get("minor"), 20)
     ]
+
+
+def node_test(paths: Collection[str]) -> Callable[[str], bool]:
+    """Return the test of a path: whether it is a vendor's node in a container with nodes `paths`.
+
+    DRM nodes are those of many drivers: in a container with /dev/kfd, they are of amdgpu.
+    """
+    if _KFD not in paths:
+        return vocabulary.is_node
+    from gpuhook.vendors.amd.hot import amd_words  # most containers have no AMD GPU
+
+    return lambda path: vocabulary.is_node(path) or amd_words.is_node(path)
 
 
 def _is_number(value: object, bits: int) -> bool:

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether this node can enforce limits of GPU memory, and if not, why.
+"""Whether this node can enforce limits of the memory of NVIDIA GPUs, and if not, why.
 
 This needs no container. The driver must have the call, and limits apply to cgroups of version 2.
-memory_backend.py finds out which of its ways the driver uses.
+driver_backend.py finds out which of its ways the driver uses.
 """
 
 from __future__ import annotations
 
+from gpuhook.containers.warm.driver_limit import DMEM
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.kernel import cgroup
-from gpuhook.memory_limits.hot import container_limits
-from gpuhook.memory_limits.hot.container_limits import FIRST_BRANCH
-from gpuhook.memory_limits.warm import memory_backend, nvml_limits
+from gpuhook.vendors.limit_device import LimitSupport
+from gpuhook.vendors.nvidia.hot.nvidia_memory import FIRST_BRANCH, driver_branch
+from gpuhook.vendors.nvidia.warm import driver_backend, nvml_limits
 
 _CGROUPS = "/sys/fs/cgroup"
 _NO_DRIVER = "this node has no NVIDIA driver, or its library is not found"
@@ -19,52 +20,38 @@ _V1 = "this node has cgroup v1, but the driver only limits the memory of cgroup 
 _BOOT = "boot with the kernel parameter systemd.unified_cgroup_hierarchy=1"
 
 
-class Support:
-    """Whether limits are enforced, by which backend ("" for none), and the reason if not ("").
-
-    `remedy` is what to do about it.
-    """
-
-    __slots__ = ("backend", "holds", "reason", "remedy")
-
-    def __init__(self, backend: str = "", reason: str = "", remedy: str = "") -> None:
-        self.backend = backend
-        self.holds = not reason
-        self.reason = reason
-        self.remedy = remedy
-
-
-def driver_support(library: str | None, cgroups: str = _CGROUPS) -> Support:
+def driver_support(library: str | None, cgroups: str = _CGROUPS) -> LimitSupport:
     """Return what the NVML at `library` and the cgroups of `cgroups` support.
 
     A container's view of /sys/fs/cgroup has the host's version, so the result applies to the node
     also if the caller runs in a pod.
     """
     if not library:
-        return Support(reason=_NO_DRIVER, remedy="install the driver, or name its library")
+        remedy = "install the driver, or name its library"
+        return LimitSupport(reason=_NO_DRIVER, remedy=remedy, is_present=False)
     obstacle = _of_cgroups() or _of_library(library)
     if obstacle:
         return obstacle
-    if memory_backend.is_not_passed_on(cgroups):
-        reason, remedy = memory_backend.NO_CONTROLLER
-        return Support(memory_backend.DMEM, reason.format(above=cgroups), remedy)
-    return Support(memory_backend.backend_of(cgroups))
+    if driver_backend.is_not_passed_on(cgroups):
+        reason, remedy = driver_backend.NO_CONTROLLER
+        return LimitSupport(DMEM, reason.format(above=cgroups), remedy)
+    return LimitSupport(driver_backend.backend_of(cgroups))
 
 
-def _of_cgroups() -> Support | None:
+def _of_cgroups() -> LimitSupport | None:
     version = cgroup.hierarchy()
     if version is None:
-        return Support(reason=f"no cgroups are mounted at {_CGROUPS}", remedy=_BOOT)
-    return None if version == cgroup.V2 else Support(reason=_V1, remedy=_BOOT)
+        return LimitSupport(reason=f"no cgroups are mounted at {_CGROUPS}", remedy=_BOOT)
+    return None if version == cgroup.V2 else LimitSupport(reason=_V1, remedy=_BOOT)
 
 
-def _of_library(library: str) -> Support | None:
+def _of_library(library: str) -> LimitSupport | None:
     try:
         if supported(library):
             return None
     except GpuhookError as error:  # the driver is being removed: other checks report it
-        return Support(reason=error.message, remedy=error.hint)
-    return Support(
+        return LimitSupport(reason=error.message, remedy=error.hint)
+    return LimitSupport(
         reason=_too_old(library), remedy=f"update the driver to r{FIRST_BRANCH} or newer"
     )
 
@@ -83,7 +70,7 @@ def supported(library: str) -> bool:
 
 
 def _too_old(library: str) -> str:
-    found = container_limits.driver_branch(library)
+    found = driver_branch(library)
     if found is None:
         return f"the driver has no memory limits: they were added in r{FIRST_BRANCH} (CUDA 13.4)"
     if found >= FIRST_BRANCH:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.vendors.nvidia.warm import spec_devices
+from gpuhook.vendors.warm import config_devices
 
 PATH = "/dev/nvidia3"
 DENY = {"allow": False, "access": "rwm"}
@@ -30,5 +30,5 @@ def test_recorded_node_without_a_rule(
     """`podman update` writes config.json without the rules of CDI devices; the ledger has them."""
     device = {"path": PATH, "type": "c", "major": 195, "minor": 3}
     spec = {"linux": {"devices": [device], "resources": {"devices": rules}}}
-    nodes = spec_devices.by_config(spec, recorded).get("deviceNodes") or []
+    nodes = config_devices.by_config(spec, recorded).get("deviceNodes") or []
     assert [node["permissions"] for node in nodes] == access

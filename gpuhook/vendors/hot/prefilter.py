@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte patterns of containers that concern gpuhook; a config.json without any is not parsed.
 
-NVIDIA_VISIBLE_DEVICES is parsed in request/parse.py. For most containers, this is the only module
-of the vendor that is loaded.
+The variables are parsed in request/parse.py. For most containers, this is the only module of the
+vendors that is loaded.
 """
 
 from __future__ import annotations
@@ -15,4 +15,8 @@ MARKS = (
     b"gpuhook-hook",
     b"gpuhook/memory/",
     b"io.gpuhook.record",
+    b"AMD_VISIBLE_DEVICES",
+    b"amd-container-devices",
 )
+# A container without any of these has only a plan of the first vendor: see further_nodes.py.
+FURTHER = ("AMD_VISIBLE_DEVICES", "amd-container-devices", "amd.com/", "DOCKER_RESOURCE_")

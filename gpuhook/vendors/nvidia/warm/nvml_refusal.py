@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reasons why a driver refuses a memory limit: its few error codes have many meanings.
 
-Loaded with memory_limits. Source: nvml.h, nvmlReturn_enum.
+Loaded with nvml_limits. Source: nvml.h, nvmlReturn_enum.
 """
 
 from __future__ import annotations
 
 import os
 
-from gpuhook.memory_limits.warm import memory_backend
+from gpuhook.vendors.nvidia.warm import driver_backend
 
 OTHERWISE = "run nvidia-smi on the host: if it also fails, dmesg | grep NVRM shows why"
 
@@ -76,7 +76,7 @@ def words(code: int, cgroup: str) -> tuple[str, str] | None:
             "mount"
         )
         return gone, "start the container again, or use the path where this host mounts cgroups"
-    if code in (3, 6) and memory_backend.lacks_controller(cgroup):
-        reason, remedy = memory_backend.NO_CONTROLLER
+    if code in (3, 6) and driver_backend.lacks_controller(cgroup):
+        reason, remedy = driver_backend.NO_CONTROLLER
         return reason.format(above=os.path.dirname(cgroup)), remedy
     return _WORDS.get(code)

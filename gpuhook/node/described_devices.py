@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nodes of the further vendors: by their CDI specs, else as these would be written now.
+
+A vendor whose GPUs need device nodes alone describes this node, or that of an inventory, in memory.
+A vendor that fails has no devices here.
+"""
+
+from __future__ import annotations
+
+from gpuhook.cdi import spec_list
+from gpuhook.cdi.hot import compiled_spec
+from gpuhook.cdi.hot.registry import Registry
+from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import state
+from gpuhook.node.described_node import NAME
+from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.hot import further_nodes
+from gpuhook.vendors.spec_choices import SpecChoices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.cdi.hot.compiled_spec import Compiled
+    from gpuhook.host.hot.settings import Settings
+    from gpuhook.vendors.interface import Vendor, VendorNode
+
+
+def further_devices(settings: Settings, inventory: str | None = None) -> list[VendorNode]:
+    """Return the node of each further vendor: this machine, or that of an inventory."""
+    described = {vendor.domain: spec for vendor in vendors() if (spec := _spec(vendor, inventory))}
+
+    def load(vendor: str, way: str) -> Registry:
+        dirs = settings.spec_dirs
+        layers = [] if inventory else spec_list.layers(dirs)
+        found = Registry(dirs, layers, vendor, way)
+        spec = described.get(vendor)
+        is_described = spec is None or any(one.kind == spec.kind for one in found.all())
+        return found if spec is None or is_described else found.over([spec])
+
+    return further_nodes.further_nodes(load, is_here=inventory is None)
+
+
+def _spec(vendor: Vendor, inventory: str | None) -> Compiled | None:
+    """Return the spec of a vendor's devices, None if it has none or if that fails."""
+    describe = vendor.spec_maker()
+    try:
+        if describe is None or vendor.absence(state.host_root(), inventory):
+            return None
+        root = state.host_root()
+        choices = SpecChoices(inventory, host_root=root, dev_root=root, has_numbers=bool(inventory))
+        return compiled_spec.of_spec(NAME, describe(choices).spec)
+    except GpuhookError:
+        return None

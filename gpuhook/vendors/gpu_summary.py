@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A vendor's GPUs in a few words, and how a container proves that it has one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProofWay:
+    """How a container requests a device, and prints its devices.
+
+    `variable` and `kind` are those of requests, `runtime` the usual name of the runtime. The first
+    group of `pattern` is the id of a device in the output of `program`, which is the host's if it
+    is in `copies`, else the driver's.
+    """
+
+    variable: str
+    kind: str
+    runtime: str
+    program: tuple[str, ...]
+    pattern: str
+    copies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSummary:
+    """The driver, the GPUs by model, and a device that a container can get.
+
+    `name` requests it, and `id` is what the container prints; "" without such a device.
+    """
+
+    driver: str
+    gpus: tuple[str, ...]
+    name: str
+    id: str
+    way: ProofWay

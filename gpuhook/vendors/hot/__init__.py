@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vendors' answers to the wrapper, which imports few modules."""

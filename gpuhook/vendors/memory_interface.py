@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answers of a vendor about memory limits, at a container's start and later.
+
+For type checkers only: no program imports it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from gpuhook.containers.warm.driver_limit import DriverLimit
+    from gpuhook.request.parse import Vocabulary
+
+
+class MemoryVendor(Protocol):
+    """A vendor whose devices may have memory limits; vendors/hot/memory_vendors.py has all."""
+
+    @property
+    def domain(self) -> str:
+        """The prefix of the vendor's CDI kinds."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The variables of limits and requests, and the directory of grants."""
+
+    @property
+    def limited_by(self) -> str:
+        """What enforces the limits: the `by` of the ledger's records."""
+
+    @property
+    def context(self) -> int:
+        """The bytes that any program takes before it computes; 0 if that is unknown."""
+
+    def has_device(self, device: str) -> bool:
+        """Return whether a device id has the form of the vendor's ids."""
+
+    def devices(
+        self,
+        spec: dict[str, Any],
+        nodes: Collection[str],
+        names: Iterable[str],
+        covered: Callable[[], Collection[str]],
+    ) -> list[str]:
+        """Return the ids of a container's devices; memory_limits.hot.DeviceRequest has the rest.
+
+        Raises GH1024 if one cannot be identified.
+        """
+
+    def totals(self, devices: Collection[str]) -> dict[str, int]:
+        """Return the bytes of `devices`, without unknown ones."""
+
+    def reports_limit(self, devices: Collection[str], library: str) -> bool:
+        """Return whether programs get the limit as the total of their device."""
+
+
+class LimitDriver(Protocol):
+    """What enforces the limits of a vendor's devices; vendors/warm/limit_drivers.py opens it.
+
+    `cgroup` is the directory of a cgroup, limits are bytes. All raise a GpuhookError with the
+    reason.
+    """
+
+    def set(self, device: str, cgroup: str, hard: int, soft: int) -> DriverLimit:
+        """Limit the processes of `cgroup` and below; return what is read back."""
+
+    def get(self, device: str, cgroup: str) -> DriverLimit | None:
+        """Return the limits of `cgroup`, None for a cgroup without any."""
+
+    def clear(self, device: str, cgroup: str) -> None:
+        """Remove the limits of `cgroup`; a cgroup that is gone has none."""
+
+    def within(self, device: str, hard: int) -> int:
+        """Return `hard`, but no more than the device's memory if it is known."""
+
+    def backend(self, device: str, cgroup: str) -> str:
+        """Return the backend of a device's limits, DMEM or MISC of driver_limit.py."""
+
+    def backend_of(self, cgroup: str) -> str:
+        """Return the backend without use of a device."""
+
+    def close(self) -> None:
+        """Release the driver; limits that were set remain."""

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An installation of gpuhook on a simulated node with AMD GPUs, alone or beside NVIDIA's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuhook.vendors.amd.hot import amd_token, amd_words
+from gpuhook.vendors.amd.inventory.amd_inventory import KFD, AmdDevice
+from tests.contract.installation import Installation
+from tests.contract.views import View
+from tests.simulated import amd_tree
+from tests.simulated.amd_tree import AmdTree
+
+GROUP = 109  # of the render nodes in the profiles
+
+
+@dataclass(frozen=True)
+class AmdInstallation(Installation):
+    """An installation whose host root has the tree of AMD GPUs."""
+
+    tree: AmdTree | None = None
+
+    @property
+    def amd(self) -> AmdTree:
+        """Return the tree."""
+        assert self.tree is not None
+        return self.tree
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the variables by which the programs use this node."""
+        return {**super().env, "GPUHOOK_HOST_ROOT": str(self.amd.root)}
+
+    @property
+    def amd_spec(self) -> Path:
+        """Return the CDI spec of the AMD GPUs."""
+        return self.specs / "amd.json"
+
+    def describe(self, **changes: Any) -> None:
+        """Write the CDI spec of the AMD GPUs; `changes` replace its top-level keys."""
+        self.amd_spec.write_text(json.dumps({**_spec(self.amd), **changes}), encoding="utf-8")
+
+    def devices(self) -> list[AmdDevice]:
+        """Return the devices in the order of their indices."""
+        return [device for _, device in self.amd.node.devices()]
+
+    def paths(self, *indices: int) -> set[str]:
+        """Return the device nodes of a container with these devices."""
+        found = {KFD}
+        for index in indices:
+            device = self.devices()[index]
+            found |= {device.render_path, str(device.card_path)}
+        return found
+
+    def numbers(self, *indices: int) -> list[str]:
+        """Return "major:minor" of the render nodes of these devices."""
+        return [f"226:{self.devices()[index].render_minor}" for index in indices]
+
+
+def amd_installation(place: Path, profile: str, base: Installation) -> AmdInstallation:
+    """Return an installation with the programs of `base` on a node with AMD GPUs alone."""
+    made = AmdInstallation(
+        place, base.bindir, base.node, tree=amd_tree.build(place / "amd", profile, real_nodes=True)
+    )
+    made.configure()
+    made.describe()
+    return made
+
+
+def nodes_of(view: View) -> set[str]:
+    """Return the paths of the nodes of AMD GPUs in a container."""
+    return {path for path in view.nodes if amd_words.is_node(path)}
+
+
+def asks_amd(value: str) -> list[str]:
+    """Return the variable of a container that requests AMD GPUs."""
+    return [f"AMD_VISIBLE_DEVICES={value}"]
+
+
+def _spec(tree: AmdTree) -> dict[str, Any]:
+    nodes = tree.node
+    every = [device for _, device in nodes.devices()]
+    names: dict[str, list[AmdDevice]] = {str(device.index): [device] for device in every}
+    names["all"] = every
+    for gpu in nodes.gpus:
+        if gpu.uuid is not None:
+            names[gpu.uuid] = list(gpu.devices)
+        for device in gpu.devices:
+            names[device.id] = [device]
+            names[f"{gpu.index}:{device.partition}"] = [device]
+    return {
+        "cdiVersion": "0.7.0",
+        "kind": amd_words.KIND,
+        "annotations": {amd_words.TOKEN: amd_token.token(str(tree.root))},
+        "containerEdits": {
+            "deviceNodes": [_node(tree, KFD)],
+            "additionalGids": [GROUP],
+        },
+        "devices": [
+            {"name": name, "containerEdits": {"deviceNodes": _nodes(tree, devices)}}
+            for name, devices in names.items()
+        ],
+    }
+
+
+def _nodes(tree: AmdTree, devices: list[AmdDevice]) -> list[dict[str, object]]:
+    paths = [path for device in devices for path in (device.card_path, device.render_path)]
+    return [_node(tree, path) for path in paths if path is not None]
+
+
+def _node(tree: AmdTree, path: str) -> dict[str, object]:
+    found = {one.path: one for one in tree.node.device_nodes}[path]
+    host = str(tree.device_node(found))
+    return {"path": path, "hostPath": host, "permissions": "rw", "fileMode": found.mode}

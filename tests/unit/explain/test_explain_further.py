@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""explain of requests for AMD GPUs: on nodes of inventories, and on this node.
+
+The nodes have no AMD driver here: the plan comes from what generate-cdi would write.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gpuhook.cli import main
+from tests.simulated import amd_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def explained(*words: str, code: int = 0) -> Any:
+    """Return the only container of the document that explain prints."""
+    shown = CliRunner().invoke(main, ["explain", "-o", "json", *words])
+    assert shown.exit_code == code, shown.output
+    (container,) = json.loads(shown.stdout)["containers"]
+    return container
+
+
+def of_inventory(profile: str, request: str, code: int = 0) -> Any:
+    return explained("--inventory", profile, "--env", f"AMD_VISIBLE_DEVICES={request}", code=code)
+
+
+def nodes(container: Any) -> list[str]:
+    return sorted(container["changes"]["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("profile", "request_text", "gpus", "render"),
+    [
+        ("mi300x8", "0", ["0000:05:00.0"], [128]),
+        ("mi300x8", "1-2", ["0000:27:00.0", "0000:47:00.0"], [136, 144]),
+        ("mi300x8", "0000:e5:00.0", ["0000:e5:00.0"], [184]),
+        ("mi300x-cpx", "0:1", ["amdgpu_xcp_0"], [129]),
+        ("mi300x-cpx", "amdgpu_xcp_7", ["amdgpu_xcp_7"], [137]),
+        ("radeon", "all", ["0000:03:00.0", "0000:0e:00.0"], [128, 129]),
+    ],
+)
+def test_request_names_the_devices(
+    profile: str, request_text: str, gpus: list[str], render: list[int]
+) -> None:
+    container = of_inventory(profile, request_text)
+    assert container["result"] == "gets"
+    assert [one["gpu"] for one in container["gpus"]] == gpus
+    found = [path for path in nodes(container) if "renderD" in path]
+    assert found == [f"/dev/dri/renderD{minor}" for minor in render]
+    assert "/dev/kfd" in nodes(container)
+    assert container["changes"]["env"] == ["AMD_VISIBLE_DEVICES=void"]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "code"), [("9", "GH1102"), ("3-1", "GH1102"), ("0,all", "GH2510")]
+)
+def test_request_of_no_device_is_refused(request_text: str, code: str) -> None:
+    container = of_inventory("mi300x8", request_text, code=1)
+    assert (container["result"], container["fault"]["code"]) == ("refused", code)
+
+
+@pytest.mark.parametrize("request_text", ["none", "void", ""])
+def test_request_of_nothing_gets_nothing(request_text: str) -> None:
+    container = of_inventory("mi300x8", request_text)
+    assert (container["result"], container["gpus"], nodes(container)) == ("nothing", [], [])
+
+
+def test_repeated_variable_is_mentioned_for_each_vendor(tmp_path: Path) -> None:
+    config = {
+        "ociVersion": "1.0.2",
+        "process": {"env": ["AMD_VISIBLE_DEVICES=0", "AMD_VISIBLE_DEVICES=1"]},
+        "root": {"path": "rootfs"},
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    container = explained(str(path), "--inventory", "mi300x8")
+    assert [one["gpu"] for one in container["gpus"]] == ["0000:27:00.0"]
+    assert container["ignored"] == [
+        "AMD_VISIBLE_DEVICES is set 2 times: the last one applies, AMD_VISIBLE_DEVICES=1"
+    ]
+
+
+def test_devices_of_both_vendors() -> None:
+    words = ("--env", "NVIDIA_VISIBLE_DEVICES=0")
+    container = explained("--inventory", "mixed", "--env", "AMD_VISIBLE_DEVICES=1", *words)
+    assert [one["index"] for one in container["gpus"]] == ["0", "amd 1"]
+    assert [one["where"] for one in container["sources"]] == [
+        "NVIDIA_VISIBLE_DEVICES",
+        "AMD_VISIBLE_DEVICES",
+    ]
+    assert {"/dev/nvidia0", "/dev/kfd", "/dev/dri/renderD131"} <= set(nodes(container))
+
+
+def test_cdi_names_of_both_vendors_in_an_annotation() -> None:
+    value = "cdi.k8s.io/x=nvidia.com/gpu=0,amd.com/gpu=0"
+    container = explained("--inventory", "mixed", "--annotation", value)
+    assert [one["device"] for one in container["devices"]] == ["nvidia.com/gpu=0", "amd.com/gpu=0"]
+    assert {"/dev/nvidia0", "/dev/dri/renderD130"} <= set(nodes(container))
+
+
+def _isolation(profile: str, request_text: str) -> dict[str, str]:
+    (one,) = of_inventory(profile, request_text)["isolation"]
+    found: dict[str, str] = one["isolation"]
+    return found
+
+
+def test_isolation_is_that_of_amd() -> None:
+    whole, part = _isolation("mi300x8", "0"), _isolation("mi300x-cpx", "0:1")
+    assert "dmem" in whole["memory"]
+    assert "queues" in whole["compute"]
+    assert "all of its partitions" in part["crash"]
+    assert "MPS" not in json.dumps([whole, part])
+
+
+def test_this_node_without_a_spec_is_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    amd_tree.build(tmp_path, "mi300x8", real_nodes=True)
+    settings = tmp_path / "config.yaml"
+    settings.write_text(f"cdi:\n  specDirs: [{tmp_path}/cdi]\n", encoding="utf-8")
+    monkeypatch.setenv("GPUHOOK_CONFIG", str(settings))
+    monkeypatch.setenv("GPUHOOK_HOST_ROOT", str(tmp_path))
+    monkeypatch.setenv("GPUHOOK_STATE_DIR", str(tmp_path / "state"))
+    shown = CliRunner().invoke(main, ["explain", "-o", "json", "--env", "AMD_VISIBLE_DEVICES=2"])
+    document = json.loads(shown.stdout)
+    assert document["node"]["gpus"] == 8
+    assert "no spec of amd.com/gpu" in document["node"]["notes"][0]
+    (container,) = document["containers"]
+    assert (container["result"], container["fault"]) == ("gets", None)
+    assert [one["gpu"] for one in container["gpus"]] == ["0000:47:00.0"]
+
+
+_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: train}
+spec:
+  containers:
+  - name: main
+    image: rocm/pytorch
+    resources: {limits: {amd.com/gpu: 1}}
+"""
+
+
+def test_allocation_of_a_pod_is_unknown_until_its_variable_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(_POD, encoding="utf-8")
+    container = explained(str(path), "--inventory", "mi300x8")
+    assert container["result"] == "unknown"
+    (note,) = [one for one in container["pod"]["notes"] if one.startswith("amd.com/gpu: ")]
+    assert "--env AMD_VISIBLE_DEVICES=DEVICE" in note
+    words = ("--env", "AMD_VISIBLE_DEVICES=0000:05:00.0")
+    container = explained(str(path), "--inventory", "mi300x8", *words)
+    assert container["result"] == "gets"
+    assert "/dev/dri/renderD128" in nodes(container)
