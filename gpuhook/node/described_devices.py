@@ -21,7 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.interface import Vendor, VendorNode
+    from gpuhook.vendors.interface import VendorNode
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 
 def further_devices(settings: Settings, inventory: str | None = None) -> list[VendorNode]:

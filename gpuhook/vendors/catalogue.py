@@ -11,7 +11,7 @@ from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 
 def vendors() -> tuple[Vendor, ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 _CHANGED = "its devices have changed"
 

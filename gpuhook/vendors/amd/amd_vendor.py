@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AMD's answers to the questions of commands and services (Vendor in vendors/interface.py)."""
+"""AMD's answers to the questions of commands and services (vendors/interfaces)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.interface import ContainerTraces, FindLibrary
+    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
@@ -154,7 +155,7 @@ class AmdVendor:
 
     def opened_usage(
         self,
-        library: Callable[[], str],  # noqa: ARG002 # AMD's usage needs none
+        library: FindLibrary,  # noqa: ARG002 # AMD's usage needs none
     ) -> AbstractContextManager[Callable[[], UsageLook]]:
         """Read sysfs, KFD and procfs."""
         from gpuhook.vendors.amd.usage import amd_reading

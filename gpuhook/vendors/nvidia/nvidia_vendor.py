@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's answers to the questions of commands and services (Vendor in vendors/interface.py)."""
+"""NVIDIA's answers to the questions of commands and services (vendors/interfaces)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.vendors.interface import ContainerTraces, FindLibrary
+    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
@@ -123,9 +124,7 @@ class NvidiaVendor:
 
         return injection_traces
 
-    def opened_usage(
-        self, library: Callable[[], str]
-    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+    def opened_usage(self, library: FindLibrary) -> AbstractContextManager[Callable[[], UsageLook]]:
         """Call the driver through NVML."""
         from gpuhook.vendors.nvidia.usage import nvidia_usage
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AMD's device nodes in a container (ContainerTraces in vendors/interface.py).
+"""AMD's device nodes in a container (usage_interface.py).
 
 /dev/kfd is of all GPUs, a render node of one device. Other drivers have DRM nodes as well: sysfs
 has the driver of each. Containers get no files of the driver.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's device nodes and mounts in a container, recognised by names and numbers.
 
-It has what ContainerTraces of vendors/interface.py has. For inspection only: what a container gets
+It has what ContainerTraces of usage_interface.py has. For inspection only: what a container gets
 comes from the node, never from a name.
 """
 
