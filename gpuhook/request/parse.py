@@ -46,19 +46,20 @@ class Vocabulary:
     driver: str
     devices_env: str
     capabilities_env: str
-    replicas_env: str
     mount_prefix: str
     default_kind: str
     image_version_env: str
     image_requirement_env: str
     memory_request_env: str
     memory_limit_env: str
-    memory_prefix: str
-    hints_env: str
     extras: dict[str, tuple[str, str, str]]
     extra_mounts: dict[str, str]
     privileged_kinds: tuple[str, ...]
     normalized: Callable[[list[str], str], list[str]] | None = None
+    # gpuhook's own, for the devices of any vendor.
+    replicas_env = "GPUHOOK_REPLICAS"
+    memory_prefix = "/var/run/gpuhook/memory"
+    hints_env = "GPUHOOK_MEMORY_HINTS"
 
     def __init__(self, **words: Any) -> None:
         for name, value in words.items():

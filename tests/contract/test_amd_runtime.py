@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD
+from gpuhook.vendors.amd.hot.amd_words import KFD
 from tests.contract.amd_installation import (
     GROUP,
     AmdInstallation,

@@ -18,12 +18,12 @@ from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
-from gpuhook.vendors.catalogue import vendor_of_resource
 from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
 from gpuhook.vendors.nvidia.spec.generate_options import DEFAULT_HOOK_PATH, HOOKS, Choices
 from gpuhook.vendors.nvidia.spec.gpu_spec import describe
+from gpuhook.vendors.vendor_part import plugin_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def update(
 
 def update_part(part: VendorPart, devices: Iterable[Device], *, directory: str | None) -> Specs:
     """Write the spec of a vendor's devices if it has changed; a failure is the `trouble`."""
-    vendor = vendor_of_resource(part.domain).allocation_words.cdi_vendor
+    vendor = plugin_vendor(part.domain)
     found = {
         device.uuid: tuple(map(DeviceSpec, device.paths, device.host_paths)) for device in devices
     }

@@ -58,7 +58,7 @@ def _resource_notes(asked: PodRequest) -> Iterator[str]:
         if vendor := resource_names.further_vendor(name):
             yield (
                 f"{name}: the allocation of the device plugin is not simulated; --env "
-                f"{vendor.allocation_words.devices_env}=DEVICE adds the variable that it sets"
+                f"{vendor.vocabulary.devices_env}=DEVICE adds the variable that it sets"
             )
         elif name.rpartition("/")[2].startswith(("gpu", "i915", "xe")) and "/" in name:
             yield f"{name} belongs to another vendor and is not explained"

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from gpuhook.vendors.amd.hot import amd_words
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
-        AllocationWords,
         DeviceCheck,
         ExporterWords,
         VendorPart,
@@ -37,20 +38,13 @@ class AmdVendor:
 
     name = "amd"
     title = "AMD"
-    domain = "amd.com"
+    domain = amd_words.VENDOR
+    vocabulary = amd_words.VOCABULARY
     unshared: Mapping[str, str] = {
         "mps": "AMD GPUs have no MPS",
         "timeSlice": _SLICES,
         "computeMode": _SLICES,
     }
-
-    @property
-    def allocation_words(self) -> AllocationWords:
-        from gpuhook.vendors.amd.hot.amd_words import VOCABULARY
-        from gpuhook.vendors.vendor_part import AllocationWords
-
-        words, cdi_vendor = VOCABULARY, f"k8s.device-plugin.{self.domain}"
-        return AllocationWords(self.name, words.devices_env, words.mount_prefix, cdi_vendor)
 
     @property
     def exporter(self) -> ExporterWords | None:

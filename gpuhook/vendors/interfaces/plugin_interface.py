@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.vendor_device import ComputeShare, NamedDevices, NamingRules
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
-        AllocationWords,
         DeviceCheck,
         ExporterWords,
         VendorPart,
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 
 class PluginVendor(Protocol):
     """A vendor's part of a node for the device plugin; a VendorPart has the devices of a moment."""
-
-    @property
-    def allocation_words(self) -> AllocationWords:
-        """The words of an allocation of the device plugin."""
 
     @property
     def exporter(self) -> ExporterWords | None:

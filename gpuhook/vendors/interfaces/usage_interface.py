@@ -32,14 +32,6 @@ class ContainerTraces(Protocol):
     def HAS_FILES(self) -> bool:  # noqa: N802
         """Whether containers get files of the driver."""
 
-    @property
-    def DEVICES_ENV(self) -> str:  # noqa: N802
-        """The variable that requests devices."""
-
-    @property
-    def KIND(self) -> str:  # noqa: N802
-        """The CDI kind of these devices."""
-
     def is_node(self, path: str, number: tuple[int, int], host_root: str) -> bool:
         """Return whether the character device `path` with this (major, minor) is the driver's."""
 

@@ -10,6 +10,10 @@ from gpuhook.vendors.interfaces.memory_interface import LimitVendor
 from gpuhook.vendors.interfaces.plugin_interface import PluginVendor
 from gpuhook.vendors.interfaces.usage_interface import UsageVendor
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.request.parse import Vocabulary
+
 
 class Vendor(InventoryVendor, UsageVendor, PluginVendor, LimitVendor, Protocol):
     """The name of a vendor, and its answers by feature."""
@@ -25,3 +29,7 @@ class Vendor(InventoryVendor, UsageVendor, PluginVendor, LimitVendor, Protocol):
     @property
     def domain(self) -> str:
         """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The variables, paths and kinds of the vendor's requests."""

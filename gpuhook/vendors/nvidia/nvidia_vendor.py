@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.hot import vocabulary as nvidia_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
-        AllocationWords,
         DeviceCheck,
         ExporterWords,
         VendorPart,
@@ -33,17 +33,10 @@ class NvidiaVendor:
 
     name = "nvidia"
     title = "NVIDIA"
-    domain = "nvidia.com"
+    domain = nvidia_words.VENDOR
+    vocabulary = nvidia_words.VOCABULARY
     exporter: ExporterWords | None = None
     unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
-
-    @property
-    def allocation_words(self) -> AllocationWords:
-        from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR, VOCABULARY
-        from gpuhook.vendors.vendor_part import AllocationWords
-
-        words = VOCABULARY
-        return AllocationWords(self.name, words.devices_env, words.mount_prefix, PLUGIN_VENDOR)
 
     def owns(self, inventory: object) -> bool:
         from gpuhook.vendors.nvidia.inventory.inventory import Node

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-
 from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
@@ -102,7 +100,7 @@ class AmdPlanNode:
 
     def has_driver(self) -> bool:
         """Return whether this node has the driver loaded."""
-        return not self.is_here or os.path.isdir(state.host_root().rstrip("/") + amd_sysfs.MODULE)
+        return not self.is_here or amd_sysfs.is_loaded(state.host_root())
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""
@@ -216,16 +214,15 @@ class AmdPlanNode:
 def _nodes_of_others() -> list[str]:
     """Return the DRM nodes of other drivers on this host."""
     root = state.host_root()
-    known, found = amd_sysfs.gpu_addresses(root), []
     directory = root.rstrip("/") + amd_sysfs.DRM
-    for name in amd_sysfs.names(directory):
-        try:
-            device = os.readlink(f"{directory}/{name}").rsplit("/", 3)[-3]
-        except (OSError, IndexError):
-            continue
-        if device not in known and not amd_sysfs.partition_id(device):
-            found.append(amd_words.DRM + name)
-    return found
+    devices = {
+        name: amd_sysfs.device_of(f"{directory}/{name}") for name in amd_sysfs.names(directory)
+    }
+    return [
+        amd_words.DRM + name
+        for name, device in devices.items()
+        if device and not amd_sysfs.is_served(root, device)
+    ]
 
 
 def _changes(spec: Compiled) -> list[str]:

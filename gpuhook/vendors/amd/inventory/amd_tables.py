@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from gpuhook.vendors.amd.hot.amd_words import KFD
 from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD
 from gpuhook.vendors.vendor_inventory import InventoryTable, VendorInventory, cell, mebibytes
 
 TYPE_CHECKING = False
@@ -44,9 +44,7 @@ def of_node(node: AmdNode) -> VendorInventory | None:
     if driver is None:
         return None
     version = driver.version or "of the kernel"
-    partitions = tuple(
-        _partition(gpu, one) for gpu, one in node.devices() if gpu.compute_mode not in (None, "SPX")
-    )
+    partitions = tuple(_partition(gpu, one) for gpu, one in node.devices() if gpu.is_divided)
     return VendorInventory(
         {amd_dump.KEY: amd_dump.section(node)},
         f"Driver amdgpu {version}, kernel {cell(driver.kernel)}",

@@ -12,10 +12,12 @@ labels.
 
 from __future__ import annotations
 
+import re
 import string
 from collections import Counter
 from dataclasses import replace
 
+from gpuhook.vendors.amd.hot.amd_words import KIND
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.vendor_labels import VendorLabels
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
 
-STABLE, BETA = "amd.com/gpu.", "beta.amd.com/gpu."
+STABLE, BETA = f"{KIND}.", f"beta.{KIND}."
 # The kinds of labels: the options of AMD's labeller. The default ones are those of AMD's operator.
 DEFAULT_KINDS = (
     "vram", "cu-count", "simd-count", "device-id", "family", "product-name", "driver-version",
@@ -34,7 +36,7 @@ KINDS = (
     *DEFAULT_KINDS, "driver-src-version", "compute-memory-partition",
     "compute-partitioning-supported", "memory-partitioning-supported", "firmware",
 )  # fmt: skip
-OWNED = rf"(?:beta\.)?amd\.com/gpu\.(?:{'|'.join(KINDS)})(?:\..+)?"
+OWNED = rf"(?:beta\.)?{re.escape(KIND)}\.(?:{'|'.join(KINDS)})(?:\..+)?"
 
 _MIB = 1 << 20
 _MAX_LENGTH = 63  # of a value, and of a name without its prefix

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpuhook.vendors.amd.hot import amd_sysfs
+from gpuhook.vendors.amd.hot import amd_sysfs, amd_words
+from gpuhook.vendors.amd.hot.amd_words import DRM
 from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
-from gpuhook.vendors.amd.inventory.amd_inventory import DRM, AmdDriver
+from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.amd.spec import amd_selection, amd_spec
 from gpuhook.vendors.gpu_summary import GpuSummary, ProofWay
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
 
 _PROOF = ProofWay(
-    variable="AMD_VISIBLE_DEVICES",
-    kind=amd_spec.KIND,
+    variable=amd_words.VOCABULARY.devices_env,
+    kind=amd_words.KIND,
     runtime="amd",
     program=("ls", DRM),
     pattern="(renderD[0-9]+)",
@@ -33,8 +34,7 @@ def absence(host_root: str, inventory: str | None = None) -> str:
     root = host_root.rstrip("/")
     if amd_sysfs.gpu_addresses(root):
         return ""
-    has_driver = amd_sysfs.names(root + amd_sysfs.MODULE)
-    return amd_selection.NO_GPU if has_driver else amd_selection.NO_DRIVER
+    return amd_selection.NO_GPU if amd_sysfs.is_loaded(root) else amd_selection.NO_DRIVER
 
 
 def describe(choices: SpecChoices) -> DescribedDevices:

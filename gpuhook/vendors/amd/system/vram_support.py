@@ -46,7 +46,7 @@ def limit_support(host_root: str, cgroups: str = "") -> LimitSupport:
     """
     own = host_root.rstrip("/") + cgroup.MOUNT_POINT
     cgroups = cgroups or (own if os.path.isdir(own) else cgroup.MOUNT_POINT)
-    if not os.path.isdir(host_root.rstrip("/") + amd_sysfs.DRIVER):
+    if not amd_sysfs.is_ready(host_root):
         return LimitSupport(reason=_NO_DRIVER, remedy="modprobe amdgpu", is_present=False)
     version = cgroup.hierarchy()
     if version != cgroup.V2:

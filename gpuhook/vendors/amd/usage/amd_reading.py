@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from functools import partial
 
@@ -34,7 +33,7 @@ _UNREAD = (
 def opened() -> Iterator[Callable[[], UsageLook]]:
     """Yield a function that reads the usage now; it is empty on a node without the driver."""
     host_root = state.host_root()
-    if not os.path.isdir(host_root.rstrip("/") + amd_sysfs.DRIVER):
+    if not amd_sysfs.is_ready(host_root):
         yield lambda: UsageLook(has_driver=False)
         return
     with UsageWorker(partial(AmdReader, host_root), _fault) as worker:

@@ -11,8 +11,8 @@ import os
 import re
 
 from gpuhook.vendors.amd.hot import amd_sysfs
+from gpuhook.vendors.amd.hot.amd_words import DRM, KFD
 from gpuhook.vendors.amd.inventory import kfd_topology
-from gpuhook.vendors.amd.inventory.amd_inventory import DRM, KFD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ VARIABLES = (
     "ROCR_VISIBLE_DEVICES=",
 )
 HAS_FILES = False
-DEVICES_ENV, KIND = "AMD_VISIBLE_DEVICES", "amd.com/gpu"
-_DRM_MAJOR = 226  # Source: Linux, admin-guide/devices.txt
 _NODE = re.compile(re.escape(DRM) + r"(renderD|card)([0-9]{1,7})$")
 
 
@@ -40,24 +38,23 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     """
     if path == KFD:
         return True
-    if not path.startswith(DRM) or number[0] != _DRM_MAJOR:
+    if not path.startswith(DRM) or number[0] != amd_sysfs.DRM_MAJOR:
         return False
-    root = host_root.rstrip("/")
-    place = f"{root}/sys/dev/char/{number[0]}:{number[1]}"
+    place = f"{host_root.rstrip('/')}/sys/dev/char/{number[0]}:{number[1]}"
     if os.path.exists(place):
-        return _is_amd(root, os.path.realpath(place + "/device"))
-    return os.path.isdir(root + amd_sysfs.DRIVER)
+        return amd_sysfs.is_served(host_root, amd_sysfs.device_of(place))
+    return amd_sysfs.is_ready(host_root)
 
 
 def is_device_node(path: str, host_root: str) -> bool:
     """Return whether `path` is the render node of a GPU or partition."""
-    return bool(_minor(path)) and _is_amd(host_root.rstrip("/"), _device(path, host_root))
+    return bool(_minor(path)) and amd_sysfs.is_served(host_root, _device(path, host_root))
 
 
 def has_own_number(path: str, number: tuple[int, int]) -> bool:
     """Return whether a node with the name of a DRM node has the number of that name."""
     match = _NODE.match(path)
-    return match is None or number == (_DRM_MAJOR, int(match[2]))
+    return match is None or number == (amd_sysfs.DRM_MAJOR, int(match[2]))
 
 
 def stale(paths: Iterable[str], host_root: str) -> list[str]:
@@ -74,10 +71,8 @@ def stale(paths: Iterable[str], host_root: str) -> list[str]:
     found = []
     for path in render:
         device = _device(path, host_root)
-        is_partition = amd_sysfs.partition_id(os.path.basename(device)) is not None
-        if not os.path.exists(device) or (
-            is_partition and is_complete and _minor(path) not in current
-        ):
+        is_partition = amd_sysfs.partition_id(device) is not None
+        if not device or (is_partition and is_complete and _minor(path) not in current):
             found.append(path)
     return found
 
@@ -85,7 +80,7 @@ def stale(paths: Iterable[str], host_root: str) -> list[str]:
 def running_driver(host_root: str) -> str | None:
     """Return the version of amdgpu, or the kernel's if the driver is a part of it; None: none."""
     root = host_root.rstrip("/")
-    if not os.path.isdir(root + amd_sysfs.DRIVER):
+    if not amd_sysfs.is_ready(host_root):
         return None
     release = amd_sysfs.line(f"{root}/proc/sys/kernel/osrelease")
     version = amd_sysfs.line(f"{root}{amd_sysfs.MODULE}/version")
@@ -99,11 +94,6 @@ def _minor(path: str) -> int | None:
 
 
 def _device(path: str, host_root: str) -> str:
+    """Return the device of a render node, "" if it is gone."""
     name = os.path.basename(path)
-    return os.path.realpath(f"{host_root.rstrip('/')}{amd_sysfs.DRM}/{name}/device")
-
-
-def _is_amd(root: str, device: str) -> bool:
-    name = os.path.basename(device)
-    is_partition = amd_sysfs.partition_id(name) is not None
-    return is_partition or os.path.exists(f"{root}{amd_sysfs.DRIVER}/{name}")
+    return amd_sysfs.device_of(f"{host_root.rstrip('/')}{amd_sysfs.DRM}/{name}")

@@ -27,8 +27,6 @@ NODE_DIRECTORIES = (
 )
 VARIABLES = ("NVIDIA_", "GPUHOOK_", "CUDA_VISIBLE_DEVICES=")
 HAS_FILES = True
-DEVICES_ENV = vocabulary.VOCABULARY.devices_env
-KIND = vocabulary.VOCABULARY.default_kind
 _GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia/"
