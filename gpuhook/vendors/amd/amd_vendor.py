@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+    from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
@@ -248,13 +249,11 @@ class AmdVendor:
 
         return amd_support.support_inventory(host_root, dev_root)
 
-    def isolation(
-        self, profile: str, sharing: str, memory_by: str, limit: str
-    ) -> dict[str, str] | None:
-        """Return the sentences of a GPU or partition."""
+    def isolation(self, use: SharedUse) -> Isolation:
+        """Return the sentences of a GPU, or of a part of one."""
         from gpuhook.vendors.amd.usage import amd_isolation
 
-        return amd_isolation.isolation(profile, sharing, memory_by, limit)
+        return amd_isolation.isolation_of(use)
 
 
 def _node(part: VendorPart) -> AmdNode:

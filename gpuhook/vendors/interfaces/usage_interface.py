@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
+    from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
 
@@ -71,11 +72,5 @@ class UsageVendor(Protocol):
         Raises what inventory_file.load() raises.
         """
 
-    def isolation(
-        self, profile: str, sharing: str, memory_by: str, limit: str
-    ) -> dict[str, str] | None:
-        """Return a sentence each on a device's memory, compute, stability and crashes.
-
-        `profile` is that of the UsageDevice, `sharing` and `memory_by` are words of
-        usage/container_sharing.py, `limit` is the memory limit as a text, "" for none.
-        """
+    def isolation(self, use: SharedUse) -> Isolation:
+        """Return a sentence each on a device's memory, compute, stability and crashes."""

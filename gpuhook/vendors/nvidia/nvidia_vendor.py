@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
@@ -195,9 +196,8 @@ class NvidiaVendor:
         """Return None: the bundle has the answers of NVML."""
         return None
 
-    def isolation(
-        self, profile: str, sharing: str, memory_by: str, limit: str
-    ) -> dict[str, str] | None:
-        """Return None: usage/container_sharing.py has the sentences."""
-        del profile, sharing, memory_by, limit
-        return None
+    def isolation(self, use: SharedUse) -> Isolation:
+        """Return the sentences of a GPU, or of a part of one."""
+        from gpuhook.vendors.nvidia.gpu import sharing_isolation
+
+        return sharing_isolation.isolation_of(use)
