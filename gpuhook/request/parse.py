@@ -109,7 +109,7 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
+def limits_memory(spec: dict[str, Any]) -> bool:
     """Return whether mounts or variables of a spec may limit its memory of devices.
 
     The variables may be any vendor's. Most containers have neither, so this check is all that they
@@ -117,7 +117,7 @@ def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
     """
     if any(entry.partition("=")[0].endswith(_MEMORY) for entry in variables(spec)):
         return True
-    below = words.memory_prefix + "/"
+    below = Vocabulary.memory_prefix + "/"
     mounts = fastjson.objects(spec, "mounts")
     return any(str(mount.get("destination")).startswith(below) for mount in mounts)
 
