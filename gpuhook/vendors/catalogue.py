@@ -25,6 +25,13 @@ def vendor_of_resource(name: str) -> Vendor:
     return next(vendor for vendor in vendors() if vendor.domain == domain)
 
 
+def domain_in(name: str) -> str:
+    """Return the domain of the vendor in a CDI name, the first vendor's for a name of another."""
+    domains = [vendor.domain for vendor in vendors()]
+    own = f".{name.partition('/')[0]}"
+    return next((domain for domain in domains if own.endswith(f".{domain}")), domains[0])
+
+
 def vendor_of(inventory: object) -> Vendor:
     """Return the vendor whose GPUs an inventory describes."""
     return next(vendor for vendor in vendors() if vendor.owns(inventory))

@@ -16,7 +16,7 @@ from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnsw
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.device_plugin.offer import resources, sharing_notes
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.nvml.topology import Topology
+from gpuhook.vendors.vendor_part import PairScores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def plugin_offer(node: Node, chosen: Configuration) -> PluginOffer:
     if made.blocked:
         uuids = (device.uuid for resource in offer.resources for device in resource.devices)
         unusable |= dict.fromkeys(uuids, made.blocked)
-    known = KnownNode(Topology(), chosen, replace(made, unhealthy=unusable))
+    known = KnownNode(PairScores(), chosen, replace(made, unhealthy=unusable))
     guard = chosen.own.guard.ends_processes
     return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},
