@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     )
 
 _EXPORTER = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
-_MOUNTS = "/var/run/amd-container-devices"
 _SLICES = "amdgpu has no setting for it"
 
 
@@ -46,10 +45,11 @@ class AmdVendor:
 
     @property
     def allocation_words(self) -> AllocationWords:
+        from gpuhook.vendors.amd.hot.amd_words import VOCABULARY
         from gpuhook.vendors.vendor_part import AllocationWords
 
-        cdi_vendor = f"k8s.device-plugin.{self.domain}"
-        return AllocationWords(self.name, "AMD_VISIBLE_DEVICES", _MOUNTS, cdi_vendor)
+        words, cdi_vendor = VOCABULARY, f"k8s.device-plugin.{self.domain}"
+        return AllocationWords(self.name, words.devices_env, words.mount_prefix, cdi_vendor)
 
     @property
     def exporter(self) -> ExporterWords | None:

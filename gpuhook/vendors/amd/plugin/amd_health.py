@@ -28,9 +28,12 @@ UNCORRECTABLE, BAD_PAGES = "uncorrectable errors", "bad pages of memory"
 def check_devices(node: AmdNode, host_root: str, dev_root: str | None) -> dict[str, DeviceCheck]:
     """Return the state of each device by its id. /sys is below `host_root`."""
     root = host_root.rstrip("/")
+    is_loaded = os.path.isdir(root + amd_sysfs.DRIVER)
     checks: dict[str, DeviceCheck] = {}
     for gpu in node.gpus:
-        own = _gpu_check(gpu, f"{root}{amd_sysfs.DRIVER}/{gpu.pci_address}")
+        own = DeviceCheck("" if is_loaded else "the driver amdgpu is not loaded")
+        if is_loaded:
+            own = _gpu_check(gpu, f"{root}{amd_sysfs.DRIVER}/{gpu.pci_address}")
         for device in gpu.devices:
             missing = "" if own.fault else _missing_node(device, root, (dev_root or "").rstrip("/"))
             checks[device.id] = DeviceCheck(missing) if missing else own
