@@ -411,5 +411,5 @@ def test_hint_for_other_vendors_names_the_vendor_not_generate_cdi(
     ],
 )
 def test_hint_names_the_file_of_the_vendor(dirs: tuple[Path, Path], kind: str, advice: str) -> None:
-    """Each vendor's GPUs have a spec of their own."""
+    """Each vendor has a spec for its GPUs."""
     assert advice.format(dirs[1]) in gpuhook("show", f"{kind}=9").stderr
