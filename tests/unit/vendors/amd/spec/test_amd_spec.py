@@ -58,7 +58,10 @@ def test_names_of_whole_gpus() -> None:
 
 
 def test_names_of_partitions() -> None:
-    """64 partitions: the names of a GPU are those of all of its partitions."""
+    """64 partitions: the UUID names all partitions of a GPU, the PCI address the first one.
+
+    A device plugin's allocation of that partition names it by the address.
+    """
     node = amd_dump.load("mi300x-cpx")
     found = nodes(described(node))
     assert [str(index) for index in range(64)] == list(found)[:64]
@@ -68,7 +71,9 @@ def test_names_of_partitions() -> None:
     assert found["1:3"] == own[3] == found[gpu.devices[3].id]
     assert gpu.devices[3].id.startswith("amdgpu_xcp_")
     whole = [path for paths in own for path in paths[:-1]] + [KFD]
-    assert found[gpu.pci_address] == found[str(gpu.uuid)] == whole
+    assert found[str(gpu.uuid)] == whole
+    assert gpu.devices[0].id == gpu.pci_address
+    assert all(found[device.id] == nodes for device, nodes in zip(gpu.devices, own, strict=True))
     assert len(found["all"]) == 64 * 2 + 1
 
 
@@ -130,14 +135,14 @@ def test_capabilities(capabilities: list[str], kinds: set[str]) -> None:
 
 
 def test_chosen_devices() -> None:
-    """The chosen devices keep their indices; a part of a GPU does not have the GPU's names."""
+    """The chosen devices keep their indices; a part of a GPU does not have the GPU's name."""
     node = amd_dump.load("mi300x-cpx")
-    ids = ("1:3", node.gpus[2].pci_address, "9")
+    ids = ("1:3", str(node.gpus[2].uuid), "9")
     found = nodes(described(node, device_ids=ids))
     assert list(found)[:10] == ["9", "11", *(str(index) for index in range(16, 24))]
     assert node.gpus[1].pci_address not in found
     assert node.gpus[1].uuid not in found
-    assert len(found[node.gpus[2].pci_address]) == 8 * 2 + 1
+    assert len(found[str(node.gpus[2].uuid)]) == 8 * 2 + 1
     assert len(found["all"]) == 10 * 2 + 1
     assert "all" not in nodes(described(node, with_all=False))
 
