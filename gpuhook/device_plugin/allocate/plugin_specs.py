@@ -125,12 +125,15 @@ def update(
 
 def update_part(part: VendorPart, devices: Iterable[Device], *, directory: str | None) -> Specs:
     """Write the spec of a vendor's devices if it has changed; a failure is the `trouble`."""
-    vendor = vendor_of_resource(part.domain).allocation_words.cdi_vendor
+    words = vendor_of_resource(part.domain).allocation_words
     found = {
         device.uuid: tuple(map(DeviceSpec, device.paths, device.host_paths)) for device in devices
     }
     control = tuple(DeviceSpec(path, path) for path in part.control_nodes)
-    document = _node_spec(f"{vendor}/gpu", {name: control + own for name, own in found.items()}, ())
+    named = {name: control + own for name, own in found.items()}
+    document = _node_spec(f"{words.cdi_vendor}/gpu", named, ())
+    # The engine has handled the request: no runtime below it adds the GPUs of the image's variable.
+    document["containerEdits"] = {"env": [f"{words.devices_env}=void"]}
     try:
         written = _write(document, directory)
     except GpuhookError as trouble:
