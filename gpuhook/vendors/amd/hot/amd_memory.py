@@ -73,7 +73,7 @@ def vram_total(device: str) -> int | None:
     """Return the bytes of a GPU, None if they are unknown, as those of a partition."""
     directory = gpu_directory(device)
     text = amd_sysfs.line(f"{directory}/mem_info_vram_total") if directory else None
-    return int(text) if text and text.isascii() and text.isdigit() else None
+    return int(text) if text and amd_sysfs.is_number(text) else None
 
 
 def _directory(device: str) -> str:

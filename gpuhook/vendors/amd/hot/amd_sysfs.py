@@ -13,9 +13,11 @@ DRIVER = MODULE + "/drivers/pci:amdgpu"  # has a link to the directory of each G
 PLATFORM = "/sys/devices/platform"  # has the partitions beyond the first of each GPU
 DRM = "/sys/class/drm"  # has a link to each DRM node
 TOPOLOGY = "/sys/class/kfd/kfd/topology"
+DRM_MAJOR = 226  # Source: Linux, admin-guide/devices.txt
 MODES = ("current_compute_partition", "current_memory_partition")
 _PARTITION = "amdgpu_xcp"
 _LIMIT = 65536
+_MOST_DIGITS = 20
 
 
 def text(path: str) -> str:
@@ -36,6 +38,11 @@ def line(path: str) -> str | None:
     except OSError:
         return None
     return found if found and found.isprintable() else None
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is an unsigned number of at most 64 bits, as the kernel writes it."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def mode(path: str) -> str | None:
@@ -97,3 +104,16 @@ def minor(name: str, prefix: str) -> int | None:
     number = name[len(prefix) :]
     is_one = name.startswith(prefix) and number.isascii() and number.isdigit() and len(number) < 8
     return int(number) if is_one else None
+
+
+def kfd_major(host_root: str) -> int | None:
+    """Return the major of /dev/kfd in /proc/devices: the kernel chooses it at each start."""
+    try:
+        lines = text(host_root.rstrip("/") + "/proc/devices").splitlines()
+    except OSError:
+        return None
+    for one in lines:
+        major, _, name = one.strip().partition(" ")
+        if name == "kfd" and major.isascii() and major.isdigit() and len(major) < 8:
+            return int(major)
+    return None

@@ -85,5 +85,4 @@ def _is_hexadecimal(text: str) -> bool:
 
 def _number(text: str | None) -> int | None:
     """Return a number that is not negative; a GPU without a NUMA node has -1."""
-    is_one = text is not None and text.isascii() and text.isdigit() and len(text) <= 20
-    return int(text) if text is not None and is_one else None
+    return int(text) if text is not None and amd_sysfs.is_number(text) else None

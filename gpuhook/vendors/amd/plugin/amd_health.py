@@ -47,9 +47,8 @@ def free_memory(node: AmdNode, uuid: str, host_root: str) -> int | None:
         return None
     place = f"{host_root.rstrip('/')}{amd_sysfs.DRIVER}/{gpu.pci_address}/mem_info_vram_"
     total, used = amd_sysfs.line(place + "total"), amd_sysfs.line(place + "used")
-    if total is None or used is None or not (total.isdecimal() and used.isdecimal()):
-        return None
-    return max(0, int(total) - int(used))
+    known = [int(one) for one in (total, used) if one is not None and amd_sysfs.is_number(one)]
+    return max(0, known[0] - known[1]) if len(known) == 2 else None
 
 
 def _gpu_check(gpu: AmdGpu, directory: str) -> DeviceCheck:
@@ -93,7 +92,7 @@ def _uncorrectable(path: str) -> int | None:
     except OSError:
         return None
     numbers = [line.partition(":")[2].strip() for line in lines if line.startswith("ue:")]
-    return int(numbers[0]) if numbers and numbers[0].isdecimal() else None
+    return int(numbers[0]) if numbers and amd_sysfs.is_number(numbers[0]) else None
 
 
 def _missing_node(device: AmdDevice, root: str, dev: str) -> str:

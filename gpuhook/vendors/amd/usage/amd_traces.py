@@ -29,7 +29,6 @@ VARIABLES = (
 )
 HAS_FILES = False
 DEVICES_ENV, KIND = "AMD_VISIBLE_DEVICES", "amd.com/gpu"
-_DRM_MAJOR = 226  # Source: Linux, admin-guide/devices.txt
 _NODE = re.compile(re.escape(DRM) + r"(renderD|card)([0-9]{1,7})$")
 
 
@@ -40,7 +39,7 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     """
     if path == KFD:
         return True
-    if not path.startswith(DRM) or number[0] != _DRM_MAJOR:
+    if not path.startswith(DRM) or number[0] != amd_sysfs.DRM_MAJOR:
         return False
     root = host_root.rstrip("/")
     place = f"{root}/sys/dev/char/{number[0]}:{number[1]}"
@@ -57,7 +56,7 @@ def is_device_node(path: str, host_root: str) -> bool:
 def has_own_number(path: str, number: tuple[int, int]) -> bool:
     """Return whether a node with the name of a DRM node has the number of that name."""
     match = _NODE.match(path)
-    return match is None or number == (_DRM_MAJOR, int(match[2]))
+    return match is None or number == (amd_sysfs.DRM_MAJOR, int(match[2]))
 
 
 def stale(paths: Iterable[str], host_root: str) -> list[str]:

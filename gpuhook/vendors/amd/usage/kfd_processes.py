@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _PROCESSES = "/sys/class/kfd/kfd/proc"
 _CONTEXT = "context_"
-_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +48,7 @@ def number(path: str) -> int | None:
     A GPU in a reset refuses reads with EPERM or EBUSY.
     """
     text = amd_sysfs.line(path) or ""
-    return int(text) if is_number(text) else None
-
-
-def is_number(text: str) -> bool:
-    """Return whether a text is an unsigned number of at most 64 bits, as the kernel writes it."""
-    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if amd_sysfs.is_number(text) else None
 
 
 def kfd_uses(host_root: str, kfd_ids: Collection[int]) -> dict[int, dict[int, KfdUse]]:
@@ -62,7 +56,7 @@ def kfd_uses(host_root: str, kfd_ids: Collection[int]) -> dict[int, dict[int, Kf
     directory = f"{host_root.rstrip('/')}{_PROCESSES}"
     found = {}
     for name in amd_sysfs.names(directory):
-        if is_number(name):
+        if amd_sysfs.is_number(name):
             uses = _process_uses(f"{directory}/{name}", kfd_ids)
             if uses:
                 found[int(name)] = uses
