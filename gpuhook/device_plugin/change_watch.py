@@ -9,7 +9,6 @@ their readers are read in a thread.
 from __future__ import annotations
 
 import asyncio
-
 from functools import partial
 
 from gpuhook.device_plugin import daemon_thread, node_snapshot
