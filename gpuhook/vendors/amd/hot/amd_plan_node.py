@@ -86,7 +86,7 @@ class AmdPlanNode:
     def refusal(self, name: str, error: GpuhookError, source: Source | None) -> GpuhookError:
         """Return GH1101 and GH1102 with the source, the devices and the probable error.
 
-        GH2511 on a node without the driver; another fault is returned unchanged.
+        GH2511 on a node without the driver or a GPU of it; another fault is returned unchanged.
         """
         if error.code not in ("GH1101", "GH1102", "GH1104"):
             return error
@@ -102,8 +102,11 @@ class AmdPlanNode:
         return unknown_device.requested(error, name, where, self.names(), advice)
 
     def has_driver(self) -> bool:
-        """Return whether this node has the driver loaded."""
-        return not self.is_here or os.path.isdir(state.host_root().rstrip("/") + amd_sysfs.MODULE)
+        """Return whether the driver is loaded and serves a GPU.
+
+        Many kernels load it for graphics that it does not serve.
+        """
+        return not self.is_here or bool(amd_sysfs.gpu_addresses(state.host_root()))
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""
