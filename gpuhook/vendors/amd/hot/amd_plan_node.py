@@ -189,7 +189,7 @@ class AmdPlanNode:
     ) -> tuple[ContainerEdits, list[HookJobs]]:
         """Return the edits as they are: nothing is to be done in a root file system.
 
-        Raises GH1302 for a host's node that is another device than its name says.
+        Raises GH1302 for a host's node that is not the device of its name.
         """
         for node in (edits.get("deviceNodes") or ()) if self.is_here else ():
             if "major" not in node and amd_words.is_node(node["path"]):
@@ -247,7 +247,7 @@ def _changes(spec: Compiled) -> list[str]:
 
 
 def _require_device(path: str) -> None:
-    """Raise GH1302 if a host's node has another number than its name; a missing one is let pass.
+    """Raise GH1302 if a host's node has not the number of its name; a missing one passes.
 
     A node in a static /dev may be of an earlier boot, or a link to any device.
     """
