@@ -276,6 +276,22 @@ def test_refresh_of_two_vendors(tmp_path: Path) -> None:
 
 
 @needs_root
+def test_graphics_that_are_not_in_kfd_are_no_gpu(tmp_path: Path) -> None:
+    """A processor's graphics beside a GPU of the other vendor: only that GPU needs a spec."""
+    make_node(tmp_path / "node", "t4")
+    root = next(one.parent for one in tmp_path.rglob("proc") if (one / "driver/nvidia").exists())
+    here = Here(tmp_path / "amd")
+    amd_tree.build(root, "radeon", real_nodes=True, odd=amd_tree.Oddities(has_kfd=False))
+    here.env |= {f"GPUHOOK_{name}_ROOT": str(root) for name in ("HOST", "DRIVER", "DEV")}
+    assert {name: state for name, (state, _) in here.states().items()} == {"nvidia.yaml": "written"}
+    spec = here.specs / "both.yaml"
+    here.call("generate-cdi", "--output-file", str(spec))
+    assert not here.spec.exists()
+    done = here.call("generate-cdi", "--vendor", "amd", "--output-file", str(here.spec), rc=1)
+    assert "the kernel has no KFD" in done.stderr
+
+
+@needs_root
 def test_commands_of_cdi(here: Here, tmp_path: Path) -> None:
     """List, show, resolve, transform and validate work with amd.com/gpu."""
     here.states()
