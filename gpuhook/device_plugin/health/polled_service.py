@@ -106,13 +106,14 @@ class PolledHealthService:
             return vendor.check_devices(part, launch.host_root, launch.node_dev_root)
 
         checks = await daemon_thread.begin(read, "gpuhook-health")
-        exporter: dict[str, str] = {}
+        exporter: dict[str, str] | None = {}
         if vendor.exporter is not None:
             try:
                 exporter = await exporter_client.unhealthy_devices(
                     vendor.exporter, launch.host_root
                 )
             except OSError as error:
+                exporter = None
                 self._report(f"{part.domain} exporter", str(error))
         health = self._health[part.domain]
         before = health.unhealthy
