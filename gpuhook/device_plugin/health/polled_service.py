@@ -115,6 +115,8 @@ class PolledHealthService:
             except OSError as error:
                 exporter = None
                 self._report(f"{part.domain} exporter", str(error))
+            else:
+                self._reported.pop(f"{part.domain} exporter", None)
         health = self._health[part.domain]
         before = health.unhealthy
         ended = health.update(checks, exporter)
