@@ -107,7 +107,8 @@ class AmdPlanNode:
         Kernels load it also for a processor's graphics, of which KFD has only some.
         """
         root = state.host_root()
-        return not self.is_here or (bool(amd_sysfs.gpu_addresses(root)) and _has_kfd_gpu(root))
+        has_gpu = self.is_here and bool(amd_sysfs.gpu_addresses(root))
+        return not self.is_here or (has_gpu and amd_sysfs.has_kfd_gpu(root))
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""
@@ -222,20 +223,6 @@ class AmdPlanNode:
     ) -> list[GpuhookError]:
         """Return nothing: there are no requirements."""
         return []
-
-
-def _has_kfd_gpu(root: str) -> bool:
-    """Return whether KFD has a GPU, or may have one that this process may not see."""
-    nodes = root.rstrip("/") + amd_sysfs.TOPOLOGY + "/nodes"
-    for name in amd_sysfs.names(nodes):
-        try:
-            if amd_sysfs.text(f"{nodes}/{name}/gpu_id").strip() != "0":
-                return True
-        except PermissionError:
-            return True
-        except OSError:
-            continue
-    return False
 
 
 def _nodes_of_others() -> list[str]:

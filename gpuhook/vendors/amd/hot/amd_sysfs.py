@@ -117,3 +117,17 @@ def kfd_major(host_root: str) -> int | None:
         if name == "kfd" and major.isascii() and major.isdigit() and len(major) < 8:
             return int(major)
     return None
+
+
+def has_kfd_gpu(host_root: str) -> bool:
+    """Return whether KFD has a GPU, or may have one that this process may not see."""
+    nodes = host_root.rstrip("/") + TOPOLOGY + "/nodes"
+    for name in names(nodes):
+        try:
+            if text(f"{nodes}/{name}/gpu_id").strip() != "0":
+                return True
+        except PermissionError:
+            return True
+        except OSError:
+            continue
+    return False

@@ -35,8 +35,8 @@ _LINK_TYPES = {2: PCIE, 11: XGMI}
 _PARTITION_BITS = ((0, 0x7), (28, 0xF))  # of location_id, on current and on some older kernels
 _CHANGED = "the AMD devices changed while they were read"
 _NO_DRM = "it has no render node: the driver did not start it, or is not ready"
-NO_KFD = "the kernel has no KFD, which ROCm needs (/sys/class/kfd)"
-NOT_IN_KFD = "KFD does not list it: ROCm does not support it, or the driver did not start it"
+_NO_KFD = "the kernel has no KFD, which ROCm needs (/sys/class/kfd)"
+_NOT_IN_KFD = "KFD does not list it: ROCm does not support it, or the driver did not start it"
 _NO_PARENT = "{id}: its GPU is unknown, so it is left out"
 
 
@@ -161,7 +161,7 @@ def _trouble(facts: _Facts, own: DrmDevice | None) -> str | None:
         return _NO_DRM
     if own.render_minor in facts.kfd or facts.topology.denied:
         return None
-    return NOT_IN_KFD if facts.topology.is_present else NO_KFD
+    return _NOT_IN_KFD if facts.topology.is_present else _NO_KFD
 
 
 def _device(

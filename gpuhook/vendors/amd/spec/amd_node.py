@@ -8,7 +8,6 @@ from collections import Counter
 from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import DRM, AmdDriver
-from gpuhook.vendors.amd.inventory.sysfs_inventory import NO_KFD, NOT_IN_KFD
 from gpuhook.vendors.amd.spec import amd_selection, amd_spec
 from gpuhook.vendors.gpu_summary import GpuSummary, ProofWay
 
@@ -36,10 +35,7 @@ def absence(host_root: str, inventory: str | None = None) -> str:
         return "" if node.gpus else amd_selection.NO_GPU
     root = host_root.rstrip("/")
     if amd_sysfs.gpu_addresses(root):
-        troubles = [gpu.trouble for gpu in sysfs_inventory.read(root, root).gpus]
-        if troubles and all(one in (NO_KFD, NOT_IN_KFD) for one in troubles):
-            return f"{amd_selection.NO_GPU} for containers: {troubles[0]}"
-        return ""
+        return "" if amd_sysfs.has_kfd_gpu(root) else amd_selection.NOT_IN_KFD
     has_driver = amd_sysfs.names(root + amd_sysfs.MODULE)
     return amd_selection.NO_GPU if has_driver else amd_selection.NO_DRIVER
 
