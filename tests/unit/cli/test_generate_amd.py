@@ -18,6 +18,7 @@ from gpuhook.cli.engines.setup_commands import SetupCommands
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors import inventory_file
 from tests.simulated import amd_tree
+from tests.simulated.amd_kfd_tree import Oddities
 from tests.simulated.amd_tree import AmdTree
 from tests.simulated.node import make_node
 
@@ -273,6 +274,22 @@ def test_refresh_of_two_vendors(tmp_path: Path) -> None:
         "nvidia.yaml": "unchanged", "amd.yaml": "written",
     }  # fmt: skip
     assert (here.specs / "nvidia.yaml").stat() == nvidia_spec
+
+
+@needs_root
+def test_graphics_that_are_not_in_kfd_are_no_gpu(tmp_path: Path) -> None:
+    """A processor's graphics beside a GPU of the other vendor: only that GPU needs a spec."""
+    make_node(tmp_path / "node", "t4")
+    root = next(one.parent for one in tmp_path.rglob("proc") if (one / "driver/nvidia").exists())
+    here = Here(tmp_path / "amd")
+    amd_tree.build(root, "radeon", real_nodes=True, odd=Oddities(has_kfd=False))
+    here.env |= {f"GPUHOOK_{name}_ROOT": str(root) for name in ("HOST", "DRIVER", "DEV")}
+    assert {name: state for name, (state, _) in here.states().items()} == {"nvidia.yaml": "written"}
+    spec = here.specs / "both.yaml"
+    here.call("generate-cdi", "--output-file", str(spec))
+    assert not here.spec.exists()
+    done = here.call("generate-cdi", "--vendor", "amd", "--output-file", str(here.spec), rc=1)
+    assert "the kernel has no KFD" in done.stderr
 
 
 @needs_root

@@ -27,13 +27,16 @@ _PROOF = ProofWay(
 
 
 def absence(host_root: str, inventory: str | None = None) -> str:
-    """Return why a node has no AMD GPU, "" if it may have one."""
+    """Return why a node has no AMD GPU for containers, "" if it may have one.
+
+    A processor's graphics are often not in KFD: a node with only these is one without AMD GPUs.
+    """
     if inventory is not None:
         node = amd_dump.load(inventory)
         return "" if node.gpus else amd_selection.NO_GPU
     root = host_root.rstrip("/")
     if amd_sysfs.gpu_addresses(root):
-        return ""
+        return "" if amd_sysfs.has_kfd_gpu(root) else amd_selection.NOT_IN_KFD
     return amd_selection.NO_GPU if amd_sysfs.is_loaded(root) else amd_selection.NO_DRIVER
 
 
