@@ -60,9 +60,10 @@ class Leftovers:
 def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
     """Return the files of the installation in the host's directory `at`. Raises OSError.
 
-    The state, the labels and specs of device nodes do not contain a path. They belong to this installation if it
-    `is_installed`, and neither other programs of gpuhook nor a device plugin use them. The image
-    has its own tree in the directory `at`; its root is not the host whose specs are mounted there.
+    The state, the labels and specs of device nodes do not contain a path. They belong to this
+    installation if it `is_installed`, and neither other programs of gpuhook nor a device plugin use
+    them. The image has its own tree in the directory `at`; its root is not the host whose specs are
+    mounted there.
     """
     if not is_installed and host.status(at):
         return Leftovers()
