@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
 from gpuhook.cli.engines.setup_commands import SetupCommands
+from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors import inventory_file
 from tests.simulated import amd_tree
@@ -219,6 +220,29 @@ def test_refresh_keeps_the_options(here: Here, version: str) -> None:
     assert not {"7", "all", "0000:27:00.0"} & set(names)
     assert "/dev/dri/card" not in here.spec.read_text()
     assert after.get("annotations", {}).get(OPTIONS) == before.get("annotations", {}).get(OPTIONS)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("podman", "written"),
+    [((4, 3, 1), "0.5.0"), ((4, 7), "0.6.0"), ((5, 4, 2), "0.6.0"), ((3, 4, 2), "0.6.0")],
+)
+def test_refresh_for_the_podman_of_the_node(
+    here: Here, monkeypatch: pytest.MonkeyPatch, podman: tuple[int, ...], written: str
+) -> None:
+    """An old podman skips a spec of a newer version; a given version is kept."""
+    monkeypatch.setattr(HostPrograms, "version", lambda _, name: podman if name else None)
+    assert here.states()["amd.yaml"][0] == "written"
+    assert here.document()["cdiVersion"] == written
+    assert here.states() == {"amd.yaml": ("unchanged", "it matches this host")}
+    here.call("generate-cdi", "--vendor", "amd", "--output-file", str(here.spec))
+    is_older = written == "0.5.0"
+    reason = "podman 4.3.1 reads CDI 0.5.0 at most" if is_older else "it matches this host"
+    assert here.states() == {"amd.yaml": ("written" if is_older else "unchanged", reason)}
+    assert here.document()["cdiVersion"] == written
+    given = ["--vendor", "amd", "--cdi-version", "0.7.0", "--output-file", str(here.spec)]
+    here.call("generate-cdi", *given)
+    assert here.states() == {"amd.yaml": ("unchanged", "it matches this host")}
 
 
 @needs_root

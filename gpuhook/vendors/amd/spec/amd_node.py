@@ -7,7 +7,7 @@ from collections import Counter
 
 from gpuhook.vendors.amd.hot import amd_sysfs, amd_words
 from gpuhook.vendors.amd.hot.amd_words import DRM
-from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
+from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.amd.spec import amd_selection, amd_spec
 from gpuhook.vendors.gpu_summary import GpuSummary, ProofWay
@@ -45,7 +45,7 @@ def describe(choices: SpecChoices) -> DescribedDevices:
     if choices.inventory is not None:
         node = amd_dump.load(choices.inventory)
     else:
-        node = sysfs_inventory.read(choices.host_root, choices.dev_root)
+        node = patient_inventory.read(choices.host_root, choices.dev_root)
     return amd_spec.describe(node, choices)
 
 
@@ -53,7 +53,7 @@ def summary(host_root: str) -> GpuSummary | None:
     """Return the GPUs of a node, None without any; a container shows its render nodes."""
     if absence(host_root):
         return None
-    node = sysfs_inventory.read(host_root, host_root)
+    node = patient_inventory.read(host_root, host_root)
     driver = node.driver or AmdDriver()
     version = driver.version or driver.kernel or ""
     counts = Counter(gpu.name or f"AMD GPU {gpu.device_id or ''}".rstrip() for gpu in node.gpus)
