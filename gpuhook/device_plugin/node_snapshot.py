@@ -80,7 +80,7 @@ def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
 
     Raises GpuhookError for wrong options, and OSError.
     """
-    parts, failures = _take_parts(launch)
+    parts, failures = take_parts(launch.inventory, launch.host_root, launch.node_dev_root)
     own = _take_own(launch, configuration)
     # The node may have GPUs of the other vendors only.
     if own.trouble is not None and parts and not has_hardware(launch.host_root):
@@ -88,15 +88,20 @@ def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
     return replace(own, parts=parts, failures=failures)
 
 
-def _take_parts(launch: Launch) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
-    """Return the parts of the other vendors, and why some could not be read."""
+def take_parts(
+    inventory: str | None, host_root: str, dev_root: str | None = None
+) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
+    """Return the parts of the other vendors, and why some could not be read.
+
+    They are of the node in a file or profile, else of the node below `host_root`.
+    """
     parts, failures = [], []
     for vendor in vendors():
         try:
-            if launch.inventory is not None:
-                part = vendor.dumped_part(launch.inventory)
+            if inventory is not None:
+                part = vendor.dumped_part(inventory)
             else:
-                part = vendor.plugin_part(launch.host_root, launch.node_dev_root)
+                part = vendor.plugin_part(host_root, dev_root)
         except Exception as error:  # a bug, too: a vendor that fails must not affect another
             failures.append(f"{vendor.domain}: {error!r}")
         else:

@@ -22,7 +22,7 @@ from gpuhook.explain.trace import (
 from gpuhook.host.error_text import fault_document
 from gpuhook.node import spec_node
 from gpuhook.request import parse
-from gpuhook.request.replicas import replicas_of
+from gpuhook.request.replicas import device_of, replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -109,7 +109,7 @@ def _container(
                 sharing.memory,
                 question.plugin.devices,
             ),
-            found.devices,
+            further_trace.device_ids(found.devices, target) | question.plugin.domains,
             sharing.memory,
             target,
         ),
@@ -168,22 +168,20 @@ class _Sharing:
 
 def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> _Sharing:
     grant, question = found.grant, answer.question
-    gpus = (
-        [*sharing_trace.gpus(grant, target), *further_trace.device_ids(found.devices, target)]
-        or question.plugin.direct_devices
-        or sharing_trace.held_devices(answer, target.facts)
+    direct = question.plugin.direct_devices
+    gpus = [
+        *sharing_trace.gpus(grant, target),
+        *further_trace.device_ids(found.devices, target),
+        *direct,
+    ] or sharing_trace.held_devices(answer, target.facts)
+    replicas = grant.replicas or replicas_of(
+        answer.asked,
+        vocabulary.VOCABULARY,
+        grant.devices,
+        lambda: {*target.context.covered(found.nodes), *gpus},
     )
-    replicas = (
-        grant.replicas
-        or replicas_of(
-            answer.asked,
-            vocabulary.VOCABULARY,
-            grant.devices,
-            lambda: {*target.context.covered(found.nodes), *gpus},
-        )
-        or question.plugin.replicas
-    )
-    return _Sharing(gpus, replicas, sharing_trace.limits(answer.edited))
+    own = [one for one in question.plugin.replicas if device_of(one) in direct or not replicas]
+    return _Sharing(list(dict.fromkeys(gpus)), list(dict.fromkeys([*replicas, *own])), sharing_trace.limits(answer.edited))
 
 
 def _notes(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> list[str]:

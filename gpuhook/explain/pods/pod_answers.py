@@ -32,18 +32,22 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.explain.pods.pod_requests import PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.vendor_part import VendorPart
 
 _MOST_SHOWN = 8
 
 
 def of_pods(
-    asked: Sequence[PodRequest], node: Node, configuration: Configuration
+    asked: Sequence[PodRequest],
+    node: Node,
+    configuration: Configuration,
+    parts: Sequence[VendorPart] = (),
 ) -> tuple[Allocated, ...]:
     """Return the allocation of each container, with each pod alone on the node.
 
-    Raises what offer.resources.offered() raises for a configuration that does not fit the node.
+    `parts` have the GPUs of the other vendors. Raises what offer.resources.offered() raises for a configuration that does not fit the node.
     """
-    offered = plugin_offer(node, configuration)
+    offered = plugin_offer(node, configuration, parts)
     pods: dict[int, _Pod] = {}
     found = []
     for one in asked:

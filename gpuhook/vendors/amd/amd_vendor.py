@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 TYPE_CHECKING = False
@@ -45,11 +46,11 @@ class AmdVendor:
 
     @property
     def allocation_words(self) -> AllocationWords:
-        from gpuhook.vendors.amd.hot.amd_words import VOCABULARY
+        from gpuhook.vendors.amd.hot.amd_words import KFD, VOCABULARY
         from gpuhook.vendors.vendor_part import AllocationWords
 
         words, cdi_vendor = VOCABULARY, f"k8s.device-plugin.{self.domain}"
-        return AllocationWords(self.name, words.devices_env, words.mount_prefix, cdi_vendor)
+        return AllocationWords(self.name, words.devices_env, words.mount_prefix, cdi_vendor, KFD)
 
     @property
     def exporter(self) -> ExporterWords | None:
@@ -225,7 +226,8 @@ class AmdVendor:
 
         node = amd_labels.usable(_node(part), part.lost, part.trouble)
         if host_root is None:
-            return amd_labels.labels(node, kinds)
+            unread = amd_labels.FIRMWARE if "firmware" in kinds else ""
+            return replace(amd_labels.labels(node, kinds), unread=unread)
         root = host_root.rstrip("/")
         if "family" in kinds:
             node = asic_family.with_families(node, root)

@@ -41,8 +41,10 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR, VOCABULARY
         from gpuhook.vendors.vendor_part import AllocationWords
 
-        words = VOCABULARY
-        return AllocationWords(self.name, words.devices_env, words.mount_prefix, PLUGIN_VENDOR)
+        words, nodes = VOCABULARY, "/dev/nvidia"
+        return AllocationWords(
+            self.name, words.devices_env, words.mount_prefix, PLUGIN_VENDOR, nodes
+        )
 
     def owns(self, inventory: object) -> bool:
         from gpuhook.vendors.nvidia.inventory.inventory import Node

@@ -12,6 +12,7 @@ labels.
 
 from __future__ import annotations
 
+import re
 import string
 from collections import Counter
 from dataclasses import replace
@@ -35,6 +36,7 @@ KINDS = (
     "compute-partitioning-supported", "memory-partitioning-supported", "firmware",
 )  # fmt: skip
 OWNED = rf"(?:beta\.)?amd\.com/gpu\.(?:{'|'.join(KINDS)})(?:\..+)?"
+FIRMWARE = re.escape(BETA) + r"firmware\..+"
 
 _MIB = 1 << 20
 _MAX_LENGTH = 63  # of a value, and of a name without its prefix
