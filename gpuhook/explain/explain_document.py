@@ -181,7 +181,21 @@ def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode)
         lambda: {*target.context.covered(found.nodes), *gpus},
     )
     own = [one for one in question.plugin.replicas if device_of(one) in direct or not replicas]
-    return _Sharing(list(dict.fromkeys(gpus)), list(dict.fromkeys([*replicas, *own])), sharing_trace.limits(answer.edited))
+    return _Sharing(
+        list(dict.fromkeys(gpus)), list(dict.fromkeys([*replicas, *own])), _memory(answer, target)
+    )
+
+
+def _memory(answer: SimulatedAnswer, target: ExplainedNode) -> list[dict[str, Any]]:
+    """Return the memory limits; the vendor may read this node's files for those of the wrapper.
+
+    On another node, the device plugin's limits apply to the devices that it passes itself.
+    """
+    found = sharing_trace.limits(answer.edited)
+    known = {one["gpu"] for one in found}
+    answers = () if target.is_here or answer.fault else answer.question.plugin.answers
+    limits = (one for of in answers if of.is_complete for one in of.limits)
+    return [*found, *sharing_trace.granted(one for one in limits if one.device not in known)]
 
 
 def _notes(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> list[str]:

@@ -62,9 +62,7 @@ def allotted(
     chosen = plugin_offer.configuration(plugin_config)
     parts, failures = _parts(target)
     given = iter(_allocated(asked, target.facts, parts, failures, chosen))
-    placements = iter(
-        pod_placements.pod_placements(asked, target.facts, chosen, host_root, parts)
-    )
+    placements = iter(pod_placements.pod_placements(asked, target.facts, chosen, host_root, parts))
     own = target.facts.device_nodes if target.facts else ()
     nodes = [*own, *(node for part in parts for node in part.device_nodes)]
     done = []
@@ -104,9 +102,11 @@ def _allocated(
     from gpuhook.explain.pods import pod_answers
     from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 
+    if node is None and not parts:
+        return [None] * len(asked)
     first, *_ = vendors()
     unknown = {failure.partition(":")[0] for failure in failures}
-    if node is None and not (parts and first.absence(state.host_root())):
+    if node is None and not first.absence(state.host_root()):
         unknown.add(first.domain)
     given = pod_answers.of_pods(asked, node or Node(Driver()), chosen, parts)
     return [

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.sharing_notes import SharingNote
     from gpuhook.explain.pods.scheduling.placement import Placement
     from gpuhook.explain.pods.scheduling.scheduling_node import SchedulingNode
+    from gpuhook.request.memory_request import MemoryLimit
 
 CDI_PREFIX = "cdi.k8s.io/"  # of annotations with CDI devices
 # The origin of an objection; the API server and the kubelet are quoted.
@@ -116,6 +117,7 @@ class PodAnswer:
     allocation: Allocation
     taken: int
     offered: int
+    limits: tuple[MemoryLimit, ...] = ()  # that the runtime sets
 
     @property
     def is_complete(self) -> bool:

@@ -38,7 +38,8 @@ def is_gpu(name: str) -> bool:
     domain, slash, base = name.lower().rpartition("/")
     if not slash or _is_native(name) or domain in _OTHERS:
         return False
-    return domain == _VENDOR or is_usual(name) or "gpu" in base or base.startswith("mig-")
+    is_vendors = any(domain == vendor.domain for vendor in vendors())
+    return is_vendors or "gpu" in base or base.startswith("mig-")
 
 
 def lacks_domain(name: str) -> bool:

@@ -277,10 +277,16 @@ def gpus_of(gpus: Sequence[dict[str, Any]]) -> str:
 def _alike(gpus: Sequence[dict[str, Any]]) -> str:
     if len(gpus) == 1:
         return gpu_name(gpus[0])
-    kind = "MIG instance" if all(":" in (one["index"] or "") for one in gpus) else "GPU"
+    is_divided = all(":" in (one["index"] or "") for one in gpus)
+    kind = "GPU" if not is_divided else "MIG instance" if _is_mig(gpus) else "partition"
     names = [one["index"] or one["gpu"] for one in gpus]
     model = f" ({gpus[0]['model']})" if gpus[0]["model"] else ""
     return f"{counted(len(gpus), kind)}: {listed(names, _MOST_GPUS)}{model}"
+
+
+def _is_mig(gpus: Sequence[dict[str, Any]]) -> bool:
+    """Return whether parts of GPUs are MIG instances; one without a UUID has its index as id."""
+    return any(str(one["gpu"]).startswith("MIG-") or one["gpu"] == one["index"] for one in gpus)
 
 
 def gpu_name(gpu: dict[str, Any]) -> str:

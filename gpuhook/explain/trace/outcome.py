@@ -29,6 +29,7 @@ NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"  # by Kubernetes
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
 LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
 _NODES_ONLY = "nodes-only"  # the plugin's devices need no files
+_LIMITED = "limited"  # the same, with a memory limit
 _HOOK = "hook"  # refuses a container that the runtime does not see
 NOT_STARTED = (REFUSED, NOT_CREATED, NEVER_SCHEDULED)
 SENTENCES = {
@@ -47,6 +48,8 @@ _NOTES = {
     " the ledger",
     DEVICE_PLUGIN: "the device plugin passes the devices and the driver's files to the kubelet; "
     "the runtime adds nothing",
+    _LIMITED: "the device plugin passes the device nodes to the kubelet; gpuhook-runtime limits the "
+    "memory",
     _NODES_ONLY: "the device plugin passes the device nodes to the kubelet, and the driver has no "
     "files for containers; the runtime adds nothing",
     LEGACY: "NVIDIA's hook mounted the devices and the driver's files into the container",
@@ -105,9 +108,16 @@ def route(answer: SimulatedAnswer) -> dict[str, str]:
     named = ", ".join(answer.question.plugin.cdi_devices)
     if named:
         return {"name": CDI, "note": f"the engine applies the CDI edits of {named}"}
-    has_files = answer.question.plugin.allocation.has_files
-    note = _NODES_ONLY if name == DEVICE_PLUGIN and not has_files else name
-    return {"name": name, "note": _NOTES[note]}
+    return {"name": name, "note": _NOTES[_note_of(name, answer)]}
+
+
+def _note_of(name: str, answer: SimulatedAnswer) -> str:
+    """Return the key of the note on an integration, the name itself for most."""
+    plugin = answer.question.plugin
+    if name not in (DEVICE_PLUGIN, ENGINE) or not plugin.is_complete or plugin.allocation.has_files:
+        return name
+    is_limited = bool(answer.edited.memory) or any(one.limits for one in plugin.answers)
+    return _LIMITED if is_limited else _NODES_ONLY
 
 
 def _pod(answer: SimulatedAnswer) -> int:

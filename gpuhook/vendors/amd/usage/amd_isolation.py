@@ -8,7 +8,7 @@ processes in time slices.
 
 from __future__ import annotations
 
-EXCLUSIVE, BY_DRIVER, BY_GUARD = "none", "driver", "guard"  # of a container's sharing and limit
+EXCLUSIVE, BY_KERNEL, BY_GUARD = "none", "kernel", "guard"  # of a container's sharing and limit
 _DMEM = "enforced by the kernel's dmem controller: an allocation above it fails, but only in this "
 _DMEM += "container; it is one limit for all partitions of the card, and for VRAM only"
 _UNLIMITED = "not limited: one container can use all of it, and the allocations of others fail; a "
@@ -36,7 +36,7 @@ def isolation(profile: str, sharing: str, memory_by: str, limit: str) -> dict[st
 
 def _memory(profile: str, memory_by: str, limit: str, *, is_alone: bool) -> str:
     if limit:
-        by = {BY_DRIVER: _DMEM, BY_GUARD: _WATCHED}.get(memory_by)
+        by = {BY_KERNEL: _DMEM, BY_GUARD: _WATCHED}.get(memory_by)
         return f"limited to {limit}, {by}" if by else f"limited to {limit}, which is not enforced"
     if not is_alone:
         return _UNLIMITED
