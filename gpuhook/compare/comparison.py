@@ -45,7 +45,7 @@ def compare_container(target: Target, plan_node: PlanNode) -> dict[str, Any]:
     facts = inspection.inspect_container(target.held, target.found, target.spec, target.entry)
     paths = [node["path"] for node in facts["nodes"]]
     targets = [mount["path"] for mount in facts["mounts"]]
-    by = injector.injector_of(target.spec, target.entry, paths, targets)
+    by = injector.injector_of(target.spec, target.entry, paths, targets, plan_node.specs)
     before = original_request.before(target.spec)
     is_given = bool(targets) or (
         by != injector.NOBODY and not node_items.allows_everything(target.spec)
@@ -116,7 +116,7 @@ def _items(
         *loader_items.items(side, expected.todo, mounts.bad, mounts.moved),
         *surplus_items.items(side, spec, by, expected, mounts),
         *env_items.variables(env, before.added, by, expected),
-        *env_items.groups(held, expected),
+        *env_items.groups(held, by, expected),
         *env_items.effects(held, by, expected),
     ]
 

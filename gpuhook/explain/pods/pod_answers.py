@@ -157,7 +157,7 @@ class _Pod:
 
 
 def _limits(resource: Resource, units: Collection[str]) -> tuple[MemoryLimit, ...]:
-    """Return the limits that the runtime sets for units: of whole GPUs, and without those of MPS."""
+    """Return the limits that the runtime sets for units: of whole GPUs, not those of MPS."""
     if resource.sharing == MPS:
         return ()
     whole = (one for one in resource.units if one.device.profile is None)

@@ -48,8 +48,8 @@ _NOTES = {
     " the ledger",
     DEVICE_PLUGIN: "the device plugin passes the devices and the driver's files to the kubelet; "
     "the runtime adds nothing",
-    _LIMITED: "the device plugin passes the device nodes to the kubelet; gpuhook-runtime limits the "
-    "memory",
+    _LIMITED: "the device plugin passes the device nodes to the kubelet; gpuhook-runtime limits "
+    "the memory",
     _NODES_ONLY: "the device plugin passes the device nodes to the kubelet, and the driver has no "
     "files for containers; the runtime adds nothing",
     LEGACY: "NVIDIA's hook mounted the devices and the driver's files into the container",

@@ -16,7 +16,7 @@ from gpuhook.vendors.amd.inventory.amd_inventory import DRM, KFD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 NODE_DIRECTORIES = ("/dev", "/dev/dri")
 VARIABLES = (
@@ -29,6 +29,18 @@ VARIABLES = (
 )
 HAS_FILES = False
 DEVICES_ENV, KIND = "AMD_VISIBLE_DEVICES", "amd.com/gpu"
+# AMD Container Toolkit 1.3: its runtime adds a poststop hook, `amd-ctk cdi generate` writes specs.
+_RUNTIME, SPEC_INJECTOR = "amd-container-runtime", "amd-ctk-cdi"
+TOOLKIT_HOOKS: Mapping[str, str] = {"amd-ctk": _RUNTIME}
+_REASONS = {
+    "mode": "AMD's toolkit keeps the mode of the host's node; this container's user can open it",
+    "access": "AMD's toolkit also allows to create the node, which runtimes allow for all devices",
+    "group": "AMD's toolkit adds no group, and root needs none",
+}
+_VARIABLES = {
+    _RUNTIME: "AMD's runtime does not change the request",
+    SPEC_INJECTOR: "AMD's CDI specs set no variable",
+}
 _DRM_MAJOR = 226  # Source: Linux, admin-guide/devices.txt
 _NODE = re.compile(re.escape(DRM) + r"(renderD|card)([0-9]{1,7})$")
 
@@ -47,6 +59,13 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     if os.path.exists(place):
         return _is_amd(root, os.path.realpath(place + "/device"))
     return os.path.isdir(root + amd_sysfs.DRIVER)
+
+
+def known_difference(by: str, what: str) -> str:
+    """Return why a difference of the nodes that AMD's toolkit gives is harmless, else ""."""
+    if by not in _VARIABLES:
+        return ""
+    return _VARIABLES[by] if what == "variable" else _REASONS.get(what, "")
 
 
 def is_device_node(path: str, host_root: str) -> bool:
