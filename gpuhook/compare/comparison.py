@@ -6,7 +6,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.compare import expected_injection, original_request
-from gpuhook.compare.items import env_items, injector, loader_items, node_items, surplus_items
+from gpuhook.compare.items import (
+    env_items,
+    injector,
+    loader_items,
+    node_items,
+    node_specs,
+    surplus_items,
+)
 from gpuhook.compare.items.compare_item import (
     ACCESS,
     NODE,
@@ -60,6 +67,9 @@ def compare_container(target: Target, plan_node: PlanNode) -> dict[str, Any]:
     else:
         found = _items(target, facts, before, by, expected)
         items = [_as_changed(one, target) for one in found]
+    applied = node_specs.applied(target.spec, paths, plan_node.specs)
+    if applied is not None and applied.by == by:
+        expected.notes += node_specs.stale_numbers(applied, expected.edits)
     return _document(facts["container"], by, expected, items)
 
 

@@ -5,27 +5,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.apply.spec import oci_spec
+from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import fastjson
 from gpuhook.request import parse
 from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Any
+
+    from gpuhook.cdi.hot.container_edits import ContainerEdits
 
 _ALL = "rwm"  # without permissions in the spec
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A CDI spec of this node: the permissions of its device nodes by path, and its variables.
+    """A CDI spec of this node: its device nodes by path, and its variables.
+
+    `permissions` and the `numbers`, "238:0", are those of the nodes; most specs have no numbers.
 
     `by` is the name of an engine that applies it, unless it is gpuhook's own.
     """
 
     path: str
     permissions: dict[str, str]
+    numbers: dict[str, str]
     env: tuple[str, ...]
     by: str
     is_own: bool
@@ -43,8 +50,9 @@ def node_spec(path: str, document: dict[str, Any], *, is_own: bool) -> NodeSpec 
     parts = [document, *fastjson.objects(document, "devices")]
     nodes = [n for one in parts for n in fastjson.objects(one, "containerEdits", "deviceNodes")]
     permissions = {str(n.get("path")): str(n.get("permissions") or _ALL) for n in nodes}
+    numbers = {str(n.get("path")): _number(n) for n in nodes if n.get("major") is not None}
     env = fastjson.strings(document, "containerEdits", "env")
-    return NodeSpec(path, permissions, tuple(env), by, is_own)
+    return NodeSpec(path, permissions, numbers, tuple(env), by, is_own)
 
 
 def applied(
@@ -63,6 +71,22 @@ def applied(
     return None
 
 
+def stale_numbers(spec: NodeSpec, edits: ContainerEdits) -> Iterator[str]:
+    """Yield a note on each node of `edits` whose number in a spec is not that of the host."""
+    for node in edits.get("deviceNodes") or ():
+        path = node["path"]
+        try:
+            number = _number(oci_spec.oci_device(node))
+        except GpuhookError:
+            continue  # the host no longer has it
+        written = spec.numbers.get(path, number)
+        if written != number:
+            yield (
+                f"{spec.path} has the number {written} of {path}, but the host's is {number}: the "
+                "number of a boot before; gpuhook's specs have no numbers"
+            )
+
+
 def accesses(config: dict[str, Any], paths: Collection[str]) -> dict[str, str]:
     """Return the access that a config.json allows to those of the nodes `paths` that it adds."""
     numbers = {
@@ -78,5 +102,5 @@ def accesses(config: dict[str, Any], paths: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _number(entry: dict[str, Any]) -> str:
+def _number(entry: Mapping[str, Any]) -> str:
     return f"{entry.get('major')}:{entry.get('minor')}"

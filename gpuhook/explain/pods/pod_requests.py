@@ -48,6 +48,11 @@ class Objection:
     where: str  # "pod.yaml:17"
 
 
+def kubelet_warning(identifier: str, said: str, instead: str, where: str) -> Objection:
+    """Return the objection to something that runs, but not as its author may expect."""
+    return Objection(identifier, KUBELET, WARNING, said, instead, where)
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeMount:
     """A mount of a container. `source` is the host's path or the kind of volume: "emptyDir"."""

@@ -14,12 +14,11 @@ from gpuhook.errors import printable
 from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import (
     API_SERVER,
-    KUBELET,
     PENDING,
     REFUSED,
     SCHEDULER,
-    WARNING,
     Objection,
+    kubelet_warning,
 )
 from gpuhook.host.quantity import MALFORMED, quantity
 from gpuhook.host.suggestion import nearest
@@ -28,16 +27,14 @@ from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from fractions import Fraction
 
     from gpuhook.explain.pods.manifest_value import Value
-    from gpuhook.explain.pods.pod_requests import VolumeMount
     from gpuhook.explain.pods.workloads import Pod
     from gpuhook.vendors.interface import Vendor
 
 _NOTHING = ("", "void", "none")
-_SHARED_NODES = "/dev/dri/"  # of the drivers of all vendors
 
 
 def pod_objections(pod: Pod) -> Iterator[Objection]:
@@ -163,7 +160,7 @@ def container_objections(
     privileged = container.at("securityContext", "privileged")
     held = _listed(gpus)
     if privileged.is_true() and gpus:
-        yield _warning(
+        yield kubelet_warning(
             "privileged",
             f"is privileged: it has the nodes of all GPUs of the machine, but is allocated {held}",
             "no privileged: true; the capabilities that it needs instead",
@@ -188,7 +185,7 @@ def _vendor_objections(
     place = next((v for v in container["env"].items() if v["name"].text() == name), container)
     yield from _variable(vendor, place.where, env.get(name), _listed(own))
     if len(own) > 1 and vendor.traces.HAS_FILES:
-        yield _warning(
+        yield kubelet_warning(
             "several-resources",
             f"requests {' and '.join(own)}: each is allocated separately, and the kubelet keeps "
             f"one of their values of {name}, in no defined order",
@@ -205,7 +202,7 @@ def _variable(vendor: Vendor, where: str, value: str | None, held: str) -> Itera
     shown = f"{name}={printable(value, 80)}"
     if held and not vendor.traces.HAS_FILES:
         if value not in _NOTHING:
-            yield _warning(
+            yield kubelet_warning(
                 "devices-by-hand",
                 f"{shown} in the pod is a request of its own, to a runtime that reads it: the "
                 f"container may get these GPUs in addition to its allocation, {held}",
@@ -214,7 +211,7 @@ def _variable(vendor: Vendor, where: str, value: str | None, held: str) -> Itera
             )
     elif held:
         what = "no GPU" if value in _NOTHING else "these GPUs"
-        yield _warning(
+        yield kubelet_warning(
             "devices-by-hand",
             f"{shown} in the pod overrides the variable of the device plugin (list strategy "
             f"envvar): the container gets {what}, but is allocated {held}",
@@ -222,16 +219,12 @@ def _variable(vendor: Vendor, where: str, value: str | None, held: str) -> Itera
             where,
         )
     elif value not in _NOTHING:
-        yield _warning(
+        yield kubelet_warning(
             "devices-unbooked",
             f"{shown} uses GPUs without the scheduler's knowledge: other pods can also get them",
-            _request_of(vendor),
+            resource_names.request_of(vendor),
             where,
         )
-
-
-def _request_of(vendor: Vendor) -> str:
-    return f"resources.limits: {{{vendor.domain}/gpu: 1}}"
 
 
 def _not_strings(container: Value) -> Iterator[Objection]:
@@ -257,7 +250,7 @@ def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
         if not vendor.traces.HAS_FILES or variable in env:
             continue
         if resource_names.is_gpu(name) and amount.text() == "0":
-            yield _warning(
+            yield kubelet_warning(
                 "zero",
                 f"{name}: 0 does not hide GPUs: the kubelet does not call the device plugin, and "
                 f"{variable}=all of a CUDA image applies if the node's runtime accepts it",
@@ -266,47 +259,5 @@ def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
             )
 
 
-def mount_objections(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection]:
-    """Yield the objections to mounts of GPU devices."""
-    for mount in mounts:
-        path = mount.path.rstrip("/")
-        vendor = _named_by(path)
-        if vendor is not None:
-            yield _warning(
-                "mounted-by-hand",
-                f"mounts {printable(path)}: that requests a GPU from the runtime without the "
-                "scheduler's knowledge",
-                _request_of(vendor),
-                where,
-            )
-            continue
-        vendor = _node_vendor(mount.source) if mount.is_host else None
-        if vendor is not None:
-            yield _warning(
-                "node-by-hand",
-                f"mounts {printable(mount.source)} of the host: a mount does not allow the device. "
-                "Opening it fails with Operation not permitted unless the container is privileged",
-                _request_of(vendor),
-                where,
-            )
-
-
-def _named_by(path: str) -> Vendor | None:
-    """Return the vendor whose devices a mount at `path` names, None for another mount."""
-    prefixes = ((one, one.allocation_words.mount_prefix) for one in vendors())
-    return next((one for one, prefix in prefixes if f"{path}/".startswith(f"{prefix}/")), None)
-
-
-def _node_vendor(path: str) -> Vendor | None:
-    """Return the vendor of a device node by its path, the first one for a node of DRM."""
-    if f"{path}/".startswith(_SHARED_NODES):
-        return vendors()[0]
-    return next((v for v in vendors() if path.startswith(v.allocation_words.node_prefix)), None)
-
-
 def _refused(identifier: str, said: str, instead: str, value: Value) -> Objection:
     return Objection(identifier, API_SERVER, REFUSED, said, instead, value.where)
-
-
-def _warning(identifier: str, said: str, instead: str, where: str) -> Objection:
-    return Objection(identifier, KUBELET, WARNING, said, instead, where)

@@ -52,6 +52,11 @@ def is_usual(name: str) -> bool:
     return _USUAL.fullmatch(name) is not None
 
 
+def request_of(vendor: Vendor) -> str:
+    """Return what a container writes to request a GPU of a vendor."""
+    return f"resources.limits: {{{vendor.domain}/gpu: 1}}"
+
+
 def vendor_of(name: str) -> Vendor:
     """Return the vendor of whose GPUs a resource is, the first one for another domain."""
     domain = name.partition("/")[0]
