@@ -563,8 +563,8 @@ def test_nodes_with_amd_gpus_only_need_no_handler() -> None:
     spec = pod(objects)
     assert "runtimeClassName" not in spec
     env = variables(objects)
-    assert env["AMD_RESOURCE_NAMING_STRATEGY"] == "mixed"
-    assert env["AMD_PULSE"] == "30"
+    assert env["GPUHOOK_AMD_RESOURCE_NAMING_STRATEGY"] == "mixed"
+    assert env["GPUHOOK_AMD_PULSE"] == "30"
     assert env["FAIL_ON_INIT_ERROR"] == "false"  # it waits for amdgpu
     assert "NVIDIA_VISIBLE_DEVICES" not in env
     assert container(objects)["securityContext"] == {"privileged": True}
@@ -582,7 +582,7 @@ def test_amd_gpus_are_added_to_those_of_nvidia() -> None:
     objects = rendered(SETS["amd-and-nvidia"])
     spec, env = pod(objects), variables(objects)
     assert spec["runtimeClassName"] == "nvidia"
-    assert env["AMD_DEVICE_LIST_STRATEGY"] == "envvar,cdi-cri"
+    assert env["GPUHOOK_AMD_DEVICE_LIST_STRATEGY"] == "envvar,cdi-cri"
     assert env["NVIDIA_VISIBLE_DEVICES"] == "all"
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     keys = [term["matchExpressions"][0]["key"] for term in required["nodeSelectorTerms"]]
@@ -590,7 +590,7 @@ def test_amd_gpus_are_added_to_those_of_nvidia() -> None:
 
 
 def test_amd_gpus_are_left_to_another_plugin_by_default() -> None:
-    assert variables(rendered({}))["AMD_RESOURCE_NAMING_STRATEGY"] == "none"
+    assert variables(rendered({}))["GPUHOOK_AMD_RESOURCE_NAMING_STRATEGY"] == "none"
     objects = rendered(SETS["amd-unprivileged"])
     assert "privileged" not in container(objects)["securityContext"]
     assert "affinity" not in pod(objects)

@@ -60,7 +60,13 @@ def drm(found: View) -> set[str]:
 
 @pytest.mark.parametrize(
     ("name", "partitions"),
-    [("0", [0]), ("amdgpu_xcp_2", [3]), ("0:5", [5]), ("0000:05:00.0", range(8))],
+    [
+        ("0", [0]),
+        ("amdgpu_xcp_2", [3]),
+        ("0:5", [5]),
+        ("0000:05:00.0", [0]),
+        ("GPU-08da87c12ef81b5d", range(8)),
+    ],
 )
 def test_container_has_exactly_its_nodes(
     tree: AmdTree, tmp_path: Path, root_of: Roots, name: str, partitions: list[int]

@@ -45,6 +45,7 @@ SCENARIOS: dict[str, Lines] = {
     },
     # gpuhook with a profile, or on a broken node of tests/doctor.
     "inventory": {
+        "docs/amd.md": ("gpuhook * --inventory *",),
         "docs/how-to/kubernetes.md": ("gpuhook *",),
         "docs/how-to/mig.md": ("gpuhook inventory *",),
         "docs/how-to/share-a-gpu.md": ("gpuhook device-plugin *",),
@@ -127,6 +128,16 @@ NOT_RUN: dict[str, Lines] = {
     },
     "kind and minikube download the image of their nodes": {
         "docs/how-to/kind.md": ("kind *", "minikube *"),
+    },
+    "a node with AMD GPUs; contract/test_amd_cdi.py and engines/test_amd.py run the like of it": {
+        "docs/amd.md": (
+            "gpuhook inventory",
+            "gpuhook doctor",
+            "gpuhook generate-cdi *",
+            "gpuhook configure *",
+            "podman *",
+            "docker *",
+        ),
     },
     "Debian has no nerdctl": {
         "docs/how-to/nerdctl.md": ("nerdctl *",),

@@ -156,12 +156,12 @@ class AmdFlags:
         "How the plugin passes AMD devices to the container runtime; one or more strategies. "
         "device-specs works with any runtime.",
         ("device-specs",),
-        option=Option("amd-device-list-strategy", ("AMD_DEVICE_LIST_STRATEGY",)),
+        option=Option("amd-device-list-strategy", ("GPUHOOK_AMD_DEVICE_LIST_STRATEGY",)),
     )
 
 
 PLUGIN = section_of(PluginFlags)
-AMD = section_of(AmdFlags, variables="AMD_")
+AMD = section_of(AmdFlags, variables="GPUHOOK_AMD_")
 GFD = section_of(LabelFlags, variables="GFD_")
 
 

@@ -27,6 +27,7 @@ from gpuhook.vendors.catalogue import vendors
 
 NO_ACTION, REPORT, TERMINATE, KILL = GUARD_ACTIONS = ("none", "report", "terminate", "kill")
 _VARIABLES = "GPUHOOK_"  # with which the names of the variables begin
+_LABEL_KINDS = tuple(kind for vendor in vendors() for kind in vendor.label_kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +242,9 @@ class Own:
         BOOLEAN, "Add the label accelerator=<model>, for example nvidia-tesla-t4.", False
     )
     device_labels: tuple[str, ...] = flag(
-        ChoiceList(
-            tuple(kind for vendor in vendors() for kind in vendor.label_kinds), may_be_empty=True
-        ),
-        "The kinds of labels of AMD's node labeller that a node with AMD GPUs has.",
+        ChoiceList(_LABEL_KINDS, may_be_empty=True, title="KIND"),
+        "The kinds of labels of AMD's node labeller that a node with AMD GPUs has. Known: "
+        f"{', '.join(_LABEL_KINDS)}.",
         tuple(kind for vendor in vendors() for kind in vendor.default_label_kinds),
     )
     memory_reserve: int = flag(

@@ -26,7 +26,7 @@ def _shown(name: str, tmp_path: Path) -> str:
     command = ["groff", "-man", "-Tascii", "-ww", "-P-cbou", str(page)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    return " ".join(done.stdout.replace("-\n", "-").split())
+    return " ".join(re.sub(r"-\n *", "-", done.stdout).split())
 
 
 def test_every_command_has_a_page() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/compatibility.md: each feature of the toolkit has a row, and each row a test."""
+"""The comparisons with the vendors' tools: each feature has a row, and each row a test."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[2]
-PAGE = (TESTS.parent / "docs" / "reference" / "compatibility.md").read_text("utf-8")
+DOCS = TESTS.parent / "docs"
+NVIDIA, AMD = "reference/compatibility.md", "compatibility-amd.md"
 ROW = re.compile(r"^\| (\d+b?)(?: to (\d+))? \|(.*)\|$", re.MULTILINE)
 TEST = re.compile(r"`([a-z0-9_/]+\.py)?::(test_\w+)`")
+NUMBERS = {NVIDIA: {*map(str, range(1, 101)), "99b"}, AMD: {*map(str, range(1, 56))}}
 # Features that gpuhook lacks, and those that no test can cover.
-UNDRIVEN = {"88", "90", "95", "96"}
+UNDRIVEN = {
+    NVIDIA: {"88", "90", "95", "96"},
+    AMD: {"13", "25", "26", "27", "45", "48"},
+}
 
 
-def _rows() -> dict[str, str]:
+def _rows(page: str) -> dict[str, str]:
     """Return the text of each row by its number; a range is listed under each of its numbers."""
     found: dict[str, str] = {}
-    for first, last, text in ROW.findall(PAGE):
+    for first, last, text in ROW.findall((DOCS / page).read_text("utf-8")):
         numbers = [first] if not last else [str(n) for n in range(int(first), int(last) + 1)]
         for number in numbers:
             assert number not in found, number
@@ -28,17 +33,19 @@ def _rows() -> dict[str, str]:
     return found
 
 
-ROWS = _rows()
+ROWS = {page: _rows(page) for page in NUMBERS}
+DRIVEN = [(page, row) for page, rows in ROWS.items() for row in rows if row not in UNDRIVEN[page]]
 
 
-def test_every_feature_has_its_row() -> None:
-    assert set(ROWS) == {*map(str, range(1, 101)), "99b"}
+@pytest.mark.parametrize("page", NUMBERS)
+def test_every_feature_has_its_row(page: str) -> None:
+    assert set(ROWS[page]) == NUMBERS[page]
 
 
-@pytest.mark.parametrize("number", [number for number in ROWS if number not in UNDRIVEN])
-def test_row_names_existing_tests(number: str) -> None:
+@pytest.mark.parametrize(("page", "number"), DRIVEN)
+def test_row_names_existing_tests(page: str, number: str) -> None:
     """A row names test functions of this checkout; `::` repeats the file."""
-    tests = TEST.findall(ROWS[number].rpartition("|")[2])
+    tests = TEST.findall(ROWS[page][number].rpartition("|")[2])
     assert tests
     file = ""
     for named, function in tests:
@@ -47,6 +54,6 @@ def test_row_names_existing_tests(number: str) -> None:
         assert function in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("number", sorted(UNDRIVEN))
-def test_a_row_without_a_test_names_none(number: str) -> None:
-    assert not TEST.findall(ROWS[number])
+@pytest.mark.parametrize("page", NUMBERS)
+def test_a_row_without_a_test_names_none(page: str) -> None:
+    assert not any(TEST.findall(ROWS[page][number]) for number in UNDRIVEN[page])

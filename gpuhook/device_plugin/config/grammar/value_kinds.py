@@ -156,16 +156,20 @@ class Choice(ValueKind):
 
 @dataclass(frozen=True, slots=True)
 class ChoiceList(ValueKind):
-    """One or several of some words: a word, or a list of words."""
+    """One or several of some words: a word, or a list of words.
+
+    `title` replaces the words in the help of an option, if they are too many for its line.
+    """
 
     words: tuple[str, ...]
     may_be_empty: bool = False
+    title: str = ""
 
     is_list = True
 
     @property
     def metavar(self) -> str:
-        return f"[{'|'.join(self.words)}][,...]"
+        return f"{self.title or '[' + '|'.join(self.words) + ']'}[,...]"
 
     def parse(self, value: object) -> tuple[str, ...]:
         items = value if isinstance(value, list) else [value]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs and partitions of a node that a CDI spec describes, and their names.
 
-Index and `all` are the names of AMD's tool, and those that engines use for `--gpus`. The PCI
-address and the UUID name a whole GPU: all of its partitions.
+Index and `all` are the names of AMD's tool, and those that engines use for `--gpus`. The UUID names
+a whole GPU: all of its partitions. The PCI address is the id of its first partition alone, as in
+AMD's device plugin: a name for more would widen what the kubelet assigned.
 """
 
 from __future__ import annotations
@@ -76,17 +77,15 @@ def _named(
 def names(node: AmdNode, pairs: list[Pair], *, with_all: bool) -> dict[str, list[AmdDevice]]:
     """Return the devices `pairs` of `node` by all of their names.
 
-    The names of a whole GPU are left out if `pairs` has only a part of it.
+    The UUID of a GPU is left out if `pairs` has only a part of it.
     """
     counts = {gpu.index: len(gpu.devices) for gpu in node.gpus}
     found = {str(device.index): [device] for _, device in pairs}
     for gpu, device in pairs:
         whole = [one for owner, one in pairs if owner.index == gpu.index]
-        if len(whole) == counts[gpu.index]:
-            found.update({name: whole for name in (gpu.uuid, gpu.pci_address) if name})
-        found[f"{gpu.index}:{device.partition}"] = [device]
-        if device.id != gpu.pci_address:
-            found[device.id] = [device]
+        if gpu.uuid is not None and len(whole) == counts[gpu.index]:
+            found[gpu.uuid] = whole
+        found[f"{gpu.index}:{device.partition}"] = found[device.id] = [device]
     if with_all:
         found[ALL] = [device for _, device in pairs]
     return found

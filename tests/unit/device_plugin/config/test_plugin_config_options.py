@@ -78,9 +78,14 @@ VARIABLES: list[tuple[str, str, str, Any]] = [
     ("NVIDIA_DRIVER_ROOT", "/d", "flags.driver_root", "/d"),
     ("NVIDIA_DEV_ROOT", "/d", "flags.dev_root", "/d"),
     ("PASS_DEVICE_SPECS", "T", "flags.plugin.pass_device_specs", True),
-    ("AMD_RESOURCE_NAMING_STRATEGY", "mixed", "flags.amd.resource_naming_strategy", "mixed"),
-    ("AMD_PULSE", "30", "flags.amd.pulse", 30),
-    ("AMD_DEVICE_LIST_STRATEGY", "cdi-cri", "flags.amd.device_list_strategy", ("cdi-cri",)),
+    (
+        "GPUHOOK_AMD_RESOURCE_NAMING_STRATEGY",
+        "mixed",
+        "flags.amd.resource_naming_strategy",
+        "mixed",
+    ),
+    ("GPUHOOK_AMD_PULSE", "30", "flags.amd.pulse", 30),
+    ("GPUHOOK_AMD_DEVICE_LIST_STRATEGY", "cdi-cri", "flags.amd.device_list_strategy", ("cdi-cri",)),
     (
         "DEVICE_LIST_STRATEGY",
         "volume-mounts,cdi-cri",

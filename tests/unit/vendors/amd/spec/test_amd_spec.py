@@ -68,7 +68,8 @@ def test_names_of_partitions() -> None:
     assert found["1:3"] == own[3] == found[gpu.devices[3].id]
     assert gpu.devices[3].id.startswith("amdgpu_xcp_")
     whole = [path for paths in own for path in paths[:-1]] + [KFD]
-    assert found[gpu.pci_address] == found[str(gpu.uuid)] == whole
+    assert found[str(gpu.uuid)] == whole
+    assert found[gpu.pci_address] == own[0], "the kubelet's id of the first partition"
     assert len(found["all"]) == 64 * 2 + 1
 
 
@@ -132,12 +133,12 @@ def test_capabilities(capabilities: list[str], kinds: set[str]) -> None:
 def test_chosen_devices() -> None:
     """The chosen devices keep their indices; a part of a GPU does not have the GPU's names."""
     node = amd_dump.load("mi300x-cpx")
-    ids = ("1:3", node.gpus[2].pci_address, "9")
+    ids = ("1:3", str(node.gpus[2].uuid), "9")
     found = nodes(described(node, device_ids=ids))
     assert list(found)[:10] == ["9", "11", *(str(index) for index in range(16, 24))]
     assert node.gpus[1].pci_address not in found
     assert node.gpus[1].uuid not in found
-    assert len(found[node.gpus[2].pci_address]) == 8 * 2 + 1
+    assert len(found[str(node.gpus[2].uuid)]) == 8 * 2 + 1
     assert len(found["all"]) == 10 * 2 + 1
     assert "all" not in nodes(described(node, with_all=False))
 
