@@ -278,12 +278,11 @@ def _alike(gpus: Sequence[dict[str, Any]]) -> str:
     if len(gpus) == 1:
         return gpu_name(gpus[0])
     is_divided = all(":" in (one["index"] or "") for one in gpus)
-    # A MIG instance without a UUID has its index as id.
-    is_mig = any(str(one["gpu"]).startswith("MIG-") or one["gpu"] == one["index"] for one in gpus)
+    is_mig = any(one["gpu"] == one["index"] or one["gpu"].startswith("MIG-") for one in gpus)
     kind = "GPU" if not is_divided else "MIG instance" if is_mig else "partition"
-    names = [one["index"] or one["gpu"] for one in gpus]
-    model = f" ({gpus[0]['model']})" if gpus[0]["model"] else ""
-    return f"{counted(len(gpus), kind)}: {listed(names, _MOST_GPUS)}{model}"
+    names = listed((one["index"] or one["gpu"] for one in gpus), _MOST_GPUS)
+    model = gpus[0]["model"]
+    return f"{counted(len(gpus), kind)}: {names}" + (f" ({model})" if model else "")
 
 
 def gpu_name(gpu: dict[str, Any]) -> str:
