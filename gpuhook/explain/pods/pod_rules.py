@@ -204,7 +204,7 @@ def _variable(vendor: Vendor, where: str, value: str | None, held: str) -> Itera
         if value not in _NOTHING:
             yield kubelet_warning(
                 "devices-by-hand",
-                f"{shown} in the pod is a request of its own, to a runtime that reads it: the "
+                f"{shown} in the pod is another request, to a runtime that reads it: the "
                 f"container may get these GPUs in addition to its allocation, {held}",
                 f"no {name} in env: the device plugin passes the device nodes",
                 where,

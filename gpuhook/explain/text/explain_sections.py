@@ -288,8 +288,7 @@ def _alike(gpus: Sequence[dict[str, Any]]) -> str:
 def gpu_name(gpu: dict[str, Any]) -> str:
     """Return a display name of a GPU or an instance: index and model, else UUID or CDI name."""
     if gpu["index"] is None:
-        name = str(gpu["gpu"])
-        return f"GPU {name}" if name[:1].isdigit() else name
+        return f"GPU {gpu['gpu']}" if gpu["gpu"][:1].isdigit() else str(gpu["gpu"])
     return f"GPU {gpu['index']}" + (f" ({gpu['model']})" if gpu["model"] else "")
 
 
