@@ -194,7 +194,7 @@ def _failure(ctx: click.Context, error: Exception) -> Failure:
     help="The format of the log on standard error.",
 )
 def main(quiet: bool, debug: bool, log_format: str) -> None:  # noqa: ARG001 # console.py reads it
-    """Give containers NVIDIA GPUs, and show which container uses which GPU."""
+    """Give containers NVIDIA and AMD GPUs, and show which container uses which GPU."""
     if terminal_features.has_colour():
         click.get_current_context().color = True  # also if a variable forces it in a pipe
     if debug:

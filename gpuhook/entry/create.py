@@ -106,7 +106,7 @@ class Create:
         edited.source = next((s for one, s in edited.requests if one is self.context), None)
         engine_hooks = hook_args.hooks_in(spec)
         if not edited.requests:
-            if engine_hooks or self.context.limits_memory(spec):
+            if engine_hooks or parse.limits_memory(spec):
                 config_json.require_unambiguous(spec)
                 self._note_engine(spec, edited, engine_hooks, low_level)
         else:
@@ -207,7 +207,7 @@ class Create:
 
         Returns the ledger's records, and the variables that were set for it.
         """
-        if not self.context.limits_memory(spec):
+        if not parse.limits_memory(spec):
             return [], []
         bundle.load("gpuhook.memory_limits.hot.create_limits")
         from gpuhook.memory_limits.hot import create_limits

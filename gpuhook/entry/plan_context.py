@@ -11,7 +11,7 @@ from __future__ import annotations
 from gpuhook.apply.spec import config_json
 from gpuhook.cdi.hot import registry
 from gpuhook.errors import GpuhookError
-from gpuhook.request import parse, plan
+from gpuhook.request import plan
 from gpuhook.vendors.nvidia.hot.nvidia_node import NvidiaNode
 
 TYPE_CHECKING = False
@@ -75,10 +75,6 @@ class PlanContext(VendorContext):
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
         """Return the names of the devices of all vendors that have nodes, all among `nodes`."""
         return frozenset().union(*(one.node.covered(nodes) for one in self.every()))
-
-    def limits_memory(self, spec: dict[str, Any]) -> bool:
-        """Return whether a container may limit its memory of any vendor's devices."""
-        return any(parse.limits_memory(spec, one.node.vocabulary) for one in self.every())
 
     def every(self) -> list[VendorContext]:
         """Return the contexts of all vendors, the first one first."""

@@ -134,7 +134,7 @@ def _unheard(facts: dict[str, Any]) -> str:
     if facts["nodes"] or (facts["ledger"] or {}).get("withdrawn"):
         return ""
     for vendor in vendors():
-        name = vendor.traces.DEVICES_ENV + "="
+        name = vendor.vocabulary.devices_env + "="
         asked = [entry for entry in facts["env"]["config"] if entry.startswith(name)]
         if asked and asked[-1][len(name) :].strip() not in ("", "void", "none"):
             return str(asked[-1])

@@ -26,7 +26,6 @@ from gpuhook.memory_limits.warm.limit_records import LimitRecord
 from gpuhook.request import parse
 from gpuhook.request.memory_request import MemoryLimit, amount
 from gpuhook.vendors.hot.memory_vendors import by_vendor, vendor_of
-from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.warm import nvml_library
 
 TYPE_CHECKING = False
@@ -158,7 +157,7 @@ def _desired_limits(
 ) -> list[MemoryLimit]:
     """Return the limits of attached GPUs: the wish, else the grant; none for a limited GPU."""
     nodes = [node["path"] for node in grant.edits.get("deviceNodes") or ()]
-    if wish is None and not parse.limits_memory(target.spec, vocabulary.VOCABULARY):
+    if wish is None and not parse.limits_memory(target.spec):
         return []
     requested = [*grant.devices, *grant.in_full(names)]
     request = DeviceRequest(target.spec, nodes, requested, lambda: context.node.covered(nodes))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.memory_limits.limit_worker import LimitDrivers
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.memory_interface import LimitDriver
+    from gpuhook.vendors.interfaces.memory_interface import LimitDriver
 
 _NOTED = "the driver already enforces it: only the ledger changes"
 

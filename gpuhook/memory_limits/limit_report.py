@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.target.running_container import Target
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.memory_interface import LimitDriver
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.limit_device import LimitSupport
-    from gpuhook.vendors.memory_interface import LimitDriver
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.memory_limits.guard_state import Watched
     from gpuhook.memory_limits.warm.limit_records import LimitRecord
-    from gpuhook.vendors.memory_interface import LimitDriver
+    from gpuhook.vendors.interfaces.memory_interface import LimitDriver
 
     Opened = Callable[[str], LimitDriver | None]  # by device
 

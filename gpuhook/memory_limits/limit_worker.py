@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from gpuhook.containers.warm.driver_limit import DriverLimit
-    from gpuhook.vendors.memory_interface import LimitDriver
+    from gpuhook.vendors.interfaces.memory_interface import LimitDriver
 
     T = TypeVar("T")
 

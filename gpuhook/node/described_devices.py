@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.interface import Vendor, VendorNode
+    from gpuhook.vendors.interface import VendorNode
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 
 def further_devices(

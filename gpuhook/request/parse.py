@@ -46,19 +46,20 @@ class Vocabulary:
     driver: str
     devices_env: str
     capabilities_env: str
-    replicas_env: str
     mount_prefix: str
     default_kind: str
     image_version_env: str
     image_requirement_env: str
     memory_request_env: str
     memory_limit_env: str
-    memory_prefix: str
-    hints_env: str
     extras: dict[str, tuple[str, str, str]]
     extra_mounts: dict[str, str]
     privileged_kinds: tuple[str, ...]
     normalized: Callable[[list[str], str], list[str]] | None = None
+    # gpuhook's own, for the devices of any vendor.
+    replicas_env = "GPUHOOK_REPLICAS"
+    memory_prefix = "/var/run/gpuhook/memory"
+    hints_env = "GPUHOOK_MEMORY_HINTS"
 
     def __init__(self, **words: Any) -> None:
         for name, value in words.items():
@@ -108,7 +109,7 @@ def environment(spec: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
+def limits_memory(spec: dict[str, Any]) -> bool:
     """Return whether mounts or variables of a spec may limit its memory of devices.
 
     The variables may be any vendor's. Most containers have neither, so this check is all that they
@@ -116,7 +117,7 @@ def limits_memory(spec: dict[str, Any], words: Vocabulary) -> bool:
     """
     if any(entry.partition("=")[0].endswith(_MEMORY) for entry in variables(spec)):
         return True
-    below = words.memory_prefix + "/"
+    below = Vocabulary.memory_prefix + "/"
     mounts = fastjson.objects(spec, "mounts")
     return any(str(mount.get("destination")).startswith(below) for mount in mounts)
 

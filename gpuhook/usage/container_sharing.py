@@ -14,8 +14,19 @@ from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.request import memory_request, parse, replicas
 from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL, amount
-from gpuhook.vendors.nvidia.gpu import sharing_isolation
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.request.parse import Vocabulary
+from gpuhook.vendors.catalogue import vendor_of_resource
+from gpuhook.vendors.device_isolation import (
+    BY_HARDWARE,
+    BY_MPS,
+    BY_NOBODY,
+    EXCLUSIVE,
+    MEMORY_UNITS,
+    MPS,
+    TIME_SLICING,
+    SharedUse,
+)
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,20 +124,15 @@ def _one(
     is_part: bool,
 ) -> dict[str, Any]:
     limit = _limit(spec, gpu, recorded)
-    bounded_by = recorded["by"] if recorded and limit else sharing_isolation.BY_NOBODY
-    if bounded_by not in (BY_DRIVER, BY_KERNEL) and sharing == sharing_isolation.MPS:
-        bounded_by = sharing_isolation.BY_MPS
+    bounded_by = recorded["by"] if recorded and limit else BY_NOBODY
+    if bounded_by not in (BY_DRIVER, BY_KERNEL) and sharing == MPS:
+        bounded_by = BY_MPS
     is_mig = gpu.startswith("MIG-")
-    if is_mig and sharing == sharing_isolation.EXCLUSIVE and not limit:
-        bounded_by = sharing_isolation.BY_HARDWARE
-    answers = sharing_isolation.isolation_of(
-        sharing,
-        is_mig=is_mig,
-        is_partition=is_part and not is_mig,
-        memory_by=bounded_by,
-        limit=limit,
-        unheld=recorded["trouble"] if recorded else "",
-    )
+    if is_mig and sharing == EXCLUSIVE and not limit:
+        bounded_by = BY_HARDWARE
+    unheld = recorded["trouble"] if recorded else ""
+    use = SharedUse(sharing, bounded_by, is_part or is_mig, limit=limit, unheld=unheld)
+    answers = vendor_of_resource(vendor_of(gpu).domain).isolation(use)
     return {
         "gpu": gpu,
         "sharing": sharing,
@@ -139,16 +145,16 @@ def _limit(spec: dict[str, Any], gpu: str, recorded: Mapping[str, Any] | None) -
     """Return the limit with its unit, "" for none: the recorded one, else the granted one."""
     if recorded is not None:
         return amount(recorded["limit"]) if recorded["limit"] else ""
-    grant = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix).get(gpu)
+    grant = memory_request.granted(spec, Vocabulary.memory_prefix).get(gpu)
     return amount(grant.hard) if grant is not None else ""
 
 
 def _sharing(spec: dict[str, Any], gpu: str, holders: int, *, is_replica: bool) -> str:
     if _MPS_ENV in parse.environment(spec):
-        return sharing_isolation.MPS
+        return MPS
     if is_replica:
-        return sharing_isolation.TIME_SLICING
-    grant = memory_request.granted(spec, vocabulary.VOCABULARY.memory_prefix).get(gpu)
+        return TIME_SLICING
+    grant = memory_request.granted(spec, Vocabulary.memory_prefix).get(gpu)
     if grant is not None:  # only a grant of memory units has a request of the pod
-        return sharing_isolation.MEMORY_UNITS if grant.is_asked else sharing_isolation.TIME_SLICING
-    return sharing_isolation.EXCLUSIVE if holders < 2 else sharing_isolation.TIME_SLICING
+        return MEMORY_UNITS if grant.is_asked else TIME_SLICING
+    return EXCLUSIVE if holders < 2 else TIME_SLICING

@@ -188,11 +188,11 @@ def hook_paths(spec: Mapping[str, Any], *stages: str) -> list[str]:
 def _asked(spec: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     """Return CDI kind, name and value of the variables that request GPUs."""
     environment = parse.environment(dict(spec))
-    traces = [vendor.traces for vendor in vendors()]
-    values = [environment.get(one.DEVICES_ENV, "").strip() for one in traces]
+    words = [vendor.vocabulary for vendor in vendors()]
+    values = [environment.get(one.devices_env, "").strip() for one in words]
     return tuple(
-        (one.KIND, one.DEVICES_ENV, value)
-        for one, value in zip(traces, values, strict=True)
+        (one.default_kind, one.devices_env, value)
+        for one, value in zip(words, values, strict=True)
         if value not in _NOTHING and not value.startswith("/")
     )
 

@@ -10,7 +10,7 @@ from gpuhook.memory_limits import guard_state
 from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.usage import container_sharing
-from gpuhook.vendors.nvidia.gpu import sharing_isolation as isolation_words
+from gpuhook.vendors import device_isolation
 from gpuhook.vendors.nvidia.hot import node_json
 
 TYPE_CHECKING = False
@@ -66,7 +66,7 @@ def _with_guard(
             "gpu": gpu,
             "limit": one.limit,
             "request": 0,
-            "by": isolation_words.BY_NOBODY,
+            "by": device_isolation.BY_NOBODY,
             "trouble": "",
             "guard": guard_state.document(one),
         }
@@ -74,7 +74,7 @@ def _with_guard(
         if gpu not in recorded
     ]
     for limit in found:
-        if limit["by"] == isolation_words.BY_NOBODY:
+        if limit["by"] == device_isolation.BY_NOBODY:
             limit["by"] = guard_state.by(watched.get(limit["gpu"]))
     return found
 
@@ -124,7 +124,7 @@ def _limit(record: LimitRecord) -> dict[str, Any]:
         "gpu": limit.device,
         "limit": None if limit.hard == NO_LIMIT else limit.hard,
         "request": limit.soft,
-        "by": record.by if is_enforced else isolation_words.BY_NOBODY,
+        "by": record.by if is_enforced else device_isolation.BY_NOBODY,
         "trouble": record.trouble,
     }
 

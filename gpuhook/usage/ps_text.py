@@ -10,7 +10,7 @@ from gpuhook.memory_limits import guard_state
 from gpuhook.request.memory_request import amount
 from gpuhook.usage.display_names import NOTHING, GpuNames, container_name, short_id, short_image
 from gpuhook.usage.gpu_processes import known_sum
-from gpuhook.vendors.nvidia.gpu import sharing_isolation as isolation_words
+from gpuhook.vendors import device_isolation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -200,6 +200,6 @@ def isolation(document: dict[str, Any], *, is_wide: bool) -> list[str]:
 
 
 def _mode(sharing: dict[str, Any]) -> str:
-    if sharing["sharing"] == isolation_words.EXCLUSIVE:
+    if sharing["sharing"] == device_isolation.EXCLUSIVE:
         return "not shared, as far as the ledger knows"
     return f"shared, {sharing['sharing']}"

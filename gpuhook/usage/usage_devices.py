@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.usage_device import UsageDevice
 
 _BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError)

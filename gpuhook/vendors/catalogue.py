@@ -11,7 +11,7 @@ from gpuhook.vendors.nvidia.nvidia_vendor import NvidiaVendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 
 def vendors() -> tuple[Vendor, ...]:
@@ -23,6 +23,13 @@ def vendor_of_resource(name: str) -> Vendor:
     """Return the vendor of a resource, "amd.com/gpu"."""
     domain = name.partition("/")[0]
     return next(vendor for vendor in vendors() if vendor.domain == domain)
+
+
+def domain_in(name: str) -> str:
+    """Return the domain of the vendor in a CDI name, the first vendor's for a name of another."""
+    domains = [vendor.domain for vendor in vendors()]
+    own = f".{name.partition('/')[0]}"
+    return next((domain for domain in domains if own.endswith(f".{domain}")), domains[0])
 
 
 def vendor_of(inventory: object) -> Vendor:

@@ -50,17 +50,6 @@ class PairScores:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationWords:
-    """The words with which an allocation names devices to a container runtime."""
-
-    name: str  # of the vendor, "nvidia"
-    devices_env: str  # "NVIDIA_VISIBLE_DEVICES"
-    mount_prefix: str  # the directory of mounts that name devices
-    cdi_vendor: str  # of the plugin's CDI specs, "k8s.device-plugin.nvidia.com"
-    node_prefix: str  # of the paths of its own device nodes, "/dev/nvidia"
-
-
-@dataclass(frozen=True, slots=True)
 class ExporterWords:
     """A metrics exporter that judges the health of devices: a socket, and its gRPC methods.
 
@@ -102,3 +91,8 @@ class DeviceCheck:
     fault: str = ""
     errors: Mapping[str, int] = field(default_factory=dict)
     is_busy: bool = False
+
+
+def plugin_vendor(domain: str) -> str:
+    """Return the vendor in the names of the device plugin's CDI specs."""
+    return f"k8s.device-plugin.{domain}"

@@ -82,9 +82,9 @@ PACKAGES = (
         name="gpuhook-runtime",
         summary="GPUs for containers: OCI runtime wrapper and hook",
         described=(
-            "gpuhook-runtime is an OCI runtime that adds the requested NVIDIA GPUs to containers,"
-            " and then runs runc or crun. gpuhook-hook is the hook that CDI specs and engines call"
-            " while a container is created.\n"
+            "gpuhook-runtime is an OCI runtime that adds the requested NVIDIA and AMD GPUs to"
+            " containers, and then runs runc or crun. gpuhook-hook is the hook that CDI specs and"
+            " engines call while a container is created.\n"
             "This package contains all programs of a container's start. It needs Python and its"
             " standard library, and configures no container engine."
         ),

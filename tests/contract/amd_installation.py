@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuhook.vendors.amd.hot import amd_token, amd_words
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD, AmdDevice
+from gpuhook.vendors.amd.hot.amd_words import KFD
+from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice
 from tests.contract.installation import Installation
 from tests.contract.views import View
 from tests.simulated import amd_tree

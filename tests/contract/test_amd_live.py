@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD
+from gpuhook.vendors.amd.hot.amd_words import KFD
 from tests.contract.amd_installation import (
     AmdInstallation,
     amd_installation,

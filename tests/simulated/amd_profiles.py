@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.vendors.amd.hot import amd_token
+from gpuhook.vendors.amd.hot.amd_words import KFD
 from gpuhook.vendors.amd.inventory.amd_inventory import (
-    KFD,
     XGMI,
     AmdDevice,
     AmdDeviceNode,

@@ -16,9 +16,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuhook.vendors.amd.hot.amd_words import KFD
 from gpuhook.vendors.amd.inventory import amd_dump
 from gpuhook.vendors.amd.inventory.amd_inventory import (
-    KFD,
     AmdDeviceNode,
     AmdDriver,
     AmdNode,

@@ -11,7 +11,7 @@ from gpuhook.cdi import spec_file, spec_list
 from gpuhook.cdi.hot import names, registry
 from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.catalogue import domain_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def show(name: str, spec_dir: tuple[str, ...], output: str) -> None:
 
 def _device(name: str, dirs: list[str]) -> tuple[Spec, str]:
     """Return the spec of one device and the path of its file; GH1101 to GH1104."""
-    held, edits = registry.Registry(dirs, spec_list.layers(dirs), vocabulary.VENDOR).device(name)
+    held, edits = registry.Registry(dirs, spec_list.layers(dirs), domain_in(name)).device(name)
     found: Spec = {"cdiVersion": held.version, "kind": held.kind}
     found["devices"] = [{"name": name.partition("=")[2], "containerEdits": edits}]
     if held.edits:

@@ -22,7 +22,6 @@ from gpuhook.memory_limits.warm import limit_records
 from gpuhook.request import parse
 from gpuhook.request.memory_request import amount
 from gpuhook.usage import node_usage, usage_devices
-from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _print(
 
 def _memory(found: Target, asked: limit_report.LimitReader) -> limit_report.ContainerLimits | None:
     """Return the memory limits, None for a container that cannot have one; asks the driver."""
-    is_limited = parse.limits_memory(found.spec, vocabulary.VOCABULARY)
+    is_limited = parse.limits_memory(found.spec)
     if not (is_limited or limit_records.records_of(found.entry)):
         return None
     return limit_report.container_limits(found, asked)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuhook.memory_limits.limit_state import LimitState
     from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.usage.display_names import GpuNames
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.limit_device import LimitSupport
 
 SCHEMA = "gpuhook/limits/v1"

@@ -60,11 +60,11 @@ def compare(
 ) -> None:
     """Compare the GPU parts of a running CONTAINER with what gpuhook would add.
 
-    NVIDIA's stack or any other program may have added the GPUs. The comparison covers device nodes
-    and access to them, driver files, the libraries that the loader finds, links, variables, groups
-    and the effects of hooks. It changes nothing and does not run anything in a container. What
-    gpuhook would add comes from the specs of `gpuhook generate-cdi`; on a node without such a spec,
-    gpuhook asks the driver and writes nothing.
+    The vendor's stack or any other program may have added the GPUs. The comparison covers device
+    nodes and access to them, driver files, the libraries that the loader finds, links, variables,
+    groups and the effects of hooks. It changes nothing and does not run anything in a container.
+    What gpuhook would add comes from the specs of `gpuhook generate-cdi`; on a node without such a
+    spec, gpuhook asks the driver and writes nothing.
 
     Harmless differences of NVIDIA's modes are counted separately; -o wide lists them with the
     reason. The exit status is 1 if there is another difference, or a container could not be

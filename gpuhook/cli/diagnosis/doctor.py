@@ -159,9 +159,9 @@ def doctor(
 
     The output shows only problems; --all adds the other checks. The checks cover the driver, device
     nodes, GPUs, CDI specs, engines, Kubernetes, the installation of gpuhook, and running
-    containers. doctor also works on nodes with NVIDIA's stack, and needs no gpuhook configuration.
-    It changes nothing without --fix. Run it as root: many files of a node are readable only by
-    root.
+    containers. doctor also works on nodes with a vendor's own stack, and needs no gpuhook
+    configuration. It changes nothing without --fix. Run it as root: many files of a node are
+    readable only by root.
 
     The first fault is the root cause of the faults below it; checks that depend on a failed check
     are skipped. The exit status is 1 if a check fails, and 0 if there are only warnings.

@@ -143,7 +143,7 @@ def explain(
     inspect, skopeo inspect --config); a Kubernetes manifest (a pod, a deployment, kubectl get -o
     yaml); `-` for one of these on standard input; a running CONTAINER; or an error code such as
     GH1102. Without WHAT, the options describe a container. For a running container that got its
-    GPUs from its engine's CDI support or NVIDIA's stack, the output says so.
+    GPUs from its engine's CDI support or a vendor's stack, the output says so.
 
     By default, the node is this machine: its CDI specs, or the spec that generate-cdi would
     write now. --inventory selects another node, and --driver-root the node at that root. The

@@ -100,7 +100,7 @@ def setup(
 ) -> None:
     """Set up this node step by step: show the plan, carry it out, prove it with a container.
 
-    setup examines the driver, the container engines, NVIDIA's stack and Kubernetes. The plan has
+    setup examines the drivers, the container engines, NVIDIA's stack and Kubernetes. The plan has
     each change as a diff: the CDI spec of `gpuhook refresh`, and the files of `gpuhook configure`.
     Afterwards doctor examines the node, and a container of each engine runs nvidia-smi with one
     GPU, or lists the device nodes of one AMD GPU; its image is made of files of this host, and

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import click
 
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 AUTO = "auto"
 # The options that apply to a spec of device nodes alone, and those that apply to no other spec.

@@ -54,7 +54,7 @@ _OPTIONS = (
         callback=parameters.not_empty,
         shell_complete=_profiles,
         help="Use a dump (gpuhook inventory -o yaml) or a built-in profile "
-        "(t4, a100-mig, ...) instead of this machine.",
+        "(t4, a100-mig, mi300x8, ...) instead of this machine.",
     ),
     _option(
         "driver-root",

@@ -173,7 +173,7 @@ def variable(name: str, there: list[str], by: str) -> str:
     """Return why a variable that gpuhook would set has other values."""
     if name == vocabulary.LIBCUDA_DIRECTORY_ENV and by == injector.LEGACY:
         return "the legacy mode sets no variable"
-    if any(name == vendor.traces.DEVICES_ENV for vendor in vendors()[1:]):
+    if any(name == vendor.vocabulary.devices_env for vendor in vendors()[1:]):
         return of_toolkit(by, "variable")
     if name != vocabulary.VOCABULARY.devices_env:
         return ""

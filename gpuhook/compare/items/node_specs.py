@@ -43,7 +43,7 @@ def node_spec(path: str, document: dict[str, Any], *, is_own: bool) -> NodeSpec 
 
     The document may have any form: another program wrote it.
     """
-    known = {one.traces.KIND: one.traces.SPEC_INJECTOR for one in vendors()}
+    known = {one.vocabulary.default_kind: one.traces.SPEC_INJECTOR for one in vendors()}
     by = known.get(str(document.get("kind")))
     if not by:
         return None

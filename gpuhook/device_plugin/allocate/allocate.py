@@ -28,7 +28,7 @@ from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS
 from gpuhook.device_plugin.offer import memory_units
 from gpuhook.device_plugin.offer.offered_devices import unit_id
 from gpuhook.errors import fault
-from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from gpuhook.vendors.vendor_part import plugin_vendor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def allocate(resource: Resource, ids: Sequence[str], context: Context) -> Alloca
     replicas = () if resource.sharing == MEMORY_UNITS else units
     names = [unit.id for unit in replicas if unit.replica is not None]
     if names:
-        parts.append(Allocation(envs={VOCABULARY.replicas_env: ",".join(names)}))
+        parts.append(Allocation(envs={context.words.replicas_env: ",".join(names)}))
     parts.append(memory_grants.hints(resource, counts))
     parts.append(compute_masks.compute_mask(resource, units))
     # Interposers are first: the variables of grants, which follow, take precedence.
@@ -161,7 +161,8 @@ def _cdi_annotations(devices: tuple[Device, ...], context: Context) -> Allocatio
     value = ",".join(_cdi_names(devices, context))
     # One container can have devices of two resources: each answer needs its own key.
     digest = crc32(value.encode())
-    key = f"{context.annotation_prefix}{context.words.name}-device-plugin_{digest:08x}"
+    vendor = context.domain.partition(".")[0]
+    key = f"{context.annotation_prefix}{vendor}-device-plugin_{digest:08x}"
     return Allocation(annotations={key: value})
 
 
@@ -170,16 +171,23 @@ def _cdi_cri(devices: tuple[Device, ...], context: Context) -> Allocation:
 
 
 def _host_files(devices: tuple[Device, ...], context: Context) -> Allocation:
-    """Return all files and nodes of a GPU, for a runtime without GPU support.
-
-    The devices' variable is `void` unless another strategy sets it: a CUDA image sets it to `all`,
-    and the node's runtime may read it.
-    """
-    void = {context.words.devices_env: "void"}
-    is_set = {"envvar", "volume-mounts"} & set(context.strategies)
+    """Return all files and nodes of a GPU, for a runtime without GPU support."""
     mounts = tuple(mount for extra in context.extras for mount in extra.mounts)
-    own = Allocation(envs={} if is_set else void, mounts=mounts)
-    return merged([context.host_files, own, _nodes(devices, context)])
+    own = Allocation(mounts=mounts)
+    return merged([context.host_files, own, _void(context), _nodes(devices, context)])
+
+
+def _device_specs(devices: tuple[Device, ...], context: Context) -> Allocation:
+    return merged([_void(context), _nodes(devices, context)])
+
+
+def _void(context: Context) -> Allocation:
+    """Return the devices' variable that requests nothing, unless another strategy sets it.
+
+    An image may set it to `all`, which the node's runtime may read.
+    """
+    is_set = {"envvar", "volume-mounts"} & set(context.strategies)
+    return Allocation(envs={} if is_set else {context.words.devices_env: "void"})
 
 
 def _names(devices: tuple[Device, ...], context: Context) -> list[str]:
@@ -189,7 +197,7 @@ def _names(devices: tuple[Device, ...], context: Context) -> list[str]:
 
 def _cdi_names(devices: tuple[Device, ...], context: Context) -> tuple[str, ...]:
     """Return the qualified names of devices and extras; raises GH1855 if no spec has a GPU."""
-    vendor = context.words.cdi_vendor
+    vendor = plugin_vendor(context.domain)
     names = [f"{vendor}/gpu={device.uuid}" for device in devices]
     for name in names:
         if name not in context.cdi_names:
@@ -215,7 +223,7 @@ _STRATEGIES: dict[str, Callable[[tuple[Device, ...], Context], Allocation]] = {
     "cdi-annotations": _cdi_annotations,
     "cdi-cri": _cdi_cri,
     "host-files": _host_files,
-    "device-specs": _nodes,
+    "device-specs": _device_specs,
 }
 
 

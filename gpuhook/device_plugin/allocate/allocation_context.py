@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.gpuhook_section import Interposer
     from gpuhook.device_plugin.offer.offered_devices import Resource
+    from gpuhook.request.parse import Vocabulary
     from gpuhook.vendors.nvidia.inventory.inventory import Node
-    from gpuhook.vendors.vendor_part import AllocationWords, VendorPart
+    from gpuhook.vendors.vendor_part import VendorPart
 
 CDI_STRATEGIES = ("cdi-annotations", "cdi-cri")
 
@@ -59,7 +60,8 @@ class Context:
     missing: Mapping[str, str] = field(default_factory=dict)  # interposer, missing path
     unhealthy: Mapping[str, str] = field(default_factory=dict)
     blocked: str = ""
-    words: AllocationWords = field(default_factory=lambda: vendors()[0].allocation_words)
+    domain: str = field(default_factory=lambda: vendors()[0].domain)
+    words: Vocabulary = field(default_factory=lambda: vendors()[0].vocabulary)
     of_domains: Mapping[str, Context] = field(
         default_factory=dict
     )  # for the other vendors' devices
@@ -133,7 +135,8 @@ def part_context(configuration: Configuration, part: VendorPart, specs: Specs) -
         interposers=configuration.own.interposers,
         blocked="" if strategies else "; ".join(lost),
         warnings=tuple(f"the strategy {line}" for line in lost) if strategies else (),
-        words=vendor_of_resource(part.domain).allocation_words,
+        domain=part.domain,
+        words=vendor_of_resource(part.domain).vocabulary,
     )
 
 

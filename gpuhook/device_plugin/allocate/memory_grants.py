@@ -11,8 +11,8 @@ from __future__ import annotations
 from gpuhook.device_plugin.allocate.container_allocation import AllocatedMount, Allocation
 from gpuhook.device_plugin.config.sharing_section import MPS
 from gpuhook.request.memory_request import MIB, MemoryLimit, mount_path
+from gpuhook.request.parse import Vocabulary
 from gpuhook.vendors.hot.memory_vendors import vendor_of
-from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def grants(resource: Resource, counts: Mapping[str, int]) -> Allocation:
         return Allocation()
     found = limits(resource, counts)
     mounts = (
-        AllocatedMount(mount_path(VOCABULARY.memory_prefix, limit), "/dev/null") for limit in found
+        AllocatedMount(mount_path(Vocabulary.memory_prefix, limit), "/dev/null") for limit in found
     )
     is_all = len(found) == len(counts)
     return Allocation(envs=_variables(found) if is_all else {}, mounts=tuple(mounts))
@@ -59,7 +59,7 @@ def hints(resource: Resource, counts: Mapping[str, int]) -> Allocation:
     """
     entries = (resource.entries.get(uuid) for uuid in counts)
     names = dict.fromkeys(name for entry in entries if entry is not None for name in entry.hints)
-    return Allocation(envs={VOCABULARY.hints_env: ",".join(names)} if names else {})
+    return Allocation(envs={Vocabulary.hints_env: ",".join(names)} if names else {})
 
 
 def _variables(found: list[MemoryLimit]) -> dict[str, str]:

@@ -84,7 +84,7 @@ class Launch:
     inventory: str | None = flag(
         Text(metavar="FILE|PROFILE"),
         "Use a dump (gpuhook inventory -o yaml) or a built-in profile (t4, "
-        "a100-mig, ...) instead of this machine.",
+        "a100-mig, mi300x8, ...) instead of this machine.",
         None,
     )
     node_driver_root: str | None = flag(  # None: see host_paths.places

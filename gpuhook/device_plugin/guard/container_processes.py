@@ -23,7 +23,7 @@ from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import files, procfs
 from gpuhook.kernel import mountinfo
 from gpuhook.request import memory_request
-from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
+from gpuhook.request.parse import Vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _granted(mounts: list[Mount]) -> dict[str, int]:
     In most images /var/run is a link to /run, and mountinfo has the resolved path. Only the host's
     /dev/null is a grant: a pod can mount a file with that name from its volume.
     """
-    prefix = VOCABULARY.memory_prefix
+    prefix = Vocabulary.memory_prefix
     places = prefix, prefix.replace("/var/run/", "/run/", 1)
     of_host = [
         {"destination": mount.target, "source": "/dev/null"}

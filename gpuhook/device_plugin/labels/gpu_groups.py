@@ -16,8 +16,8 @@ from gpuhook.device_plugin.labels import label_text
 from gpuhook.device_plugin.offer.offered_devices import capability
 from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import MIB
+from gpuhook.vendors.device_isolation import BY_NOBODY
 from gpuhook.vendors.nvidia.gpu.gpu_resources import included
-from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_NOBODY
 from gpuhook.vendors.nvidia.spec.device_selection import is_divided
 
 TYPE_CHECKING = False

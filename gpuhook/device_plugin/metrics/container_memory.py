@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from gpuhook.device_plugin.offer.sharing_notes import limit_enforcer
 from gpuhook.request.memory_request import NO_LIMIT
-from gpuhook.vendors.nvidia.gpu.sharing_isolation import BY_MPS, BY_NOBODY
+from gpuhook.vendors.device_isolation import BY_MPS, BY_NOBODY
 from gpuhook.vendors.nvidia.usage.process_memory import process_memory
 
 TYPE_CHECKING = False

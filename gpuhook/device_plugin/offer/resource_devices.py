@@ -14,7 +14,7 @@ from gpuhook.vendors.vendor_device import NamingRules
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.vendor_device import NamedDevice, NamedDevices
 
 

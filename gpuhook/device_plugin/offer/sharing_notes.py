@@ -11,15 +11,16 @@ from dataclasses import dataclass
 
 from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, NOT_SHARED
 from gpuhook.request.memory_request import amount
-from gpuhook.vendors.hot.memory_vendors import vendor_of
-from gpuhook.vendors.nvidia.gpu import sharing_isolation
-from gpuhook.vendors.nvidia.gpu.sharing_isolation import (
+from gpuhook.vendors.catalogue import vendor_of_resource
+from gpuhook.vendors.device_isolation import (
     BY_GUARD,
     BY_HARDWARE,
     BY_MPS,
     BY_NOBODY,
     Isolation,
+    SharedUse,
 )
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,13 +33,6 @@ _GUARD = "enable the plugin's guard: gpuhook.guard.action terminate or kill"
 _PROFILE = "divide the GPU into instances of the required size"
 _PARTITION_LIMIT = "the kernel limits the memory of whole GPUs, not of partitions"
 _FINER = "use partition modes with partitions of the required size"
-_PARTITION = Isolation(
-    memory="the partition has an equal part of the GPU's memory; only memory modes above NPS1 keep "
-    "it apart from that of the other partitions",
-    compute="the partition has its own compute units",
-    stability="it never changes",
-    crash="mostly none; a reset of the GPU terminates the containers of all of its partitions",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +108,16 @@ def _isolation(
     reason, remedy = (_MIG, _PROFILE) if is_mig else unenforced
     if is_partition and not reason:
         reason, remedy = _PARTITION_LIMIT, _FINER
-    isolation = sharing_isolation.isolation_of(
+    use = SharedUse(
         resource.sharing,
-        is_mig=is_mig,
-        memory_by=by,
+        by,
+        is_part=is_mig or is_partition,
+        profile=device.profile or "",
         is_oversubscribed=memory is not None and memory.soft < memory.hard,
         limit=amount(memory.hard) + _EACH.get(resource.sharing, _REPLICA) if memory else "",
         unheld=reason,
     )
-    if is_partition and resource.sharing == NOT_SHARED:
-        isolation = _PARTITION
+    isolation = vendor_of_resource(device.domain).isolation(use)
     if memory is None or by != BY_NOBODY:
         return isolation, ""
     return isolation, "; or ".join(filter(None, (remedy, _GUARD)))

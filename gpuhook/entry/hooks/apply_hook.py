@@ -103,7 +103,7 @@ def _limit(spec: dict[str, Any], pid: int, log: EngineLog) -> list[dict[str, Any
 
     Returns the ledger's records, [] for a container without a limit.
     """
-    if not parse.limits_memory(spec, vocabulary.VOCABULARY) or _is_limited(spec):
+    if not parse.limits_memory(spec) or _is_limited(spec):
         return []
     bundle.load("gpuhook.entry.hooks.limit_hook")
     from gpuhook.entry.hooks import limit_hook

@@ -23,6 +23,7 @@ from gpuhook.entry.hooks import hook_root, oci_state
 from gpuhook.entry.plan_context import context_of
 from gpuhook.errors import GpuhookError, fault, printable
 from gpuhook.host.hot import bundle, files, procfs, settings
+from gpuhook.request import parse
 from gpuhook.request.replicas import replicas_of
 from gpuhook.request.resolve import Grant
 from gpuhook.vendors.hot import further_nodes
@@ -136,7 +137,7 @@ def _limited_entry(
     """Limit the memory of a container that got its GPUs; return its entry in the ledger."""
     spec, entry = state.spec, _entry(state, process, requests, grant)
     names = [*grant.devices, *grant.in_full(plan_context.requested_names(requests))]
-    if context.limits_memory(spec):
+    if parse.limits_memory(spec):
         memory = _limit(spec, entry["nodes"], names, process, context.log)
         if memory:
             entry["memory"] = memory
@@ -150,7 +151,7 @@ def _has_limited_gpus(spec: dict[str, Any], context: PlanContext) -> bool:
     """Return whether an engine has injected GPUs with limited memory, by their nodes alone."""
     paths = oci_spec.device_paths(spec)
     has_gpus = any(one.node.is_gpu_node(path) for one in context.every() for path in paths)
-    return has_gpus and context.limits_memory(spec)
+    return has_gpus and parse.limits_memory(spec)
 
 
 def _bound(state: HookState, log: EngineLog, began: float) -> None:

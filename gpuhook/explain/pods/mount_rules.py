@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from gpuhook.explain.pods.pod_requests import Objection, VolumeMount
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 _SHARED_NODES = "/dev/dri/"  # of the drivers of all vendors
 
@@ -45,7 +45,7 @@ def mount_objections(mounts: Collection[VolumeMount], where: str) -> Iterator[Ob
 
 def _named_by(path: str) -> Vendor | None:
     """Return the vendor whose devices a mount at `path` names, None for another mount."""
-    prefixes = ((one, one.allocation_words.mount_prefix) for one in vendors())
+    prefixes = ((one, one.vocabulary.mount_prefix) for one in vendors())
     return next((one for one, prefix in prefixes if f"{path}/".startswith(f"{prefix}/")), None)
 
 
@@ -53,4 +53,4 @@ def _node_vendor(path: str) -> Vendor | None:
     """Return the vendor of a device node by its path, the first one for a node of DRM."""
     if f"{path}/".startswith(_SHARED_NODES):
         return vendors()[0]
-    return next((v for v in vendors() if path.startswith(v.allocation_words.node_prefix)), None)
+    return next((v for v in vendors() if path.startswith(v.traces.NODE_PREFIX)), None)

@@ -16,7 +16,7 @@ from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnsw
 from gpuhook.device_plugin.mps import mps_plan as mps
 from gpuhook.device_plugin.offer import resources, sharing_notes
 from gpuhook.errors import GpuhookError
-from gpuhook.vendors.nvidia.nvml.topology import Topology
+from gpuhook.vendors.vendor_part import PairScores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def plugin_offer(
     made, _ = vendor_contexts.with_parts(made, chosen, parts, offer.resources, None)
     unusable |= vendor_contexts.blocked_devices(offer.resources, made)
     links = {part.domain: part.links for part in parts}
-    known = KnownNode(Topology(), chosen, replace(made, unhealthy=unusable), links)
+    known = KnownNode(PairScores(), chosen, replace(made, unhealthy=unusable), links)
     guard = chosen.own.guard.ends_processes
     return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},

@@ -63,7 +63,7 @@ def _resource_notes(asked: PodRequest) -> Iterator[str]:
 
 
 def _variable_notes(asked: PodRequest) -> Iterator[str]:
-    variables = (vendor.allocation_words.devices_env for vendor in vendors())
+    variables = (vendor.vocabulary.devices_env for vendor in vendors())
     for name in (*variables, VOCABULARY.capabilities_env):
         why = asked.unknown_env.get(name)
         if why is not None:

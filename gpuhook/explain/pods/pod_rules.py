@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gpuhook.explain.pods.manifest_value import Value
     from gpuhook.explain.pods.workloads import Pod
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 _NOTHING = ("", "void", "none")
 
@@ -97,7 +97,7 @@ def ephemeral_objections(resources: Value, path: str) -> Iterator[Objection]:
     """Yield an objection to GPUs in the `resources` of an ephemeral container."""
     names = (name for section in ("limits", "requests") for name in resources[section].members())
     for name in [*filter(resource_names.is_gpu, names)][:1]:
-        variable = resource_names.vendor_of(name).allocation_words.devices_env
+        variable = resource_names.vendor_of(name).vocabulary.devices_env
         yield _refused(
             "ephemeral-resources",
             f"{path}: Forbidden: cannot be set for an Ephemeral Container",
@@ -180,7 +180,7 @@ def _vendor_objections(
     By default, the plugin names GPUs whose driver has files to a runtime, in a variable, and passes
     the device nodes of others.
     """
-    name = vendor.allocation_words.devices_env
+    name = vendor.vocabulary.devices_env
     own = {one: n for one, n in gpus.items() if resource_names.vendor_of(one).name == vendor.name}
     place = next((v for v in container["env"].items() if v["name"].text() == name), container)
     yield from _variable(vendor, place.where, env.get(name), _listed(own))
@@ -198,7 +198,7 @@ def _variable(vendor: Vendor, where: str, value: str | None, held: str) -> Itera
     """Yield an objection to the devices' variable; `held` are the allocated GPUs, "" for none."""
     if value is None:
         return
-    name = vendor.allocation_words.devices_env
+    name = vendor.vocabulary.devices_env
     shown = f"{name}={printable(value, 80)}"
     if held and not vendor.traces.HAS_FILES:
         if value not in _NOTHING:
@@ -229,7 +229,7 @@ def _variable(vendor: Vendor, where: str, value: str | None, held: str) -> Itera
 
 def _not_strings(container: Value) -> Iterator[Objection]:
     """Yield an objection to each variable of a vendor whose value is a number or a boolean."""
-    devices = (vendor.allocation_words.devices_env for vendor in vendors())
+    devices = (vendor.vocabulary.devices_env for vendor in vendors())
     variables = (*devices, VOCABULARY.capabilities_env)
     for variable in container["env"].items():
         name, value = variable["name"].text(), variable["value"]
@@ -246,7 +246,7 @@ def _not_strings(container: Value) -> Iterator[Objection]:
 def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
     for name, amount in container.at("resources", "limits").members().items():
         vendor = resource_names.vendor_of(name)
-        variable = vendor.allocation_words.devices_env
+        variable = vendor.vocabulary.devices_env
         if not vendor.traces.HAS_FILES or variable in env:
             continue
         if resource_names.is_gpu(name) and amount.text() == "0":

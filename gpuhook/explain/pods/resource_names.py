@@ -9,7 +9,7 @@ from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpuhook.vendors.interface import Vendor
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 GPU, SHARED_GPU = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 OBSOLETE = "alpha.kubernetes.io/nvidia-gpu"  # before device plugins

@@ -8,6 +8,7 @@ from typing import Any
 from gpuhook.explain.trace import resolution_trace
 from gpuhook.request.memory_request import amount
 from gpuhook.vendors.catalogue import vendors
+from gpuhook.vendors.device_isolation import SharedUse
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 TYPE_CHECKING = False
@@ -71,13 +72,13 @@ def isolated(
     limits = {one["gpu"]: one["limit"] for one in memory if one["limit"]}
     result = []
     for one in found:
-        vendor = next((v for v in vendors() if v.domain == domains.get(one["gpu"])), None)
+        vendor = next((v for v in vendors()[1:] if v.domain == domains.get(one["gpu"])), None)
         limit = limits.get(one["gpu"])
-        said = vendor and vendor.isolation(
-            known[one["gpu"]].profile if one["gpu"] in known else "",
-            one["sharing"],
-            one["memory_by"],
-            amount(limit) if limit else "",
-        )
-        result.append({**one, "isolation": said} if said else one)
+        if vendor is None:
+            result.append(one)
+            continue
+        profile = known[one["gpu"]].profile if one["gpu"] in known else ""
+        shown = amount(limit) if limit else ""
+        use = SharedUse(one["sharing"], one["memory_by"], bool(profile), profile, limit=shown)
+        result.append({**one, "isolation": dict(vendor.isolation(use).sentences())})
     return result

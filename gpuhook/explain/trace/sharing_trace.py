@@ -7,8 +7,8 @@ from typing import Any
 
 from gpuhook.request.memory_request import NO_LIMIT
 from gpuhook.usage import container_sharing, usage_devices
+from gpuhook.vendors.device_isolation import BY_NOBODY
 from gpuhook.vendors.hot.memory_vendors import vendor_of
-from gpuhook.vendors.nvidia.gpu import sharing_isolation
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 
@@ -81,8 +81,7 @@ def isolated(
 
 
 def _enforcer(limit: dict[str, Any]) -> str:
-    nobody = sharing_isolation.BY_NOBODY
-    return nobody if limit["trouble"] else vendor_of(limit["gpu"]).limited_by
+    return BY_NOBODY if limit["trouble"] else vendor_of(limit["gpu"]).limited_by
 
 
 def in_mig_mode(named: Iterable[dict[str, Any]], node: Node | None) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.request.memory_request import MemoryLimit
-    from gpuhook.vendors.memory_interface import MemoryVendor
+    from gpuhook.vendors.interfaces.memory_interface import MemoryVendor
 
 
 class DeviceRequest:

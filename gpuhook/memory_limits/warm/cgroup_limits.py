@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.host.hot.engine_log import EngineLog
-    from gpuhook.vendors.memory_interface import LimitDriver
+    from gpuhook.vendors.interfaces.memory_interface import LimitDriver
 
     Answer = list[dict[str, Any]]
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AMD's answers to the questions of commands and services (Vendor in vendors/interface.py)."""
+"""AMD's answers to the questions of commands and services (vendors/interfaces)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, cast
+
+from gpuhook.vendors.amd.hot import amd_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,8 +14,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
+    from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
-    from gpuhook.vendors.interface import ContainerTraces, FindLibrary
+    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
-        AllocationWords,
         DeviceCheck,
         ExporterWords,
         VendorPart,
@@ -37,20 +40,13 @@ class AmdVendor:
 
     name = "amd"
     title = "AMD"
-    domain = "amd.com"
+    domain = amd_words.VENDOR
+    vocabulary = amd_words.VOCABULARY
     unshared: Mapping[str, str] = {
         "mps": "AMD GPUs have no MPS",
         "timeSlice": _SLICES,
         "computeMode": _SLICES,
     }
-
-    @property
-    def allocation_words(self) -> AllocationWords:
-        from gpuhook.vendors.amd.hot.amd_words import KFD, VOCABULARY
-        from gpuhook.vendors.vendor_part import AllocationWords
-
-        words, cdi_vendor = VOCABULARY, f"k8s.device-plugin.{self.domain}"
-        return AllocationWords(self.name, words.devices_env, words.mount_prefix, cdi_vendor, KFD)
 
     @property
     def exporter(self) -> ExporterWords | None:
@@ -155,7 +151,7 @@ class AmdVendor:
 
     def opened_usage(
         self,
-        library: Callable[[], str],  # noqa: ARG002 # AMD's usage needs none
+        library: FindLibrary,  # noqa: ARG002 # AMD's usage needs none
     ) -> AbstractContextManager[Callable[[], UsageLook]]:
         """Read sysfs, KFD and procfs."""
         from gpuhook.vendors.amd.usage import amd_reading
@@ -255,13 +251,11 @@ class AmdVendor:
 
         return amd_support.support_inventory(host_root, dev_root)
 
-    def isolation(
-        self, profile: str, sharing: str, memory_by: str, limit: str
-    ) -> dict[str, str] | None:
-        """Return the sentences of a GPU or partition."""
+    def isolation(self, use: SharedUse) -> Isolation:
+        """Return the sentences of a GPU, or of a part of one."""
         from gpuhook.vendors.amd.usage import amd_isolation
 
-        return amd_isolation.isolation(profile, sharing, memory_by, limit)
+        return amd_isolation.isolation_of(use)
 
 
 def _node(part: VendorPart) -> AmdNode:

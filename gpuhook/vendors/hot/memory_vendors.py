@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpuhook.request.memory_request import MemoryLimit
-    from gpuhook.vendors.memory_interface import MemoryVendor
+    from gpuhook.vendors.interfaces.memory_interface import MemoryVendor
 
 
 def memory_vendors() -> tuple[MemoryVendor, ...]:

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's answers to the questions of commands and services (Vendor in vendors/interface.py)."""
+"""NVIDIA's answers to the questions of commands and services (vendors/interfaces)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.nvidia.hot import vocabulary as nvidia_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from gpuhook.vendors.interface import ContainerTraces, FindLibrary
+    from gpuhook.vendors.device_isolation import Isolation, SharedUse
+    from gpuhook.vendors.interfaces.memory_interface import FindLibrary
+    from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
     from gpuhook.vendors.support_facts import SupportFacts
     from gpuhook.vendors.usage_device import UsageDevice, UsageLook
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
     from gpuhook.vendors.vendor_labels import VendorLabels
     from gpuhook.vendors.vendor_part import (
-        AllocationWords,
         DeviceCheck,
         ExporterWords,
         VendorPart,
@@ -32,19 +34,10 @@ class NvidiaVendor:
 
     name = "nvidia"
     title = "NVIDIA"
-    domain = "nvidia.com"
+    domain = nvidia_words.VENDOR
+    vocabulary = nvidia_words.VOCABULARY
     exporter: ExporterWords | None = None
     unshared: Mapping[str, str] = {"computeMask": "NVIDIA's driver has no such variable"}
-
-    @property
-    def allocation_words(self) -> AllocationWords:
-        from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR, VOCABULARY
-        from gpuhook.vendors.vendor_part import AllocationWords
-
-        words, nodes = VOCABULARY, "/dev/nvidia"
-        return AllocationWords(
-            self.name, words.devices_env, words.mount_prefix, PLUGIN_VENDOR, nodes
-        )
 
     def owns(self, inventory: object) -> bool:
         from gpuhook.vendors.nvidia.inventory.inventory import Node
@@ -125,9 +118,7 @@ class NvidiaVendor:
 
         return injection_traces
 
-    def opened_usage(
-        self, library: Callable[[], str]
-    ) -> AbstractContextManager[Callable[[], UsageLook]]:
+    def opened_usage(self, library: FindLibrary) -> AbstractContextManager[Callable[[], UsageLook]]:
         """Call the driver through NVML."""
         from gpuhook.vendors.nvidia.usage import nvidia_usage
 
@@ -205,9 +196,8 @@ class NvidiaVendor:
         """Return None: the bundle has the answers of NVML."""
         return None
 
-    def isolation(
-        self, profile: str, sharing: str, memory_by: str, limit: str
-    ) -> dict[str, str] | None:
-        """Return None: usage/container_sharing.py has the sentences."""
-        del profile, sharing, memory_by, limit
-        return None
+    def isolation(self, use: SharedUse) -> Isolation:
+        """Return the sentences of a GPU, or of a part of one."""
+        from gpuhook.vendors.nvidia.gpu import sharing_isolation
+
+        return sharing_isolation.isolation_of(use)

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.vendors.memory_interface import LimitDriver
+    from gpuhook.vendors.interfaces.memory_interface import LimitDriver
 
     Library = Callable[[], str]
 

@@ -400,3 +400,16 @@ def test_hint_for_other_vendors_names_the_vendor_not_generate_cdi(
     assert "gpuhook refresh" in gpuhook(command, "nvidia.com/gpu=0").stderr
     path = _write(dirs[1] / "nvidia.json", _edits())  # a spec of another program
     assert f"generate-cdi --output-file {path}" in gpuhook(command, "nvidia.com/gpu=7").stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("nvidia.com/gpu", "run `gpuhook refresh`, which writes {}/nvidia.yaml"),
+        ("amd.com/gpu", "run `gpuhook refresh`, which writes {}/amd.yaml"),
+        ("k8s.device-plugin.amd.com/gpu", "`gpuhook generate-cdi`: its --mode"),
+    ],
+)
+def test_hint_names_the_file_of_the_vendor(dirs: tuple[Path, Path], kind: str, advice: str) -> None:
+    """Each vendor has a spec for its GPUs."""
+    assert advice.format(dirs[1]) in gpuhook("show", f"{kind}=9").stderr

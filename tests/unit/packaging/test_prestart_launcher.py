@@ -72,7 +72,7 @@ ASKING = [
     name
     for name, spec in SPECS.items()
     if any(
-        parse.sources(spec, words, PREFIXES, takes_legacy=True) or parse.limits_memory(spec, words)
+        parse.sources(spec, words, PREFIXES, takes_legacy=True) or parse.limits_memory(spec)
         for words in (vocabulary.VOCABULARY, amd_words.VOCABULARY)
     )
 ]

@@ -16,6 +16,8 @@ from gpuhook.device_plugin.config.grammar.value_kinds import (
 )
 from gpuhook.errors import printable
 from gpuhook.host.suggestion import nearest
+from gpuhook.request.parse import Vocabulary
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -32,12 +34,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = re.compile(r"\{(\w*)\}")
 _ONLY_IN = "placeholders work in the values of `env` and in `hostPath` only"
 _OWN = "GPUHOOK_"
-_WORDS = vocabulary.VOCABULARY
+_WORDS = [vendor.vocabulary for vendor in vendors()]
 # Variables that grant devices or memory: only the plugin may set them.
 _GRANT_VARIABLES = (
-    _WORDS.devices_env,
-    _WORDS.memory_request_env,
-    _WORDS.memory_limit_env,
+    *(words.devices_env for words in _WORDS),
+    *(words.memory_request_env for words in _WORDS),
+    *(words.memory_limit_env for words in _WORDS),
     "NVIDIA_IMEX_CHANNELS",
     "NVIDIA_MIG_CONFIG_DEVICES",
     "NVIDIA_MIG_MONITOR_DEVICES",
@@ -50,7 +52,7 @@ _GRANT_VARIABLES = (
 # A mount below these is a grant; /var/run is a link to /run in most images.
 _GRANTS = tuple(
     path
-    for prefix in (_WORDS.memory_prefix, _WORDS.mount_prefix)
+    for prefix in (Vocabulary.memory_prefix, *(words.mount_prefix for words in _WORDS))
     for path in (prefix, prefix.removeprefix("/var"))
 )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
-_RENDER = "/dev/dri/renderD"
+_RENDER = amd_words.DRM + "renderD"
 
 
 class AmdMemory:
@@ -72,29 +72,20 @@ def is_partition(device: str) -> bool:
 def vram_total(device: str) -> int | None:
     """Return the bytes of a GPU, None if they are unknown, as those of a partition."""
     directory = gpu_directory(device)
-    text = amd_sysfs.line(f"{directory}/mem_info_vram_total") if directory else None
-    return int(text) if text and text.isascii() and text.isdigit() else None
+    return amd_sysfs.number(f"{directory}/mem_info_vram_total") if directory else None
 
 
 def _directory(device: str) -> str:
-    directory = f"{state.host_root().rstrip('/')}{amd_sysfs.DRIVER}/{device}"
+    directory = amd_sysfs.directory_of(state.host_root(), device)
     return directory if amd_sysfs.is_address(device) and os.path.isdir(directory) else ""
 
 
 def _is_divided(directory: str) -> bool:
     """Return whether the GPU with this directory has several partitions: its mode is not SPX."""
-    return amd_sysfs.mode(f"{directory}/{amd_sysfs.MODES[0]}") not in (None, "SPX")
+    return amd_sysfs.is_divided(amd_sysfs.mode(f"{directory}/{amd_sysfs.MODES[0]}"))
 
 
 def _device(root: str, path: str) -> str | None:
     """Return the id of the device with a render node, None if amdgpu does not serve it."""
-    try:
-        link = os.readlink(f"{root}{amd_sysfs.DRM}/{path.rpartition('/')[2]}")
-    except OSError:
-        return None
-    name = link.split("/")[-3] if link.count("/") > 1 else ""
-    partition = amd_sysfs.partition_id(name)
-    if partition is not None:
-        return partition
-    is_served = os.path.isdir(f"{root}{amd_sysfs.DRIVER}/{name}") and amd_sysfs.is_address(name)
-    return name if is_served else None
+    device = amd_sysfs.device_of(f"{root}{amd_sysfs.DRM}/{path.rpartition('/')[2]}")
+    return device if amd_sysfs.is_served(root, device) else None

@@ -13,9 +13,11 @@ DRIVER = MODULE + "/drivers/pci:amdgpu"  # has a link to the directory of each G
 PLATFORM = "/sys/devices/platform"  # has the partitions beyond the first of each GPU
 DRM = "/sys/class/drm"  # has a link to each DRM node
 TOPOLOGY = "/sys/class/kfd/kfd/topology"
+DRM_MAJOR = 226  # Source: Linux, admin-guide/devices.txt
 MODES = ("current_compute_partition", "current_memory_partition")
 _PARTITION = "amdgpu_xcp"
 _LIMIT = 65536
+_MOST_DIGITS = 20
 
 
 def text(path: str) -> str:
@@ -36,6 +38,20 @@ def line(path: str) -> str | None:
     except OSError:
         return None
     return found if found and found.isprintable() else None
+
+
+def number(path: str) -> int | None:
+    """Return the unsigned number in a file, None if the kernel does not report it.
+
+    A GPU in a reset refuses reads with EPERM or EBUSY.
+    """
+    found = line(path) or ""
+    return int(found) if is_number(found) else None
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is an unsigned number of at most 64 bits, as the kernel writes it."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def mode(path: str) -> str | None:
@@ -63,6 +79,49 @@ def names(directory: str) -> list[str]:
         return []
 
 
+def is_loaded(host_root: str) -> bool:
+    """Return whether the driver is loaded, also for the moment before it is ready."""
+    return bool(names(host_root.rstrip("/") + MODULE))
+
+
+def is_ready(host_root: str) -> bool:
+    """Return whether the driver is loaded and looks for GPUs, whether or not it serves one."""
+    return os.path.isdir(host_root.rstrip("/") + DRIVER)
+
+
+def directory_of(host_root: str, address: str) -> str:
+    """Return the directory with the driver's files of a GPU."""
+    return f"{host_root.rstrip('/')}{DRIVER}/{address}"
+
+
+def is_suspended(directory: str) -> bool:
+    """Return whether a GPU sleeps: some reads of its files resume it."""
+    return line(directory + "/power/runtime_status") == "suspended"
+
+
+def device_of(link: str) -> str:
+    """Return the PCI address or the partition's id of the DRM device at a link to it, "" for none.
+
+    The links in /sys/class/drm and /sys/dev/char end in <device>/drm/<node>.
+    """
+    try:
+        name = os.readlink(link).rsplit("/", 3)[-3]
+    except (OSError, IndexError):
+        return ""
+    return partition_id(name) or name
+
+
+def is_served(host_root: str, device: str) -> bool:
+    """Return whether a DRM device of device_of() is this driver's."""
+    is_partition = partition_id(device) is not None
+    return is_partition or (is_address(device) and os.path.isdir(directory_of(host_root, device)))
+
+
+def is_divided(compute_mode: str | None) -> bool:
+    """Return whether a GPU with this compute mode has several partitions; None: it cannot."""
+    return compute_mode not in (None, "SPX")
+
+
 def gpu_addresses(host_root: str) -> list[str]:
     """Return the PCI addresses of the GPUs that the driver serves, in their order."""
     return sorted(filter(is_address, names(host_root.rstrip("/") + DRIVER)), key=address_order)
@@ -88,8 +147,8 @@ def partition_id(name: str) -> str | None:
     Some kernels write "amdgpu_xcp.3".
     """
     number = name[len(_PARTITION) + 1 :]
-    is_one = name.startswith((_PARTITION + "_", _PARTITION + ".")) and number.isascii()
-    return f"{_PARTITION}_{number}" if is_one and number.isdigit() else None
+    is_one = name.startswith((_PARTITION + "_", _PARTITION + "."))
+    return f"{_PARTITION}_{int(number)}" if is_one and is_number(number) else None
 
 
 def minor(name: str, prefix: str) -> int | None:
@@ -97,3 +156,30 @@ def minor(name: str, prefix: str) -> int | None:
     number = name[len(prefix) :]
     is_one = name.startswith(prefix) and number.isascii() and number.isdigit() and len(number) < 8
     return int(number) if is_one else None
+
+
+def kfd_major(host_root: str) -> int | None:
+    """Return the major of /dev/kfd in /proc/devices: the kernel chooses it at each start."""
+    try:
+        lines = text(host_root.rstrip("/") + "/proc/devices").splitlines()
+    except OSError:
+        return None
+    for one in lines:
+        major, _, name = one.strip().partition(" ")
+        if name == "kfd" and major.isascii() and major.isdigit() and len(major) < 8:
+            return int(major)
+    return None
+
+
+def has_kfd_gpu(host_root: str) -> bool:
+    """Return whether KFD has a GPU, or may have one that this process may not see."""
+    nodes = host_root.rstrip("/") + TOPOLOGY + "/nodes"
+    for name in names(nodes):
+        try:
+            if text(f"{nodes}/{name}/gpu_id").strip() != "0":
+                return True
+        except PermissionError:
+            return True
+        except OSError:
+            continue
+    return False

@@ -8,7 +8,6 @@ driver is loaded; `nodes` covers a driver that was loaded again and got other DR
 
 from __future__ import annotations
 
-import os
 from binascii import crc32
 
 from gpuhook.vendors.amd.hot import amd_sysfs
@@ -17,10 +16,10 @@ from gpuhook.vendors.amd.hot import amd_sysfs
 def token(host_root: str) -> str:
     """Return the token of the node whose /sys is below `host_root`, "" without the driver."""
     root = host_root.rstrip("/")
-    if not os.path.isdir(root + amd_sysfs.DRIVER):
+    if not amd_sysfs.is_ready(host_root):
         return ""
     gpus = amd_sysfs.gpu_addresses(host_root)
-    modes = [_mode(f"{root}{amd_sysfs.DRIVER}/{gpu}") for gpu in gpus]
+    modes = [_mode(amd_sysfs.directory_of(root, gpu)) for gpu in gpus]
     parts = (
         "generation=" + (amd_sysfs.line(root + amd_sysfs.TOPOLOGY + "/generation_id") or ""),
         "gpus=" + _digest(gpus),
@@ -47,10 +46,7 @@ def _drm_nodes(root: str, gpus: list[str]) -> list[str]:
     for name in amd_sysfs.names(root + amd_sysfs.DRM):
         if amd_sysfs.minor(name, "card") is None and amd_sysfs.minor(name, "renderD") is None:
             continue  # a connector
-        try:
-            device = os.readlink(f"{root}{amd_sysfs.DRM}/{name}").rsplit("/", 3)[-3]
-        except (OSError, IndexError):
-            continue
+        device = amd_sysfs.device_of(f"{root}{amd_sysfs.DRM}/{name}")
         if device in known or amd_sysfs.partition_id(device):
             found.append(f"{device}/{name}")
     return found

@@ -18,20 +18,19 @@ VOCABULARY = Vocabulary(
     devices_env="AMD_VISIBLE_DEVICES",
     driver="amdgpu",
     capabilities_env="",
-    replicas_env="GPUHOOK_REPLICAS",
     mount_prefix="/var/run/amd-container-devices",
     image_version_env="",
     image_requirement_env="",
     default_kind=KIND,
     memory_request_env="AMD_GPU_MEMORY_REQUEST",  # MiB
     memory_limit_env="AMD_GPU_MEMORY_LIMIT",
-    memory_prefix="/var/run/gpuhook/memory",
-    hints_env="GPUHOOK_MEMORY_HINTS",
     extras={},
     extra_mounts={},
     privileged_kinds=(),
     normalized=device_ids.normalized,
 )
+# An engine that applied a CDI spec handled the request: no runtime below it adds other GPUs.
+HANDLED = VOCABULARY.devices_env + "=void"
 KFD, DRM = "/dev/kfd", "/dev/dri/"
 _RESOURCE = "DOCKER_RESOURCE_"  # Docker Swarm's variable of a generic resource has its kind
 

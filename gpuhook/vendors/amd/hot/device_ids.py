@@ -10,13 +10,13 @@ here every such item is an unknown device, and advice() has the reason.
 from __future__ import annotations
 
 from gpuhook.errors import fault, printable
+from gpuhook.vendors.amd.hot import amd_sysfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 UUID = "GPU-"
-PARTITION = "amdgpu_xcp"
 _ALL, _NOTHING = "all", ("none", "void")
 _SLICE = "-slice-"  # replicas in a fork of AMD's device plugin
 _HEX = frozenset("0123456789abcdef")
@@ -56,7 +56,7 @@ def spellings(name: str) -> list[str]:
         None if None in ends else f"{ends[0]}:{ends[1]}",
         _uuid(lower),
         _pci_address(lower),
-        _partition(lower),
+        amd_sysfs.partition_id(lower),
     ]
     return [one for one in found if one is not None]
 
@@ -139,13 +139,6 @@ def _pci_address(lower: str) -> str | None:
     if not is_hex or (len(bus), len(device)) != (2, 2) or len(domain) > 8:
         return None
     return f"{int(domain, 16):04x}:{bus}:{device}.{function}"
-
-
-def _partition(lower: str) -> str | None:
-    """Return amdgpu_xcp_N for the name of a partition, which some kernels write amdgpu_xcp.N."""
-    number = lower[len(PARTITION) + 1 :]
-    is_one = lower.startswith((PARTITION + "_", PARTITION + ".")) and _is_decimal(number)
-    return f"{PARTITION}_{int(number)}" if is_one and len(number) <= _MAX_DIGITS else None
 
 
 def _is_decimal(text: str) -> bool:

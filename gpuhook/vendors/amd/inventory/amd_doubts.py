@@ -61,7 +61,7 @@ def _hidden(topology: KfdTopology, gpus: Sequence[AmdGpu]) -> Iterator[str]:
         return
     yield _DENIED.format(count=topology.denied)
     for gpu in gpus:
-        if gpu.compute_mode not in (None, "SPX") and not gpu.is_partitioned:
+        if gpu.is_divided and not gpu.is_partitioned:
             yield _UNIDENTIFIED.format(address=gpu.pci_address, mode=gpu.compute_mode)
 
 

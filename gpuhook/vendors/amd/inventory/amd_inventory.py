@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuhook.vendors.amd.hot import amd_sysfs
+from gpuhook.vendors.amd.hot.amd_words import DRM
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KFD = "/dev/kfd"
-DRM = "/dev/dri/"
 XGMI, PCIE, OTHER = "xgmi", "pcie", "other"  # the types of links
 
 
@@ -101,8 +102,13 @@ class AmdGpu:
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether the GPU has several partitions: it is not SPX, and not without modes."""
+        """Whether the GPU has several partitions that can be used."""
         return len(self.devices) > 1
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether its mode gives it several partitions, of which the kernel may show fewer."""
+        return amd_sysfs.is_divided(self.compute_mode)
 
 
 @dataclass(frozen=True, slots=True)

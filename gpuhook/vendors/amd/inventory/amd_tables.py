@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD
+from gpuhook.vendors.amd.hot.amd_words import KFD
+from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
 from gpuhook.vendors.vendor_inventory import InventoryTable, VendorInventory, cell, mebibytes
 
 TYPE_CHECKING = False
@@ -30,7 +30,8 @@ def read(place: NodePlace) -> VendorInventory | None:
     """
     dev_root = place.dev_root or place.host_root
     has_kfd = os.path.exists(dev_root.rstrip("/") + KFD)
-    return of_node(sysfs_inventory.read(place.host_root, dev_root if has_kfd else place.host_root))
+    dev_root = dev_root if has_kfd else place.host_root
+    return of_node(patient_inventory.read(place.host_root, dev_root))
 
 
 def of_document(document: dict[str, Any], file: str) -> VendorInventory | None:
@@ -44,9 +45,7 @@ def of_node(node: AmdNode) -> VendorInventory | None:
     if driver is None:
         return None
     version = driver.version or "of the kernel"
-    partitions = tuple(
-        _partition(gpu, one) for gpu, one in node.devices() if gpu.compute_mode not in (None, "SPX")
-    )
+    partitions = tuple(_partition(gpu, one) for gpu, one in node.devices() if gpu.is_divided)
     return VendorInventory(
         {amd_dump.KEY: amd_dump.section(node)},
         f"Driver amdgpu {version}, kernel {cell(driver.kernel)}",

@@ -8,15 +8,14 @@ import stat
 from dataclasses import dataclass
 
 from gpuhook.vendors.amd.hot import amd_sysfs
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD, AmdDeviceNode
+from gpuhook.vendors.amd.hot.amd_words import KFD
+from gpuhook.vendors.amd.inventory.amd_inventory import AmdDeviceNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdGpu
-
-DRM_MAJOR = 226
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ def devices(host_root: str) -> Iterator[DrmDevice]:
     """Yield the DRM devices of the GPUs, and of all partitions that they could have."""
     root = host_root.rstrip("/")
     places = {
-        address: f"{root}{amd_sysfs.DRIVER}/{address}"
+        address: amd_sysfs.directory_of(root, address)
         for address in amd_sysfs.gpu_addresses(host_root)
     }
     for name in amd_sysfs.names(root + amd_sysfs.PLATFORM):
@@ -59,29 +58,16 @@ def find(
     for gpu in gpus:
         for device in gpu.devices:
             if device.card_path is not None and device.card_minor is not None:
-                wanted[device.card_path] = (DRM_MAJOR, device.card_minor)
-            wanted[device.render_path] = (DRM_MAJOR, device.render_minor)
+                wanted[device.card_path] = (amd_sysfs.DRM_MAJOR, device.card_minor)
+            wanted[device.render_path] = (amd_sysfs.DRM_MAJOR, device.render_minor)
     if wanted:
-        wanted = {KFD: (kfd_major(host_root), 0), **wanted}
+        wanted = {KFD: (amd_sysfs.kfd_major(host_root), 0), **wanted}
     found, warnings = [], []
     for path, (major, minor) in wanted.items():
         node, trouble = _look(dev_root, path, major, minor)
         found += [] if node is None else [node]
         warnings += [trouble] if trouble else []
     return tuple(found), warnings
-
-
-def kfd_major(host_root: str) -> int | None:
-    """Return the major of /dev/kfd in /proc/devices: the kernel chooses it at each start."""
-    try:
-        lines = amd_sysfs.text(host_root.rstrip("/") + "/proc/devices").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        major, _, name = line.strip().partition(" ")
-        if name == "kfd" and major.isascii() and major.isdigit():
-            return int(major)
-    return None
 
 
 def _look(

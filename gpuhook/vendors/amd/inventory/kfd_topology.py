@@ -97,7 +97,7 @@ def read(host_root: str) -> KfdTopology:
 def _numbers(directory: str) -> list[int]:
     """Return the numbers among the names in a directory in order."""
     names = amd_sysfs.names(directory)
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    return sorted(int(name) for name in names if amd_sysfs.is_number(name))
 
 
 def _read_node(directory: str, number: int, budget: list[int]) -> KfdNode | None:
@@ -107,7 +107,7 @@ def _read_node(directory: str, number: int, budget: list[int]) -> KfdNode | None
         return None
     return KfdNode(
         number,
-        int(gpu_id) if gpu_id.isascii() and gpu_id.isdigit() else None,
+        int(gpu_id) if amd_sysfs.is_number(gpu_id) else None,
         _memory_bytes(directory),
         dict(_properties(directory + "/properties")),
         tuple(_read_links(directory, budget)),
@@ -118,7 +118,7 @@ def _properties(path: str) -> Iterator[tuple[str, int]]:
     """Yield the lines `name number` of a file, without others."""
     for line in amd_sysfs.text(path).splitlines():
         name, _, value = line.partition(" ")
-        if value.isascii() and value.isdigit() and len(value) <= 20:
+        if amd_sysfs.is_number(value):
             yield name, int(value)
 
 

@@ -14,13 +14,12 @@ _UNIQUE_ID_DIGITS = 16
 
 def read(host_root: str, address: str, index: int) -> AmdGpu:
     """Return the GPU at a PCI address without its devices."""
-    directory = f"{host_root.rstrip('/')}{amd_sysfs.DRIVER}/{address}"
+    directory = amd_sysfs.directory_of(host_root, address)
 
     def line(name: str) -> str | None:
         return amd_sysfs.line(f"{directory}/{name}")
 
     device_id, revision = _hexadecimal(line("device")), _hexadecimal(line("revision"), 2)
-    numa = _number(line("numa_node"))
     return AmdGpu(
         index=index,
         pci_address=address,
@@ -31,8 +30,8 @@ def read(host_root: str, address: str, index: int) -> AmdGpu:
         revision=revision,
         serial=line("serial_number"),
         vbios=line("vbios_version"),
-        vram_bytes=_number(line("mem_info_vram_total")),
-        numa_node=numa,
+        vram_bytes=amd_sysfs.number(f"{directory}/mem_info_vram_total"),
+        numa_node=amd_sysfs.number(f"{directory}/numa_node"),  # a GPU without one has -1
         **_modes(directory),
     )
 
@@ -81,9 +80,3 @@ def _hexadecimal(text: str | None, width: int = 4) -> str | None:
 
 def _is_hexadecimal(text: str) -> bool:
     return all(character in "0123456789abcdef" for character in text)
-
-
-def _number(text: str | None) -> int | None:
-    """Return a number that is not negative; a GPU without a NUMA node has -1."""
-    is_one = text is not None and text.isascii() and text.isdigit() and len(text) <= 20
-    return int(text) if text is not None and is_one else None

@@ -56,7 +56,7 @@ def read(host_root: str = "/", dev_root: str = "/") -> AmdNode:
     Device nodes are looked up in the /dev below `dev_root`. What cannot be read is a warning.
     """
     module = host_root.rstrip("/") + amd_sysfs.MODULE
-    if not amd_sysfs.names(module):
+    if not amd_sysfs.is_loaded(host_root):
         return AmdNode()
     # The token from before: a change meanwhile makes a spec stale, not wrong.
     token, (gpus, warnings) = amd_token.token(host_root), _read_gpus(host_root)
@@ -149,7 +149,7 @@ def _with_devices(
         return gpu
     node, device = nodes[0], devices[0]
     # Where KFD is silent, the driver knows the memory of a GPU that is not divided.
-    if device.memory_bytes is None and gpu.compute_mode in (None, "SPX"):
+    if device.memory_bytes is None and not gpu.is_divided:
         gpu = replace(gpu, devices=(replace(device, memory_bytes=gpu.vram_bytes),))
     known = None if node is None else sysfs_gpu.unique_id(node.properties.get("unique_id"))
     return replace(gpu, unique_id=gpu.unique_id or known)

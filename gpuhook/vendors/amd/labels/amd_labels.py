@@ -17,6 +17,7 @@ import string
 from collections import Counter
 from dataclasses import replace
 
+from gpuhook.vendors.amd.hot.amd_words import KIND
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.vendor_labels import VendorLabels
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
 
-STABLE, BETA = "amd.com/gpu.", "beta.amd.com/gpu."
+STABLE, BETA = f"{KIND}.", f"beta.{KIND}."
 # The kinds of labels: the options of AMD's labeller. The default ones are those of AMD's operator.
 DEFAULT_KINDS = (
     "vram", "cu-count", "simd-count", "device-id", "family", "product-name", "driver-version",
@@ -35,7 +36,7 @@ KINDS = (
     *DEFAULT_KINDS, "driver-src-version", "compute-memory-partition",
     "compute-partitioning-supported", "memory-partitioning-supported", "firmware",
 )  # fmt: skip
-OWNED = rf"(?:beta\.)?amd\.com/gpu\.(?:{'|'.join(KINDS)})(?:\..+)?"
+OWNED = rf"(?:beta\.)?{re.escape(KIND)}\.(?:{'|'.join(KINDS)})(?:\..+)?"
 FIRMWARE = re.escape(BETA) + r"firmware\..+"
 
 _MIB = 1 << 20

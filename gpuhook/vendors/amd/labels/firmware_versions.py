@@ -18,7 +18,7 @@ _FILES = {
 
 def firmware_versions(host_root: str, pci_address: str) -> dict[str, int]:
     """Return the versions of the GPU at a PCI address; one that cannot be read is left out."""
-    directory = f"{host_root}{amd_sysfs.DRIVER}/{pci_address}/fw_version"
+    directory = amd_sysfs.directory_of(host_root, pci_address) + "/fw_version"
     lines = {name: amd_sysfs.line(f"{directory}/{of}_fw_version") for name, of in _FILES.items()}
     return {name: version for name, line in lines.items() if (version := _number(line))}
 

@@ -28,12 +28,12 @@ UNCORRECTABLE, BAD_PAGES = "uncorrectable errors", "bad pages of memory"
 def check_devices(node: AmdNode, host_root: str, dev_root: str | None) -> dict[str, DeviceCheck]:
     """Return the state of each device by its id. /sys is below `host_root`."""
     root = host_root.rstrip("/")
-    is_loaded = os.path.isdir(root + amd_sysfs.DRIVER)
+    is_loaded = amd_sysfs.is_ready(host_root)
     checks: dict[str, DeviceCheck] = {}
     for gpu in node.gpus:
         own = DeviceCheck("" if is_loaded else "the driver amdgpu is not loaded")
         if is_loaded:
-            own = _gpu_check(gpu, f"{root}{amd_sysfs.DRIVER}/{gpu.pci_address}")
+            own = _gpu_check(gpu, amd_sysfs.directory_of(root, gpu.pci_address))
         for device in gpu.devices:
             missing = "" if own.fault else _missing_node(device, root, (dev_root or "").rstrip("/"))
             checks[device.id] = DeviceCheck(missing) if missing else own
@@ -45,17 +45,15 @@ def free_memory(node: AmdNode, uuid: str, host_root: str) -> int | None:
     gpu = next((gpu for gpu, device in node.devices() if device.id == uuid), None)
     if gpu is None or gpu.is_partitioned:
         return None
-    place = f"{host_root.rstrip('/')}{amd_sysfs.DRIVER}/{gpu.pci_address}/mem_info_vram_"
-    total, used = amd_sysfs.line(place + "total"), amd_sysfs.line(place + "used")
-    if total is None or used is None or not (total.isdecimal() and used.isdecimal()):
-        return None
-    return max(0, int(total) - int(used))
+    place = amd_sysfs.directory_of(host_root, gpu.pci_address) + "/mem_info_vram_"
+    total, used = amd_sysfs.number(place + "total"), amd_sysfs.number(place + "used")
+    return None if total is None or used is None else max(0, total - used)
 
 
 def _gpu_check(gpu: AmdGpu, directory: str) -> DeviceCheck:
     if not os.path.isdir(directory):
         return DeviceCheck("the driver amdgpu no longer has it")
-    if amd_sysfs.line(directory + "/power/runtime_status") == "suspended":
+    if amd_sysfs.is_suspended(directory):
         return DeviceCheck(is_busy=True)
     try:
         amd_sysfs.text(f"{directory}/{_MEMORY}")
@@ -93,7 +91,7 @@ def _uncorrectable(path: str) -> int | None:
     except OSError:
         return None
     numbers = [line.partition(":")[2].strip() for line in lines if line.startswith("ue:")]
-    return int(numbers[0]) if numbers and numbers[0].isdecimal() else None
+    return int(numbers[0]) if numbers and amd_sysfs.is_number(numbers[0]) else None
 
 
 def _missing_node(device: AmdDevice, root: str, dev: str) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from gpuhook.vendors.amd.hot.amd_words import KFD, VENDOR
 from gpuhook.vendors.amd.inventory import amd_inventory, sysfs_inventory
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD, AmdNode
-from gpuhook.vendors.amd.plugin.amd_resources import DOMAIN
+from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.vendor_part import PairScores, VendorPart
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ def part(node: AmdNode, lost: Mapping[str, str] | None = None) -> VendorPart:
     missing = [gpu for gpu in node.gpus if gpu.trouble and not gpu.devices]
     warnings = [f"GPU {gpu.pci_address} is not offered: {gpu.trouble}" for gpu in missing]
     return VendorPart(
-        domain=DOMAIN,
+        domain=VENDOR,
         inventory=node,
         token=node.token,
         trouble=_UNLOADED if node.driver is None and node.gpus else "",

@@ -9,6 +9,7 @@ without partition modes, which AMD's plugin omits if another GPU of the node has
 from __future__ import annotations
 
 from gpuhook.errors import fault
+from gpuhook.vendors.amd.hot.amd_words import KIND, VENDOR
 from gpuhook.vendors.amd.system import cu_mask
 from gpuhook.vendors.vendor_device import (
     Device,
@@ -22,10 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
     from gpuhook.vendors.vendor_device import NamingRules
-
-DOMAIN = "amd.com"
-_GPU = DOMAIN + "/gpu"
-_WHOLE = (None, "SPX")  # compute modes of a GPU that is not divided
 
 
 def named_devices(node: AmdNode, rules: NamingRules) -> NamedDevices:
@@ -47,14 +44,14 @@ def named_devices(node: AmdNode, rules: NamingRules) -> NamedDevices:
             continue
         resource = _resource(gpu, rules)
         if resource is None:
-            kind = "mig" if _is_divided(gpu) else "gpus"
-            what = profile(gpu) if _is_divided(gpu) else gpu.name or "an unknown model"
+            kind = "mig" if gpu.is_divided else "gpus"
+            what = profile(gpu) if gpu.is_divided else gpu.name or "an unknown model"
             warnings.append(
                 f"GPU {device.index} ({what}) is not offered: no pattern of resources.{kind} "
                 "matches"
             )
             continue
-        if resource == _GPU and rules.strategy == "single" and gpu.trouble is None:
+        if resource == KIND and rules.strategy == "single" and gpu.trouble is None:
             alike.setdefault(_shape(gpu), str(device.index))
         named.append(NamedDevice(resource, neutral_device(gpu, device), names))
     if len(alike) > 1:
@@ -92,8 +89,8 @@ def neutral_device(gpu: AmdGpu, device: AmdDevice) -> Device:
         model=gpu.name,
         memory_bytes=memory,
         numa_node=gpu.numa_node,
-        profile=profile(gpu) if _is_divided(gpu) else None,
-        domain=DOMAIN,
+        profile=profile(gpu) if gpu.is_divided else None,
+        domain=VENDOR,
         compute=_compute(device),
     )
 
@@ -105,19 +102,15 @@ def _compute(device: AmdDevice) -> tuple[int, int] | None:
 
 def _resource(gpu: AmdGpu, rules: NamingRules) -> str | None:
     modes = profile(gpu)
-    own = f"{DOMAIN}/{modes}" if modes and rules.strategy == "mixed" else _GPU
+    own = f"{VENDOR}/{modes}" if modes and rules.strategy == "mixed" else KIND
     patterns, text = rules.models, gpu.name or ""
-    if _is_divided(gpu):
+    if gpu.is_divided:
         patterns, text = rules.profiles, modes or ""
     return first_match(patterns, text) if patterns else own
 
 
-def _is_divided(gpu: AmdGpu) -> bool:
-    return gpu.compute_mode not in _WHOLE
-
-
 def _shape(gpu: AmdGpu) -> str:
-    return profile(gpu) or "" if _is_divided(gpu) else "whole"
+    return profile(gpu) or "" if gpu.is_divided else "whole"
 
 
 def _names(gpu: AmdGpu, device: AmdDevice) -> frozenset[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpuhook.cdi.hot import spec_versions
 from gpuhook.errors import fault
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD
+from gpuhook.vendors.amd.hot.amd_words import HANDLED, KFD, KIND
 from gpuhook.vendors.amd.spec import amd_selection
 from gpuhook.vendors.spec_choices import DescribedDevices
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdDeviceNode, AmdNode
     from gpuhook.vendors.spec_choices import SpecChoices
 
-KIND = "amd.com/gpu"
-# An engine that applies the spec has handled the request: no runtime below it adds other GPUs.
-HANDLED = "AMD_VISIBLE_DEVICES=void"
 _LOWEST_VERSION = "0.5.0"  # in older versions no device name is a number
 _WITH_GROUPS = "0.7.0"
 _EVERYBODY = 0o666

@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
+from gpuhook.vendors.amd.hot import amd_sysfs
+from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
 from gpuhook.vendors.support_facts import SupportFacts
 
-_KFD = "/sys/class/kfd/kfd/topology"
-_GPUS = "/sys/module/amdgpu/drivers/pci:amdgpu/*"
+_KFD, _GPUS = amd_sysfs.TOPOLOGY, amd_sysfs.DRIVER + "/*"
 _OF_GPUS = (
     "revision", "numa_node", "vbios_version", "available_compute_partition",
     "available_memory_partition", "mem_info_vram_total", "mem_info_vram_used",
@@ -19,7 +19,7 @@ _OF_GPUS = (
 _FILES = (
     "/opt/rocm/.info/version",
     "/etc/modprobe.d/*amdgpu*.conf",
-    "/sys/module/amdgpu/*version",
+    f"{amd_sysfs.MODULE}/*version",
     f"{_KFD}/generation_id",
     f"{_KFD}/system_properties",
     f"{_KFD}/nodes/*/name",
@@ -45,7 +45,7 @@ def support_facts() -> SupportFacts:
 
 def support_inventory(host_root: str, dev_root: str) -> dict[str, Any] | None:
     """Return the inventory without serial numbers, None without a driver."""
-    node = sysfs_inventory.read(host_root, dev_root)
+    node = patient_inventory.read(host_root, dev_root)
     if node.driver is None:
         return None
     section = amd_dump.section(node)

@@ -8,57 +8,65 @@ processes in time slices.
 
 from __future__ import annotations
 
-EXCLUSIVE, BY_KERNEL, BY_GUARD = "none", "kernel", "guard"  # of a container's sharing and limit
-_DMEM = "enforced by the kernel's dmem controller: an allocation above it fails, but only in this "
-_DMEM += "container; it is one limit for all partitions of the card, and for VRAM only"
-_UNLIMITED = "not limited: one container can use all of it, and the allocations of others fail; a "
-_UNLIMITED += "memory limit is a hard cap where the kernel has the dmem controller (Linux 6.15)"
-_WATCHED = "monitored by the device plugin: it acts on a container above the limit, after a grace "
-_WATCHED += "period; other containers may run out of memory before that"
-_OWN_CHANNELS = ("NPS2", "NPS4", "NPS8")
+from gpuhook.request.memory_request import BY_KERNEL
+from gpuhook.vendors.device_isolation import BY_GUARD, EXCLUSIVE, Isolation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.device_isolation import SharedUse
+
+_BY = {
+    BY_KERNEL: "enforced by the kernel's dmem controller: an allocation above it fails, but only "
+    "in this container; it is one limit for all partitions of the card, and for VRAM only",
+    BY_GUARD: "monitored by the device plugin: it acts on a container above the limit, after a "
+    "grace period; other containers may run out of memory before that",
+}
+_UNLIMITED = (
+    "not limited: one container can use all of it, and the allocations of others fail; a memory "
+    "limit is a hard cap where the kernel has the dmem controller (Linux 6.15)"
+)
+_OWN_CHANNELS = ("nps2", "nps4", "nps8")
 
 
-def isolation(profile: str, sharing: str, memory_by: str, limit: str) -> dict[str, str]:
-    """Return the sentences; `profile` is the mode of a partition, "CPX/NPS4", "" for a GPU.
-
-    `limit` is the limit of the memory as a text, "" for none, and `memory_by` what enforces it.
-    """
-    is_alone = sharing == EXCLUSIVE
-    return {
-        "memory": _memory(profile, memory_by, limit, is_alone=is_alone),
-        "compute": _compute(profile, is_alone=is_alone),
-        "stability": "it never changes"
+def isolation_of(use: SharedUse) -> Isolation:
+    """Return the isolation of a GPU or partition, of a profile such as CPX/NPS4 or cpx_nps4."""
+    is_alone = use.sharing == EXCLUSIVE
+    return Isolation(
+        memory=_memory(use, is_alone=is_alone),
+        compute=_compute(use, is_alone=is_alone),
+        stability="it never changes"
         if is_alone
         else "time: less with more busy containers; memory: the free rest, up to a limit",
-        "crash": _crash(profile, is_alone=is_alone),
-    }
+        crash=_crash(use, is_alone=is_alone),
+    )
 
 
-def _memory(profile: str, memory_by: str, limit: str, *, is_alone: bool) -> str:
-    if limit:
-        by = {BY_KERNEL: _DMEM, BY_GUARD: _WATCHED}.get(memory_by)
-        return f"limited to {limit}, {by}" if by else f"limited to {limit}, which is not enforced"
+def _memory(use: SharedUse, *, is_alone: bool) -> str:
+    if use.limit:
+        why = f" ({use.unheld})" if use.unheld else ""
+        by = _BY.get(use.memory_by, f"which is not enforced{why}")
+        return f"limited to {use.limit}, {by}"
     if not is_alone:
         return _UNLIMITED
-    if not profile:
+    if not use.is_part:
         return "this container has the GPU's entire memory: no other container gets the GPU"
-    if profile.partition("/")[2] in _OWN_CHANNELS:
+    if use.profile.lower().endswith(_OWN_CHANNELS):
         return "the partition has its own part of the memory, on its own channels"
     return "the partition has its part of the memory; in NPS1, all partitions share the channels"
 
 
-def _compute(profile: str, *, is_alone: bool) -> str:
+def _compute(use: SharedUse, *, is_alone: bool) -> str:
     if not is_alone:
         return (
             "in time slices for the queues of the busy processes; HSA_CU_MASK limits a program "
             "that respects it"
         )
-    what = "the partition has its own compute units" if profile else "the whole GPU computes"
+    what = "the partition has its own compute units" if use.is_part else "the whole GPU computes"
     return f"{what} for this container"
 
 
-def _crash(profile: str, *, is_alone: bool) -> str:
-    if profile:
+def _crash(use: SharedUse, *, is_alone: bool) -> str:
+    if use.is_part:
         return "a fault that resets the GPU ends the programs on all of its partitions"
     if is_alone:
         return "no other container is on the GPU"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AMD's device nodes in a container (ContainerTraces in vendors/interface.py).
+"""AMD's device nodes in a container (usage_interface.py).
 
 /dev/kfd is of all GPUs, a render node of one device. Other drivers have DRM nodes as well: sysfs
 has the driver of each. Containers get no files of the driver.
@@ -11,8 +11,8 @@ import os
 import re
 
 from gpuhook.vendors.amd.hot import amd_sysfs
+from gpuhook.vendors.amd.hot.amd_words import DRM, KFD
 from gpuhook.vendors.amd.inventory import kfd_topology
-from gpuhook.vendors.amd.inventory.amd_inventory import DRM, KFD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ VARIABLES = (
     "ROCR_VISIBLE_DEVICES=",
 )
 HAS_FILES = False
-DEVICES_ENV, KIND = "AMD_VISIBLE_DEVICES", "amd.com/gpu"
+NODE_PREFIX = KFD
 # AMD Container Toolkit 1.3: its runtime adds a poststop hook, `amd-ctk cdi generate` writes specs.
 _RUNTIME, SPEC_INJECTOR = "amd-container-runtime", "amd-ctk-cdi"
 TOOLKIT_HOOKS: Mapping[str, str] = {"amd-ctk": _RUNTIME}
@@ -41,7 +41,6 @@ _VARIABLES = {
     _RUNTIME: "AMD's runtime does not change the request",
     SPEC_INJECTOR: "AMD's CDI specs set no variable",
 }
-_DRM_MAJOR = 226  # Source: Linux, admin-guide/devices.txt
 _NODE = re.compile(re.escape(DRM) + r"(renderD|card)([0-9]{1,7})$")
 
 
@@ -52,13 +51,12 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     """
     if path == KFD:
         return True
-    if not path.startswith(DRM) or number[0] != _DRM_MAJOR:
+    if not path.startswith(DRM) or number[0] != amd_sysfs.DRM_MAJOR:
         return False
-    root = host_root.rstrip("/")
-    place = f"{root}/sys/dev/char/{number[0]}:{number[1]}"
+    place = f"{host_root.rstrip('/')}/sys/dev/char/{number[0]}:{number[1]}"
     if os.path.exists(place):
-        return _is_amd(root, os.path.realpath(place + "/device"))
-    return os.path.isdir(root + amd_sysfs.DRIVER)
+        return amd_sysfs.is_served(host_root, amd_sysfs.device_of(place))
+    return amd_sysfs.is_ready(host_root)
 
 
 def known_difference(by: str, what: str) -> str:
@@ -70,13 +68,13 @@ def known_difference(by: str, what: str) -> str:
 
 def is_device_node(path: str, host_root: str) -> bool:
     """Return whether `path` is the render node of a GPU or partition."""
-    return bool(_minor(path)) and _is_amd(host_root.rstrip("/"), _device(path, host_root))
+    return bool(_minor(path)) and amd_sysfs.is_served(host_root, _device(path, host_root))
 
 
 def has_own_number(path: str, number: tuple[int, int]) -> bool:
     """Return whether a node with the name of a DRM node has the number of that name."""
     match = _NODE.match(path)
-    return match is None or number == (_DRM_MAJOR, int(match[2]))
+    return match is None or number == (amd_sysfs.DRM_MAJOR, int(match[2]))
 
 
 def stale(paths: Iterable[str], host_root: str) -> list[str]:
@@ -93,10 +91,8 @@ def stale(paths: Iterable[str], host_root: str) -> list[str]:
     found = []
     for path in render:
         device = _device(path, host_root)
-        is_partition = amd_sysfs.partition_id(os.path.basename(device)) is not None
-        if not os.path.exists(device) or (
-            is_partition and is_complete and _minor(path) not in current
-        ):
+        is_partition = amd_sysfs.partition_id(device) is not None
+        if not device or (is_partition and is_complete and _minor(path) not in current):
             found.append(path)
     return found
 
@@ -104,7 +100,7 @@ def stale(paths: Iterable[str], host_root: str) -> list[str]:
 def running_driver(host_root: str) -> str | None:
     """Return the version of amdgpu, or the kernel's if the driver is a part of it; None: none."""
     root = host_root.rstrip("/")
-    if not os.path.isdir(root + amd_sysfs.DRIVER):
+    if not amd_sysfs.is_ready(host_root):
         return None
     release = amd_sysfs.line(f"{root}/proc/sys/kernel/osrelease")
     version = amd_sysfs.line(f"{root}{amd_sysfs.MODULE}/version")
@@ -118,11 +114,6 @@ def _minor(path: str) -> int | None:
 
 
 def _device(path: str, host_root: str) -> str:
+    """Return the device of a render node, "" if it is gone."""
     name = os.path.basename(path)
-    return os.path.realpath(f"{host_root.rstrip('/')}{amd_sysfs.DRM}/{name}/device")
-
-
-def _is_amd(root: str, device: str) -> bool:
-    name = os.path.basename(device)
-    is_partition = amd_sysfs.partition_id(name) is not None
-    return is_partition or os.path.exists(f"{root}{amd_sysfs.DRIVER}/{name}")
+    return amd_sysfs.device_of(f"{host_root.rstrip('/')}{amd_sysfs.DRM}/{name}")

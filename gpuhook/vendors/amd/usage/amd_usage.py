@@ -12,15 +12,13 @@ from dataclasses import replace
 
 from gpuhook.vendors.amd.hot import amd_sysfs
 from gpuhook.vendors.amd.usage import amd_processes
-from gpuhook.vendors.amd.usage.kfd_processes import node_used_bytes, number
+from gpuhook.vendors.amd.usage.kfd_processes import node_used_bytes
 from gpuhook.vendors.usage_device import ProcessOnDevice, UsageDevice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdDevice, AmdGpu, AmdNode
     from gpuhook.vendors.amd.usage.amd_processes import AmdProcesses
-
-_SUSPENDED = "suspended"
 
 
 def devices(node: AmdNode) -> tuple[UsageDevice, ...]:
@@ -89,21 +87,21 @@ def _mode(gpu: AmdGpu) -> str:
 
 def _with_board(device: UsageDevice, host_root: str, gpu: AmdGpu) -> UsageDevice:
     """Return a GPU with what sysfs reports of the whole board."""
-    directory = f"{host_root.rstrip('/')}{amd_sysfs.DRIVER}/{gpu.pci_address}"
-    total = number(f"{directory}/mem_info_vram_total")
+    directory = amd_sysfs.directory_of(host_root, gpu.pci_address)
+    total = amd_sysfs.number(f"{directory}/mem_info_vram_total")
     return replace(
         device,
         total=device.total if total is None else total,
-        used=number(f"{directory}/mem_info_vram_used"),
+        used=amd_sysfs.number(f"{directory}/mem_info_vram_used"),
         percent=_busy_percent(directory),
     )
 
 
 def _busy_percent(directory: str) -> int | None:
     """Return the percentage of the last moments in which a GPU worked, without resuming it."""
-    if amd_sysfs.line(f"{directory}/power/runtime_status") == _SUSPENDED:
+    if amd_sysfs.is_suspended(directory):
         return 0
-    percent = number(f"{directory}/gpu_busy_percent")
+    percent = amd_sysfs.number(f"{directory}/gpu_busy_percent")
     return percent if percent is not None and percent <= 100 else None
 
 

@@ -16,13 +16,12 @@ import stat
 from dataclasses import dataclass
 
 from gpuhook.host.hot import procfs
-from gpuhook.vendors.amd.usage.kfd_processes import is_number
+from gpuhook.vendors.amd.hot import amd_sysfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_DRM_MAJOR = 226  # Source: Linux, admin-guide/devices.txt
 _NODE = re.compile(r"/dev/dri/(?:renderD|card)([0-9]{1,6})$")
 _DRIVER = b"amdgpu"
 _MEMORY = (b"drm-resident-vram", b"drm-memory-vram", b"drm-total-vram")  # the first present wins
@@ -126,7 +125,7 @@ def _minor(name: str, links: int, target: str) -> int | None:
     """Return the minor of the DRM node behind a descriptor; without it, that of its usual name."""
     try:
         found = os.stat(name, dir_fd=links)
-        if stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) == _DRM_MAJOR:
+        if stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) == amd_sysfs.DRM_MAJOR:
             return os.minor(found.st_rdev)
     except OSError:
         pass  # removed, or in a tree of files
@@ -137,6 +136,6 @@ def _minor(name: str, links: int, target: str) -> int | None:
 def _vram(keys: dict[bytes, bytes]) -> int | None:
     value = next((keys[key] for key in _MEMORY if key in keys), b"")
     amount, _, unit = value.partition(b" ")
-    if not is_number(amount.decode("ascii", "replace")) or unit not in _UNITS:
+    if not amd_sysfs.is_number(amount.decode("ascii", "replace")) or unit not in _UNITS:
         return None
     return int(amount) * _UNITS[unit]

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _PROCESSES = "/sys/class/kfd/kfd/proc"
 _CONTEXT = "context_"
-_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +42,12 @@ def whole_sum(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
 
 
-def number(path: str) -> int | None:
-    """Return the unsigned number in a file of sysfs, None if the kernel does not report it.
-
-    A GPU in a reset refuses reads with EPERM or EBUSY.
-    """
-    text = amd_sysfs.line(path) or ""
-    return int(text) if is_number(text) else None
-
-
-def is_number(text: str) -> bool:
-    """Return whether a text is an unsigned number of at most 64 bits, as the kernel writes it."""
-    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
-
-
 def kfd_uses(host_root: str, kfd_ids: Collection[int]) -> dict[int, dict[int, KfdUse]]:
     """Return pid -> gpu_id -> use, of the processes that have memory of a GPU or a queue on it."""
     directory = f"{host_root.rstrip('/')}{_PROCESSES}"
     found = {}
     for name in amd_sysfs.names(directory):
-        if is_number(name):
+        if amd_sysfs.is_number(name):
             uses = _process_uses(f"{directory}/{name}", kfd_ids)
             if uses:
                 found[int(name)] = uses
@@ -87,16 +72,19 @@ def _context_uses(place: str, kfd_ids: Collection[int]) -> Iterator[tuple[int, K
     """
     names = set(amd_sysfs.names(place))
     queues = amd_sysfs.names(f"{place}/queues") if "queues" in names else ()
-    with_queue = {number(f"{place}/queues/{name}/gpuid") for name in queues}
+    with_queue = {amd_sysfs.number(f"{place}/queues/{name}/gpuid") for name in queues}
     for kfd_id in kfd_ids:
         has_file = f"vram_{kfd_id}" in names
-        vram = number(f"{place}/vram_{kfd_id}") if has_file else 0
+        vram = amd_sysfs.number(f"{place}/vram_{kfd_id}") if has_file else 0
         if vram == 0 and kfd_id not in with_queue:
             continue
         has_units = f"stats_{kfd_id}" in names
         yield (
             kfd_id,
-            KfdUse(vram, number(f"{place}/stats_{kfd_id}/cu_occupancy") if has_units else None),
+            KfdUse(
+                vram,
+                amd_sysfs.number(f"{place}/stats_{kfd_id}/cu_occupancy") if has_units else None,
+            ),
         )
 
 
@@ -105,8 +93,8 @@ def node_used_bytes(host_root: str) -> dict[int, int]:
     directory = f"{host_root.rstrip('/')}{amd_sysfs.TOPOLOGY}/nodes"
     found = {}
     for name in amd_sysfs.names(directory):
-        used = number(f"{directory}/{name}/mem_banks/0/used_memory")
-        kfd_id = None if used is None else number(f"{directory}/{name}/gpu_id")
+        used = amd_sysfs.number(f"{directory}/{name}/mem_banks/0/used_memory")
+        kfd_id = None if used is None else amd_sysfs.number(f"{directory}/{name}/gpu_id")
         if used is not None and kfd_id:
             found[kfd_id] = used
     return found

@@ -9,82 +9,54 @@ of compute preemption (from Pascal on); nvml.h, memory limits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from gpuhook.request.memory_request import BY_DRIVER, BY_KERNEL
+from gpuhook.request.memory_request import BY_DRIVER
+from gpuhook.vendors.device_isolation import (
+    BY_GUARD,
+    BY_HARDWARE,
+    BY_MPS,
+    BY_NOBODY,
+    EXCLUSIVE,
+    MEMORY_UNITS,
+    MPS,
+    TIME_SLICING,
+    Isolation,
+)
 
-# The sharing of a device, and what limits the memory of its containers.
-EXCLUSIVE, TIME_SLICING, MPS, MEMORY_UNITS = "none", "time-slicing", "mps", "memory-units"
-BY_GUARD, BY_MPS, BY_HARDWARE, BY_NOBODY = "guard", "mps", "hardware", "nobody"
-
-
-@dataclass(frozen=True, slots=True)
-class Isolation:
-    """The isolation of one way to share, a sentence for each question."""
-
-    memory: str  # is memory limited, and by what
-    compute: str  # is compute shared fairly
-    stability: str  # does a container's share change when others start and stop
-    crash: str  # the effect of another container's crash
-
-    def sentences(self) -> tuple[tuple[str, str], ...]:
-        """Return (question, answer) of all four."""
-        return (
-            ("memory", self.memory),
-            ("compute", self.compute),
-            ("stability", self.stability),
-            ("crash", self.crash),
-        )
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.vendors.device_isolation import SharedUse
 
 
-def isolation_of(
-    sharing: str,
-    *,
-    is_mig: bool = False,
-    is_partition: bool = False,
-    memory_by: str = BY_NOBODY,
-    is_oversubscribed: bool = False,
-    limit: str = "",
-    unheld: str = "",
-) -> Isolation:
-    """Return the isolation of a device with the sharing `sharing`.
-
-    `memory_by` limits a container's memory; `is_mig`: the device is a MIG instance,
-    `is_partition`: a partition of another vendor's GPU;
-    `is_oversubscribed`: the limits add up to more than the device has; `limit` is a container's
-    limit as a text, "3776Mi a replica", "" for none, and `unheld` is why the driver does not
-    enforce it.
-    """
-    if sharing == EXCLUSIVE:
-        alone = _INSTANCE if is_mig else _WHOLE
-        alone = _PARTITION if is_partition else alone
+def isolation_of(use: SharedUse) -> Isolation:
+    """Return the isolation of a GPU or MIG instance."""
+    by = use.memory_by
+    if use.sharing == EXCLUSIVE:
+        alone = _INSTANCE if use.is_part else _WHOLE
         # An exclusive GPU may have a limit, too.
-        if not limit:
-            is_limited = memory_by in (BY_DRIVER, BY_KERNEL)
-            return replace(alone, memory=_MEMORY[memory_by]) if is_limited else alone
-        otherwise = _UNHELD_ALONE if memory_by == BY_NOBODY else _MEMORY[memory_by]
-        return replace(alone, memory=_limited(limit, memory_by, otherwise, unheld))
-    kept = _KEPT[memory_by]
-    if is_oversubscribed and memory_by != BY_NOBODY:
-        kept = _OVERSUBSCRIBED
-    memory = _MEMORY[memory_by]
-    if limit:
-        otherwise = _UNHELD if memory_by == BY_NOBODY else memory
-        memory = _limited(limit, memory_by, otherwise, unheld)
+        if not use.limit:
+            return replace(alone, memory=_MEMORY[by]) if by == BY_DRIVER else alone
+        otherwise = _UNHELD_ALONE if by == BY_NOBODY else _MEMORY[by]
+        return replace(alone, memory=_limited(use, otherwise))
+    kept = _OVERSUBSCRIBED if use.is_oversubscribed and by != BY_NOBODY else _KEPT[by]
+    memory = _MEMORY[by]
+    if use.limit:
+        memory = _limited(use, _UNHELD if by == BY_NOBODY else memory)
     return Isolation(
         memory=memory,
-        compute=_COMPUTE[sharing],
-        stability=f"{_TIME[sharing]}; {kept}",
-        crash=_CRASH[sharing] + (_WITHIN if is_mig else ""),
+        compute=_COMPUTE[use.sharing],
+        stability=f"{_TIME[use.sharing]}; {kept}",
+        crash=_CRASH[use.sharing] + (_WITHIN if use.is_part else ""),
     )
 
 
-def _limited(limit: str, memory_by: str, enforcement: str, unheld: str) -> str:
+def _limited(use: SharedUse, enforcement: str) -> str:
     """Return the sentence on limited memory: the amount, and what enforces it or why not."""
-    if memory_by != BY_NOBODY:
-        return f"limited to {limit}, {enforcement}"
-    why = f" ({unheld})" if unheld else ""
-    return f"limited to {limit}, which is not enforced{why}: {enforcement}"
+    if use.memory_by != BY_NOBODY:
+        return f"limited to {use.limit}, {enforcement}"
+    why = f" ({use.unheld})" if use.unheld else ""
+    return f"limited to {use.limit}, which is not enforced{why}: {enforcement}"
 
 
 _UNHELD = "one container can use all of it, and the allocations of others fail"
@@ -101,18 +73,9 @@ _INSTANCE = Isolation(
     stability="it never changes",
     crash="none: faults are confined to their instance, except those of the whole GPU",
 )
-_PARTITION = Isolation(
-    memory="the driver divides the GPU's memory equally; with NPS2 and more, the partition has its "
-    "own memory",
-    compute="the partition has its own compute units",
-    stability="it never changes while the partition mode remains",
-    crash="mostly none; a reset of the GPU terminates the programs on all of its partitions",
-)
 _MEMORY = {
     BY_DRIVER: "enforced by the driver, once the runtime has set the limit: an allocation above "
     "it fails, but only in this container",
-    BY_KERNEL: "enforced by the kernel's controller dmem, once the runtime has set the limit: an "
-    "allocation above it fails, but only in this container",
     BY_GUARD: "monitored by the device plugin: it acts on a container above the limit, after a "
     "grace period; other containers may run out of memory before that",
     BY_MPS: "enforced by the MPS server, for each client process: a container with two processes "
@@ -134,7 +97,6 @@ _TIME = {
 }
 _KEPT = {
     BY_DRIVER: "memory: the limit does not change, and the guaranteed part is available",
-    BY_KERNEL: "memory: the limit does not change",
     BY_GUARD: (
         "memory: the limit does not change, but a container above its own limit may have taken it"
     ),

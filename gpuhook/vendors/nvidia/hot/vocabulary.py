@@ -39,15 +39,12 @@ VOCABULARY = Vocabulary(
     driver="NVIDIA",
     devices_env="NVIDIA_VISIBLE_DEVICES",
     capabilities_env="NVIDIA_DRIVER_CAPABILITIES",
-    replicas_env="GPUHOOK_REPLICAS",
     mount_prefix="/var/run/nvidia-container-devices",
     image_version_env="CUDA_VERSION",
     image_requirement_env="NVIDIA_REQUIRE_CUDA",
     default_kind=VENDOR + "/gpu",
     memory_request_env="NVIDIA_GPU_MEMORY_REQUEST",  # MiB, as in NVIDIA's container toolkit
     memory_limit_env="NVIDIA_GPU_MEMORY_LIMIT",
-    memory_prefix="/var/run/gpuhook/memory",
-    hints_env="GPUHOOK_MEMORY_HINTS",
     extras={
         "NVIDIA_GDS": ("switch", GDS_KIND, "all"),
         "NVIDIA_MOFED": ("switch", MOFED_KIND, "all"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's device nodes and mounts in a container, recognised by names and numbers.
 
-It has what ContainerTraces of vendors/interface.py has. For inspection only: what a container gets
+It has what ContainerTraces of usage_interface.py has. For inspection only: what a container gets
 comes from the node, never from a name.
 """
 
@@ -27,10 +27,9 @@ NODE_DIRECTORIES = (
 )
 VARIABLES = ("NVIDIA_", "GPUHOOK_", "CUDA_VISIBLE_DEVICES=")
 HAS_FILES = True
-DEVICES_ENV = vocabulary.VOCABULARY.devices_env
+NODE_PREFIX = "/dev/nvidia"
 TOOLKIT_HOOKS: Mapping[str, str] = {}  # compare/items/injector.py knows them
 SPEC_INJECTOR = ""
-KIND = vocabulary.VOCABULARY.default_kind
 _GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia/"

@@ -61,6 +61,14 @@ REFUSED = {
             "the plugin sets it itself"
         ),
     ),
+    "AMD's devices": (
+        "env: [^AMD_VISIBLE_DEVICES=all]",
+        (
+            f"error: {EDITS}.env[0]: AMD_VISIBLE_DEVICES "
+            "cannot be set by an interposer: it grants devices or memory -> remove it: "
+            "the plugin sets it itself"
+        ),
+    ),
     "a variable of ours": (
         "env: [^GPUHOOK_X=1]",
         (

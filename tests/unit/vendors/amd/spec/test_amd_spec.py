@@ -10,8 +10,9 @@ import pytest
 
 from gpuhook.cdi import validate
 from gpuhook.errors import GpuhookError
+from gpuhook.vendors.amd.hot.amd_words import KFD
 from gpuhook.vendors.amd.inventory import amd_dump
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD, AmdNode
+from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
 from gpuhook.vendors.amd.spec.amd_spec import describe
 from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
 

@@ -86,8 +86,8 @@ def test_version_of_the_driver(cpx: AmdTree, tmp_path: Path) -> None:
 
 def test_each_vendor_has_its_words() -> None:
     """No vendor's variable, kind or prefix is another's."""
-    traces = [vendor.traces for vendor in vendors()]
-    for word in ("DEVICES_ENV", "KIND", "VARIABLES"):
-        words = [getattr(one, word) for one in traces]
-        assert len(set(words)) == len(words)
-    assert all(one.DEVICES_ENV.startswith(one.VARIABLES) for one in traces)
+    several = vendors()
+    for word in ("devices_env", "default_kind", "mount_prefix", "driver"):
+        assert len({getattr(one.vocabulary, word) for one in several}) == len(several)
+    assert len({one.traces.VARIABLES for one in several}) == len(several)
+    assert all(one.vocabulary.devices_env.startswith(one.traces.VARIABLES) for one in several)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of a vendor about memory limits, at a container's start and later.
-
-For type checkers only: no program imports it.
-"""
+"""The answers of a vendor about memory limits: at a container's start, later, and to commands."""
 
 from __future__ import annotations
 
@@ -10,10 +7,14 @@ from typing import Any, Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from typing import TypeAlias
 
     from gpuhook.containers.warm.driver_limit import DriverLimit
     from gpuhook.request.parse import Vocabulary
+    from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
+
+    FindLibrary: TypeAlias = Callable[[], str]
 
 
 class MemoryVendor(Protocol):
@@ -84,3 +85,25 @@ class LimitDriver(Protocol):
 
     def close(self) -> None:
         """Release the driver; limits that were set remain."""
+
+
+class LimitVendor(Protocol):
+    """A vendor's devices whose memory may be limited, and the processes that use it."""
+
+    def limit_devices(self, library: FindLibrary, host_root: str) -> list[LimitDevice]:
+        """Return the devices of this node whose memory may be limited. Raises GpuhookError.
+
+        `library` returns the path of the driver's library, for a vendor that has one.
+        """
+
+    def process_memory(self, host_root: str) -> Mapping[str, Mapping[int, int | None]]:
+        """Return the bytes that processes use, by device and pid; None for unknown bytes.
+
+        Of the devices whose processes the kernel's files show: none if a library is asked for them.
+        """
+
+    def limit_support(self, library: FindLibrary, host_root: str) -> LimitSupport:
+        """Return whether this node can enforce memory limits."""
+
+    def noted_nodes(self) -> dict[str, str]:
+        """Return device node -> id as recorded on the node, {} for a vendor without a record."""

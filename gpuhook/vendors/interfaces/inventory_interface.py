@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs of a node, for the commands that list them or describe them in a CDI spec."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuhook.vendors.gpu_summary import GpuSummary
+    from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
+    from gpuhook.vendors.support_facts import SupportFacts
+    from gpuhook.vendors.vendor_inventory import NodePlace, VendorInventory
+
+
+class InventoryVendor(Protocol):
+    """A vendor's GPUs on a node or in a dump, without their usage."""
+
+    def read_inventory(self, place: NodePlace) -> VendorInventory | None:
+        """Return what the node at `place` has, None without a driver; raises the vendor's faults.
+
+        It may take as long as the driver does.
+        """
+
+    def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
+        """Return what the document of an inventory has, None if it has nothing of the vendor.
+
+        Raises GH1502 with the name `file` if it cannot be a node's.
+        """
+
+    def owns(self, inventory: object) -> bool:
+        """Return whether an inventory is of this vendor's model."""
+
+    def absence(self, host_root: str, inventory: str | None = None) -> str:
+        """Return why a node has no GPUs of the vendor, "" if it may have some.
+
+        The node is the one below `host_root`, or that of a dump or profile.
+        """
+
+    def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices] | None:
+        """Return what makes a CDI spec of device nodes.
+
+        None: the spec has files of the driver, too, and generate-cdi has options for them.
+        """
+
+    def summary(self, host_root: str) -> GpuSummary | None:
+        """Return the GPUs of a node for `gpuhook setup`.
+
+        None: the node has none, or what doctor reads of it describes them.
+        """
+
+    def support_facts(self) -> SupportFacts:
+        """Return the files and the messages of the kernel that a support bundle has."""
+
+    def support_inventory(self, host_root: str, dev_root: str) -> dict[str, Any] | None:
+        """Return the inventory for a support bundle, by the kernel's files.
+
+        None: the node has no driver of the vendor, or the bundle has the driver's answers.
+        """

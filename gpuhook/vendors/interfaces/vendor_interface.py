@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A vendor of GPUs, as commands and services use it. catalogue.py has the vendors."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gpuhook.vendors.interfaces.inventory_interface import InventoryVendor
+from gpuhook.vendors.interfaces.memory_interface import LimitVendor
+from gpuhook.vendors.interfaces.plugin_interface import PluginVendor
+from gpuhook.vendors.interfaces.usage_interface import UsageVendor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuhook.request.parse import Vocabulary
+
+
+class Vendor(InventoryVendor, UsageVendor, PluginVendor, LimitVendor, Protocol):
+    """The name of a vendor, and its answers by feature."""
+
+    @property
+    def name(self) -> str:
+        """The word of options and files: "nvidia"."""
+
+    @property
+    def title(self) -> str:
+        """The name for people: "NVIDIA"."""
+
+    @property
+    def domain(self) -> str:
+        """The prefix of resources, labels and CDI kinds: "nvidia.com"."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The variables, paths and kinds of the vendor's requests."""
