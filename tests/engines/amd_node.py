@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuhook.vendors.amd.hot import amd_words
-from gpuhook.vendors.amd.inventory.amd_inventory import KFD
+from gpuhook.vendors.amd.hot.amd_words import KFD
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract.debian_host import Release
 from tests.contract.views import View, questions
