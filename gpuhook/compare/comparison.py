@@ -6,7 +6,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.compare import expected_injection, original_request
-from gpuhook.compare.items import env_items, injector, loader_items, node_items, surplus_items
+from gpuhook.compare.items import (
+    env_items,
+    injector,
+    loader_items,
+    node_items,
+    node_specs,
+    surplus_items,
+)
 from gpuhook.compare.items.compare_item import (
     ACCESS,
     NODE,
@@ -45,7 +52,7 @@ def compare_container(target: Target, plan_node: PlanNode) -> dict[str, Any]:
     facts = inspection.inspect_container(target.held, target.found, target.spec, target.entry)
     paths = [node["path"] for node in facts["nodes"]]
     targets = [mount["path"] for mount in facts["mounts"]]
-    by = injector.injector_of(target.spec, target.entry, paths, targets)
+    by = injector.injector_of(target.spec, target.entry, paths, targets, plan_node.specs)
     before = original_request.before(target.spec)
     is_given = bool(targets) or (
         by != injector.NOBODY and not node_items.allows_everything(target.spec)
@@ -60,6 +67,9 @@ def compare_container(target: Target, plan_node: PlanNode) -> dict[str, Any]:
     else:
         found = _items(target, facts, before, by, expected)
         items = [_as_changed(one, target) for one in found]
+    applied = node_specs.applied(target.spec, paths, plan_node.specs)
+    if applied is not None and applied.by == by:
+        expected.notes += node_specs.stale_numbers(applied, expected.edits)
     return _document(facts["container"], by, expected, items)
 
 
@@ -116,7 +126,7 @@ def _items(
         *loader_items.items(side, expected.todo, mounts.bad, mounts.moved),
         *surplus_items.items(side, spec, by, expected, mounts),
         *env_items.variables(env, before.added, by, expected),
-        *env_items.groups(held, expected),
+        *env_items.groups(held, by, expected),
         *env_items.effects(held, by, expected),
     ]
 

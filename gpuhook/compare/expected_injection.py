@@ -14,6 +14,7 @@ from gpuhook.cdi import spec_notes
 from gpuhook.cdi.hot import registry
 from gpuhook.cdi.hot.container_edits import merged
 from gpuhook.compare import original_request
+from gpuhook.compare.items import node_specs
 from gpuhook.entry import plan_context
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuhook.cdi.hot.container_edits import ContainerEdits
+    from gpuhook.compare.items.node_specs import NodeSpec
     from gpuhook.entry.plan_context import PlanContext, VendorContext
     from gpuhook.host.hot.settings import Settings
     from gpuhook.request.plan import Injection
@@ -80,6 +82,7 @@ class PlanNode:
     def __init__(self, context: PlanContext) -> None:
         self.context = context
         self.foreign = foreign(context.settings)
+        self.specs = read_node_specs(context.settings)
         self._whole: dict[tuple[str, ...], tuple[ContainerEdits, list[Jobs]]] = {}
 
     def whole(self, names: Sequence[str]) -> tuple[ContainerEdits, list[Jobs]]:
@@ -200,6 +203,14 @@ def own_spec(settings: Settings, kind: str) -> str:
             if spec.get("kind") == kind and _is_own(spec):
                 return path
     return ""
+
+
+def read_node_specs(settings: Settings) -> tuple[NodeSpec, ...]:
+    """Return this node's specs of the vendors whose GPUs need device nodes alone."""
+    paths = [path for directory in settings.spec_dirs for path in registry.files(directory)]
+    found = ((path, _read(path)) for path in paths)
+    specs = (node_specs.node_spec(path, one, is_own=_is_own(one)) for path, one in found)
+    return tuple(one for one in specs if one is not None)
 
 
 def foreign(settings: Settings) -> ForeignSpec:

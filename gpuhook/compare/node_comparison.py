@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpuhook.containers.warm.runtime_state import Found
+    from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.usage_device import UsageDevice
 
@@ -102,7 +103,10 @@ def node_comparison(
     and describing the node raise.
     """
     log, settings = Heard(), context.settings
-    others = further_devices(settings) if is_here else []
+    # A spec of another tool is not what gpuhook adds.
+    others: list[VendorNode] = []
+    if is_here:
+        others = further_devices(settings, is_described=lambda kind: bool(own_spec(settings, kind)))
     context = PlanContext(settings, context.node, log, others=others)
     kinds = [one.node.kind for one in context.every()]
     paths = [path for kind in kinds if (path := own_spec(settings, kind))] if is_here else []

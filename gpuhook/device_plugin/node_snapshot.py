@@ -87,7 +87,7 @@ def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
 
     Raises GpuhookError for wrong options, and OSError.
     """
-    parts, failures = _take_parts(launch)
+    parts, failures = take_parts(launch.inventory, launch.host_root, launch.node_dev_root)
     own = _take_own(launch, configuration)
     # The node may have GPUs of the other vendors only.
     if own.trouble is not None and parts and not has_hardware(launch.host_root):
@@ -95,15 +95,20 @@ def take(launch: Launch, configuration: Configuration) -> NodeSnapshot:
     return replace(own, parts=parts, failures=failures)
 
 
-def _take_parts(launch: Launch) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
-    """Return the parts of the other vendors, and why some could not be read."""
+def take_parts(
+    inventory: str | None, host_root: str, dev_root: str | None = None
+) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
+    """Return the parts of the other vendors, and why some could not be read.
+
+    They are of the node in a file or profile, else of the node below `host_root`.
+    """
     parts, failures = [], []
     for vendor in vendors():
         try:
-            if launch.inventory is not None:
-                part = vendor.dumped_part(launch.inventory)
+            if inventory is not None:
+                part = vendor.dumped_part(inventory)
             else:
-                part = _read_part(vendor, launch)
+                part = _read_part(vendor, host_root, dev_root)
         except Exception as error:  # a bug, too: a vendor that fails must not affect another
             failures.append(f"{vendor.domain}: {error!r}")
         else:
@@ -111,7 +116,7 @@ def _take_parts(launch: Launch) -> tuple[tuple[VendorPart, ...], tuple[str, ...]
     return tuple(parts), tuple(failures)
 
 
-def _read_part(vendor: Vendor, launch: Launch) -> VendorPart | None:
+def _read_part(vendor: Vendor, host_root: str, dev_root: str | None) -> VendorPart | None:
     """Return the part of a vendor. Raises TimeoutError if its files do not answer.
 
     A reader that the driver blocks cannot be ended: there is at most one.
@@ -123,7 +128,7 @@ def _read_part(vendor: Vendor, launch: Launch) -> VendorPart | None:
 
     def read() -> None:
         try:
-            answers.put(vendor.plugin_part(launch.host_root, launch.node_dev_root))
+            answers.put(vendor.plugin_part(host_root, dev_root))
         except Exception as error:  # the caller raises it
             answers.put(error)
 

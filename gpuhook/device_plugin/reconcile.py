@@ -7,9 +7,14 @@ in a thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from gpuhook.device_plugin.allocate import allocation_context, auxiliary_devices, interposers
+from gpuhook.device_plugin.allocate import (
+    allocation_context,
+    auxiliary_devices,
+    interposers,
+    vendor_contexts,
+)
 from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES, Context, Specs
 from gpuhook.device_plugin.gpu_policies.policy_service import PolicyState
 from gpuhook.device_plugin.mps.mps_service import MpsState
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.gpu_policies.policy_service import PolicyService
     from gpuhook.device_plugin.mps.mps_service import MpsService
     from gpuhook.device_plugin.node_snapshot import NodeSnapshot
-    from gpuhook.device_plugin.offer.offered_devices import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +76,16 @@ def reconcile(
     context = allocation_context.context(
         configuration, snapshot.node, specs, extras, mps.given, missing=missing
     )
-    context, written = _add_parts(launch, configuration, snapshot, offer, context)
+    directory = None if snapshot.is_dump else launch.cdi_directory
+    context, written = vendor_contexts.with_parts(
+        context, configuration, snapshot.parts, offer.resources, directory
+    )
     for resource in offer.resources:
         part = snapshot.part(resource.domain)
         preferred_allocation.prepare(resource, snapshot.topology if part is None else part.links)
     unusable = resources.unusable(snapshot.node, *others) | mps.unready
-    unusable |= _lost(offer.resources, snapshot)
-    for resource in offer.resources:
-        blocked = context.of_resource(resource).blocked
-        if blocked:
-            unusable |= dict.fromkeys((device.uuid for device in resource.devices), blocked)
+    unusable |= vendor_contexts.lost_devices(offer.resources, snapshot.parts)
+    unusable |= vendor_contexts.blocked_devices(offer.resources, context)
     losses = {gpu.loss for gpu in snapshot.node.gpus}  # the health service reports these
     of_node = (warning for warning in snapshot.node.warnings if warning not in losses)
     of_parts = (warning for part in snapshot.parts for warning in part.warnings)
@@ -103,42 +107,6 @@ def reconcile(
     return TurnOutcome(
         configuration, offer, context, mps, policies, unusable, warnings, written, unenforced
     )
-
-
-def _add_parts(
-    launch: Launch,
-    configuration: Configuration,
-    snapshot: NodeSnapshot,
-    offer: Offer,
-    context: Context,
-) -> tuple[Context, tuple[str, ...]]:
-    """Return `context` with those of the other vendors, and the paths of their written specs."""
-    found: dict[str, Context] = {}
-    written: tuple[str, ...] = ()
-    for part in snapshot.parts:
-        specs = Specs()
-        if set(configuration.flags.amd.device_list_strategy) & set(CDI_STRATEGIES):
-            from gpuhook.device_plugin.allocate import plugin_specs
-
-            own = (one for one in offer.resources if one.domain == part.domain)
-            devices = {device.uuid: device for one in own for device in one.devices}
-            directory = None if snapshot.is_dump else launch.cdi_directory
-            specs = plugin_specs.update_part(part, devices.values(), directory=directory)
-            written += specs.written
-        found[part.domain] = allocation_context.part_context(configuration, part, specs)
-    warnings = (warning for one in found.values() for warning in one.warnings)
-    return replace(context, of_domains=found, warnings=(*context.warnings, *warnings)), written
-
-
-def _lost(offered: tuple[Resource, ...], snapshot: NodeSnapshot) -> dict[str, str]:
-    """Return the reasons of the lost devices of the other vendors, and of unusable drivers."""
-    found: dict[str, str] = {}
-    for part in snapshot.parts:
-        found |= part.lost
-        if part.trouble:
-            own = (one for one in offered if one.domain == part.domain)
-            found |= {device.uuid: part.trouble for one in own for device in one.devices}
-    return found
 
 
 def _missing_driver_limits(domain: str, launch: Launch, snapshot: NodeSnapshot) -> tuple[str, str]:

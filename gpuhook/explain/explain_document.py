@@ -22,7 +22,7 @@ from gpuhook.explain.trace import (
 from gpuhook.host.error_text import fault_document
 from gpuhook.node import spec_node
 from gpuhook.request import parse
-from gpuhook.request.replicas import replicas_of
+from gpuhook.request.replicas import device_of, replicas_of
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -109,7 +109,7 @@ def _container(
                 sharing.memory,
                 question.plugin.devices,
             ),
-            found.devices,
+            further_trace.device_ids(found.devices, target) | question.plugin.domains,
             sharing.memory,
             target,
         ),
@@ -168,22 +168,34 @@ class _Sharing:
 
 def _sharing(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> _Sharing:
     grant, question = found.grant, answer.question
-    gpus = (
-        [*sharing_trace.gpus(grant, target), *further_trace.device_ids(found.devices, target)]
-        or question.plugin.direct_devices
-        or sharing_trace.held_devices(answer, target.facts)
+    direct = question.plugin.direct_devices
+    gpus = [
+        *sharing_trace.gpus(grant, target),
+        *further_trace.device_ids(found.devices, target),
+        *direct,
+    ] or sharing_trace.held_devices(answer, target.facts)
+    replicas = grant.replicas or replicas_of(
+        answer.asked,
+        vocabulary.VOCABULARY,
+        grant.devices,
+        lambda: {*target.context.covered(found.nodes), *gpus},
     )
-    replicas = (
-        grant.replicas
-        or replicas_of(
-            answer.asked,
-            vocabulary.VOCABULARY,
-            grant.devices,
-            lambda: {*target.context.covered(found.nodes), *gpus},
-        )
-        or question.plugin.replicas
+    own = [one for one in question.plugin.replicas if device_of(one) in direct or not replicas]
+    return _Sharing(
+        list(dict.fromkeys(gpus)), list(dict.fromkeys([*replicas, *own])), _memory(answer, target)
     )
-    return _Sharing(gpus, replicas, sharing_trace.limits(answer.edited))
+
+
+def _memory(answer: SimulatedAnswer, target: ExplainedNode) -> list[dict[str, Any]]:
+    """Return the memory limits; the vendor may read this node's files for those of the wrapper.
+
+    On another node, the device plugin's limits apply to the devices that it passes itself.
+    """
+    found = sharing_trace.limits(answer.edited)
+    known = {one["gpu"] for one in found}
+    answers = () if target.is_here or answer.fault else answer.question.plugin.answers
+    limits = (one for of in answers if of.is_complete for one in of.limits)
+    return [*found, *sharing_trace.granted(one for one in limits if one.device not in known)]
 
 
 def _notes(answer: SimulatedAnswer, found: _Resolution, target: ExplainedNode) -> list[str]:

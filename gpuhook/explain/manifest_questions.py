@@ -6,14 +6,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuhook.explain import question as kinds
+from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.container_spec import as_spec
 from gpuhook.explain.question import Question
+from gpuhook.host.hot import state
+from gpuhook.vendors.catalogue import vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.explain.node_context import ExplainedNode
+    from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.vendor_part import VendorPart
 
 _IMAGE = "a manifest does not have the image's variables: pass them with --env"
 
@@ -33,7 +40,7 @@ def questions(text: str, where: str) -> list[Question]:
 
 def allotted(
     found: Sequence[Question],
-    node: Node | None,
+    target: ExplainedNode,
     plugin_config: str | None,
     image_env: Sequence[str],
     host_root: str | None = None,
@@ -42,27 +49,69 @@ def allotted(
 
     `plugin_config` is the path of the plugin's configuration, None for its defaults; `image_env`
     are the variables of the containers' image. `host_root` is None for a node that is not this
-    machine. Each pod is alone on the node. Without the node's facts there is no allocation.
-    Questions other than pods are unchanged. Raises GH1800 and GH1801 for the configuration, and
-    what pod_answers.of_pods() raises.
+    machine. Each pod is alone on the node. Without the facts of the GPUs that a container requests
+    there is no allocation. Questions other than pods are unchanged. Raises GH1800 and GH1801 for
+    the configuration, and what pod_answers.of_pods() raises.
     """
     asked = [one.asked for one in found if one.asked is not None]
     if not asked:
         return list(found)
-    from gpuhook.explain.pods import plugin_offer, pod_answers  # they load the device plugin
+    from gpuhook.explain.pods import plugin_offer  # it loads the device plugin
     from gpuhook.explain.pods.scheduling import pod_placements
 
     chosen = plugin_offer.configuration(plugin_config)
-    given = iter(pod_answers.of_pods(asked, node, chosen) if node is not None else ())
-    placements = iter(pod_placements.pod_placements(asked, node, chosen, host_root))
+    parts, failures = _parts(target)
+    given = iter(_allocated(asked, target.facts, parts, failures, chosen))
+    placements = iter(pod_placements.pod_placements(asked, target.facts, chosen, host_root, parts))
+    own = target.facts.device_nodes if target.facts else ()
+    nodes = [*own, *(node for part in parts for node in part.device_nodes)]
     done = []
     for one in found:
         if one.asked is not None:
-            allocated = next(given, None)
-            spec = as_spec(one.asked, allocated, node, image_env=image_env)
+            allocated = next(given)
+            spec = as_spec(one.asked, allocated, nodes, image_env=image_env)
             notes = () if image_env else one.notes
             one = replace(
                 one, spec=spec, notes=notes, allocated=allocated, placement=next(placements)
             )
         done.append(one)
     return done
+
+
+def _parts(target: ExplainedNode) -> tuple[tuple[VendorPart, ...], tuple[str, ...]]:
+    """Return the other vendors' parts of the node, and why some could not be read."""
+    from gpuhook.device_plugin import node_snapshot
+
+    if not target.context.further:  # a node that only the options of one driver describe
+        return (), ()
+    inventory = None if target.is_here else target.where
+    return node_snapshot.take_parts(inventory, state.host_root())
+
+
+def _allocated(
+    asked: Sequence[PodRequest],
+    node: Node | None,
+    parts: Sequence[VendorPart],
+    failures: Sequence[str],
+    chosen: Configuration,
+) -> list[Allocated | None]:
+    """Return the allocation of each container, None if the GPUs that it requests are unknown.
+
+    The first vendor's GPUs are unknown without `node`, unless this machine has none.
+    """
+    from gpuhook.explain.pods import pod_answers
+    from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
+
+    if node is None and not parts:
+        return [None] * len(asked)
+    first, *_ = vendors()
+    unknown = {failure.partition(":")[0] for failure in failures}
+    if node is None and not first.absence(state.host_root()):
+        unknown.add(first.domain)
+    given = pod_answers.of_pods(asked, node or Node(Driver()), chosen, parts)
+    return [
+        None
+        if any(resource_names.vendor_of(name).domain in unknown for name in one.gpus)
+        else allocated
+        for one, allocated in zip(asked, given, strict=True)
+    ]

@@ -138,7 +138,7 @@ def _refused_by_hook(
     question: Question, spec: dict[str, Any], target: ExplainedNode
 ) -> GpuhookError | None:
     """Return why the hook of a CDI spec that the engine applies would refuse the container."""
-    if not question.plugin.cdi_devices:
+    if not any(map(target.context.node.serves, question.plugin.cdi_devices)):
         return None
     nodes = requirement_facts.nodes_of(question.plugin.direct_devices, target.facts)
     context = target.context

@@ -19,14 +19,25 @@ from gpuhook.vendors.spec_choices import SpecChoices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpuhook.cdi.hot.compiled_spec import Compiled
     from gpuhook.host.hot.settings import Settings
     from gpuhook.vendors.interface import VendorNode
     from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
 
-def further_devices(settings: Settings, inventory: str | None = None) -> list[VendorNode]:
-    """Return the node of each further vendor: this machine, or that of an inventory."""
+def further_devices(
+    settings: Settings,
+    inventory: str | None = None,
+    *,
+    is_described: Callable[[str], bool] | None = None,
+) -> list[VendorNode]:
+    """Return the node of each further vendor: this machine, or that of an inventory.
+
+    `is_described` returns whether the node's specs of a kind apply; by default they do if there is
+    one.
+    """
     described = {vendor.domain: spec for vendor in vendors() if (spec := _spec(vendor, inventory))}
 
     def load(vendor: str, way: str) -> Registry:
@@ -34,8 +45,11 @@ def further_devices(settings: Settings, inventory: str | None = None) -> list[Ve
         layers = [] if inventory else spec_list.layers(dirs)
         found = Registry(dirs, layers, vendor, way)
         spec = described.get(vendor)
-        is_described = spec is None or any(one.kind == spec.kind for one in found.all())
-        return found if spec is None or is_described else found.over([spec])
+        if spec is None:
+            return found
+        if is_described is not None and not is_described(spec.kind):
+            return Registry(dirs, [], vendor, way).over([spec])
+        return found if any(one.kind == spec.kind for one in found.all()) else found.over([spec])
 
     return further_nodes.further_nodes(load, is_here=inventory is None)
 

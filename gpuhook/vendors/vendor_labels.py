@@ -12,10 +12,12 @@ class VendorLabels:
 
     `owned` is the pattern of the names that are removed from a node unless they are in `values`,
     also if the vendor's labeller has written them; "" for a vendor whose labeller may run, too.
-    `devices` are the ids of the devices that a container can get.
+    `devices` are the ids of the devices that a container can get. `unread` is the pattern of names
+    whose values need the files of a node that is not this machine.
     """
 
     values: dict[str, str] = field(default_factory=dict)
     owned: str = ""
     devices: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
+    unread: str = ""

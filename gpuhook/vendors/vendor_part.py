@@ -18,6 +18,27 @@ class LinkScores(Protocol):
         """Return how near two devices are, by UUID: more is nearer, 0 is unknown."""
 
 
+class NumberedNode(Protocol):
+    """A character device node: `path` as containers see it, `host_path` on the host."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def host_path(self) -> str: ...
+    @property
+    def major(self) -> int: ...
+    @property
+    def minor(self) -> int: ...
+    @property
+    def mode(self) -> int:
+        """The permission bits."""
+
+    @property
+    def uid(self) -> int: ...
+    @property
+    def gid(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class PairScores:
     """Scores by the UUIDs of two devices, in order; a missing pair has the lowest score, 0."""
@@ -54,6 +75,7 @@ class VendorPart:
     is_whole: bool = True  # no GPU is lost
     links: LinkScores = field(default_factory=PairScores)
     control_nodes: tuple[str, ...] = ()  # the nodes that a container gets with any device
+    device_nodes: tuple[NumberedNode, ...] = ()  # as far as they exist
     lost: Mapping[str, str] = field(default_factory=dict)  # reasons by UUID
     warnings: tuple[str, ...] = ()
 

@@ -122,7 +122,7 @@ def test_any_read_manifest_is_explained(text: str) -> None:
         document = json.loads(json.dumps(pod_document(request, allocated)))
         jsonschema.validate(document, SCHEMA)
         list(pod_text.lines(document))
-        as_spec(request, allocated, H100)
+        as_spec(request, allocated, H100.device_nodes)
 
 
 @given(PODS)

@@ -178,7 +178,7 @@ def explain(
         target = node_context.with_facts(target, load)
     image_env = [f"{name}={value}" for name, value in env.items()]
     host_root = node["host_root"] if target.is_here else None
-    asked = manifest_questions.allotted(asked, target.facts, plugin_config, image_env, host_root)
+    asked = manifest_questions.allotted(asked, target, plugin_config, image_env, host_root)
     asked = [
         question.with_additions(one, env, annotations, mounts, privileged=privileged)
         for one in asked

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gpuhook.compare.items import known_differences
 from gpuhook.compare.items.compare_item import (
     GROUP,
@@ -55,13 +57,14 @@ def variables(
             )
 
 
-def groups(held: Live, expected: ExpectedInjection) -> Iterator[Item]:
+def groups(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
     """Yield the groups that opening a node needs; every process may use those of root."""
     needed = [gid for gid in expected.edits.get("additionalGids") or () if gid]
-    member = _groups(held) if needed else set()
+    own = identities(held) if needed else Identities(frozenset(), frozenset())
+    reason = known_differences.of_toolkit(by, "group") if 0 in own.users else ""
     for gid in needed:
-        there = "member" if gid in member else ""
-        yield compare_words(GROUP, str(gid), there, "member")
+        there = "member" if gid in own.groups else ""
+        yield compare_words(GROUP, str(gid), there, "member", reason)
 
 
 def effects(held: Live, by: str, expected: ExpectedInjection) -> Iterator[Item]:
@@ -103,8 +106,21 @@ def _value(text: bytes) -> bytes:
     return b""
 
 
-def _groups(held: Live) -> set[int]:
-    """Return the groups of the container's first process (proc(5), status)."""
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """The users and groups of a process on the host."""
+
+    users: frozenset[int]
+    groups: frozenset[int]
+
+
+def identities(held: Live) -> Identities:
+    """Return those of the container's first process (proc(5), status)."""
     lines = [line.split() for line in held.process.read("status").split(b"\n")]
-    member = [words[1:] for words in lines if words[:1] in ([b"Gid:"], [b"Groups:"])]
-    return {int(word) for words in member for word in words}
+
+    def ids(*keys: bytes) -> frozenset[int]:
+        return frozenset(
+            int(word) for words in lines if words[:1] and words[0] in keys for word in words[1:]
+        )
+
+    return Identities(ids(b"Uid:"), ids(b"Gid:", b"Groups:"))

@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 
 from gpuhook.apply.spec import change_record
+from gpuhook.compare.items import node_specs
 from gpuhook.request import parse
 from gpuhook.usage import injection_route
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.driver import hookless_mounts
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
@@ -15,20 +17,27 @@ from gpuhook.vendors.nvidia.spec import injection_traces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from typing import Any
+
+    from gpuhook.compare.items.node_specs import NodeSpec
 
 OURS, LEGACY, CDI, UNKNOWN, NOBODY = "gpuhook", "nvidia-legacy", "nvidia-cdi", "unknown", "nobody"
 ENGINE = "gpuhook-cdi"  # the engine, from a CDI spec of gpuhook
 
 
 def injector_of(
-    spec: dict[str, Any], entry: dict[str, Any], nodes: Iterable[str], mounts: Iterable[str]
+    spec: dict[str, Any],
+    entry: dict[str, Any],
+    nodes: Collection[str],
+    mounts: Iterable[str],
+    specs: Iterable[NodeSpec] = (),
 ) -> str:
-    """Return the program that added the GPUs of a container: a constant of this module.
+    """Return the program that added the GPUs of a container: a constant of this module or a vendor.
 
     `spec` is its config.json, `entry` its entry in the ledger; `nodes` are the drivers' device
-    nodes in it, `mounts` the paths of mounted driver files. NVIDIA's CDI modes, also through an
+    nodes in it, `mounts` the paths of mounted driver files; `specs` are the node's CDI specs of
+    vendors whose GPUs need device nodes alone. NVIDIA's CDI modes, also through an
     engine, leave hooks of nvidia-cdi-hook or nvidia-ctk in config.json. The legacy hook leaves no
     edits there: only the hook itself, if a runtime added it, and mounts that config.json lacks.
     """
@@ -49,7 +58,23 @@ def injector_of(
         return CDI
     if not is_given:
         return NOBODY
-    return LEGACY if held and spec and held.isdisjoint(destinations(spec)) else UNKNOWN
+    is_legacy = bool(held and spec) and held.isdisjoint(destinations(spec))
+    return LEGACY if is_legacy else _by_hook(spec) or _by_spec(spec, nodes, specs) or UNKNOWN
+
+
+def _by_spec(spec: dict[str, Any], nodes: Collection[str], specs: Iterable[NodeSpec]) -> str:
+    """Return who wrote the CDI spec that an engine has applied, "" for none."""
+    found = node_specs.applied(spec, nodes, specs)
+    if found is None:
+        return ""
+    return ENGINE if found.is_own else found.by
+
+
+def _by_hook(spec: dict[str, Any]) -> str:
+    """Return the runtime of a vendor that has added one of its hooks, "" for none."""
+    programs = map(os.path.basename, injection_route.hook_paths(spec, "poststop"))
+    known = {name: by for one in vendors() for name, by in one.traces.TOOLKIT_HOOKS.items()}
+    return next((known[name] for name in programs if name in known), "")
 
 
 def destinations(spec: dict[str, Any]) -> set[str]:

@@ -9,6 +9,7 @@ of NVIDIA Container Toolkit 1.20.0 (`cdi generate`, the jit-cdi mode) and of lib
 from __future__ import annotations
 
 from gpuhook.compare.items import injector
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import vocabulary
 
 TYPE_CHECKING = False
@@ -50,6 +51,15 @@ _OTHER_DIRECTORY = (
     "NVIDIA's CDI modes add only the libraries in libcuda's directory, but Debian's packages "
     "use several directories (nvidia-container-toolkit issue 1908): gpuhook adds all"
 )
+
+
+def of_toolkit(by: str, what: str) -> str:
+    """Return why a difference of device nodes is normal for `by`, another toolkit of a vendor.
+
+    `what` is as in ContainerTraces.known_difference().
+    """
+    found = (vendor.traces.known_difference(by, what) for vendor in vendors())
+    return next(filter(None, found), "")
 
 
 def extra_part(
@@ -163,6 +173,8 @@ def variable(name: str, there: list[str], by: str) -> str:
     """Return why a variable that gpuhook would set has other values."""
     if name == vocabulary.LIBCUDA_DIRECTORY_ENV and by == injector.LEGACY:
         return "the legacy mode sets no variable"
+    if any(name == vendor.vocabulary.devices_env for vendor in vendors()[1:]):
+        return of_toolkit(by, "variable")
     if name != vocabulary.VOCABULARY.devices_env:
         return ""
     if by == injector.LEGACY:

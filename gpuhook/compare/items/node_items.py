@@ -7,7 +7,7 @@ The permission to create nodes (m) is not compared: runtimes allow it for all de
 from __future__ import annotations
 
 from gpuhook.apply.spec import oci_spec
-from gpuhook.compare.items import known_differences
+from gpuhook.compare.items import env_items, known_differences, node_specs
 from gpuhook.compare.items.compare_item import ACCESS, NODE, compare_words
 from gpuhook.errors import GpuhookError
 from gpuhook.kernel.bpf import device_filter
@@ -53,7 +53,8 @@ def items(
             verdict = "allowed" if have["allowed"] else "denied"
             yield compare_words(NODE, path, f"{_there(have)}, {verdict}", "", reason)
         elif want is not None:
-            yield from _pair(held, path, have, want)
+            yield from _pair(held, path, have, want, by)
+            yield from _access(spec, path, want, by)
     yield from _foreign(held, general, found, nodes_expected, expected)
 
 
@@ -62,7 +63,18 @@ def allows_everything(spec: dict[str, Any]) -> bool:
     return _allows(_rules(spec), _ANY)
 
 
-def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) -> Iterator[Item]:
+def _access(spec: dict[str, Any], path: str, want: DeviceNode, by: str) -> Iterator[Item]:
+    """Yield the difference of the permissions in config.json that is harmless for `by`."""
+    there = node_specs.accesses(spec, [path]).get(path, "")
+    ours = want.get("permissions") or ""
+    reason = known_differences.of_toolkit(by, "access")
+    if there and ours and there != ours and reason:
+        yield compare_words(ACCESS, f"{path} in config.json", there, ours, reason)
+
+
+def _pair(
+    held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode, by: str
+) -> Iterator[Item]:
     try:
         device = oci_spec.oci_device(want)
     except GpuhookError as error:
@@ -73,10 +85,21 @@ def _pair(held: Live, path: str, have: dict[str, Any] | None, want: DeviceNode) 
     if have is None:
         yield compare_words(NODE, path, "", ours)
         return
-    yield compare_words(NODE, path, _there(have), ours)
+    is_usable = _is_alike(have, want) and _may_open(held, have)
+    reason = known_differences.of_toolkit(by, "mode") if is_usable else ""
+    yield compare_words(NODE, path, _there(have), ours, reason)
     if _is_alike(have, want) and held.rules.version != "none":
         access = "allowed" if have["allowed"] else f"denied ({have['reason']})"
         yield compare_words(ACCESS, path, access, "allowed")
+
+
+def _may_open(held: Live, have: dict[str, Any]) -> bool:
+    """Return whether the mode of a node lets the container's first process read and write it."""
+    ids = env_items.identities(held)
+    mode, other, group = int(have["mode"], 8), 0o006, 0o060
+    if 0 in ids.users or mode & other == other:
+        return True
+    return mode & group == group and have["gid"] in ids.groups
 
 
 def _is_alike(have: dict[str, Any], want: DeviceNode) -> bool:

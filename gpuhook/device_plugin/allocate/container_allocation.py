@@ -6,6 +6,7 @@ The fields are those of ContainerAllocateResponse in the device plugin API v1bet
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 
@@ -36,3 +37,8 @@ class Allocation:
     devices: tuple[DeviceSpec, ...] = ()
     annotations: dict[str, str] = field(default_factory=dict)
     cdi_devices: tuple[str, ...] = ()
+
+    @property
+    def has_files(self) -> bool:
+        """Whether it mounts files of the host; a mount of /dev/null is a word to the runtime."""
+        return any(mount.host_path != os.devnull for mount in self.mounts)

@@ -26,12 +26,14 @@ class LabelPart:
     """The labels of one vendor, or the `error` why they are unknown.
 
     `owned` is the pattern of the names that are removed unless they are in `values`, "" for none.
+    `unread` is the pattern of those whose values are unknown for a node that is not this machine.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     owned: str = ""
     warnings: tuple[str, ...] = ()
     error: Exception | None = None
+    unread: str = ""
 
 
 def label_parts(
@@ -89,7 +91,7 @@ def _vendor_part(
     if groups and configuration.own.accelerator_label:
         values["accelerator"] = label_text.accelerator(groups[0].model, vendor.name)
     owned = f"{found.owned}|{sharing_labels.owned(vendor.domain)}" if found.owned else ""
-    return LabelPart(values, owned, found.warnings)
+    return LabelPart(values, owned, found.warnings, unread=found.unread)
 
 
 def merged(parts: Iterable[LabelPart]) -> dict[str, str]:

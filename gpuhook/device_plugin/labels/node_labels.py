@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PREFIX = "nvidia.com/"
 _FIELDS = "|".join(map(re.escape, FIELDS))
-_LABEL = re.compile(
+OWNED = (  # the pattern of the names that labels() returns for some node
     rf"{PREFIX}((gpu|gpu-.+|mig-.+)\.({_FIELDS})|gpu\.(machine|mode|clique)|gfd\.timestamp|"
     r"cuda\.(driver\.(major|minor|rev)|runtime\.(major|minor)|"
     r"driver-version\.(major|minor|revision|full)|runtime-version\.(major|minor|full))|"
@@ -77,11 +77,6 @@ def labels(
     if timestamp is not None:
         values[f"{PREFIX}gfd.timestamp"] = str(timestamp)
     return dict(sorted(values.items()))
-
-
-def is_label(name: str) -> bool:
-    """Return whether labels() returns a label of this name for some node."""
-    return _LABEL.fullmatch(name) is not None
 
 
 def _named(subject: str, values: dict[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.explain.pods.pod_requests import Allocated, PodRequest
-    from gpuhook.vendors.nvidia.inventory.inventory import DeviceNode, Node
+    from gpuhook.vendors.vendor_part import NumberedNode
 
 # The capabilities of unprivileged containers in containerd: oci.defaultUnixCaps.
 _CAPABILITIES = (
@@ -44,15 +44,15 @@ _PROC = {"destination": "/proc", "type": "proc", "source": "proc"}
 def as_spec(
     asked: PodRequest,
     allocated: Allocated | None = None,
-    node: Node | None = None,
+    nodes: Sequence[NumberedNode] = (),
     *,
     image_env: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the config.json for `asked` with what a device plugin has `allocated` to it.
 
     The pod's variables override the plugin's, and those override the image's ("NAME=value"). By
-    default, containerd passes no annotation of the pod to the runtime. `node` has the numbers of
-    the device nodes; an unknown device node is skipped.
+    default, containerd passes no annotation of the pod to the runtime. `nodes` are the device nodes
+    of all vendors, with their numbers; an unknown device node is skipped.
     """
     given = allocated.allocation if allocated else None
     env = dict(entry.partition("=")[::2] for entry in image_env)
@@ -67,7 +67,7 @@ def as_spec(
         },
         "annotations": _annotations(asked, given),
         "mounts": [_PROC, *_mounts(asked, given)],
-        "linux": _linux(asked, given, node),
+        "linux": _linux(asked, given, nodes),
     }
 
 
@@ -110,8 +110,9 @@ def _mounts(asked: PodRequest, given: Allocation | None) -> list[dict[str, Any]]
     ]
 
 
-def _linux(asked: PodRequest, given: Allocation | None, node: Node | None) -> dict[str, Any]:
-    found = node.device_nodes if node else ()
+def _linux(
+    asked: PodRequest, given: Allocation | None, found: Sequence[NumberedNode]
+) -> dict[str, Any]:
     if asked.privileged:  # all nodes of the host
         rule = {"allow": True, "access": "rwm"}
         devices = [_device(one, one.path) for one in found]
@@ -136,7 +137,7 @@ def _linux(asked: PodRequest, given: Allocation | None, node: Node | None) -> di
     }
 
 
-def _device(node: DeviceNode, path: str) -> dict[str, Any]:
+def _device(node: NumberedNode, path: str) -> dict[str, Any]:
     return {
         "path": path,
         "type": "c",

@@ -2,14 +2,14 @@
 """The offer of gpuhook's device plugin on a node, by the node's facts and a configuration.
 
 The code of the plugin computes it; nothing is started or written, and no driver is asked. The links
-of GPUs, the extras (GDRCopy, GDS, MOFED, IMEX) and the state of MPS are unknown.
+of NVIDIA's GPUs, the extras (GDRCopy, GDS, MOFED, IMEX) and the state of MPS are unknown.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpuhook.device_plugin.allocate import allocation_context
+from gpuhook.device_plugin.allocate import allocation_context, vendor_contexts
 from gpuhook.device_plugin.allocate.allocation_context import CDI_STRATEGIES, Specs
 from gpuhook.device_plugin.config.config_source import ConfigSource, load
 from gpuhook.device_plugin.kubelet.kubelet_answers import KnownNode, KubeletAnswers
@@ -20,13 +20,14 @@ from gpuhook.vendors.vendor_part import PairScores
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gpuhook.device_plugin.allocate.container_allocation import Allocation
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.device_plugin.offer.sharing_notes import SharingNote
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.vendor_part import VendorPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +53,40 @@ def configuration(path: str | None) -> Configuration:
     return load(ConfigSource(file=path or "")).configuration
 
 
-def plugin_offer(node: Node, chosen: Configuration) -> PluginOffer:
-    """Return the plugin's offer on `node`, whose driver is assumed to enforce memory limits.
+def plugin_offer(
+    node: Node, chosen: Configuration, parts: Sequence[VendorPart] = ()
+) -> PluginOffer:
+    """Return the plugin's offer on `node`, whose drivers are assumed to enforce memory limits.
 
-    Raises what offer.resources.offered() raises.
+    `parts` have the GPUs of the other vendors. Raises what offer.resources.offered() raises.
     """
-    offer = resources.offered(node, chosen)
-    unusable = resources.unusable(node)
-    specs = _specs(node, chosen)
-    mps_allocations = _mps(offer.resources, chosen.flags.mps_root, unusable)
+    others = [part.inventory for part in parts]
+    offer = resources.offered(node, chosen, *others)
+    unusable = resources.unusable(node, *others)
+    unusable |= vendor_contexts.lost_devices(offer.resources, parts)
+    is_without = bool(parts) and not node.gpus  # other vendors have all GPUs
+    specs = Specs() if is_without else _specs(node, chosen)
+    domains = {part.domain for part in parts}
+    own = tuple(one for one in offer.resources if one.domain not in domains)
+    mps_allocations = _mps(own, chosen.flags.mps_root, unusable)
     made = allocation_context.context(chosen, node, specs, mps=mps_allocations)
-    if made.blocked:
-        uuids = (device.uuid for resource in offer.resources for device in resource.devices)
-        unusable |= dict.fromkeys(uuids, made.blocked)
-    known = KnownNode(PairScores(), chosen, replace(made, unhealthy=unusable))
+    made, _ = vendor_contexts.with_parts(made, chosen, parts, offer.resources, None)
+    unusable |= vendor_contexts.blocked_devices(offer.resources, made)
+    links = {part.domain: part.links for part in parts}
+    known = KnownNode(PairScores(), chosen, replace(made, unhealthy=unusable), links)
     guard = chosen.own.guard.ends_processes
     return PluginOffer(
         resources={resource.name: resource for resource in offer.resources},
         answering=KubeletAnswers(known, lambda _: None),
         isolation=sharing_notes.sharing_notes(offer.resources, guard=guard),
         unusable=unusable,
-        warnings=(*offer.warnings, *specs.warnings, *made.warnings, *_unknown(chosen)),
+        warnings=(
+            *(warning for part in parts for warning in part.warnings),
+            *offer.warnings,
+            *specs.warnings,
+            *made.warnings,
+            *_unknown(chosen),
+        ),
     )
 
 

@@ -7,8 +7,11 @@ different units, but the kubelet reuses the units of an init container.
 
 from __future__ import annotations
 
+from collections import Counter
+
+from gpuhook.device_plugin.allocate import memory_grants
 from gpuhook.device_plugin.allocate.allocate import merged
-from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, NOT_SHARED
+from gpuhook.device_plugin.config.sharing_section import MEMORY_UNITS, MPS, NOT_SHARED
 from gpuhook.errors import GpuhookError, RequestError
 from gpuhook.explain.pods.plugin_offer import PluginOffer, plugin_offer
 from gpuhook.explain.pods.pod_requests import (
@@ -26,24 +29,30 @@ from gpuhook.host.suggestion import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.offer.offered_devices import Resource
     from gpuhook.explain.pods.pod_requests import PodRequest
+    from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.vendor_part import VendorPart
 
 _MOST_SHOWN = 8
 
 
 def of_pods(
-    asked: Sequence[PodRequest], node: Node, configuration: Configuration
+    asked: Sequence[PodRequest],
+    node: Node,
+    configuration: Configuration,
+    parts: Sequence[VendorPart] = (),
 ) -> tuple[Allocated, ...]:
     """Return the allocation of each container, with each pod alone on the node.
 
-    Raises what offer.resources.offered() raises for a configuration that does not fit the node.
+    `parts` have the GPUs of the other vendors. Raises what offer.resources.offered() raises for a
+    configuration that does not fit the node.
     """
-    offered = plugin_offer(node, configuration)
+    offered = plugin_offer(node, configuration, parts)
     pods: dict[int, _Pod] = {}
     found = []
     for one in asked:
@@ -63,6 +72,7 @@ class _Pod:
     def container(self, asked: PodRequest) -> Allocated:
         answers: list[PodAnswer] = []
         objections: list[Objection] = []
+        warnings = [*self._offered.warnings]
         for name, count in asked.gpus.items():
             resource = self._offered.resources.get(name)
             if resource is None:
@@ -77,12 +87,13 @@ class _Pod:
                 objections.append(self._insufficient(resource, count, asked))
                 continue
             answers.append(answer)
+            warnings += _runtime_notes(answer, asked)
             objections += _sharing_objections(answer, asked)
         return Allocated(
             answers=tuple(answers),
             allocation=merged([answer.allocation for answer in answers]),
             objections=tuple(objections),
-            warnings=self._offered.warnings,
+            warnings=tuple(warnings),
         )
 
     def _free(self, resource: Resource) -> list[str]:
@@ -128,6 +139,7 @@ class _Pod:
             allocation=allocation,
             taken=taken,
             offered=offered,
+            limits=_limits(resource, given),
         )
 
     def _insufficient(self, resource: Resource, count: int, asked: PodRequest) -> Objection:
@@ -142,6 +154,23 @@ class _Pod:
                 instead += f"; GPU {device.index} is unhealthy: {reason}"
                 break
         return _pending("insufficient", resource.name, instead, asked)
+
+
+def _limits(resource: Resource, units: Collection[str]) -> tuple[MemoryLimit, ...]:
+    """Return the limits that the runtime sets for units: of whole GPUs, not those of MPS."""
+    if resource.sharing == MPS:
+        return ()
+    whole = (one for one in resource.units if one.device.profile is None)
+    counts = Counter(unit.device.uuid for unit in whole if unit.id in units)
+    return tuple(memory_grants.limits(resource, counts))
+
+
+def _runtime_notes(answer: PodAnswer, asked: PodRequest) -> Iterator[str]:
+    if answer.limits and answer.is_complete and asked.runtime_class is None:
+        yield (
+            "no runtimeClassName: the memory is limited only if the node's default runtime is "
+            "gpuhook-runtime"
+        )
 
 
 def _no_such_resource(name: str, offered: PluginOffer, asked: PodRequest) -> Objection:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gpuhook.device_plugin.config.grammar.yaml_tree import NotReadableError, YamlBounds, compose_all
 from gpuhook.errors import fault
-from gpuhook.explain.pods import pod_notes, pod_rules, resource_names, workloads
+from gpuhook.explain.pods import mount_rules, pod_notes, pod_rules, resource_names, workloads
 from gpuhook.explain.pods.constraints import ClassScheduling, read_class, read_constraints
 from gpuhook.explain.pods.manifest_value import Value
 from gpuhook.explain.pods.pod_environment import EnvironmentBudget, PodEnvironment
@@ -133,7 +133,7 @@ def _container(
             *pod_rules.resource_objections(resources, f"{path}.resources"),
             *pod_rules.container_objections(container, environment.known, gpus),
         ]
-    objections += pod_rules.mount_objections(mounts, container["volumeMounts"].where)
+    objections += mount_rules.mount_objections(mounts, container["volumeMounts"].where)
     return PodRequest(
         pod=pod.name,
         namespace=pod.namespace,

@@ -8,6 +8,7 @@ import re
 from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import CDI_PREFIX, EPHEMERAL, INIT, SIDECAR
 from gpuhook.host.suggestion import nearest
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from gpuhook.explain.pods.pod_requests import PodRequest
 
 _DEVICES = VOCABULARY.devices_env
-_RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "gpuhook")
+_RUNTIME_CLASSES = (
+    "nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "gpuhook", "amd",
+)  # fmt: skip
 # Images that are probably built on NVIDIA's CUDA images.
 _CUDA = re.compile(r"cuda|nvidia|nvcr\.io|pytorch|tensorflow|triton|vllm", re.IGNORECASE)
 
@@ -55,17 +58,13 @@ def _resource_notes(asked: PodRequest) -> Iterator[str]:
     for name in asked.limits:
         if resource_names.is_gpu(name):
             continue
-        if vendor := resource_names.further_vendor(name):
-            yield (
-                f"{name}: the allocation of the device plugin is not simulated; --env "
-                f"{vendor.vocabulary.devices_env}=DEVICE adds the variable that it sets"
-            )
-        elif name.rpartition("/")[2].startswith(("gpu", "i915", "xe")) and "/" in name:
+        if name.rpartition("/")[2].startswith(("gpu", "i915", "xe")) and "/" in name:
             yield f"{name} belongs to another vendor and is not explained"
 
 
 def _variable_notes(asked: PodRequest) -> Iterator[str]:
-    for name in (_DEVICES, VOCABULARY.capabilities_env):
+    variables = (vendor.vocabulary.devices_env for vendor in vendors())
+    for name in (*variables, VOCABULARY.capabilities_env):
         why = asked.unknown_env.get(name)
         if why is not None:
             yield f"{name} is from {why}: the manifest does not have its value"
@@ -81,11 +80,15 @@ def _variable_notes(asked: PodRequest) -> Iterator[str]:
 
 
 def _gpu_notes(asked: PodRequest) -> Iterator[str]:
-    if asked.runtime_class is None:
+    # Devices without files of a driver need no runtime.
+    is_with_files = any(resource_names.vendor_of(name).traces.HAS_FILES for name in asked.gpus)
+    if asked.runtime_class is None and is_with_files:
         yield (
             "no runtimeClassName: the container gets the GPU only if the node's default runtime "
             "adds GPUs, or the plugin's list strategy is cdi-cri or host-files"
         )
+    elif asked.runtime_class is None:
+        pass
     elif asked.handler is not None:
         yield f"runtimeClassName {asked.runtime_class}: its handler is {asked.handler}"
     elif asked.runtime_class not in _RUNTIME_CLASSES:
@@ -95,7 +98,7 @@ def _gpu_notes(asked: PodRequest) -> Iterator[str]:
             f"runtimeClassName {asked.runtime_class}: not checked whether the cluster has it "
             f"(kubectl get runtimeclass), or which runtime its handler uses{meant}"
         )
-    if asked.host_pid:
+    if asked.host_pid and is_with_files:
         yield "hostPID: nvidia-smi in it shows the processes of all containers on the GPU"
     for name in asked.gpus:
         if not resource_names.is_usual(name):

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass, field
 
 from gpuhook.device_plugin.allocate.container_allocation import Allocation
 from gpuhook.explain.pods.constraints import Constraints
 from gpuhook.request.replicas import SEPARATOR
+from gpuhook.vendors.catalogue import vendor_of_resource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuhook.device_plugin.offer.sharing_notes import SharingNote
     from gpuhook.explain.pods.scheduling.placement import Placement
     from gpuhook.explain.pods.scheduling.scheduling_node import SchedulingNode
+    from gpuhook.request.memory_request import MemoryLimit
 
 CDI_PREFIX = "cdi.k8s.io/"  # of annotations with CDI devices
 # The origin of an objection; the API server and the kubelet are quoted.
@@ -45,6 +46,11 @@ class Objection:
     said: str
     instead: str
     where: str  # "pod.yaml:17"
+
+
+def kubelet_warning(identifier: str, said: str, instead: str, where: str) -> Objection:
+    """Return the objection to something that runs, but not as its author may expect."""
+    return Objection(identifier, KUBELET, WARNING, said, instead, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,28 @@ class PodAnswer:
     allocation: Allocation
     taken: int
     offered: int
+    limits: tuple[MemoryLimit, ...] = ()  # that the runtime sets
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the plugin itself adds the devices, and the driver if it has files."""
+        given = self.allocation
+        needs_files = any(vendor_of_resource(one.domain).traces.HAS_FILES for one in self.devices)
+        return bool(given.devices) and (given.has_files or not needs_files)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the container gets the devices without the runtime: from plugin or engine."""
+        return self.is_complete or bool(cdi_names(self.allocation))
+
+
+def cdi_names(given: Allocation) -> tuple[str, ...]:
+    """Return the qualified names of the CDI devices that the engine adds for an allocation."""
+    named = dict.fromkeys(given.cdi_devices)
+    for key, value in given.annotations.items():
+        if key.startswith(CDI_PREFIX):
+            named |= dict.fromkeys(value.split(","))
+    return tuple(named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +173,23 @@ class Allocated:
     @property
     def cdi_devices(self) -> tuple[str, ...]:
         """The qualified names of the CDI devices that the engine adds to the container."""
-        named = dict.fromkeys(self.allocation.cdi_devices)
-        for key, value in self.allocation.annotations.items():
-            if key.startswith(CDI_PREFIX):
-                named |= dict.fromkeys(value.split(","))
-        return tuple(named)
+        return cdi_names(self.allocation)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the plugin itself adds devices and driver (host-files)."""
-        has_files = any(mount.host_path != os.devnull for mount in self.allocation.mounts)
-        return bool(self.allocation.devices) and has_files
+        """Whether the plugin itself adds the devices of a resource, and the driver's files."""
+        return any(answer.is_complete for answer in self.answers)
+
+    @property
+    def domains(self) -> dict[str, str]:
+        """The domain of the vendor of each device, by UUID."""
+        return {one.uuid: one.domain for answer in self.answers for one in answer.devices}
 
     @property
     def direct_devices(self) -> list[str]:
         """The UUIDs of the devices that the container gets without the runtime."""
-        return sorted(self.devices) if self.cdi_devices or self.is_complete else []
+        direct = (answer for answer in self.answers if answer.is_direct)
+        return sorted({device.uuid for answer in direct for device in answer.devices})
 
 
 def document(

@@ -14,30 +14,27 @@ from gpuhook.errors import printable
 from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import (
     API_SERVER,
-    KUBELET,
     PENDING,
     REFUSED,
     SCHEDULER,
-    WARNING,
     Objection,
+    kubelet_warning,
 )
 from gpuhook.host.quantity import MALFORMED, quantity
 from gpuhook.host.suggestion import nearest
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot.vocabulary import VOCABULARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from fractions import Fraction
 
     from gpuhook.explain.pods.manifest_value import Value
-    from gpuhook.explain.pods.pod_requests import VolumeMount
     from gpuhook.explain.pods.workloads import Pod
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
 
-_DEVICES = VOCABULARY.devices_env
-_VARIABLES = (_DEVICES, VOCABULARY.capabilities_env)
 _NOTHING = ("", "void", "none")
-_REQUEST = f"resources.limits: {{{resource_names.GPU}: 1}}"
 
 
 def pod_objections(pod: Pod) -> Iterator[Objection]:
@@ -99,12 +96,13 @@ def _request(name: str, amount: Value, limit: Value | None, path: str) -> Iterat
 def ephemeral_objections(resources: Value, path: str) -> Iterator[Objection]:
     """Yield an objection to GPUs in the `resources` of an ephemeral container."""
     names = (name for section in ("limits", "requests") for name in resources[section].members())
-    if any(map(resource_names.is_gpu, names)):
+    for name in [*filter(resource_names.is_gpu, names)][:1]:
+        variable = resource_names.vendor_of(name).vocabulary.devices_env
         yield _refused(
             "ephemeral-resources",
             f"{path}: Forbidden: cannot be set for an Ephemeral Container",
             "remove them: an ephemeral container gets no devices; request the GPU in a container "
-            f"of the pod, or set {_DEVICES} in a separate pod",
+            f"of the pod, or set {variable} in a separate pod",
             resources,
         )
 
@@ -155,22 +153,14 @@ def container_objections(
     container: Value, env: Mapping[str, str], gpus: Mapping[str, int]
 ) -> Iterator[Objection]:
     """Yield the objections to one container with these variables and GPUs."""
-    place = next((v for v in container["env"].items() if v["name"].text() == _DEVICES), container)
-    held = ", ".join(f"{count} of {name}" for name, count in gpus.items())
-    yield from _variable(place.where, env.get(_DEVICES), held)
-    if len(gpus) > 1:
-        yield _warning(
-            "several-resources",
-            f"requests {' and '.join(gpus)}: each is allocated separately, and the kubelet keeps "
-            f"one of their values of {_DEVICES}, in no defined order",
-            "one of them; or use the list strategy cdi-cri, which adds all devices",
-            container["resources"].where,
-        )
+    for vendor in vendors():
+        yield from _vendor_objections(vendor, container, env, gpus)
     yield from _not_strings(container)
     yield from _zero(container, env)
     privileged = container.at("securityContext", "privileged")
+    held = _listed(gpus)
     if privileged.is_true() and gpus:
-        yield _warning(
+        yield kubelet_warning(
             "privileged",
             f"is privileged: it has the nodes of all GPUs of the machine, but is allocated {held}",
             "no privileged: true; the capabilities that it needs instead",
@@ -178,34 +168,72 @@ def container_objections(
         )
 
 
-def _variable(where: str, value: str | None, held: str) -> Iterator[Objection]:
+def _listed(gpus: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} of {name}" for name, count in gpus.items())
+
+
+def _vendor_objections(
+    vendor: Vendor, container: Value, env: Mapping[str, str], gpus: Mapping[str, int]
+) -> Iterator[Objection]:
+    """Yield the objections to the requests of one vendor's GPUs.
+
+    By default, the plugin names GPUs whose driver has files to a runtime, in a variable, and passes
+    the device nodes of others.
+    """
+    name = vendor.vocabulary.devices_env
+    own = {one: n for one, n in gpus.items() if resource_names.vendor_of(one).name == vendor.name}
+    place = next((v for v in container["env"].items() if v["name"].text() == name), container)
+    yield from _variable(vendor, place.where, env.get(name), _listed(own))
+    if len(own) > 1 and vendor.traces.HAS_FILES:
+        yield kubelet_warning(
+            "several-resources",
+            f"requests {' and '.join(own)}: each is allocated separately, and the kubelet keeps "
+            f"one of their values of {name}, in no defined order",
+            "one of them; or use the list strategy cdi-cri, which adds all devices",
+            container["resources"].where,
+        )
+
+
+def _variable(vendor: Vendor, where: str, value: str | None, held: str) -> Iterator[Objection]:
     """Yield an objection to the devices' variable; `held` are the allocated GPUs, "" for none."""
     if value is None:
         return
-    shown = f"{_DEVICES}={printable(value, 80)}"
-    if held:
+    name = vendor.vocabulary.devices_env
+    shown = f"{name}={printable(value, 80)}"
+    if held and not vendor.traces.HAS_FILES:
+        if value not in _NOTHING:
+            yield kubelet_warning(
+                "devices-by-hand",
+                f"{shown} in the pod is another request, to a runtime that reads it: the "
+                f"container may get these GPUs in addition to its allocation, {held}",
+                f"no {name} in env: the device plugin passes the device nodes",
+                where,
+            )
+    elif held:
         what = "no GPU" if value in _NOTHING else "these GPUs"
-        yield _warning(
+        yield kubelet_warning(
             "devices-by-hand",
             f"{shown} in the pod overrides the variable of the device plugin (list strategy "
             f"envvar): the container gets {what}, but is allocated {held}",
-            f"no {_DEVICES} in env: the device plugin sets it",
+            f"no {name} in env: the device plugin sets it",
             where,
         )
     elif value not in _NOTHING:
-        yield _warning(
+        yield kubelet_warning(
             "devices-unbooked",
             f"{shown} uses GPUs without the scheduler's knowledge: other pods can also get them",
-            _REQUEST,
+            resource_names.request_of(vendor),
             where,
         )
 
 
 def _not_strings(container: Value) -> Iterator[Objection]:
-    """Yield an objection to each variable of the vendor whose value is a number or a boolean."""
+    """Yield an objection to each variable of a vendor whose value is a number or a boolean."""
+    devices = (vendor.vocabulary.devices_env for vendor in vendors())
+    variables = (*devices, VOCABULARY.capabilities_env)
     for variable in container["env"].items():
         name, value = variable["name"].text(), variable["value"]
-        if name in _VARIABLES and value.kind in ("number", "bool"):
+        if name in variables and value.kind in ("number", "bool"):
             yield _refused(
                 "not-a-string",
                 f"json: cannot unmarshal {value.kind} into Go struct field EnvVar.env.value of "
@@ -217,45 +245,19 @@ def _not_strings(container: Value) -> Iterator[Objection]:
 
 def _zero(container: Value, env: Mapping[str, str]) -> Iterator[Objection]:
     for name, amount in container.at("resources", "limits").members().items():
-        if resource_names.is_gpu(name) and amount.text() == "0" and _DEVICES not in env:
-            yield _warning(
+        vendor = resource_names.vendor_of(name)
+        variable = vendor.vocabulary.devices_env
+        if not vendor.traces.HAS_FILES or variable in env:
+            continue
+        if resource_names.is_gpu(name) and amount.text() == "0":
+            yield kubelet_warning(
                 "zero",
                 f"{name}: 0 does not hide GPUs: the kubelet does not call the device plugin, and "
-                f"{_DEVICES}=all of a CUDA image applies if the node's runtime accepts it",
-                f'env: {_DEVICES}: "void"',
+                f"{variable}=all of a CUDA image applies if the node's runtime accepts it",
+                f'env: {variable}: "void"',
                 amount.where,
             )
 
 
-def mount_objections(mounts: Collection[VolumeMount], where: str) -> Iterator[Objection]:
-    """Yield the objections to mounts of GPU devices."""
-    for mount in mounts:
-        path = mount.path.rstrip("/")
-        if (path + "/").startswith(VOCABULARY.mount_prefix + "/"):
-            yield _warning(
-                "mounted-by-hand",
-                f"mounts {printable(path)}: that requests a GPU from the runtime without the "
-                "scheduler's knowledge",
-                _REQUEST,
-                where,
-            )
-        elif mount.is_host and _is_gpu_node(mount.source):
-            yield _warning(
-                "node-by-hand",
-                f"mounts {printable(mount.source)} of the host: a mount does not allow the device. "
-                "Opening it fails with Operation not permitted unless the container is privileged",
-                _REQUEST,
-                where,
-            )
-
-
-def _is_gpu_node(path: str) -> bool:
-    return path.startswith(("/dev/nvidia", "/dev/dri/")) or path.rstrip("/") == "/dev/dri"
-
-
 def _refused(identifier: str, said: str, instead: str, value: Value) -> Objection:
     return Objection(identifier, API_SERVER, REFUSED, said, instead, value.where)
-
-
-def _warning(identifier: str, said: str, instead: str, where: str) -> Objection:
-    return Objection(identifier, KUBELET, WARNING, said, instead, where)

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 GPU, SHARED_GPU = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 OBSOLETE = "alpha.kubernetes.io/nvidia-gpu"  # before device plugins
 _VENDOR = "nvidia.com"
-_OTHERS = ("amd.com", "gpu.intel.com", "intel.com", "habana.ai", "google.com", "aws.amazon.com")
+_OTHERS = ("gpu.intel.com", "intel.com", "habana.ai", "google.com", "aws.amazon.com")
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
-# The names that NVIDIA's plugin and gpuhook offer by default.
+# The names that the vendors' plugins and gpuhook offer by default.
 _USUAL = re.compile(
-    r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)"
+    r"nvidia\.com/(gpu|gpu\.shared|pgpu|mig-[1-7]g\.[0-9]{1,3}gb([.+][a-z0-9.]+)?(\.shared)?)|"
+    r"amd\.com/(gpu|gpumem|[sdtqc]px_nps[1248])(\.shared)?"
 )
 _PROFILES = ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "7g.80gb")
 USUAL = (GPU, SHARED_GPU, *(f"{_VENDOR}/mig-{profile}" for profile in _PROFILES))
@@ -33,11 +34,12 @@ def _is_native(name: str) -> bool:
 
 
 def is_gpu(name: str) -> bool:
-    """Return whether a resource is probably a GPU of NVIDIA, by its domain or its name."""
+    """Return whether a resource is probably a GPU of a known vendor, by its domain or its name."""
     domain, slash, base = name.lower().rpartition("/")
     if not slash or _is_native(name) or domain in _OTHERS:
         return False
-    return domain == _VENDOR or "gpu" in base or base.startswith("mig-")
+    is_vendors = any(domain == vendor.domain for vendor in vendors())
+    return is_vendors or "gpu" in base or base.startswith("mig-")
 
 
 def lacks_domain(name: str) -> bool:
@@ -50,7 +52,12 @@ def is_usual(name: str) -> bool:
     return _USUAL.fullmatch(name) is not None
 
 
-def further_vendor(name: str) -> Vendor | None:
-    """Return the further vendor of whose GPUs a resource is, None for another resource."""
+def request_of(vendor: Vendor) -> str:
+    """Return what a container writes to request a GPU of a vendor."""
+    return f"resources.limits: {{{vendor.domain}/gpu: 1}}"
+
+
+def vendor_of(name: str) -> Vendor:
+    """Return the vendor of whose GPUs a resource is, the first one for another domain."""
     domain = name.partition("/")[0]
-    return next((one for one in vendors()[1:] if one.domain == domain), None)
+    return next((one for one in vendors() if one.domain == domain), vendors()[0])

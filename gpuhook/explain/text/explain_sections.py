@@ -277,17 +277,18 @@ def gpus_of(gpus: Sequence[dict[str, Any]]) -> str:
 def _alike(gpus: Sequence[dict[str, Any]]) -> str:
     if len(gpus) == 1:
         return gpu_name(gpus[0])
-    kind = "MIG instance" if all(":" in (one["index"] or "") for one in gpus) else "GPU"
-    names = [one["index"] or one["gpu"] for one in gpus]
-    model = f" ({gpus[0]['model']})" if gpus[0]["model"] else ""
-    return f"{counted(len(gpus), kind)}: {listed(names, _MOST_GPUS)}{model}"
+    is_divided = all(":" in (one["index"] or "") for one in gpus)
+    is_mig = any(one["gpu"] == one["index"] or one["gpu"].startswith("MIG-") for one in gpus)
+    kind = "GPU" if not is_divided else "MIG instance" if is_mig else "partition"
+    names = listed((one["index"] or one["gpu"] for one in gpus), _MOST_GPUS)
+    model = gpus[0]["model"]
+    return f"{counted(len(gpus), kind)}: {names}" + (f" ({model})" if model else "")
 
 
 def gpu_name(gpu: dict[str, Any]) -> str:
     """Return a display name of a GPU or an instance: index and model, else UUID or CDI name."""
     if gpu["index"] is None:
-        name = str(gpu["gpu"])
-        return f"GPU {name}" if name[:1].isdigit() else name
+        return f"GPU {gpu['gpu']}" if gpu["gpu"][:1].isdigit() else str(gpu["gpu"])
     return f"GPU {gpu['index']}" + (f" ({gpu['model']})" if gpu["model"] else "")
 
 

@@ -13,7 +13,7 @@ from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.simulate import SimulatedAnswer
@@ -59,20 +59,20 @@ def gpu_count(target: ExplainedNode) -> int | None:
 
 def isolated(
     found: Iterable[dict[str, Any]],
-    devices: Iterable[dict[str, Any]],
+    domains: Mapping[str, str],
     memory: Iterable[dict[str, Any]],
     target: ExplainedNode,
 ) -> list[dict[str, Any]]:
     """Return the isolation of each GPU with the sentences of its vendor.
 
-    `found` is that of sharing_trace.isolated(), `devices` the trace of devices, `memory` the limits
-    of the container.
+    `found` is that of sharing_trace.isolated(), `domains` the domain of each vendor's devices by
+    id, `memory` the limits of the container.
     """
-    domains, known = device_ids(devices, target), {one.uuid: one for one in target.devices}
+    known = {one.uuid: one for one in target.devices}
     limits = {one["gpu"]: one["limit"] for one in memory if one["limit"]}
     result = []
     for one in found:
-        vendor = next((v for v in vendors() if v.domain == domains.get(one["gpu"])), None)
+        vendor = next((v for v in vendors()[1:] if v.domain == domains.get(one["gpu"])), None)
         limit = limits.get(one["gpu"])
         if vendor is None:
             result.append(one)

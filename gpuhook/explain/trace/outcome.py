@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from gpuhook.entry.create import ENGINE, WRAPPER
-from gpuhook.explain.pods import resource_names
 from gpuhook.explain.pods.pod_requests import PENDING
 from gpuhook.explain.pods.pod_requests import REFUSED as OBJECTED
 from gpuhook.request import parse
@@ -29,6 +28,8 @@ REFUSED, NOTHING, UNKNOWN = "refused", "nothing", "unknown"
 NOT_CREATED, NEVER_SCHEDULED = "not-created", "pending"  # by Kubernetes
 CDI, DEVICE_PLUGIN, NONE = "cdi", "device-plugin", "none"
 LEGACY, UNKNOWN_ROUTE = injection_route.LEGACY, injection_route.UNKNOWN
+_NODES_ONLY = "nodes-only"  # the plugin's devices need no files
+_LIMITED = "limited"  # the same, with a memory limit
 _HOOK = "hook"  # refuses a container that the runtime does not see
 NOT_STARTED = (REFUSED, NOT_CREATED, NEVER_SCHEDULED)
 SENTENCES = {
@@ -47,6 +48,10 @@ _NOTES = {
     " the ledger",
     DEVICE_PLUGIN: "the device plugin passes the devices and the driver's files to the kubelet; "
     "the runtime adds nothing",
+    _LIMITED: "the device plugin passes the device nodes to the kubelet; gpuhook-runtime limits "
+    "the memory",
+    _NODES_ONLY: "the device plugin passes the device nodes to the kubelet, and the driver has no "
+    "files for containers; the runtime adds nothing",
     LEGACY: "NVIDIA's hook mounted the devices and the driver's files into the container",
     UNKNOWN_ROUTE: "config.json has the device nodes; gpuhook did not add them",
     CDI: "config.json has the edits of a CDI spec, which the engine applied",
@@ -91,8 +96,6 @@ def _is_open(question: Question) -> bool:
     asked = question.asked
     if asked is None:
         return False
-    if any(map(resource_names.further_vendor, asked.limits)):
-        return True  # the allocation of the plugin is not simulated
     return bool(asked.claims) or (bool(asked.gpus) and question.allocated is None)
 
 
@@ -105,7 +108,16 @@ def route(answer: SimulatedAnswer) -> dict[str, str]:
     named = ", ".join(answer.question.plugin.cdi_devices)
     if named:
         return {"name": CDI, "note": f"the engine applies the CDI edits of {named}"}
-    return {"name": name, "note": _NOTES[name]}
+    return {"name": name, "note": _NOTES[_note_of(name, answer)]}
+
+
+def _note_of(name: str, answer: SimulatedAnswer) -> str:
+    """Return the key of the note on an integration, the name itself for most."""
+    plugin = answer.question.plugin
+    if name not in (DEVICE_PLUGIN, ENGINE) or not plugin.is_complete or plugin.allocation.has_files:
+        return name
+    is_limited = bool(answer.edited.memory) or any(one.limits for one in plugin.answers)
+    return _LIMITED if is_limited else _NODES_ONLY
 
 
 def _pod(answer: SimulatedAnswer) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuhook.entry.create import Edited
     from gpuhook.explain.node_context import ExplainedNode
     from gpuhook.explain.simulate import SimulatedAnswer
+    from gpuhook.request.memory_request import MemoryLimit
     from gpuhook.request.resolve import Grant
     from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.usage_device import UsageDevice
@@ -42,6 +43,21 @@ def limits(edited: Edited) -> list[dict[str, Any]]:
             "note": _AT_START if _is_pending(record) else "",
         }
         for record in edited.memory
+    ]
+
+
+def granted(found: Iterable[MemoryLimit]) -> list[dict[str, Any]]:
+    """Return the limits that a device plugin grants on another node, as limits() does."""
+    return [
+        {
+            "gpu": one.device,
+            "limit": one.hard,
+            "guaranteed": one.soft,
+            "asked": one.is_asked,
+            "trouble": "",
+            "note": _AT_START,
+        }
+        for one in found
     ]
 
 

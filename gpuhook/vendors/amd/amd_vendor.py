@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from gpuhook.vendors.amd.hot import amd_words
@@ -221,7 +222,8 @@ class AmdVendor:
 
         node = amd_labels.usable(_node(part), part.lost, part.trouble)
         if host_root is None:
-            return amd_labels.labels(node, kinds)
+            unread = amd_labels.FIRMWARE if "firmware" in kinds else ""
+            return replace(amd_labels.labels(node, kinds), unread=unread)
         root = host_root.rstrip("/")
         if "family" in kinds:
             node = asic_family.with_families(node, root)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
@@ -32,6 +32,27 @@ class ContainerTraces(Protocol):
     @property
     def HAS_FILES(self) -> bool:  # noqa: N802
         """Whether containers get files of the driver."""
+
+    @property
+    def NODE_PREFIX(self) -> str:  # noqa: N802
+        """How the paths of the vendor's own device nodes start, which no other driver has."""
+
+    @property
+    def TOOLKIT_HOOKS(self) -> Mapping[str, str]:  # noqa: N802
+        """The programs of the hooks of the vendor's runtime, and its name in comparisons."""
+
+    @property
+    def SPEC_INJECTOR(self) -> str:  # noqa: N802
+        """The name in comparisons of an engine with a CDI spec of the vendor's tool.
+
+        It is "" if such a spec is recognised by its edits, and not by its device nodes.
+        """
+
+    def known_difference(self, by: str, what: str) -> str:
+        """Return why a difference of the nodes that `by` gives is harmless, "" if it is not known.
+
+        `what` is "mode", "access", "group" or "variable".
+        """
 
     def is_node(self, path: str, number: tuple[int, int], host_root: str) -> bool:
         """Return whether the character device `path` with this (major, minor) is the driver's."""

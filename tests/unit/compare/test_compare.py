@@ -266,7 +266,7 @@ def _container(files: dict[str, bytes], status: str = "", mounted: tuple[str, ..
 def test_missing_groups_are_reported() -> None:
     edits: ContainerEdits = {"additionalGids": [44, 45, 0]}
     held = _container({}, "Name:\tx\nGid:\t1000\t1000\t1000\t1000\nGroups:\t44 1000 \n")
-    found = list(env_items.groups(held, ExpectedInjection(edits=edits)))
+    found = list(env_items.groups(held, "unknown", ExpectedInjection(edits=edits)))
     assert [(one.name, one.verdict) for one in found] == [
         ("44", compare_item.SAME),
         ("45", compare_item.GPUHOOK),

@@ -136,28 +136,3 @@ def test_this_node_without_a_spec_is_described(
     (container,) = document["containers"]
     assert (container["result"], container["fault"]) == ("gets", None)
     assert [one["gpu"] for one in container["gpus"]] == ["0000:47:00.0"]
-
-
-_POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: train}
-spec:
-  containers:
-  - name: main
-    image: rocm/pytorch
-    resources: {limits: {amd.com/gpu: 1}}
-"""
-
-
-def test_allocation_of_a_pod_is_unknown_until_its_variable_is_given(tmp_path: Path) -> None:
-    path = tmp_path / "pod.yaml"
-    path.write_text(_POD, encoding="utf-8")
-    container = explained(str(path), "--inventory", "mi300x8")
-    assert container["result"] == "unknown"
-    (note,) = [one for one in container["pod"]["notes"] if one.startswith("amd.com/gpu: ")]
-    assert "--env AMD_VISIBLE_DEVICES=DEVICE" in note
-    words = ("--env", "AMD_VISIBLE_DEVICES=0000:05:00.0")
-    container = explained(str(path), "--inventory", "mi300x8", *words)
-    assert container["result"] == "gets"
-    assert "/dev/dri/renderD128" in nodes(container)

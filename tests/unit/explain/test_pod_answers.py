@@ -169,7 +169,7 @@ def test_cdi_devices_are_for_the_engine(tmp_path: Path, strategy: str, name: str
     given = _answered(tmp_path, flags, gpu=1)
     assert getattr(given.allocation, name)
     assert given.cdi_devices == (f"k8s.device-plugin.nvidia.com/gpu={UUID}",)
-    spec = as_spec(container(_asking(gpu=1)), given, T4)
+    spec = as_spec(container(_asking(gpu=1)), given, T4.device_nodes)
     assert not any(key.startswith("cdi.k8s.io/") for key in spec["annotations"])
 
 
@@ -241,17 +241,17 @@ def test_variable_of_the_plugin_applies_unless_the_pod_sets_it() -> None:
     asked = container(_asking(gpu=1))
     given = _allocated(asked, T4, Configuration())
     image = ("NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin")
-    spec = as_spec(asked, given, T4, image_env=image)
+    spec = as_spec(asked, given, T4.device_nodes, image_env=image)
     assert parse.environment(spec) == {"NVIDIA_VISIBLE_DEVICES": UUID, "PATH": "/bin"}
     by_hand = replace(asked, env={"NVIDIA_VISIBLE_DEVICES": "void"})
-    spec = as_spec(by_hand, given, T4, image_env=image)
+    spec = as_spec(by_hand, given, T4.device_nodes, image_env=image)
     assert parse.environment(spec)["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
 def test_runtime_grants_the_devices_of_the_plugin(tmp_path: Path) -> None:
     asked = container(_asking(gpu=1))
     given = _allocated(asked, H100, _configured(tmp_path, SLICES))
-    spec = as_spec(asked, given, H100)
+    spec = as_spec(asked, given, H100.device_nodes)
     injection = planned(spec, described(H100))
     grant = injection.grant
     assert injection.is_given
@@ -280,7 +280,7 @@ def test_device_nodes_of_the_plugin_have_the_numbers_of_the_node(tmp_path: Path)
     flags = "flags: {plugin: {passDeviceSpecs: true}}"
     asked = container(_asking(gpu=1))
     given = _allocated(asked, T4, _configured(tmp_path, flags))
-    linux = as_spec(asked, given, T4)["linux"]
+    linux = as_spec(asked, given, T4.device_nodes)["linux"]
     numbers = {device["path"]: (device["major"], device["minor"]) for device in linux["devices"]}
     assert numbers["/dev/nvidia0"] == (195, 0)
     assert "/dev/nvidiactl" in numbers
@@ -291,7 +291,7 @@ def test_device_nodes_of_the_plugin_have_the_numbers_of_the_node(tmp_path: Path)
 
 def test_privileged_container_has_all_nodes() -> None:
     asked = container("securityContext: {privileged: true}")
-    spec = as_spec(asked, None, H100)
+    spec = as_spec(asked, None, H100.device_nodes)
     assert policy.privileged(spec)
     paths = {device["path"] for device in spec["linux"]["devices"]}
     assert {f"/dev/nvidia{number}" for number in range(8)} <= paths

@@ -287,9 +287,9 @@ def test_mounts_of_devices_in_the_manifest_have_objections() -> None:
 
 
 def test_other_vendors_and_resource_claims_have_notes() -> None:
-    found = container("resources: {limits: {amd.com/gpu: 1}, claims: [{name: g}]}")
+    found = container("resources: {limits: {gpu.intel.com/i915: 1}, claims: [{name: g}]}")
     assert (found.gpus, found.objections, found.claims) == ({}, (), ("g",))
-    assert "--env AMD_VISIBLE_DEVICES=DEVICE" in found.notes[0]
+    assert "belongs to another vendor" in found.notes[0]
     assert "Dynamic Resource Allocation" in found.notes[1]
 
 

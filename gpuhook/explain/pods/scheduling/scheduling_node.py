@@ -9,25 +9,28 @@ that gpuhook has too. Other labels and the taints are then unknown.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuhook.device_plugin.labels import label_facts, node_labels
+from gpuhook.device_plugin.labels import label_facts, label_parts, node_labels
 from gpuhook.device_plugin.labels.node_labels import PREFIX, LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import FileError, GpuhookError, printable
 from gpuhook.node import daemons
 from gpuhook.node.node_tree import DirectoryTree
 from gpuhook.vendors.nvidia.gpu import features
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpuhook.device_plugin.config.configuration import Configuration
+    from gpuhook.device_plugin.labels.label_parts import LabelPart
     from gpuhook.explain.pods.manifest_value import Value
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
+    from gpuhook.vendors.vendor_part import VendorPart
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # others: as uname(2) has them
@@ -62,8 +65,8 @@ class Taint:
 class SchedulingNode:
     """A node for the scheduler. `taints` is None if they are unknown.
 
-    `is_complete`: the labels are all labels of the node. `has_gpu_labels`: all labels that gpuhook
-    writes are among them, except the `unknown` ones.
+    `is_complete`: the labels are all labels of the node. `owned` are patterns of names: all labels
+    with such a name are among them, except the `unknown` ones and those with a pattern of `unread`.
     """
 
     source: str
@@ -71,18 +74,20 @@ class SchedulingNode:
     name: str | None = None
     taints: tuple[Taint, ...] | None = None
     is_complete: bool = False
-    has_gpu_labels: bool = False
+    owned: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
+    unread: tuple[str, ...] = ()
 
     def has_label(self, key: str) -> bool | None:
         """Return whether the node has a label, None if that is unknown."""
         if key in self.labels or self.is_complete:
             return key in self.labels
-        is_known = self.has_gpu_labels and node_labels.is_label(key)
+        is_known = any(re.fullmatch(pattern, key) for pattern in self.owned)
         return False if is_known and not self._is_unknown(key) else None
 
     def _is_unknown(self, key: str) -> bool:
-        return key in self.unknown or key.endswith(_BY_DRIVER)
+        is_unread = any(re.fullmatch(pattern, key) for pattern in self.unread)
+        return is_unread or key in self.unknown or key.endswith(_BY_DRIVER)
 
 
 def read_node(node: Value) -> SchedulingNode:
@@ -141,9 +146,15 @@ def _is_here(host_root: str | None) -> bool:
 
 
 def scheduling_node(
-    node: Node | None, configuration: Configuration, host_root: str | None
+    node: Node | None,
+    configuration: Configuration,
+    host_root: str | None,
+    parts: Sequence[VendorPart] = (),
 ) -> SchedulingNode:
-    """Return what is known of a node; `host_root` is None for a node that is not this machine."""
+    """Return what is known of a node; `host_root` is None for a node that is not this machine.
+
+    `parts` have the GPUs of the other vendors.
+    """
     labels = {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "linux"}
     name = _host_name(host_root)
     if _is_here(host_root):
@@ -154,30 +165,50 @@ def scheduling_node(
         if name:
             labels[_HOSTNAME] = name
     unknown = {PREFIX + key for key in _UNKNOWN_HERE}
-    if node is not None:
-        if any(gpu.pci_bus_id for gpu in node.gpus):
-            labels[features.PCI_LABEL] = "true"
-        facts = LabelFacts()
-        if host_root is None:
-            unknown |= {PREFIX + key for key in _UNKNOWN_ELSEWHERE}
-        else:
-            # Without NVML: its facts are in `node`, and a driver may hang.
-            asked = replace(node, driver=replace(node.driver, nvml=None))
-            facts = label_facts.facts(asked, host_root, configuration.flags.gfd.machine_type_file)
-        try:
-            offered = resources.offered(node, configuration).resources
-        except FileError:  # the MIG strategy single cannot offer these GPUs together
-            offered = ()
-        written = node_labels.labels(node, offered, configuration, facts)
-        labels |= {
-            key: value
-            for key, value in written.items()
-            if key not in unknown and not key.endswith(_BY_DRIVER)
-        }
+    if host_root is None:
+        unknown |= {PREFIX + key for key in _UNKNOWN_ELSEWHERE}
+    if node is not None and any(gpu.pci_bus_id for gpu in node.gpus):
+        labels[features.PCI_LABEL] = "true"
+    found = _label_parts(node, configuration, host_root, parts)
+    labels |= {
+        key: value
+        for key, value in label_parts.merged(found.values()).items()
+        if key not in unknown and not key.endswith(_BY_DRIVER)
+    }
+    owned = [node_labels.OWNED] if node is not None else []
     return SchedulingNode(
         source="the labels that gpuhook writes",
         labels=labels,
         name=name,
-        has_gpu_labels=node is not None,
+        owned=tuple(filter(None, [*owned, *(part.owned for part in found.values())])),
         unknown=frozenset(unknown),
+        unread=tuple(filter(None, (part.unread for part in found.values()))),
+    )
+
+
+def _label_parts(
+    node: Node | None,
+    configuration: Configuration,
+    host_root: str | None,
+    parts: Sequence[VendorPart],
+) -> dict[str, LabelPart]:
+    """Return the labels by vendor; those of the first vendor only if `node` is known."""
+
+    def facts() -> LabelFacts:
+        if host_root is None:
+            return LabelFacts()
+        # Without NVML: its facts are in the node, and a driver may hang.
+        asked = replace(known, driver=replace(known.driver, nvml=None))
+        return label_facts.facts(asked, host_root, configuration.flags.gfd.machine_type_file)
+
+    known = node or Node(Driver())
+    if node is None and not parts:
+        return {}
+    others = [part.inventory for part in parts]
+    try:
+        offered = resources.offered(known, configuration, *others).resources
+    except FileError:  # the strategy single cannot offer these GPUs together
+        offered = ()
+    return label_parts.label_parts(
+        known, parts, offered, configuration, facts=facts, host_root=host_root
     )

@@ -122,6 +122,11 @@ class AmdDeviceNode:
     uid: int = 0
     gid: int = 0
 
+    @property
+    def host_path(self) -> str:
+        """The path on the host."""
+        return self.path
+
 
 @dataclass(frozen=True, slots=True)
 class AmdNode:

@@ -37,6 +37,7 @@ KINDS = (
     "compute-partitioning-supported", "memory-partitioning-supported", "firmware",
 )  # fmt: skip
 OWNED = rf"(?:beta\.)?{re.escape(KIND)}\.(?:{'|'.join(KINDS)})(?:\..+)?"
+FIRMWARE = re.escape(BETA) + r"firmware\..+"
 
 _MIB = 1 << 20
 _MAX_LENGTH = 63  # of a value, and of a name without its prefix

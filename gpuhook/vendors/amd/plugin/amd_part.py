@@ -56,6 +56,7 @@ def part(node: AmdNode, lost: Mapping[str, str] | None = None) -> VendorPart:
         is_whole=not lost and not any(gpu.trouble for gpu in node.gpus),
         links=links(node),
         control_nodes=(KFD,),
+        device_nodes=node.device_nodes,
         lost=lost or {},
         warnings=(*node.warnings, *warnings),
     )

@@ -16,7 +16,7 @@ from gpuhook.vendors.amd.inventory import kfd_topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 NODE_DIRECTORIES = ("/dev", "/dev/dri")
 VARIABLES = (
@@ -28,6 +28,19 @@ VARIABLES = (
     "ROCR_VISIBLE_DEVICES=",
 )
 HAS_FILES = False
+NODE_PREFIX = KFD
+# AMD Container Toolkit 1.3: its runtime adds a poststop hook, `amd-ctk cdi generate` writes specs.
+_RUNTIME, SPEC_INJECTOR = "amd-container-runtime", "amd-ctk-cdi"
+TOOLKIT_HOOKS: Mapping[str, str] = {"amd-ctk": _RUNTIME}
+_REASONS = {
+    "mode": "AMD's toolkit keeps the mode of the host's node; this container's user can open it",
+    "access": "AMD's toolkit also allows to create the node, which runtimes allow for all devices",
+    "group": "AMD's toolkit adds no group, and root needs none",
+}
+_VARIABLES = {
+    _RUNTIME: "AMD's runtime does not change the request",
+    SPEC_INJECTOR: "AMD's CDI specs set no variable",
+}
 _NODE = re.compile(re.escape(DRM) + r"(renderD|card)([0-9]{1,7})$")
 
 
@@ -44,6 +57,13 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     if os.path.exists(place):
         return amd_sysfs.is_served(host_root, amd_sysfs.device_of(place))
     return amd_sysfs.is_ready(host_root)
+
+
+def known_difference(by: str, what: str) -> str:
+    """Return why a difference of the nodes that AMD's toolkit gives is harmless, else ""."""
+    if by not in _VARIABLES:
+        return ""
+    return _VARIABLES[by] if what == "variable" else _REASONS.get(what, "")
 
 
 def is_device_node(path: str, host_root: str) -> bool:

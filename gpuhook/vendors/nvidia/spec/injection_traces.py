@@ -15,7 +15,7 @@ from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # Directories of its nodes; drivers of other vendors use /dev/dri, too.
 NODE_DIRECTORIES = (
@@ -27,6 +27,9 @@ NODE_DIRECTORIES = (
 )
 VARIABLES = ("NVIDIA_", "GPUHOOK_", "CUDA_VISIBLE_DEVICES=")
 HAS_FILES = True
+NODE_PREFIX = "/dev/nvidia"
+TOOLKIT_HOOKS: Mapping[str, str] = {}  # compare/items/injector.py knows them
+SPEC_INJECTOR = ""
 _GPU_MAJOR = 195  # of /dev/nvidia0 and so on. Source: Linux, admin-guide/devices.txt
 _DRI = "/dev/dri/"
 _PROC = "/proc/driver/nvidia/"
@@ -42,6 +45,11 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
         return vocabulary.is_node(path)
     device = f"{host_root.rstrip('/')}/sys/dev/char/{number[0]}:{number[1]}/device/driver"
     return os.path.basename(os.path.realpath(device)) == _MODULE
+
+
+def known_difference(by: str, what: str) -> str:  # noqa: ARG001 # in compare/items
+    """Return "": compare/items/known_differences.py has the reasons."""
+    return ""
 
 
 def is_device_node(path: str, host_root: str) -> bool:  # noqa: ARG001 # the name is enough

@@ -25,7 +25,7 @@ from gpuhook.device_plugin.config.sharing_section import (
     Sharing,
 )
 from gpuhook.device_plugin.labels import label_text
-from gpuhook.device_plugin.labels.node_labels import LabelFacts, is_label, labels
+from gpuhook.device_plugin.labels.node_labels import OWNED, LabelFacts, labels
 from gpuhook.device_plugin.offer.offered_devices import Device, Resource, Unit, UnitMemory
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, MigInstance, Node
 
@@ -98,7 +98,7 @@ def check_form(result: dict[str, str]) -> None:
     for name, value in result.items():
         assert NAME.fullmatch(name), name
         assert VALUE.fullmatch(value), (name, value)
-        assert is_label(name) or name == "accelerator"
+        assert re.fullmatch(OWNED, name) or name == "accelerator"
 
 
 def test_t4_with_four_replicas_has_all_labels() -> None:
