@@ -2,14 +2,16 @@
 """Triggers turns for changes of the configuration's files and of the node.
 
 inotify reports files. The kernel sends no event for GPUs and MIG instances that appear or go, so
-/proc is read at each poll, at the cost of a few small reads.
+/proc is read at each poll, at the cost of a few small reads. The files of drivers that may block
+their readers are read in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
-from gpuhook.device_plugin import node_snapshot
+from gpuhook.device_plugin import daemon_thread, node_snapshot
 from gpuhook.device_plugin.config import config_source
 from gpuhook.device_plugin.kubelet.directory_watch import DirectoryWatch
 from gpuhook.device_plugin.triggers import Reason
@@ -40,6 +42,7 @@ class ChangeWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._watch: DirectoryWatch | None = None
         self._directories: tuple[str, ...] = ()  # the watched ones
+        self._comparison: asyncio.Future[bool] | None = None  # of the other vendors' devices
         self._is_blind = False  # there are directories to watch, and no inotify
 
     def start(self, on_poll: Callable[[], None]) -> None:
@@ -81,6 +84,17 @@ class ChangeWatch:
         is_whole = self._last.has_all_gpus
         return not is_whole or node_snapshot.has_other_gpus(self._last, self._launch)
 
+    def _compare_parts(self) -> None:
+        """Compare the other vendors' devices, unless the last comparison still lasts."""
+        if self._comparison is None or self._comparison.done():
+            compare = partial(node_snapshot.has_other_parts, self._last, self._launch)
+            self._comparison = daemon_thread.begin(compare, "gpuhook-token")
+            self._comparison.add_done_callback(self._on_comparison)
+
+    def _on_comparison(self, done: asyncio.Future[bool]) -> None:
+        if not done.cancelled() and done.exception() is None and done.result():
+            self._triggers.pull(Reason.NODE)
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -93,8 +107,9 @@ class ChangeWatch:
         self._schedule_poll()
         self._since_failure += self._seconds
         is_due = self._retry_after > 0 and self._since_failure >= self._retry_after
-        if is_due or node_snapshot.has_changed(self._last, self._launch):
+        if is_due or node_snapshot.has_other_gpus(self._last, self._launch):
             self._triggers.pull(Reason.NODE)
+        self._compare_parts()
         self._watch_files()
         if self._is_blind:
             self._triggers.pull(Reason.CONFIGURATION)

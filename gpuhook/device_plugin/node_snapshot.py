@@ -8,7 +8,10 @@ blocks for as long as NVML takes, so the plugin does it in a thread.
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 from gpuhook.device_plugin.allocate import host_paths
 from gpuhook.device_plugin.allocate.host_paths import Places
@@ -26,7 +29,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpuhook.device_plugin.config.configuration import Configuration
     from gpuhook.device_plugin.config.launch_options import Launch
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
     from gpuhook.vendors.vendor_part import VendorPart
+
+_PATIENCE = 10.0  # seconds for a vendor's files: a driver that resets a GPU may block its readers
+_readers: dict[str, Thread] = {}  # the last one of each vendor, by its domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +103,41 @@ def _take_parts(launch: Launch) -> tuple[tuple[VendorPart, ...], tuple[str, ...]
             if launch.inventory is not None:
                 part = vendor.dumped_part(launch.inventory)
             else:
-                part = vendor.plugin_part(launch.host_root, launch.node_dev_root)
+                part = _read_part(vendor, launch)
         except Exception as error:  # a bug, too: a vendor that fails must not affect another
             failures.append(f"{vendor.domain}: {error!r}")
         else:
             parts += [] if part is None else [part]
     return tuple(parts), tuple(failures)
+
+
+def _read_part(vendor: Vendor, launch: Launch) -> VendorPart | None:
+    """Return the part of a vendor. Raises TimeoutError if its files do not answer.
+
+    A reader that the driver blocks cannot be ended: there is at most one.
+    """
+    before = _readers.get(vendor.domain)
+    if before is not None and before.is_alive():
+        raise TimeoutError("the files of its driver still do not answer")
+    answers: SimpleQueue[VendorPart | Exception | None] = SimpleQueue()
+
+    def read() -> None:
+        try:
+            answers.put(vendor.plugin_part(launch.host_root, launch.node_dev_root))
+        except Exception as error:  # the caller raises it
+            answers.put(error)
+
+    run = copy_context().run
+    _readers[vendor.domain] = Thread(target=run, args=(read,), name="gpuhook-part", daemon=True)
+    _readers[vendor.domain].start()
+    try:
+        answer = answers.get(timeout=_PATIENCE)
+    except Empty:
+        message = f"the files of its driver have not answered for {_PATIENCE:g} seconds"
+        raise TimeoutError(message) from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def with_lost(now: NodeSnapshot, last: NodeSnapshot) -> NodeSnapshot:
@@ -171,18 +207,22 @@ def with_parts(last: NodeSnapshot, now: NodeSnapshot) -> NodeSnapshot:
     return replace(last, trouble=now.trouble, parts=now.parts, failures=now.failures)
 
 
-def has_changed(last: NodeSnapshot, launch: Launch) -> bool:
-    """Return whether the kernel's files have changed since the last snapshot."""
-    if launch.inventory is not None:
-        return False
-    return has_other_gpus(last, launch) or any(
+def has_other_parts(last: NodeSnapshot, launch: Launch) -> bool:
+    """Return whether the devices of the other vendors have changed since the last snapshot.
+
+    Their drivers may block it.
+    """
+    return launch.inventory is None and any(
         vendor.plugin_token(launch.host_root) != _token(last, vendor.domain) for vendor in vendors()
     )
 
 
 def has_other_gpus(last: NodeSnapshot, launch: Launch) -> bool:
     """Return whether /proc, which shows the GPUs of NVML, has changed since the last snapshot."""
-    return signature(launch.host_root, _libcuda(last.seen)) != last.signature
+    return (
+        launch.inventory is None
+        and signature(launch.host_root, _libcuda(last.seen)) != last.signature
+    )
 
 
 def _token(snapshot: NodeSnapshot, domain: str) -> str:

@@ -31,7 +31,8 @@ def has_refreshed(error: GpuhookError, work: Callable[[], object], context: Vend
         return False
     trouble = context.refresh(lambda: _is_still_wrong(work, context))
     context.node.forget()
-    if trouble:
+    # A refresh that failed for another vendor's spec may have written this one.
+    if trouble and _is_still_wrong(work, context):
         raise _with_reason(error, printable(trouble, _LONGEST)) from error
     return True
 

@@ -987,7 +987,7 @@ GH2510 RequestError
 {where} names `{word}` together with other devices
 write {word} alone, or remove it
 GH2511 DriverError
-{where} requests {name}, but the {driver} driver is not loaded on this node
+{where} requests {name}, but the {driver} driver is not loaded on this node, or it serves no GPU that KFD lists
 load the driver with modprobe {driver} and check dmesg
 GH2530 FileError
 the resource naming strategy single cannot offer these AMD GPUs: {reason}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of an installation besides its tree and the engines' configurations.
 
-With a CDI spec that names a removed hook, an engine with CDI starts no container; labels of Node
-Feature Discovery attract pods. A file is removed only if its content shows that gpuhook wrote it.
+With a CDI spec that names a removed hook, an engine with CDI starts no container; one of device
+nodes alone becomes stale, as nothing refreshes it; labels of Node Feature Discovery attract pods. A
+file is removed only if its content shows that gpuhook wrote it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gpuhook.cdi import spec_file
+from gpuhook.cdi import spec_file, spec_notes
 from gpuhook.cdi.hot import spec_rules
 from gpuhook.device_plugin.config.configuration import LabelFlags
 from gpuhook.engines.configure.configure_record import RecordStore
@@ -23,12 +24,14 @@ from gpuhook.engines.read.engine_config import GPUHOOK_RUNTIME
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
 from gpuhook.install.mounted_host import inside
+from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpuhook.cdi.hot.container_edits import Spec
     from gpuhook.engines.configure.host_files import Host
 
 _SPECS = ("/etc/cdi", "/run/cdi")
@@ -36,7 +39,9 @@ _STATE = "/run/gpuhook"
 # A later plugin needs these: former settings of GPUs, and health marks.
 _OF_GPUS = frozenset({"policies.json", "health"})
 _FEATURES = LabelFlags().output_file
-_OWN_LABEL = b"nvidia.com/gpu.replica-memory="  # NVIDIA's feature discovery has no such label
+# The vendors' own labellers have no such label.
+_OWN_LABELS = tuple(f"{vendor.domain}/gpu.replica-memory=".encode() for vendor in vendors())
+_SOCKETS = tuple(f"{vendor.name}-" for vendor in vendors())  # of device plugins
 _KUBELETS = (
     "/var/lib/kubelet",
     "/var/lib/k0s/kubelet",
@@ -55,29 +60,31 @@ class Leftovers:
 def find(host: Host, at: str, *, is_installed: bool) -> Leftovers:
     """Return the files of the installation in the host's directory `at`. Raises OSError.
 
-    The state and the labels do not contain a path. They belong to this installation if it
-    `is_installed`, and neither other programs of gpuhook nor a device plugin use them. The image
-    has its own tree in the directory `at`; its root is not the host whose specs are mounted there.
+    The state, the labels and specs of device nodes do not contain a path. They belong to this
+    installation if it `is_installed`, and neither other programs of gpuhook nor a device plugin use
+    them. The image has its own tree in the directory `at`; its root is not the host whose specs are
+    mounted there.
     """
     if not is_installed and host.status(at):
         return Leftovers()
     paths: list[str] = []
+    of_nodes: list[str] = []
     notes: list[str] = []
     for path in _specs(host):
         content = _content(host, path)
+        spec = _own_form(path, content)
         if f"{at}/".encode() not in content:
-            continue
-        if _is_written_by_us(path, content, at):
+            of_nodes += [path] if spec and spec_notes.options(spec) is not None else []
+        elif spec and _calls_hook(spec, at):
             paths.append(path)
         else:
             notes.append(f"{path} refers to a program in {at}, but gpuhook did not write all of it")
     user = _user(host, at)
+    features = [_FEATURES] if _has_own_label(_content(host, _FEATURES)) else []
     if is_installed and not user:
-        if _OWN_LABEL in _content(host, _FEATURES):
-            paths.append(_FEATURES)
-        paths += _states(host)
-    elif is_installed and (host.names(_STATE) or _OWN_LABEL in _content(host, _FEATURES)):
-        notes.append(f"{_STATE} and {_FEATURES} remain: {user} exists")
+        paths += [*of_nodes, *features, *_states(host)]
+    elif is_installed and (host.names(_STATE) or features or of_nodes):
+        notes.append(f"{' and '.join((*of_nodes, _STATE, _FEATURES))} remain: {user} exists")
     return Leftovers(tuple(paths), tuple(notes))
 
 
@@ -120,18 +127,26 @@ def _content(host: Host, path: str) -> bytes:
         return b""  # not a file, or too large for a file of gpuhook
 
 
-def _is_written_by_us(path: str, content: bytes, at: str) -> bool:
-    """Return whether gpuhook wrote a spec, and the spec calls the hook of this installation."""
+def _has_own_label(content: bytes) -> bool:
+    return any(label in content for label in _OWN_LABELS)
+
+
+def _own_form(path: str, content: bytes) -> Spec | None:
+    """Return a spec that has the form in which gpuhook writes one, None for another file."""
     try:
         document = spec_file.parser(path)(content, path)
         spec_rules.check(document, path)
         text = spec_file.document(document, path.rpartition(".")[2])
     except GpuhookError:
-        return False
-    edits = [document, *document["devices"]]
+        return None
+    return document if text.encode() == content else None
+
+
+def _calls_hook(spec: Spec, at: str) -> bool:
+    """Return whether a spec calls the hook of the installation at `at`."""
+    edits = [spec, *spec["devices"]]
     hooks = [hook for one in edits for hook in (one.get("containerEdits") or {}).get("hooks") or ()]
-    ours = [hook for hook in hooks if hook_args.is_ours(hook)]
-    return text.encode() == content and any(hook["path"].startswith(f"{at}/") for hook in ours)
+    return any(hook["path"].startswith(f"{at}/") for hook in hooks if hook_args.is_ours(hook))
 
 
 def _user(host: Host, at: str) -> str:
@@ -146,7 +161,7 @@ def _user(host: Host, at: str) -> str:
             return f"{directory}/{GPUHOOK_RUNTIME}"
     for kubelet in _KUBELETS:
         for name in host.names(f"{kubelet}/device-plugins"):
-            if name.startswith("nvidia-") and name.endswith(".sock"):
+            if name.startswith(_SOCKETS) and name.endswith(".sock"):
                 return f"{kubelet}/device-plugins/{name}"
     return ""
 

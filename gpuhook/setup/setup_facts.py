@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuhook.doctor.check import FAILED
@@ -19,6 +18,7 @@ from gpuhook.engines.configure.configure_engine import Where
 from gpuhook.engines.configure.engine_plan import ENGINES
 from gpuhook.engines.read import engine_config
 from gpuhook.errors import GpuhookError, fault
+from gpuhook.host.error_text import worded
 from gpuhook.host.hot import state
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors.catalogue import vendors
@@ -127,10 +127,12 @@ class SetupFacts:
 
 
 def setup_facts(commands: NodeCommands) -> SetupFacts:
-    """Return the facts. Raises GH2111 if the driver or its devices do not work."""
+    """Return the facts. Raises GH2111, or a vendor's fault, if the driver does not work."""
     node = commands.node()
-    summaries = [one for one in _summaries() if one is not None]
+    summaries, trouble = _summaries()
     is_other_kind = driver_facts.is_wsl(node) or driver_facts.is_tegra(node)
+    if not (summaries or is_other_kind or driver_facts.has_gpu(node)) and trouble is not None:
+        raise trouble
     if not summaries or is_other_kind or driver_facts.has_gpu(node):
         _require_driver(node)
     found = driver_facts.inventory_of(node)
@@ -158,11 +160,16 @@ def setup_facts(commands: NodeCommands) -> SetupFacts:
     )
 
 
-def _summaries() -> Iterator[GpuSummary | None]:
-    """Yield the GPUs of each vendor that doctor does not describe."""
+def _summaries() -> tuple[list[GpuSummary], GpuhookError | None]:
+    """Return the GPUs of each vendor that doctor does not describe, and why one has no answer."""
+    found: list[GpuSummary | None] = []
+    trouble: GpuhookError | None = None
     for vendor in vendors():
-        with suppress(GpuhookError, OSError):
-            yield vendor.summary(state.host_root())
+        try:
+            found.append(vendor.summary(state.host_root()))
+        except (GpuhookError, OSError) as error:
+            trouble = trouble or worded(error)
+    return [one for one in found if one is not None], trouble
 
 
 def _require_driver(node: ExaminedNode) -> None:

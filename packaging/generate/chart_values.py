@@ -29,8 +29,9 @@ _HEAD = """\
 
 {description}.
 
-The chart runs gpuhook's device plugin on each node with NVIDIA GPUs, and, if you want, an installer
-that copies gpuhook to the nodes and configures their container engines.
+The chart runs gpuhook's device plugin on each node with NVIDIA GPUs, and on nodes with AMD GPUs if
+`amd.nodes` says so. If you want, it also runs an installer that copies gpuhook to the nodes and
+configures their container engines.
 
     kubectl create namespace gpuhook
     kubectl label namespace gpuhook pod-security.kubernetes.io/enforce=privileged

@@ -565,6 +565,7 @@ def test_nodes_with_amd_gpus_only_need_no_handler() -> None:
     env = variables(objects)
     assert env["GPUHOOK_AMD_RESOURCE_NAMING_STRATEGY"] == "mixed"
     assert env["GPUHOOK_AMD_PULSE"] == "30"
+    assert env["GPUHOOK_DEVICE_LABELS"] == "vram,firmware"
     assert env["FAIL_ON_INIT_ERROR"] == "false"  # it waits for amdgpu
     assert "NVIDIA_VISIBLE_DEVICES" not in env
     assert container(objects)["securityContext"] == {"privileged": True}
@@ -574,6 +575,8 @@ def test_nodes_with_amd_gpus_only_need_no_handler() -> None:
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     keys = [term["matchExpressions"][0]["key"] for term in required["nodeSelectorTerms"]]
     assert keys[0] == "feature.node.kubernetes.io/amd-gpu"
+    names = ["pci-1002", *(f"pci-{name}_1002" for name in ("0300", "0302", "0380", "1200"))]
+    assert {f"feature.node.kubernetes.io/{name}.present" for name in names} < set(keys)
     assert not [key for key in keys if "nvidia" in key or "10de" in key]
     assert "amd.com/gpu" in [one["key"] for one in spec["tolerations"]]
 
@@ -590,7 +593,9 @@ def test_amd_gpus_are_added_to_those_of_nvidia() -> None:
 
 
 def test_amd_gpus_are_left_to_another_plugin_by_default() -> None:
-    assert variables(rendered({}))["GPUHOOK_AMD_RESOURCE_NAMING_STRATEGY"] == "none"
+    env = variables(rendered({}))
+    assert env["GPUHOOK_AMD_RESOURCE_NAMING_STRATEGY"] == "none"
+    assert "GPUHOOK_DEVICE_LABELS" not in env
     objects = rendered(SETS["amd-unprivileged"])
     assert "privileged" not in container(objects)["securityContext"]
     assert "affinity" not in pod(objects)

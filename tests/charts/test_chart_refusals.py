@@ -75,6 +75,8 @@ def test_template_refuses(values: dict[str, Any], words: str) -> None:
         ({"migStrategy": "both"}, "migStrategy"),
         ({"deviceListStrategy": "envvar,cdi"}, "deviceListStrategy"),
         ({"deviceListStrategy": []}, "deviceListStrategy"),
+        ({"amd": {"deviceLabels": ["vram", "colour"]}}, "deviceLabels"),
+        ({"amd": {"deviceLabels": []}}, "deviceLabels"),
         ({"config": {"map": {"default": {"version": "v1"}}}}, "config.map.default"),
         ({"config": {"map": {"a/b": ""}}}, "a/b"),
         ({"config": {"fallbackStrategies": ["first"]}}, "fallbackStrategies"),

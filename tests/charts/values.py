@@ -190,7 +190,14 @@ SETS: dict[str, dict[str, Any]] = {
         "podSecurityContext": {"fsGroup": 0},
         "updateStrategy": {"type": "OnDelete"},
     },
-    "amd-only": {"amd": {"nodes": "only", "pulse": 30, "resourceNamingStrategy": "mixed"}},
+    "amd-only": {
+        "amd": {
+            "nodes": "only",
+            "pulse": 30,
+            "resourceNamingStrategy": "mixed",
+            "deviceLabels": ["vram", "firmware"],
+        },
+    },
     "amd-and-nvidia": {"amd": {"nodes": "mixed", "deviceListStrategy": ["envvar", "cdi-cri"]}},
     "amd-unprivileged": {"amd": {"nodes": "only", "privileged": False}, "affinity": None},
     "own-security": {"devicePlugin": {"securityContext": {"privileged": True}}},

@@ -263,9 +263,15 @@ def test_a_stale_spec_is_refused(whole: AmdInstallation, bundle_of: Bundles) -> 
     assert_has(whole.run(bundle).view, whole, 0)
 
 
-def test_without_the_driver(whole: AmdInstallation, bundle_of: Bundles) -> None:
-    """An image that requests all GPUs starts without one; a named GPU is an error."""
-    shutil.rmtree(whole.amd.root / "sys/module/amdgpu")
+@pytest.mark.parametrize(
+    "gone", ["module/amdgpu", "module/amdgpu/drivers/pci:amdgpu", "class/kfd/kfd/topology/nodes"]
+)
+def test_without_the_driver(gone: str, whole: AmdInstallation, bundle_of: Bundles) -> None:
+    """An image that requests all GPUs starts without one; a named GPU is an error.
+
+    The kernel may load the driver although it serves no GPU, or only graphics that are not in KFD.
+    """
+    shutil.rmtree(whole.amd.root / "sys" / gone)
     whole.amd_spec.unlink()
     done = whole.edit(bundle_of("debian", ["/probe"], asks_amd("all")))
     assert done.rc == 0
@@ -394,3 +400,28 @@ def test_mode_of_the_nodes(whole: AmdInstallation, bundle_of: Bundles) -> None:
     assert (node.mode, node.major, node.minor) == (0o660, 226, 128)
     host = os.stat(whole.amd.device_node(whole.amd.node.device_nodes[2]))
     assert stat.S_ISCHR(host.st_mode)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "number"),
+    [
+        ("renderD128", stat.S_IFCHR, (226, 136)),  # another GPU's
+        ("renderD128", stat.S_IFBLK, (226, 128)),
+        ("card1", stat.S_IFCHR, (1, 1)),
+        ("kfd", stat.S_IFCHR, (511, 0)),  # of an earlier boot, in a static /dev
+    ],
+)
+def test_a_node_of_another_device_is_refused(
+    name: str, kind: int, number: tuple[int, int], whole: AmdInstallation, bundle_of: Bundles
+) -> None:
+    """The host's node gives the numbers, so it must be the one that its name says."""
+    (one,) = [node for node in whole.amd.node.device_nodes if node.path.endswith("/" + name)]
+    device = whole.amd.device_node(one)
+    device.unlink()
+    os.mknod(device, 0o660 | kind, os.makedev(*number))
+    bundle = bundle_of("debian", ["/probe"], asks_amd("0"))
+    before = bundle.file.read_bytes()
+    done = whole.edit(bundle)
+    assert done.rc == 1
+    assert f"GH1302: device node {device}: it is not the character device" in done.stderr
+    assert bundle.file.read_bytes() == before

@@ -91,7 +91,8 @@ def test_whole_gpus_get_the_nodes_of_amds_plugin(
     paths = ["/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD128", "/dev/dri/card9"]
     paths.append("/dev/dri/renderD136")
     assert [one.host_path for one in pod.response.devices] == paths
-    assert (dict(pod.response.envs), list(pod.response.mounts)) == ({}, [])
+    assert dict(pod.response.envs) == {"AMD_VISIBLE_DEVICES": "void"}
+    assert list(pod.response.mounts) == []
     (registration,) = kubelet.registrations
     assert registration.endpoint == "amd-gpu.sock"
     assert not [line for line in running.log() if line.get("level") == "warning"]

@@ -403,9 +403,15 @@ def test_upgrade_and_downgrade_disturb_no_container(installed: Host) -> None:
 
 
 def test_purge_removes_settings_and_state(installed: Host) -> None:
-    """Removal keeps the changed settings; a purge removes them, the state and the spec."""
+    """Removal keeps the changed settings; a purge removes them, the state and the specs.
+
+    A spec of device nodes names no hook: it has the options of `gpuhook refresh`.
+    """
     debian = installed.debian
     generate_spec(installed)
+    ours, theirs = "/run/cdi/amd.yaml", "/run/cdi/amd.json"
+    for path, text in ((ours, "annotations: {io.gpuhook.options: ''}"), (theirs, "{}")):
+        assert debian.run("sh", "-c", f'echo "$1" >{path}', "sh", text).rc == 0
     settings = debian.root / "etc/gpuhook/config.yaml"
     assert settings.read_bytes() == (CHECKOUT / "gpuhook/schemas/config.yaml").read_bytes()
     settings.write_text("runtime:\n  lowLevelRuntimes: [runc]\n")
@@ -416,8 +422,10 @@ def test_purge_removes_settings_and_state(installed: Host) -> None:
     assert not installed.library.exists()
     assert debian.run("test", "-e", SPEC).rc == 0
     assert debian.dpkg("--purge", *REMOVED).rc == 0
-    for path in ("/etc/gpuhook", "/var/lib/gpuhook", "/run/gpuhook", SPEC):
+    for path in ("/etc/gpuhook", "/var/lib/gpuhook", "/run/gpuhook", SPEC, ours):
         assert debian.run("test", "-e", path).rc == 1, path
+    assert debian.run("rm", theirs).rc == 0
+    debian.run("rmdir", "/run/cdi")
 
 
 @pytest.mark.thorough

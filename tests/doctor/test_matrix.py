@@ -23,7 +23,6 @@ PROFILES = ("t4", "h100x8", "a100-mig", "mi300x8", "mi300x-cpx", "t4-and-mi300x"
 NEVER_WRONG = {
     "specs.compat32": "a node without 32-bit libraries runs all programs of CUDA",
     "amd.gpu": "a machine without an AMD GPU is healthy",
-    "amd.dmem": "a kernel without dmem runs all programs, and the guard watches their memory",
     "host.cgroups": "containers get their GPUs under either version of control groups",
 }
 

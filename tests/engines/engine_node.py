@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from gpuhook.vendors.nvidia.inventory import dump_file
 from tests.contract import compiled, package_builds, roots
@@ -37,10 +38,15 @@ mount -t overlay overlay -o "lowerdir=$3,upperdir=$4,workdir=$5" "$root"
 mount -t proc proc "$root/proc"
 mount --bind "$gpus/proc/devices" "$root/proc/devices"
 mount -t tmpfs tmpfs "$root/proc/driver"
-cp -a "$gpus/proc/driver/nvidia" "$root/proc/driver/"
-mount --rbind /sys "$root/sys"
+cp -a "$gpus/proc/driver/." "$root/proc/driver/"
+if [ -e "$gpus/sys/module/amdgpu" ]; then
+    mount -t overlay sys -o "lowerdir=$gpus/sys:/sys" "$root/sys"
+    mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
+else
+    mount --rbind /sys "$root/sys"
+    mount --bind "$gpus/sys/bus/pci/devices" "$root/sys/bus/pci/devices"
+fi
 umount "$root/sys/fs/cgroup/unified" 2>/dev/null || : # crun refuses the hybrid layout
-mount --bind "$gpus/sys/bus/pci/devices" "$root/sys/bus/pci/devices"
 # A user namespace may mount proc and sysfs if it sees one without mounts on it.
 mkdir "$root/media/proc" "$root/media/sys"
 mount -t proc proc "$root/media/proc"
@@ -143,6 +149,9 @@ class EngineNode:
         return found[0]
 
 
+Node = TypeVar("Node", bound=EngineNode)
+
+
 @contextmanager
 def engine_node(release: Release, place: Path, profile: str = "h100x8") -> Iterator[EngineNode]:
     """Yield a node of the release, with gpuhook's packages and a CDI spec.
@@ -151,8 +160,16 @@ def engine_node(release: Release, place: Path, profile: str = "h100x8") -> Itera
     """
     # A container's /proc is the kernel's, without the driver: gpuhook has no file to mask there.
     gpus = make_node(place / "gpus", replace(dump_file.load(profile), masks_params=False))
-    names = ("root", "upper", "work")
-    for name in names:
+    with started(release, place) as host:
+        node = with_packages(EngineNode(host, release, gpus))
+        node.check("gpuhook", "generate-cdi", "--output-file", "/var/run/cdi/nvidia.yaml")
+        yield node
+
+
+@contextmanager
+def started(release: Release, place: Path) -> Iterator[DebianHost]:
+    """Yield a host of the release, with the simulated hardware in `place`/gpus."""
+    for name in ("root", "upper", "work"):
         (place / name).mkdir()
     words = [str(place / "root"), str(place / "gpus"), str(debian(release))]
     words += [str(place / "upper"), str(place / "work"), *DEVICES]
@@ -161,8 +178,7 @@ def engine_node(release: Release, place: Path, profile: str = "h100x8") -> Itera
     with node_process([*command, *words], env, place) as (pid, process):
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        host = DebianHost(place / "root", first_process(pid))
-        yield _with_packages(EngineNode(host, release, gpus))
+        yield DebianHost(place / "root", first_process(pid))
 
 
 @contextmanager
@@ -211,10 +227,10 @@ def low_level_runtime(node: EngineNode, name: str, more: str = "") -> Iterator[s
         yield f"{name} {node.version(name, '--version')}"
 
 
-def _with_packages(node: EngineNode) -> EngineNode:
+def with_packages(node: Node) -> Node:
+    """Install gpuhook's packages on the node, and return it."""
     for package in sorted(package_builds.built().glob("*.deb")):
         if "compat" not in package.name:
             shutil.copyfile(package, node.path("/tmp") / package.name)
     node.check("sh", "-c", "dpkg --install /tmp/*.deb && rm /tmp/*.deb")
-    node.check("gpuhook", "generate-cdi", "--output-file", "/var/run/cdi/nvidia.yaml")
     return node

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import Any
 
 import click
@@ -25,7 +26,7 @@ from gpuhook.cli.options.node_options import load_node
 from gpuhook.errors import fault
 from gpuhook.host import console, system_mounts
 from gpuhook.host.hot import state
-from gpuhook.node import settings_file
+from gpuhook.node import driver_worker, settings_file
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
@@ -43,6 +44,8 @@ _WITHOUT_HOOK = (
     "notice when it becomes stale; install gpuhook-runtime and regenerate the spec, or use "
     "--hook-path"
 )
+
+_SECONDS = 60.0  # without persistence mode, the driver initialises each GPU
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -158,7 +161,8 @@ def _described(inventory: str | None, mode: str, where: Roots, choices: Choices)
         found = spec_of_node(load_node(inventory, warn_of_losses=False), choices)
     else:
         with console.progress("asking the driver"):
-            found = mode_table.described(mode, where, choices)
+            describe = partial(mode_table.described, mode, where, choices)
+            found = driver_worker.call_driver(describe, _SECONDS)
         if found.node is not None:
             node_options.print_warnings(found.node, where.driver, warn_of_losses=False)
     return found

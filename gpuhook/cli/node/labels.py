@@ -26,6 +26,7 @@ from gpuhook.device_plugin.labels.node_labels import LabelFacts
 from gpuhook.device_plugin.offer import resources
 from gpuhook.errors import DriverError, FileError, GpuhookError
 from gpuhook.host import console
+from gpuhook.node import driver_worker
 from gpuhook.vendors.catalogue import vendors
 from gpuhook.vendors.nvidia.hot import host_fingerprint
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
@@ -245,7 +246,7 @@ def _vendor_parts(node_of: dict[str, Any]) -> list[VendorPart]:
     found = []
     for vendor in vendors():
         try:
-            part = vendor.plugin_part(host_root, dev_root)
+            part = driver_worker.call_driver(partial(vendor.plugin_part, host_root, dev_root))
         except Exception as error:  # a bug, too, must not affect another vendor
             click.echo(f"warning: {vendor.title}: {error}", err=True)
         else:

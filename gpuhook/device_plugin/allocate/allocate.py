@@ -171,16 +171,23 @@ def _cdi_cri(devices: tuple[Device, ...], context: Context) -> Allocation:
 
 
 def _host_files(devices: tuple[Device, ...], context: Context) -> Allocation:
-    """Return all files and nodes of a GPU, for a runtime without GPU support.
-
-    The devices' variable is `void` unless another strategy sets it: a CUDA image sets it to `all`,
-    and the node's runtime may read it.
-    """
-    void = {context.words.devices_env: "void"}
-    is_set = {"envvar", "volume-mounts"} & set(context.strategies)
+    """Return all files and nodes of a GPU, for a runtime without GPU support."""
     mounts = tuple(mount for extra in context.extras for mount in extra.mounts)
-    own = Allocation(envs={} if is_set else void, mounts=mounts)
-    return merged([context.host_files, own, _nodes(devices, context)])
+    own = Allocation(mounts=mounts)
+    return merged([context.host_files, own, _void(context), _nodes(devices, context)])
+
+
+def _device_specs(devices: tuple[Device, ...], context: Context) -> Allocation:
+    return merged([_void(context), _nodes(devices, context)])
+
+
+def _void(context: Context) -> Allocation:
+    """Return the devices' variable that requests nothing, unless another strategy sets it.
+
+    An image may set it to `all`, which the node's runtime may read.
+    """
+    is_set = {"envvar", "volume-mounts"} & set(context.strategies)
+    return Allocation(envs={} if is_set else {context.words.devices_env: "void"})
 
 
 def _names(devices: tuple[Device, ...], context: Context) -> list[str]:
@@ -216,7 +223,7 @@ _STRATEGIES: dict[str, Callable[[tuple[Device, ...], Context], Allocation]] = {
     "cdi-annotations": _cdi_annotations,
     "cdi-cri": _cdi_cri,
     "host-files": _host_files,
-    "device-specs": _nodes,
+    "device-specs": _device_specs,
 }
 
 

@@ -18,6 +18,7 @@ from gpuhook.device_plugin.allocate.allocation_context import Specs
 from gpuhook.device_plugin.allocate.container_allocation import DeviceSpec
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
+from gpuhook.vendors.catalogue import vendor_of_resource
 from gpuhook.vendors.nvidia.hot.extras.driver_root import DriverRoot
 from gpuhook.vendors.nvidia.hot.rootfs import hook_args
 from gpuhook.vendors.nvidia.hot.vocabulary import PLUGIN_VENDOR
@@ -125,12 +126,15 @@ def update(
 
 def update_part(part: VendorPart, devices: Iterable[Device], *, directory: str | None) -> Specs:
     """Write the spec of a vendor's devices if it has changed; a failure is the `trouble`."""
-    vendor = plugin_vendor(part.domain)
+    words = vendor_of_resource(part.domain).vocabulary
     found = {
         device.uuid: tuple(map(DeviceSpec, device.paths, device.host_paths)) for device in devices
     }
     control = tuple(DeviceSpec(path, path) for path in part.control_nodes)
-    document = _node_spec(f"{vendor}/gpu", {name: control + own for name, own in found.items()}, ())
+    named = {name: control + own for name, own in found.items()}
+    document = _node_spec(f"{plugin_vendor(part.domain)}/gpu", named, ())
+    # The engine has handled the request: no runtime below it adds the GPUs of the image's variable.
+    document["containerEdits"] = {"env": [f"{words.devices_env}=void"]}
     try:
         written = _write(document, directory)
     except GpuhookError as trouble:

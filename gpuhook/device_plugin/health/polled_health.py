@@ -21,6 +21,7 @@ class PolledHealth:
     def __init__(self) -> None:
         self.unhealthy: dict[str, str] = {}
         self._faults: dict[str, str] = {}
+        self._exporter: Mapping[str, str] = {}  # its last verdicts
         self._first: dict[tuple[str, str], int] = {}  # counters by device and word
         self._risen: dict[tuple[str, str], str] = {}  # sentences, in the same way
 
@@ -30,9 +31,13 @@ class PolledHealth:
         return set(self._faults)
 
     def update(
-        self, checks: Mapping[str, DeviceCheck], exporter: Mapping[str, str]
+        self, checks: Mapping[str, DeviceCheck], exporter: Mapping[str, str] | None
     ) -> dict[str, str]:
-        """Apply checks and the exporter's verdicts; return the ended reasons by UUID."""
+        """Apply checks and the exporter's verdicts; return the ended reasons by UUID.
+
+        An exporter that does not answer, None, has its last verdicts: it may restart or hang.
+        """
+        self._exporter = self._exporter if exporter is None else exporter
         for uuid, check in checks.items():
             if not check.is_busy:
                 self._faults[uuid] = check.fault
@@ -41,7 +46,9 @@ class PolledHealth:
         before, self.unhealthy = self.unhealthy, {}
         for uuid in checks:
             risen = [text for (one, _), text in self._risen.items() if one == uuid]
-            reasons = filter(None, (self._faults.get(uuid, ""), *risen, exporter.get(uuid, "")))
+            reasons = filter(
+                None, (self._faults.get(uuid, ""), *risen, self._exporter.get(uuid, ""))
+            )
             text = "; ".join(reasons)
             if text:
                 self.unhealthy[uuid] = text

@@ -106,14 +106,17 @@ class PolledHealthService:
             return vendor.check_devices(part, launch.host_root, launch.node_dev_root)
 
         checks = await daemon_thread.begin(read, "gpuhook-health")
-        exporter: dict[str, str] = {}
+        exporter: dict[str, str] | None = {}
         if vendor.exporter is not None:
             try:
                 exporter = await exporter_client.unhealthy_devices(
                     vendor.exporter, launch.host_root
                 )
             except OSError as error:
+                exporter = None
                 self._report(f"{part.domain} exporter", str(error))
+            else:
+                self._reported.pop(f"{part.domain} exporter", None)
         health = self._health[part.domain]
         before = health.unhealthy
         ended = health.update(checks, exporter)

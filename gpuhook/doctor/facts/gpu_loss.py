@@ -178,7 +178,7 @@ def holders(node: ExaminedNode) -> list[tuple[str, list[Any]]]:
     reading = node.readings.document(node_readings.CONTAINERS) or {}
     running = [one for one in reading.get("containers") or () if one["injected_by"]]
     known = {one["id"] for one in running}
-    entries = [one for one in _entries(node) if one["id"] not in known]
+    entries = [one for one in ledger_entries(node) if one["id"] not in known]
     return [(_name(one), _nodes(one)) for one in (*running, *entries)]
 
 
@@ -191,7 +191,8 @@ def _name(one: dict[str, Any]) -> str:
     return "/".join(str(one[key]) for key in _NAMES if one.get(key)) or str(one["id"])
 
 
-def _entries(node: ExaminedNode) -> Iterator[dict[str, Any]]:
+def ledger_entries(node: ExaminedNode) -> Iterator[dict[str, Any]]:
+    """Yield the ledger entry of each container that exists."""
     for name in node.tree.names(_LEDGER):
         path = f"{_LEDGER}/{name}"
         if name.endswith(".json") and _is_usable(node, path):

@@ -26,6 +26,8 @@ VENDOR = "/usr/share/containers/containers.conf"
 PATH = "/etc/containers/containers.conf"
 OF_A_USER = ".config/containers/containers.conf"  # below the home directory
 HAS_CDI = (4, 1)
+# Since which podman; 4.3 and 5 were tried.
+_READS = (((5,), "1.0.0"), ((4, 7), "0.6.0"), ((4, 3), "0.5.0"), ((), "0.4.0"))
 # oci-hooks(5): a file in the later directory hides one of the same name in the earlier.
 HOOK_DIRS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 RUNTIMES = ("engine", "runtimes")
@@ -72,6 +74,11 @@ def read(files: ConfigFiles, home: str | None = None) -> Podman:
 def has_cdi(version: Version | None) -> bool:
     """Return whether a podman applies CDI devices; True for an unknown version."""
     return version is None or version >= HAS_CDI
+
+
+def newest_cdi(version: Version) -> str:
+    """Return the newest version of CDI whose specs a podman reads; it skips newer ones."""
+    return next(cdi for since, cdi in _READS if version >= since)
 
 
 def _paths(files: ConfigFiles, home: str | None) -> list[str]:

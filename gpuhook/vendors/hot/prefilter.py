@@ -19,4 +19,10 @@ MARKS = (
     b"amd-container-devices",
 )
 # A container without any of these has only a plan of the first vendor: see further_nodes.py.
-FURTHER = ("AMD_VISIBLE_DEVICES", "amd-container-devices", "amd.com/", "DOCKER_RESOURCE_")
+FURTHER = (
+    "AMD_VISIBLE_DEVICES",
+    "AMD_GPU_MEMORY_",
+    "amd-container-devices",
+    "amd.com/",
+    "DOCKER_RESOURCE_",
+)

@@ -53,7 +53,16 @@ def _two_plugins(case: FaultCase) -> None:
     kubernetes.add_socket(case, f"{kubernetes.PLUGINS}/amd-gpu.sock")
 
 
+def _limit_without_dmem(case: FaultCase) -> None:
+    case.remove("/sys/fs/cgroup/dmem.capacity")
+    entry = json.loads(case.path(amd.ENTRY).read_text(encoding="utf-8"))
+    trouble = "GH2540: the kernel has no cgroup controller dmem"
+    record = {"device": "0000:05:00.0", "hard": 1 << 30, "by": "", "trouble": trouble}
+    case.write(amd.ENTRY, json.dumps({**entry, "memory": [record]}))
+
+
 BROKEN = [
+    NODE_WARNED("amd-memory-limit-without-dmem", "amd.dmem", _limit_without_dmem),
     NODE_BROKEN("amd-spec-invalid", "amd.specs", _invalid_spec),
     NODE_BROKEN("amd-specs-in-conflict", "amd.spec-conflicts", _two_specs),
     NODE_BROKEN(

@@ -15,9 +15,11 @@ from click.testing import CliRunner, Result
 
 from gpuhook.cli import main
 from gpuhook.cli.engines.setup_commands import SetupCommands
+from gpuhook.engines.configure.host_programs import HostPrograms
 from gpuhook.setup.node_commands import WRITES
 from gpuhook.vendors import inventory_file
 from tests.simulated import amd_tree
+from tests.simulated.amd_kfd_tree import Oddities
 from tests.simulated.amd_tree import AmdTree
 from tests.simulated.node import make_node
 
@@ -221,6 +223,29 @@ def test_refresh_keeps_the_options(here: Here, version: str) -> None:
 
 
 @needs_root
+@pytest.mark.parametrize(
+    ("podman", "written"),
+    [((4, 3, 1), "0.5.0"), ((4, 7), "0.6.0"), ((5, 4, 2), "0.6.0"), ((3, 4, 2), "0.6.0")],
+)
+def test_refresh_for_the_podman_of_the_node(
+    here: Here, monkeypatch: pytest.MonkeyPatch, podman: tuple[int, ...], written: str
+) -> None:
+    """An old podman skips a spec of a newer version; a given version is kept."""
+    monkeypatch.setattr(HostPrograms, "version", lambda _, name: podman if name else None)
+    assert here.states()["amd.yaml"][0] == "written"
+    assert here.document()["cdiVersion"] == written
+    assert here.states() == {"amd.yaml": ("unchanged", "it matches this host")}
+    here.call("generate-cdi", "--vendor", "amd", "--output-file", str(here.spec))
+    is_older = written == "0.5.0"
+    reason = "podman 4.3.1 reads CDI 0.5.0 at most" if is_older else "it matches this host"
+    assert here.states() == {"amd.yaml": ("written" if is_older else "unchanged", reason)}
+    assert here.document()["cdiVersion"] == written
+    given = ["--vendor", "amd", "--cdi-version", "0.7.0", "--output-file", str(here.spec)]
+    here.call("generate-cdi", *given)
+    assert here.states() == {"amd.yaml": ("unchanged", "it matches this host")}
+
+
+@needs_root
 def test_refresh_after_a_reload_of_the_driver(here: Here) -> None:
     """The same devices with another token: the spec is written, so that the wrapper takes it."""
     here.states()
@@ -273,6 +298,22 @@ def test_refresh_of_two_vendors(tmp_path: Path) -> None:
         "nvidia.yaml": "unchanged", "amd.yaml": "written",
     }  # fmt: skip
     assert (here.specs / "nvidia.yaml").stat() == nvidia_spec
+
+
+@needs_root
+def test_graphics_that_are_not_in_kfd_are_no_gpu(tmp_path: Path) -> None:
+    """A processor's graphics beside a GPU of the other vendor: only that GPU needs a spec."""
+    make_node(tmp_path / "node", "t4")
+    root = next(one.parent for one in tmp_path.rglob("proc") if (one / "driver/nvidia").exists())
+    here = Here(tmp_path / "amd")
+    amd_tree.build(root, "radeon", real_nodes=True, odd=Oddities(has_kfd=False))
+    here.env |= {f"GPUHOOK_{name}_ROOT": str(root) for name in ("HOST", "DRIVER", "DEV")}
+    assert {name: state for name, (state, _) in here.states().items()} == {"nvidia.yaml": "written"}
+    spec = here.specs / "both.yaml"
+    here.call("generate-cdi", "--output-file", str(spec))
+    assert not here.spec.exists()
+    done = here.call("generate-cdi", "--vendor", "amd", "--output-file", str(here.spec), rc=1)
+    assert "the kernel has no KFD" in done.stderr
 
 
 @needs_root

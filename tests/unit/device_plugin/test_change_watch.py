@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -18,6 +19,7 @@ from gpuhook.device_plugin.notifier import Notifier
 from gpuhook.device_plugin.triggers import Reason, Triggers
 from gpuhook.errors import fault
 from gpuhook.host.logs import logger
+from gpuhook.vendors.amd.amd_vendor import AmdVendor
 from gpuhook.vendors.nvidia.devices.node_signature import signature
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Gpu, Node
 
@@ -88,3 +90,39 @@ def test_first_retry_uses_the_poll_interval(tmp_path: Path) -> None:
         launch, config_source.load(source), ApiClients(launch, log), triggers, Notifier(log)
     )
     assert retry_times(made._watch, triggers, trouble, 2) == [0.1, 0.3]
+
+
+def test_driver_that_blocks_its_readers_delays_no_poll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its token is read in a thread, by one reader at a time; a change is seen once it answers."""
+    answer, readers, polls = Event(), [], []
+
+    def blocked(*arguments: object) -> str:
+        readers.append(arguments)
+        answer.wait()
+        return "generation=2"
+
+    monkeypatch.setattr(AmdVendor, "plugin_token", blocked)
+    triggers = Triggers()
+    watch = ChangeWatch(Launch(host_root=str(tmp_path)), triggers, 0.001)
+    watch.set_snapshot(NodeSnapshot(signature=signature(str(tmp_path), "")))
+
+    async def polled() -> None:
+        enough = asyncio.Event()
+
+        def on_poll() -> None:
+            polls.append(len(readers))
+            if len(polls) == 5:
+                enough.set()
+
+        watch.start(on_poll)
+        await enough.wait()
+        assert len(readers) == 1
+        assert not triggers._pulled
+        answer.set()
+        while Reason.NODE not in triggers._pulled:
+            await asyncio.sleep(0)
+        watch.stop()
+
+    asyncio.run(polled())

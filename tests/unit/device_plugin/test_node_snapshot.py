@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -28,10 +29,16 @@ def launch(node: SimulatedNode) -> Launch:
     )
 
 
+def has_changed(last: node_snapshot.NodeSnapshot, options: Launch) -> bool:
+    return node_snapshot.has_other_gpus(last, options) or node_snapshot.has_other_parts(
+        last, options
+    )
+
+
 def test_unchanged_node_needs_no_new_snapshot(node: SimulatedNode) -> None:
     first = node_snapshot.take(launch(node), Configuration())
     assert [gpu.uuid for gpu in first.seen.gpus] == [node.node.gpus[0].uuid]
-    assert not node_snapshot.has_changed(first, launch(node))
+    assert not has_changed(first, launch(node))
 
 
 @pytest.mark.parametrize("is_away", [False, True])
@@ -57,9 +64,9 @@ def test_change_during_a_snapshot_needs_a_new_snapshot(
         patch.setattr(node_snapshot, "_query_driver", query_and_plug)
         first = node_snapshot.take(launch(node), Configuration())
     assert (first.trouble is not None) == is_away
-    assert node_snapshot.has_changed(first, launch(node))
+    assert has_changed(first, launch(node))
     second = node_snapshot.take(launch(node), Configuration())
-    assert not node_snapshot.has_changed(second, launch(node))
+    assert not has_changed(second, launch(node))
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -80,7 +87,7 @@ def test_change_between_two_signatures_needs_a_new_snapshot(
         patch.setattr(node_snapshot, "signature", signature)
         first = node_snapshot.take(launch(node), Configuration())
     assert len(taken) >= number
-    assert node_snapshot.has_changed(first, launch(node))
+    assert has_changed(first, launch(node))
 
 
 def test_lost_gpu_keeps_its_last_known_memory(node: SimulatedNode) -> None:
@@ -117,6 +124,34 @@ def test_vendor_that_fails_does_not_affect_the_other(monkeypatch: pytest.MonkeyP
     assert (kept.inventory, kept.trouble) == (first.parts[0].inventory, failed.failures[0])
 
 
+def test_driver_that_blocks_its_readers_does_not_affect_the_other(
+    node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one blocked reader, and the next snapshot is as before once it returns."""
+    amd_tree.build(Path(node.host_root), "mixed")
+    first = node_snapshot.take(launch(node), Configuration())
+    answer, calls = Event(), []
+
+    def blocked(_: AmdVendor, *arguments: object) -> None:
+        calls.append(arguments)
+        answer.wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node_snapshot, "_PATIENCE", 0.01)
+        patch.setattr(AmdVendor, "plugin_part", blocked)
+        found = [node_snapshot.take(launch(node), Configuration()) for _ in range(3)]
+    assert [one.node for one in found] == [first.node] * 3
+    assert [one.parts for one in found] == [()] * 3
+    assert "have not answered" in found[0].failures[0]
+    assert "still do not answer" in found[2].failures[0]
+    assert len(calls) == 1
+    kept = node_snapshot.with_lost(found[2], first).parts[0]
+    assert (kept.inventory, kept.trouble) == (first.parts[0].inventory, found[2].failures[0])
+    answer.set()
+    node_snapshot._readers["amd.com"].join()
+    assert node_snapshot.take(launch(node), Configuration()).parts == first.parts
+
+
 def test_node_without_nvidia_hardware_lacks_no_driver(tmp_path: Path) -> None:
     amd_tree.build(tmp_path, "mi300x8")
     options = Launch(
@@ -124,7 +159,7 @@ def test_node_without_nvidia_hardware_lacks_no_driver(tmp_path: Path) -> None:
     )
     found = node_snapshot.take(options, Configuration())
     assert (found.trouble, found.is_whole) == (None, True)
-    assert not node_snapshot.has_changed(found, options)
+    assert not has_changed(found, options)
     # A GPU of NVIDIA without its driver is a trouble, and AMD's are there nevertheless.
     card = tmp_path / "sys/bus/pci/devices/0000:af:00.0"
     card.mkdir()

@@ -19,6 +19,8 @@ import gpuhook
 from gpuhook.cdi import spec_file
 from gpuhook.cli import main
 from gpuhook.install import installation, leftovers, tree_copy
+from gpuhook.vendors.spec_choices import SPEC_VERSIONS
+from tests.simulated import amd_tree
 from tests.unit.install.test_install_command import called, small  # noqa: F401 # a fixture
 
 HOOK = "/opt/gpuhook/bin/gpuhook-hook"
@@ -102,6 +104,34 @@ def test_other_specs_are_kept(host: Path) -> None:
     assert len(list((host / "run/cdi").iterdir())) == len(other_specs()) + 1
 
 
+def of_amd(tmp_path: Path, version: str) -> str:
+    """Return the spec of this node's AMD GPUs for readers of this version of CDI."""
+    tree = amd_tree.build(tmp_path / "amd", "mixed", real_nodes=True)
+    words = ["generate-cdi", "--vendor", "amd", "--host-root", str(tree.root)]
+    done = click.testing.CliRunner().invoke(main, [*words, "--cdi-version", version])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize("version", SPEC_VERSIONS)
+def test_specs_of_device_nodes(host: Path, tmp_path: Path, version: str) -> None:
+    """Nothing refreshes them now, and an index may mean another device later; others are kept."""
+    ours = of_amd(tmp_path, version)
+    document = yaml.safe_load(ours)
+    document.pop("annotations", None)
+    document["containerEdits"].pop("env", None)
+    theirs = {
+        "amd.json": json.dumps(document),
+        "edited.yaml": ours + "# by hand\n",
+        "without-notes.yaml": spec_file.document(document, "yaml"),
+    }
+    for name, text in theirs.items():
+        (host / "etc/cdi" / name).write_text(text, encoding="utf-8")
+    (host / "run/cdi/amd.yaml").write_text(ours, encoding="utf-8")
+    assert removed(host) == ["/run/cdi/amd.yaml"]
+    assert {path.name for path in (host / "etc/cdi").iterdir()} == set(theirs)
+
+
 def test_specs_are_kept_with_the_tree(host: Path) -> None:
     (host / "run/cdi/nvidia.yaml").write_text(generated(HOOK, "yaml"), encoding="utf-8")
     version = host / "opt/gpuhook/versions/1.0-a"
@@ -114,12 +144,13 @@ def test_specs_are_kept_with_the_tree(host: Path) -> None:
     assert not (host / "run/cdi/nvidia.yaml").exists()
 
 
-def test_state_and_feature_labels_are_removed(host: Path) -> None:
+@pytest.mark.parametrize("domain", ["nvidia.com", "amd.com"])
+def test_state_and_feature_labels_are_removed(host: Path, domain: str) -> None:
     """The plugin's record of the GPUs is kept: their settings outlive it."""
     (host / "run/gpuhook/containers").mkdir(parents=True)
     for name in ("node.json", "containers/c.json", "policies.json"):
         (host / "run/gpuhook" / name).touch()
-    text = "nvidia.com/gpu.count=1\nnvidia.com/gpu.replica-memory=4096\n"
+    text = f"{domain}/gpu.count=1\n{domain}/gpu.replica-memory=4096\n"
     (host / FEATURES).write_text(text, encoding="utf-8")
     expected = [f"/{FEATURES}", "/run/gpuhook/containers", "/run/gpuhook/node.json"]
     assert removed(host) == expected
@@ -138,10 +169,16 @@ def test_feature_labels_of_nvidia_are_kept(host: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "user", ["usr/bin/gpuhook-runtime", "var/lib/kubelet/device-plugins/nvidia-gpu.sock"]
+    "user",
+    [
+        "usr/bin/gpuhook-runtime",
+        "var/lib/kubelet/device-plugins/nvidia-gpu.sock",
+        "var/lib/kubelet/device-plugins/amd-gpu.sock",
+    ],
 )
-def test_files_of_another_program_are_kept(host: Path, user: str) -> None:
+def test_files_of_another_program_are_kept(host: Path, tmp_path: Path, user: str) -> None:
     """A package of gpuhook, or a running device plugin."""
+    (host / "run/cdi/amd.yaml").write_text(of_amd(tmp_path, "0.6.0"), encoding="utf-8")
     (host / "run/gpuhook/containers").mkdir(parents=True)
     (host / user).parent.mkdir(parents=True)
     (host / user).touch()
@@ -149,7 +186,9 @@ def test_files_of_another_program_are_kept(host: Path, user: str) -> None:
     document = called("uninstall", host)
     assert document["removed"] == []
     assert f"/{user} exists" in document["notes"][0]
+    assert document["notes"][0].startswith("/run/cdi/amd.yaml and /run/gpuhook and ")
     assert (host / "run/gpuhook/containers").exists()
+    assert (host / "run/cdi/amd.yaml").exists()
 
 
 def test_state_of_another_installation_is_kept(

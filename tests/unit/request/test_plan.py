@@ -140,9 +140,9 @@ class Refresh:
         return self.trouble
 
 
-def stale_twice() -> Callable[[], str]:
-    """Return a function that fails twice because of a stale spec, and then succeeds."""
-    left = [fault("GH1120", changes="boot")] * 2
+def stale(times: int = 2) -> Callable[[], str]:
+    """Return a function that fails because of a stale spec, twice, and then succeeds."""
+    left = [fault("GH1120", changes="boot")] * times
 
     def work() -> str:
         if left:
@@ -156,7 +156,7 @@ def test_stale_specs_are_refreshed_and_planned_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("gpuhook.host.hot.state.is_rootless", lambda: False)
     settings, refresh = Settings(), Refresh()
     context = PlanContext(settings, this_node(settings), Heard(), refresh)
-    assert with_fresh_specs(stale_twice(), context) == "planned"
+    assert with_fresh_specs(stale(), context) == "planned"
     assert refresh.needed == [True]
 
 
@@ -171,6 +171,14 @@ def test_failed_or_disabled_refresh_is_a_fault(
     settings, refresh = chosen(on_stale=on_stale), Refresh(trouble)
     context = PlanContext(settings, this_node(settings), Heard(), refresh)
     with pytest.raises(GpuhookError, match=said) as caught:
-        with_fresh_specs(stale_twice(), context)
+        with_fresh_specs(stale(9), context)
     assert caught.value.code == "GH1120"
     assert bool(refresh.needed) is bool(trouble)
+
+
+def test_a_refresh_that_fails_for_another_spec_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One vendor's driver is broken; the stale spec of the other's was written again."""
+    monkeypatch.setattr("gpuhook.host.hot.state.is_rootless", lambda: False)
+    settings, refresh = Settings(), Refresh("GH1200: no library")
+    context = PlanContext(settings, this_node(settings), Heard(), refresh)
+    assert with_fresh_specs(stale(), context) == "planned"

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from gpuhook.doctor.check import WARNING, Finding, absent, check, ok, unless
+from gpuhook.doctor.check import WARNING, Finding, absent, check, first_items, ok, unless
 from gpuhook.doctor.checks.amd.amd_devices import TOPOLOGY
 from gpuhook.doctor.checks.amd.amd_driver import MODULE
 from gpuhook.doctor.facts import amd_facts as facts
+from gpuhook.doctor.facts.gpu_loss import ledger_entries
 from gpuhook.node import node_tree
+from gpuhook.vendors.amd.hot.amd_memory import AmdMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,13 +234,34 @@ def _dmem(node: ExaminedNode) -> Finding:
     regions = (_text(node, _CAPACITY)).split()[::2]
     own = {f"drm/{gpu.bus_id}/vram" for gpu in facts.gpus(node)}
     looked = (_CAPACITY, f"{_CGROUPS}/cgroup.controllers")
+    limited = {str(one["id"]): why for one in ledger_entries(node) if (why := _unlimited(one))}
+    if limited:
+        return Finding(
+            WARNING,
+            f"memory limits on AMD GPUs are not enforced in: {first_items(list(limited))} "
+            f"({next(iter(limited.values()))})",
+            meaning="a program there can use the memory of the other containers of its GPU; only "
+            "the device plugin's guard, if it is on, ends it",
+            command="gpuhook limits show  # why, for each container; dmem needs Linux 6.15 and "
+            "cgroup v2, and it limits whole GPUs",
+            looked_at=looked,
+        )
     if own & set(regions):
         return ok(f"dmem limits the memory of {len(own & set(regions))} AMD GPUs", *looked)
     return absent(
-        "the kernel has no dmem controller for AMD GPUs (Linux 6.15, cgroup v2): memory limits of "
-        "containers are watched and not enforced",
+        "the kernel has no dmem controller for AMD GPUs (Linux 6.15, cgroup v2), and no container "
+        "has a memory limit that needs it",
         *looked,
     )
+
+
+def _unlimited(entry: dict[str, Any]) -> str:
+    """Return why a container's memory limit on an AMD GPU is not enforced, "" if all are."""
+    records = entry.get("memory")
+    for one in records if isinstance(records, list) else ():
+        if AmdMemory().has_device(str(one.get("device"))) and not one.get("by"):
+            return str(one.get("trouble") or "no reason is recorded")
+    return ""
 
 
 CHECKS = (_errors, _pages, _residue, _partitions, _hive, _dmem)

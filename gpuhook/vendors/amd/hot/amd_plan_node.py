@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+
 from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
@@ -83,7 +86,7 @@ class AmdPlanNode:
     def refusal(self, name: str, error: GpuhookError, source: Source | None) -> GpuhookError:
         """Return GH1101 and GH1102 with the source, the devices and the probable error.
 
-        GH2511 on a node without the driver; another fault is returned unchanged.
+        GH2511 on a node without the driver or a GPU of it; another fault is returned unchanged.
         """
         if error.code not in ("GH1101", "GH1102", "GH1104"):
             return error
@@ -99,8 +102,13 @@ class AmdPlanNode:
         return unknown_device.requested(error, name, where, self.names(), advice)
 
     def has_driver(self) -> bool:
-        """Return whether this node has the driver loaded."""
-        return not self.is_here or amd_sysfs.is_loaded(state.host_root())
+        """Return whether the driver is loaded and serves a GPU that is in KFD.
+
+        Kernels load it also for a processor's graphics, of which KFD has only some.
+        """
+        root = state.host_root()
+        has_gpu = self.is_here and bool(amd_sysfs.gpu_addresses(root))
+        return not self.is_here or (has_gpu and amd_sysfs.has_kfd_gpu(root))
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""
@@ -181,7 +189,13 @@ class AmdPlanNode:
         edits: ContainerEdits,
         capabilities: frozenset[str],  # noqa: ARG002 # this vendor has none
     ) -> tuple[ContainerEdits, list[HookJobs]]:
-        """Return the edits as they are: nothing is to be done in a root file system."""
+        """Return the edits as they are: nothing is to be done in a root file system.
+
+        Raises GH1302 for a host's node that is not the device of its name.
+        """
+        for node in (edits.get("deviceNodes") or ()) if self.is_here else ():
+            if "major" not in node and amd_words.is_node(node["path"]):
+                _require_device(node.get("hostPath") or node["path"])
         return edits, []
 
     def require_fresh(self, job: HookJobs) -> None:
@@ -231,6 +245,32 @@ def _changes(spec: Compiled) -> list[str]:
     if not recorded:
         return []
     return amd_token.differences(recorded, amd_token.token(state.host_root()))
+
+
+def _require_device(path: str) -> None:
+    """Raise GH1302 if a host's node has not the number of its name; a missing one passes.
+
+    A node in a static /dev may be of an earlier boot, or a link to any device.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return  # oci_device() names it
+    numbers = os.major(found.st_rdev), os.minor(found.st_rdev)
+    expected = _numbers(path.rpartition("/")[2], numbers)
+    if not stat.S_ISCHR(found.st_mode) or numbers != expected:
+        reason = f"it is not the character device {expected[0]}:{expected[1]}"
+        raise fault("GH1302", node=path, reason=reason)
+
+
+def _numbers(name: str, actual: tuple[int, int]) -> tuple[int, int]:
+    """Return the numbers of a node by its name, `actual` ones if they are not known."""
+    if name == "kfd":
+        major = amd_sysfs.kfd_major(state.host_root())
+        return (actual[0] if major is None else major), 0
+    minors = (amd_sysfs.minor(name, prefix) for prefix in ("renderD", "card"))
+    minor = next((one for one in minors if one is not None), actual[1])
+    return amd_sysfs.DRM_MAJOR, minor
 
 
 def _numberless(node: DeviceNode) -> DeviceNode:

@@ -156,3 +156,30 @@ def minor(name: str, prefix: str) -> int | None:
     number = name[len(prefix) :]
     is_one = name.startswith(prefix) and number.isascii() and number.isdigit() and len(number) < 8
     return int(number) if is_one else None
+
+
+def kfd_major(host_root: str) -> int | None:
+    """Return the major of /dev/kfd in /proc/devices: the kernel chooses it at each start."""
+    try:
+        lines = text(host_root.rstrip("/") + "/proc/devices").splitlines()
+    except OSError:
+        return None
+    for one in lines:
+        major, _, name = one.strip().partition(" ")
+        if name == "kfd" and major.isascii() and major.isdigit() and len(major) < 8:
+            return int(major)
+    return None
+
+
+def has_kfd_gpu(host_root: str) -> bool:
+    """Return whether KFD has a GPU, or may have one that this process may not see."""
+    nodes = host_root.rstrip("/") + TOPOLOGY + "/nodes"
+    for name in names(nodes):
+        try:
+            if text(f"{nodes}/{name}/gpu_id").strip() != "0":
+                return True
+        except PermissionError:
+            return True
+        except OSError:
+            continue
+    return False

@@ -61,26 +61,13 @@ def find(
                 wanted[device.card_path] = (amd_sysfs.DRM_MAJOR, device.card_minor)
             wanted[device.render_path] = (amd_sysfs.DRM_MAJOR, device.render_minor)
     if wanted:
-        wanted = {KFD: (kfd_major(host_root), 0), **wanted}
+        wanted = {KFD: (amd_sysfs.kfd_major(host_root), 0), **wanted}
     found, warnings = [], []
     for path, (major, minor) in wanted.items():
         node, trouble = _look(dev_root, path, major, minor)
         found += [] if node is None else [node]
         warnings += [trouble] if trouble else []
     return tuple(found), warnings
-
-
-def kfd_major(host_root: str) -> int | None:
-    """Return the major of /dev/kfd in /proc/devices: the kernel chooses it at each start."""
-    try:
-        lines = amd_sysfs.text(host_root.rstrip("/") + "/proc/devices").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        major, _, name = line.strip().partition(" ")
-        if name == "kfd" and amd_sysfs.is_number(major):
-            return int(major)
-    return None
 
 
 def _look(

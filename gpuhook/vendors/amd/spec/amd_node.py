@@ -7,7 +7,7 @@ from collections import Counter
 
 from gpuhook.vendors.amd.hot import amd_sysfs, amd_words
 from gpuhook.vendors.amd.hot.amd_words import DRM
-from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
+from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory
 from gpuhook.vendors.amd.inventory.amd_inventory import AmdDriver
 from gpuhook.vendors.amd.spec import amd_selection, amd_spec
 from gpuhook.vendors.gpu_summary import GpuSummary, ProofWay
@@ -27,13 +27,16 @@ _PROOF = ProofWay(
 
 
 def absence(host_root: str, inventory: str | None = None) -> str:
-    """Return why a node has no AMD GPU, "" if it may have one."""
+    """Return why a node has no AMD GPU for containers, "" if it may have one.
+
+    A processor's graphics are often not in KFD: a node with only these is one without AMD GPUs.
+    """
     if inventory is not None:
         node = amd_dump.load(inventory)
         return "" if node.gpus else amd_selection.NO_GPU
     root = host_root.rstrip("/")
     if amd_sysfs.gpu_addresses(root):
-        return ""
+        return "" if amd_sysfs.has_kfd_gpu(root) else amd_selection.NOT_IN_KFD
     return amd_selection.NO_GPU if amd_sysfs.is_loaded(root) else amd_selection.NO_DRIVER
 
 
@@ -42,7 +45,7 @@ def describe(choices: SpecChoices) -> DescribedDevices:
     if choices.inventory is not None:
         node = amd_dump.load(choices.inventory)
     else:
-        node = sysfs_inventory.read(choices.host_root, choices.dev_root)
+        node = patient_inventory.read(choices.host_root, choices.dev_root)
     return amd_spec.describe(node, choices)
 
 
@@ -50,7 +53,7 @@ def summary(host_root: str) -> GpuSummary | None:
     """Return the GPUs of a node, None without any; a container shows its render nodes."""
     if absence(host_root):
         return None
-    node = sysfs_inventory.read(host_root, host_root)
+    node = patient_inventory.read(host_root, host_root)
     driver = node.driver or AmdDriver()
     version = driver.version or driver.kernel or ""
     counts = Counter(gpu.name or f"AMD GPU {gpu.device_id or ''}".rstrip() for gpu in node.gpus)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ALL = "all"
 NO_DRIVER = "no amdgpu driver is loaded"
 NO_GPU = "the amdgpu driver has no GPU"
+NOT_IN_KFD = "the amdgpu driver has no GPU in KFD, which ROCm needs"
 
 
 def chosen(node: AmdNode, ids: tuple[str, ...]) -> tuple[list[Pair], list[str]]:

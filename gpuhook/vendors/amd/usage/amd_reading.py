@@ -6,12 +6,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from functools import partial
 
-from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
-from gpuhook.host.worker import LATE
 from gpuhook.vendors import usage_worker
 from gpuhook.vendors.amd.hot import amd_sysfs
-from gpuhook.vendors.amd.inventory import amd_dump, sysfs_inventory
+from gpuhook.vendors.amd.inventory import amd_dump, patient_inventory, sysfs_inventory
 from gpuhook.vendors.amd.usage import amd_usage
 from gpuhook.vendors.usage_device import UsageLook
 from gpuhook.vendors.usage_worker import UsageWorker
@@ -20,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gpuhook.errors import GpuhookError
     from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.usage_device import UsageDevice
 
@@ -43,7 +42,7 @@ def opened() -> Iterator[Callable[[], UsageLook]]:
 def known_devices() -> tuple[UsageDevice, ...]:
     """Return the devices without their usage."""
     root = state.host_root()
-    return amd_usage.devices(sysfs_inventory.read(root, root))
+    return amd_usage.devices(patient_inventory.read(root, root))
 
 
 def file_devices(name: str) -> tuple[UsageDevice, ...]:
@@ -69,6 +68,4 @@ class AmdReader:
 
 
 def _fault(error: NoAnswerError) -> GpuhookError:
-    if error.how == LATE:
-        return fault("GH2561", seconds=f"{usage_worker.PATIENCE:g}")
-    return fault("GH2560", vendor="AMD", reason=error.reason)
+    return patient_inventory.unanswered(error, usage_worker.PATIENCE)

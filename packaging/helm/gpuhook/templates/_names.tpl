@@ -68,7 +68,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- $required := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" dict $affinity -}}
 {{- if and $required (ne .Values.amd.nodes "none") -}}
 {{- $terms := ternary list $required.nodeSelectorTerms (eq .Values.amd.nodes "only") -}}
-{{- range $label := list "amd-gpu" "amd-vgpu" "pci-1002.present" "pci-0300_1002.present" "pci-0380_1002.present" "pci-1200_1002.present" -}}
+{{- range $label := list "amd-gpu" "amd-vgpu" "pci-1002.present" "pci-0300_1002.present" "pci-0302_1002.present" "pci-0380_1002.present" "pci-1200_1002.present" -}}
 {{- $expression := dict "key" (printf "feature.node.kubernetes.io/%s" $label) "operator" "In" "values" (list "true") -}}
 {{- $terms = append $terms (dict "matchExpressions" (list $expression)) -}}
 {{- end -}}

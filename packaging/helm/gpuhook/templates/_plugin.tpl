@@ -51,6 +51,7 @@
 {{- $own = append $own (list "GPUHOOK_AMD_RESOURCE_NAMING_STRATEGY" (ternary "none" .resourceNamingStrategy (eq .nodes "none"))) -}}
 {{- $own = append $own (list "GPUHOOK_AMD_PULSE" (kindIs "invalid" .pulse | ternary "" (printf "%v" .pulse))) -}}
 {{- $own = append $own (list "GPUHOOK_AMD_DEVICE_LIST_STRATEGY" (kindIs "slice" .deviceListStrategy | ternary (join "," .deviceListStrategy) .deviceListStrategy)) -}}
+{{- $own = append $own (list "GPUHOOK_DEVICE_LABELS" (join "," .deviceLabels)) -}}
 {{- end -}}
 {{- if ne .Values.amd.nodes "only" -}}
 {{- $own = append $own (list "NVIDIA_VISIBLE_DEVICES" "all") -}}

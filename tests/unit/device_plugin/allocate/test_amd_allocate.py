@@ -43,14 +43,23 @@ def strategy(name: str, more: str = "") -> str:
 
 
 def test_device_specs_are_those_of_amds_plugin() -> None:
-    """Its golden example: kfd, then card and render node of each id, and nothing else."""
+    """Its golden example: kfd, then card and render node of each id.
+
+    The variable keeps a runtime from adding the GPUs that an image requests.
+    """
     found = given(CPX, ["0000:05:00.0", "amdgpu_xcp_0"])
     paths = ["/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD128", "/dev/dri/card2"]
     paths.append("/dev/dri/renderD129")
     assert [one.container_path for one in found.devices] == paths
     assert [one.host_path for one in found.devices] == paths
     assert {one.permissions for one in found.devices} == {"rw"}
-    assert replace(found, devices=()) == type(found)()
+    assert replace(found, devices=()) == type(found)(envs={"AMD_VISIBLE_DEVICES": "void"})
+
+
+def test_another_strategy_sets_the_variable() -> None:
+    found = given(MI300X, ["0000:05:00.0"], strategy("device-specs, envvar"))
+    assert found.envs == {"AMD_VISIBLE_DEVICES": "0000:05:00.0"}
+    assert len(found.devices) == 3
 
 
 def test_unknown_id_is_an_error() -> None:
@@ -97,6 +106,7 @@ def test_cdi_names_are_of_the_plugins_spec(tmp_path: Path) -> None:
     (path,) = specs.written
     document = json.loads(Path(path).read_text())
     assert (document["kind"], len(document["devices"])) == (KIND, 64)
+    assert document["containerEdits"] == {"env": ["AMD_VISIBLE_DEVICES=void"]}
     (device,) = [one for one in document["devices"] if one["name"] == "amdgpu_xcp_2"]
     nodes = [node["path"] for node in device["containerEdits"]["deviceNodes"]]
     assert nodes == ["/dev/kfd", "/dev/dri/card4", "/dev/dri/renderD131"]

@@ -72,6 +72,16 @@ def test_exporter_adds_its_verdict() -> None:
     assert health.update({"a": FINE, "b": FINE}, {}) == {"a": "it is gone; ecc", "b": "ecc"}
 
 
+def test_exporter_that_does_not_answer_keeps_its_verdict() -> None:
+    """It restarts or hangs; without its socket there is no exporter any more."""
+    health = PolledHealth()
+    health.update({"a": FINE, "b": FINE}, {"a": "ecc"})
+    for _ in range(2):
+        assert health.update({"a": FINE, "b": FINE}, None) == {}
+        assert health.unhealthy == {"a": "ecc"}
+    assert health.update({"a": FINE, "b": FINE}, {}) == {"a": "ecc"}
+
+
 def test_device_that_is_no_longer_checked_did_not_recover() -> None:
     health = PolledHealth()
     health.update({"a": DeviceCheck("it is gone")}, {})

@@ -44,6 +44,9 @@ def test_only_whole_gpus_have_a_size(tree: AmdTree) -> None:
         if not gpu.is_partitioned and gpu.vram_bytes
     }
     assert AmdMemory().totals([device.id for _, device in tree.node.devices()]) == sizes
+    gpu = tree.node.gpus[0].pci_address
+    (tree.gpu(gpu) / "mem_info_vram_total").write_text("9" * 5000)
+    assert AmdMemory().totals([gpu]) == {}
 
 
 def test_nodes_of_other_drivers_are_no_devices(tree: AmdTree) -> None:

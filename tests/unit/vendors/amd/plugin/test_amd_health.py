@@ -102,7 +102,9 @@ def test_errors_of_all_blocks_are_added(tree: AmdTree) -> None:
     assert checks(tree)[FIRST].errors == {UNCORRECTABLE: 3, BAD_PAGES: 2}
 
 
-@pytest.mark.parametrize("text", ["Query currently inaccessible\n", "", "ue: many\nce: 0\n"])
+@pytest.mark.parametrize(
+    "text", ["Query currently inaccessible\n", "", "ue: many\nce: 0\n", f"ue: {'9' * 5000}\n"]
+)
 def test_counter_that_cannot_be_read_is_left_out(tree: AmdTree, text: str) -> None:
     (tree.gpu(FIRST) / "ras/umc_err_count").write_text(text)
     assert checks(tree)[FIRST].errors == {BAD_PAGES: 0}
@@ -120,6 +122,8 @@ def test_free_memory_is_that_of_a_whole_gpu(tree: AmdTree, tmp_path: Path) -> No
     free = amd_health.free_memory(MI300X, FIRST, root)
     assert free == (196592 << 20) - (1 << 30)
     (tree.gpu(SECOND) / "mem_info_vram_used").unlink()
+    assert amd_health.free_memory(MI300X, SECOND, root) is None
+    (tree.gpu(SECOND) / "mem_info_vram_used").write_text("9" * 5000)
     assert amd_health.free_memory(MI300X, SECOND, root) is None
     assert amd_health.free_memory(MI300X, "0000:99:00.0", root) is None
     assert amd_health.free_memory(CPX, FIRST, root) is None
