@@ -98,10 +98,9 @@ def _first_spec(kind: str, registry: Registry, own_vendor: str) -> str:
     if registry.broken:  # `gpuhook refresh` replaces only specs that it has a record of
         paths = " and ".join(spec.path for spec in registry.broken[:_BROKEN])
         return f"restore or remove {paths}, then run `gpuhook refresh`"
-    path = f"{place}/{vendor.partition('.')[0]}.yaml"
     if any(map(_is_written_by_us, registry.all())):
-        return f"run `gpuhook generate-cdi --output-file {path}`"
-    return f"run `gpuhook refresh`, which writes {path}"
+        return f"run `gpuhook generate-cdi --output-file {place}/nvidia.yaml`"
+    return f"run `gpuhook refresh`, which writes {place}/nvidia.yaml"
 
 
 def _is_written_by_us(spec: Compiled) -> bool:

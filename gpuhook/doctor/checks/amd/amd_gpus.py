@@ -12,7 +12,7 @@ from gpuhook.doctor.checks.amd.amd_driver import MODULE
 from gpuhook.doctor.facts import amd_facts as facts
 from gpuhook.doctor.facts.gpu_loss import ledger_entries
 from gpuhook.node import node_tree
-from gpuhook.vendors.amd.hot.amd_memory import AmdMemory
+from gpuhook.vendors.hot.memory_vendors import vendor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -259,7 +259,8 @@ def _unlimited(entry: dict[str, Any]) -> str:
     """Return why a container's memory limit on an AMD GPU is not enforced, "" if all are."""
     records = entry.get("memory")
     for one in records if isinstance(records, list) else ():
-        if AmdMemory().has_device(str(one.get("device"))) and not one.get("by"):
+        kind = vendor_of(str(one.get("device"))).vocabulary.default_kind
+        if kind == facts.KIND and not one.get("by"):
             return str(one.get("trouble") or "no reason is recorded")
     return ""
 
