@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -349,4 +350,4 @@ def test_node_with_both_vendors_of_which_one_loses_its_driver(
     monkeypatch.setattr(AmdVendor, "plugin_part", lambda *_: 1 / 0)
     failed = run(*node.options)
     assert read(failed.stdout)["nvidia.com/gpu.count"] == "1"
-    assert "warning: AMD: division by zero" in failed.stderr
+    assert re.search(r"warning: AMD: .*division by zero", failed.stderr)

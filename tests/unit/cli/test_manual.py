@@ -62,7 +62,8 @@ def test_page_has_every_option_of_help(name: str, tmp_path: Path) -> None:
         rest = rest[len(word) + 1 :]
     for param in command.get_params(context):
         if isinstance(param, click.Option) and not param.hidden:
-            assert max(param.opts, key=len) in shown
+            # groff may hyphenate a long name.
+            assert max(param.opts, key=len).replace("-", "") in shown.replace("-", "")
     assert re.search(r"NAME .* SYNOPSIS .* DESCRIPTION .* EXIT STATUS .* SEE ALSO", shown)
     assert "\b" not in PAGES[name]
 
