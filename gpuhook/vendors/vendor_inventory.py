@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """Where a node's files are. A vendor without user space of its own needs no driver root."""
+    """Where a node's files are. A vendor without its own user space needs no driver root."""
 
     driver_root: str = "/"
     dev_root: str | None = None  # None: found by the vendor
