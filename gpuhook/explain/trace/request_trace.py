@@ -132,6 +132,8 @@ def _ignored_variables(
     if len(held) > 1:
         yield f"{name} is set {len(held)} times: the last one applies, {held[-1]}"
     parts = [part.strip() for part in (value or "").split(",")]
+    if words.normalized is not None and len(parts) > 1:
+        return  # the vendor's own grammar refuses a contradiction, and the answer names it
     if "void" in parts:
         yield f"{name}={value} requests nothing: void means that the GPUs were already added"
     elif value is not None and not any(parts):

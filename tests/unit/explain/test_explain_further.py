@@ -60,11 +60,14 @@ def test_request_names_the_devices(
 
 
 @pytest.mark.parametrize(
-    ("request_text", "code"), [("9", "GH1102"), ("3-1", "GH1102"), ("0,all", "GH2510")]
+    ("request_text", "code"),
+    [("9", "GH1102"), ("3-1", "GH1102"), ("0,all", "GH2510"), ("0,void", "GH2510")],
 )
 def test_request_of_no_device_is_refused(request_text: str, code: str) -> None:
+    """Nothing of the request is called ignored: the fault is the whole answer."""
     container = of_inventory("mi300x8", request_text, code=1)
     assert (container["result"], container["fault"]["code"]) == ("refused", code)
+    assert container["ignored"] == []
 
 
 @pytest.mark.parametrize("request_text", ["none", "void", ""])
