@@ -566,6 +566,9 @@ run the command again; if the process was killed, search dmesg for an OOM kill
 GH1762 HostError
 {container} was skipped: its {fstype} mount at {path} may never answer
 check this container separately: `gpuhook repair {container}` waits for the mount for a limited time
+GH1763 DriverError
+{container}: its device nodes belong to other devices than at its start: {changes}
+start the container again: its GPUs are assigned again then; repair restores nothing in it
 GH1770 RequestError
 `none` stands for the control nodes and the driver's files, but container {id} has {nodes}
 detach these devices: the files that came with them are removed with the last one

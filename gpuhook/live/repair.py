@@ -19,6 +19,7 @@ from gpuhook.host.hot import settings
 from gpuhook.memory_limits import restore_limits
 from gpuhook.request import plan
 from gpuhook.request.resolve import resolve_names
+from gpuhook.target.node_changes import node_changes
 from gpuhook.target.running_container import ContainerNote, Report
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.warm import live_jobs as nvidia_live
@@ -41,8 +42,12 @@ def repair(
 ) -> Report:
     """Restore what the container was granted. All or nothing.
 
-    `library` finds the NVML for memory limits, for a container that has some.
+    `library` finds the NVML for memory limits, for a container that has some. Raises GH1763 if its
+    device nodes are of other devices now.
     """
+    changed = node_changes(target.found.id, target.entry)
+    if changed is not None:
+        raise changed
     lacking = missing(target, context)
     guarantee = context.settings.limits_guarantee if context else settings.AUTO
     with restore_limits.lost_limits(target, library, guarantee) as lost:

@@ -90,6 +90,9 @@ class VendorNode(Protocol):
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the paths of the own nodes of each device, by qualified name."""
 
+    def identities(self, paths: Collection[str]) -> dict[str, str]:
+        """Return which device each of these nodes is of, if its name could be another's later."""
+
     def covered(self, nodes: Collection[str]) -> frozenset[str]:
         """Return the names of the devices that have nodes, and all of them among `nodes`."""
 

@@ -66,6 +66,9 @@ class ContainerTraces(Protocol):
     def stale(self, paths: Iterable[str], host_root: str) -> list[str]:
         """Return those of the nodes `paths` whose device no longer exists."""
 
+    def changed(self, identities: Mapping[str, str], host_root: str) -> list[str]:
+        """Return a phrase for each node that is not of the device of VendorNode.identities()."""
+
     def running_driver(self, host_root: str) -> str | None:
         """Return the version of the driver that the kernel has loaded, None for none."""
 

@@ -9,7 +9,7 @@ import stat
 from gpuhook.apply.spec import oci_spec
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.host.hot import state
-from gpuhook.vendors.amd.hot import amd_sysfs, amd_token, amd_words, device_ids
+from gpuhook.vendors.amd.hot import amd_sysfs, amd_token, amd_words, device_ids, node_identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,6 +122,10 @@ class AmdPlanNode:
         if amd_words.KFD not in paths:
             return frozenset()
         return frozenset(filter(amd_words.is_node, paths)).difference(_nodes_of_others())
+
+    def identities(self, paths: Collection[str]) -> dict[str, str]:
+        """Return the GPU or partition of each DRM node of this host among `paths`."""
+        return node_identity.identities(paths, state.host_root()) if self.is_here else {}
 
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the own nodes of each device by qualified name, {} without a spec."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from gpuhook.vendors.amd.hot import amd_sysfs
+from gpuhook.vendors.amd.hot import amd_sysfs, amd_words, node_identity
 from gpuhook.vendors.amd.hot.amd_words import DRM, KFD
 from gpuhook.vendors.amd.inventory import kfd_topology
 
@@ -95,6 +95,12 @@ def stale(paths: Iterable[str], host_root: str) -> list[str]:
         if not device or (is_partition and is_complete and _minor(path) not in current):
             found.append(path)
     return found
+
+
+def changed(identities: Mapping[str, str], host_root: str) -> list[str]:
+    """Return a phrase for each node that is of another device now, see node_identity.py."""
+    own = {path: text for path, text in identities.items() if amd_words.is_gpu_node(path)}
+    return node_identity.changes(own, host_root)
 
 
 def running_driver(host_root: str) -> str | None:

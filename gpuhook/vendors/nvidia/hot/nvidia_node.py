@@ -121,6 +121,10 @@ class NvidiaNode:
 
         return node_devices.refusal(name, error, source, self)
 
+    def identities(self, paths: Collection[str]) -> dict[str, str]:  # noqa: ARG002
+        """Return nothing: the minor in the name of a GPU's node is the GPU's."""
+        return {}
+
     def nodes_by_device(self) -> dict[str, frozenset[str]]:
         """Return the own nodes of each device by qualified name, {} without a spec."""
         bundle.load(_NAMES)

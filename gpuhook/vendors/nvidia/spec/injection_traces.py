@@ -68,6 +68,11 @@ def stale(paths: Iterable[str], host_root: str) -> list[str]:
     return stale_nodes.of_paths(paths, host_root)
 
 
+def changed(identities: Mapping[str, str], host_root: str) -> list[str]:  # noqa: ARG001
+    """Return nothing: there are no identities."""
+    return []
+
+
 def running_driver(host_root: str) -> str | None:
     """Return the version of the loaded kernel module, None without one."""
     return host_fingerprint.module_version(host_root) or None
