@@ -7,6 +7,7 @@ import os
 
 from click.core import ParameterSource
 
+from gpuhook.cdi.hot import names
 from gpuhook.errors import GpuhookError, fault
 from gpuhook.vendors.catalogue import vendors
 
@@ -38,23 +39,34 @@ def vendors_of(ctx: click.Context, options: Mapping[str, Any]) -> list[Vendor]:
 
     --vendor names a vendor or the vendor of the kind; without it, and for `auto`, they are those
     with GPUs on the node to which all options of the command line apply. The context's `obj` is the
-    name of the only possible vendor, if it is set. Raises GH1520.
+    name of the only possible vendor, if it is set. Raises GH1520, and GH1522 for a mistyped vendor.
     """
     given = options["vendor"]
     every = vendors()
     named = [one for one in every if given in (one.name, one.domain)]
     if not named and is_kind(given):
+        _require_meant(given, options["device_class"])
         named = [one for one in every if one.spec_maker() is None]
     if named:
         _require_applicable(ctx, named[0])
         return named[:1]
     fitting = [one for one in every if ctx.obj in (None, one.name) and not _unfit(ctx, one)]
     if not fitting:
-        names = _options(ctx, _ONLY_OF_DEVICES)
-        both = " and ".join([*names, *_unfit(ctx, every[-1])][:2])
+        only = _options(ctx, _ONLY_OF_DEVICES)
+        both = " and ".join([*only, *_unfit(ctx, every[-1])][:2])
         raise fault("GH1520", options=both, reason="they apply to GPUs of different vendors")
     place = options["host_root"], options["inventory"]
     return [one for one in fitting if _has_gpus(one, *place)] or fitting[:1]
+
+
+def _require_meant(given: str, device_class: str | None) -> None:
+    """Raise GH1522 for a word that is probably meant as the name of a vendor.
+
+    The vendor of a kind is a domain by convention. With --class, any other word is one, too.
+    """
+    if "." not in given and device_class is None and names.is_kind(f"{given}/x"):
+        known = ", ".join((AUTO, *(one.name for one in vendors())))
+        raise fault("GH1522", value=given, known=known)
 
 
 def _has_gpus(vendor: Vendor, host_root: str, inventory: str | None) -> bool:
