@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gpuhook.vendors.nvidia.hot.rootfs.hook_args import Jobs
 
 WORDS = Vocabulary(
-    driver="plain",
     devices_env="PLAIN_VISIBLE_DEVICES",
     capabilities_env="PLAIN_CAPABILITIES",
     replicas_env="PLAIN_REPLICAS",
@@ -120,6 +119,12 @@ class PlainNode:
 
     def has_driver(self) -> bool:
         return True
+
+    def identities(self, paths: Collection[str]) -> dict[str, str]:
+        return {}
+
+    def missing_driver(self) -> tuple[str, str]:
+        return "", ""
 
     def serves(self, name: str) -> bool:
         return True

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
+from gpuhook.host.hot import state
 from gpuhook.node import driver_worker
 from gpuhook.node.described_devices import further_devices
 from gpuhook.node.described_node import NAME, DescribedNode, Heard
 from gpuhook.node.spec_node import SpecNode
 from gpuhook.usage import usage_devices
+from gpuhook.vendors.catalogue import further_absences
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 
@@ -83,7 +85,8 @@ def this_node(
         if notes := tuple(_described(context)):
             return ExplainedNode(context, LIVE, NAME, None, notes, error, devices)
         note = f"no spec in {dirs}, and no facts: {failure.code}: {failure.message}"
-        return ExplainedNode(context, NOTHING, dirs, notes=(note,), settings_error=error)
+        others = further_absences(state.host_root())
+        return ExplainedNode(context, NOTHING, dirs, notes=(note, *others), settings_error=error)
     note = f"no spec of {node.kind} in {dirs}: the explanation uses {NAME}"
     more = tuple(_described(context))
     found.context.further = context.further

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuhook.errors import fault
 from gpuhook.host.error_text import worded
 
 TYPE_CHECKING = False
@@ -13,28 +12,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from gpuhook.vendors.interfaces.vendor_interface import Vendor
+
     T = TypeVar("T")
 
 SECONDS = 30.0  # without persistence mode, many GPUs take that long to wake up
 
 
 def call_driver(
-    call: Callable[[], T], seconds: float | None = None, *, relay_stderr: bool = False
+    call: Callable[[], T],
+    seconds: float | None = None,
+    *,
+    relay_stderr: bool = False,
+    vendor: Vendor | None = None,
 ) -> T:
     """Return what `call` returns in a child process, which has `seconds` (SECONDS) to answer.
 
-    Raises its faults, an OSError as a fault, GH1256 if there is no answer in time, and GH1257 if
-    the child ends without one.
+    Raises its faults, an OSError as a fault, and the fault of `vendor`, else of the first vendor,
+    if there is no answer in time or the child ends without one.
     """
     from gpuhook.host import worker
+    from gpuhook.vendors.catalogue import vendors
 
     limit = SECONDS if seconds is None else seconds
     try:
         return worker.call_in_child(partial(_as_fault, call), limit, relay_stderr=relay_stderr)
     except worker.NoAnswerError as error:
-        if error.how == worker.LATE:
-            raise fault("GH1256", seconds=f"{limit:g}") from error
-        raise fault("GH1257", reason=error.reason) from error
+        raise (vendor or vendors()[0]).unanswered(error, limit) from error
 
 
 def _as_fault(call: Callable[[], T]) -> T:

@@ -74,6 +74,9 @@ class VendorNode(Protocol):
     def has_driver(self) -> bool:
         """Return whether the node has a driver loaded."""
 
+    def missing_driver(self) -> tuple[str, str]:
+        """Return what a node without has_driver() lacks, and how to get it: texts of a fault."""
+
     def is_node(self, path: str) -> bool:
         """Return whether a path is that of a device node of the vendor's driver."""
 

@@ -9,7 +9,8 @@ from click.core import ParameterSource
 
 from gpuhook.cdi.hot import names
 from gpuhook.errors import GpuhookError, fault
-from gpuhook.vendors.catalogue import vendors
+from gpuhook.host import console
+from gpuhook.vendors.catalogue import further_absences, vendors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ def vendors_of(ctx: click.Context, options: Mapping[str, Any]) -> list[Vendor]:
         both = " and ".join([*only, *_unfit(ctx, every[-1])][:2])
         raise fault("GH1520", options=both, reason="they apply to GPUs of different vendors")
     place = options["host_root"], options["inventory"]
-    return [one for one in fitting if _has_gpus(one, *place)] or fitting[:1]
+    found = [one for one in fitting if _has_gpus(one, *place)]
+    for reason in () if found or options["inventory"] else further_absences(place[0]):
+        console.note(reason)  # the fault below is the first vendor's
+    return found or fitting[:1]
 
 
 def _require_meant(given: str, device_class: str | None) -> None:

@@ -104,7 +104,7 @@ def _read(vendor: Vendor, place: NodePlace) -> VendorInventory | None:
     """Return the inventory of a vendor, whose driver has a deadline to answer."""
     from gpuhook.node import driver_worker
 
-    return driver_worker.call_driver(partial(vendor.read_inventory, place))
+    return driver_worker.call_driver(partial(vendor.read_inventory, place), vendor=vendor)
 
 
 def _dump(found: list[VendorInventory], form: str) -> None:

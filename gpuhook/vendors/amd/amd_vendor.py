@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.errors import GpuhookError
+    from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.amd.inventory.amd_inventory import AmdNode
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.gpu_summary import GpuSummary
@@ -135,6 +137,12 @@ class AmdVendor:
         from gpuhook.vendors.amd.inventory import amd_tables
 
         return amd_tables.read(place)
+
+    def unanswered(self, error: NoAnswerError, seconds: float) -> GpuhookError:
+        """Return the fault of a process that reads the files of amdgpu."""
+        from gpuhook.vendors.amd.inventory import patient_inventory
+
+        return patient_inventory.unanswered(error, seconds)
 
     def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
         """Return the part `amd` of a document."""

@@ -57,6 +57,9 @@ class ContainerTraces(Protocol):
     def is_node(self, path: str, number: tuple[int, int], host_root: str) -> bool:
         """Return whether the character device `path` with this (major, minor) is the driver's."""
 
+    def is_name_of_node(self, path: str) -> bool:
+        """Return whether a device node of the driver may have this path; others may share it."""
+
     def is_device_node(self, path: str, host_root: str) -> bool:
         """Return whether `path` is the node of one device, which only its holders have."""
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
@@ -104,6 +105,12 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia import inventory_tables
 
         return inventory_tables.read(place)
+
+    def unanswered(self, error: NoAnswerError, seconds: float) -> GpuhookError:
+        """Return the fault of a process that calls the driver's library."""
+        from gpuhook.vendors.nvidia.usage import nvidia_usage
+
+        return nvidia_usage.unanswered(error, seconds)
 
     def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
         """Return what a document has at its top."""

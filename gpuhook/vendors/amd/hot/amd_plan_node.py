@@ -25,6 +25,18 @@ if TYPE_CHECKING:
     from gpuhook.vendors.interface import HookJobs
 
 _WAY = "run `gpuhook refresh`, which describes the GPUs of this node"
+_NO_DRIVER = (
+    "the amdgpu driver is not loaded on this node",
+    "load the driver (modprobe amdgpu), and see dmesg if that fails",
+)
+_NO_GPU = (
+    "the amdgpu driver, which is loaded, serves no GPU of this node",
+    "find the reason with `lspci -k -d 1002:` and `dmesg | grep amdgpu`",
+)
+_NOT_IN_KFD = (
+    "KFD lists none of the GPUs that the amdgpu driver serves on this node",
+    "find the reason with `dmesg | grep kfd`: ROCm does not support every GPU",
+)
 _NUMBERS = ("type", "major", "minor")
 
 
@@ -92,8 +104,9 @@ class AmdPlanNode:
             return error
         where = source.where if source is not None and name in source.names else ""
         if not self.has_driver():
-            driver = self.vocabulary.driver
-            return fault("GH2511", where=where or "the command", name=name, driver=driver)
+            reason, cure = self.missing_driver()
+            where = where or "the command"
+            return fault("GH2511", where=where, name=name, reason=reason, cure=cure)
         if error.code == "GH1104":
             return error
         from gpuhook.cdi.hot import unknown_device
@@ -109,6 +122,13 @@ class AmdPlanNode:
         root = state.host_root()
         has_gpu = self.is_here and bool(amd_sysfs.gpu_addresses(root))
         return not self.is_here or (has_gpu and amd_sysfs.has_kfd_gpu(root))
+
+    def missing_driver(self) -> tuple[str, str]:
+        """Return the texts of a fault about a node without the driver or a GPU of it."""
+        root = state.host_root()
+        if not amd_sysfs.is_loaded(root):
+            return _NO_DRIVER
+        return _NOT_IN_KFD if amd_sysfs.gpu_addresses(root) else _NO_GPU
 
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""

@@ -59,6 +59,11 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     return amd_sysfs.is_ready(host_root)
 
 
+def is_name_of_node(path: str) -> bool:
+    """Return whether a device node of the driver may have this path: any DRM node may."""
+    return amd_words.is_node(path)
+
+
 def known_difference(by: str, what: str) -> str:
     """Return why a difference of the nodes that AMD's toolkit gives is harmless, else ""."""
     if by not in _VARIABLES:

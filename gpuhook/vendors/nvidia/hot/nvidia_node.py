@@ -153,6 +153,10 @@ class NvidiaNode:
         """Return whether this node has a driver loaded."""
         return host_fingerprint.driver_is_loaded(state.host_root())
 
+    def missing_driver(self) -> tuple[str, str]:
+        """Return the texts of a fault about a node without the driver."""
+        return "the NVIDIA driver is not loaded on this node", "load the driver"
+
     def has_nodes(self, spec: dict[str, Any]) -> bool:
         """Return whether a config.json has device nodes of the driver."""
         return any(map(words.is_node, oci_spec.device_paths(spec)))

@@ -47,6 +47,11 @@ def is_node(path: str, number: tuple[int, int], host_root: str) -> bool:
     return os.path.basename(os.path.realpath(device)) == _MODULE
 
 
+def is_name_of_node(path: str) -> bool:
+    """Return whether a device node of the driver may have this path."""
+    return vocabulary.is_node(path)
+
+
 def known_difference(by: str, what: str) -> str:  # noqa: ARG001 # in compare/items
     """Return "": compare/items/known_differences.py has the reasons."""
     return ""

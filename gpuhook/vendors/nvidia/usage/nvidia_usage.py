@@ -41,7 +41,8 @@ def opened(library: Callable[[], str]) -> Iterator[Callable[[], UsageLook]]:
 
 def reader(library: str) -> UsageWorker:
     """Return the child process that calls the NVML library at `library`."""
-    return UsageWorker(partial(_reader, library, state.host_root()), _fault)
+    late = partial(unanswered, seconds=usage_worker.PATIENCE)
+    return UsageWorker(partial(_reader, library, state.host_root()), late)
 
 
 def recorded_devices() -> tuple[UsageDevice, ...]:
@@ -59,9 +60,10 @@ def _reader(library: str, host_root: str) -> NvmlReader:
     return nvml_reader.NvmlReader(library, host_root)
 
 
-def _fault(error: NoAnswerError) -> GpuhookError:
+def unanswered(error: NoAnswerError, seconds: float) -> GpuhookError:
+    """Return the fault of a process that calls the driver and did not answer in `seconds`."""
     if error.how == LATE:
-        return fault("GH1256", seconds=f"{usage_worker.PATIENCE:g}")
+        return fault("GH1256", seconds=f"{seconds:g}")
     if error.how == UNSTARTED:
         return fault("GH1258", reason=error.reason)
     return fault("GH1257", reason=error.reason)

@@ -83,17 +83,22 @@ UNKNOWN: dict[str, Callable[[AmdTree], object]] = {
         tree.gpu("0000:27:00.0") / "current_compute_partition", "SPX"
     ),
     "reset": lambda tree: (tree.gpu(FIRST) / "current_compute_partition").unlink(),
-    "reset of all": lambda tree: [
-        (tree.gpu(FIRST) / f"current_{kind}_partition").unlink() for kind in ("compute", "memory")
-    ],
+    "reset of all": lambda tree: _remove(*tree.gpu(FIRST).glob("current_*_partition")),
     "topology": lambda tree: tree.generation(99),
-    "denied": lambda tree: [_deny(place) for place in tree.kfd.glob("topology/nodes/*/properties")],
+    "denied": lambda tree: _deny(*tree.kfd.glob("topology/nodes/*/properties")),
 }
 
 
-def _deny(path: Path) -> None:
-    path.unlink()
-    path.symlink_to(UNREADABLE)
+def _remove(*paths: Path) -> None:
+    assert paths
+    for path in paths:
+        path.unlink()
+
+
+def _deny(*paths: Path) -> None:
+    _remove(*paths)
+    for path in paths:
+        path.symlink_to(UNREADABLE)
 
 
 @pytest.mark.parametrize("change", UNKNOWN)
