@@ -82,8 +82,8 @@ def _parts(target: ExplainedNode) -> tuple[tuple[VendorPart, ...], tuple[str, ..
     """Return the other vendors' parts of the node, and why some could not be read."""
     from gpuhook.device_plugin import node_snapshot
 
-    if not target.context.further:  # a node that only the options of one driver describe
-        return (), ()
+    if target.parts is not None:
+        return target.parts, ()
     inventory = None if target.is_here else target.where
     return node_snapshot.take_parts(inventory, state.host_root())
 

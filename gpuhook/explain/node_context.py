@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from gpuhook.device_plugin import node_snapshot
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
@@ -18,8 +19,9 @@ from gpuhook.node.described_devices import further_devices
 from gpuhook.node.described_node import NAME, DescribedNode, Heard
 from gpuhook.node.spec_node import SpecNode
 from gpuhook.usage import usage_devices
-from gpuhook.vendors.catalogue import further_absences
+from gpuhook.vendors.catalogue import further_absences, vendor_of, vendors
 from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node
 from gpuhook.vendors.nvidia.usage import nvidia_devices
 
 TYPE_CHECKING = False
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gpuhook.host.hot.settings import Settings
-    from gpuhook.vendors.nvidia.inventory.inventory import Node
     from gpuhook.vendors.usage_device import UsageDevice
+    from gpuhook.vendors.vendor_part import VendorPart
 
 INVENTORY, SPECS, LIVE, NOTHING = "inventory", "specs", "live", "nothing"
+_NO_LIBRARY = "GH1200"
 DRIVER_SECONDS = 15.0  # a driver takes two seconds on a node with 16 GPUs
 
 
@@ -49,6 +52,7 @@ class ExplainedNode:
     notes: tuple[str, ...] = ()
     settings_error: GpuhookError | None = None
     devices: tuple[UsageDevice, ...] = ()  # of all vendors, as far as they are known
+    parts: tuple[VendorPart, ...] | None = None  # of further vendors; None: not read yet
 
     @property
     def is_here(self) -> bool:
@@ -119,8 +123,42 @@ def with_facts(target: ExplainedNode, ask: Callable[[], Node]) -> ExplainedNode:
     try:
         return replace(target, facts=_call_driver(ask))
     except GpuhookError as error:
+        first, *others = [vendor.absence(state.host_root()) for vendor in vendors()]
+        if first and not all(others):
+            return target  # a node with GPUs of a further vendor only
         note = f"GPU details unavailable: {error.code}: {error.message}"
         return replace(target, notes=(*target.notes, note))
+
+
+def selected_node(
+    settings: Settings,
+    error: GpuhookError | None,
+    ask: Callable[[], Node],
+    where: str,
+    roots: tuple[str, str],
+) -> ExplainedNode:
+    """Return the context of the node that `ask` finds, or that has a further vendor's GPUs.
+
+    Specs are not used. `roots` are its host root and dev root. Raises as live_node() does, but not
+    for a missing driver if a further vendor has GPUs.
+    """
+    others = further_devices(settings, roots=roots)
+    parts, failures = node_snapshot.take_parts(None, *roots)
+    devices = tuple(
+        device for part in parts for device in vendor_of(part.inventory).usage(part, roots[0])
+    )
+    try:
+        found = live_node(settings, error, ask, where)
+    except GpuhookError as failure:
+        if failure.code != _NO_LIBRARY or not devices:
+            raise
+        nothing = DescribedNode(Node(Driver()), settings, may_be_empty=True)
+        found = ExplainedNode(
+            PlanContext(settings, nothing, Heard()), LIVE, where, settings_error=error
+        )
+    context = PlanContext(settings, found.context.node, found.context.log, others=others)
+    notes = (*found.notes, *failures)
+    return replace(found, context=context, devices=devices, parts=parts, notes=notes)
 
 
 def live_node(
