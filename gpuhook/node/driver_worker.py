@@ -38,7 +38,7 @@ def call_driver(
     try:
         return worker.call_in_child(partial(_as_fault, call), limit, relay_stderr=relay_stderr)
     except worker.NoAnswerError as error:
-        raise (vendor or vendors()[0]).unanswered(error, limit) from error
+        raise (vendor or vendors()[0]).no_answer(error, limit) from error
 
 
 def _as_fault(call: Callable[[], T]) -> T:

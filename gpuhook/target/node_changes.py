@@ -17,7 +17,7 @@ _SHOWN = 4  # of the changes
 
 
 def node_changes(container: str, entry: dict[str, Any]) -> GpuhookError | None:
-    """Return GH1763 if a device node of a container is of another device than at its start.
+    """Return GH1763 if a device node of a container is not that of its device at the start.
 
     `entry` is its entry in the ledger. A node that was removed from the container is ignored.
     """

@@ -246,8 +246,7 @@ def _vendor_parts(node_of: dict[str, Any]) -> list[VendorPart]:
     found = []
     for vendor in vendors():
         try:
-            ask = partial(vendor.plugin_part, host_root, dev_root)
-            part = driver_worker.call_driver(ask, vendor=vendor)
+            part = driver_worker.call_driver(partial(vendor.plugin_part, host_root, dev_root))
         except Exception as error:  # a bug, too, must not affect another vendor
             click.echo(f"warning: {vendor.title}: {error}", err=True)
         else:

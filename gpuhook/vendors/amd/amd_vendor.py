@@ -138,12 +138,6 @@ class AmdVendor:
 
         return amd_tables.read(place)
 
-    def unanswered(self, error: NoAnswerError, seconds: float) -> GpuhookError:
-        """Return the fault of a process that reads the files of amdgpu."""
-        from gpuhook.vendors.amd.inventory import patient_inventory
-
-        return patient_inventory.unanswered(error, seconds)
-
     def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
         """Return the part `amd` of a document."""
         from gpuhook.vendors.amd.inventory import amd_tables
@@ -264,6 +258,12 @@ class AmdVendor:
         from gpuhook.vendors.amd.usage import amd_isolation
 
         return amd_isolation.isolation_of(use)
+
+    def no_answer(self, error: NoAnswerError, seconds: float) -> GpuhookError:
+        """Return GH2561 with the file that does not answer, or GH2560."""
+        from gpuhook.vendors.amd.inventory import patient_inventory
+
+        return patient_inventory.unanswered(error, seconds)
 
 
 def _node(part: VendorPart) -> AmdNode:

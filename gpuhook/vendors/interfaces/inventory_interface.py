@@ -9,8 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuhook.errors import GpuhookError
-    from gpuhook.host.worker import NoAnswerError
     from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.spec_choices import DescribedDevices, SpecChoices
     from gpuhook.vendors.support_facts import SupportFacts
@@ -25,9 +23,6 @@ class InventoryVendor(Protocol):
 
         It may take as long as the driver does.
         """
-
-    def unanswered(self, error: NoAnswerError, seconds: float) -> GpuhookError:
-        """Return the fault of a process that asks the driver and did not answer in `seconds`."""
 
     def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
         """Return what the document of an inventory has, None if it has nothing of the vendor.

@@ -106,12 +106,6 @@ class NvidiaVendor:
 
         return inventory_tables.read(place)
 
-    def unanswered(self, error: NoAnswerError, seconds: float) -> GpuhookError:
-        """Return the fault of a process that calls the driver's library."""
-        from gpuhook.vendors.nvidia.usage import nvidia_usage
-
-        return nvidia_usage.unanswered(error, seconds)
-
     def dumped_inventory(self, document: dict[str, Any], file: str) -> VendorInventory | None:
         """Return what a document has at its top."""
         from gpuhook.vendors.nvidia import inventory_tables
@@ -208,3 +202,9 @@ class NvidiaVendor:
         from gpuhook.vendors.nvidia.gpu import sharing_isolation
 
         return sharing_isolation.isolation_of(use)
+
+    def no_answer(self, error: NoAnswerError, seconds: float) -> GpuhookError:
+        """Return GH1256 to GH1258."""
+        from gpuhook.vendors.nvidia.usage import nvidia_usage
+
+        return nvidia_usage.no_answer(error, seconds)

@@ -31,7 +31,7 @@ def identities(paths: Iterable[str], host_root: str) -> dict[str, str]:
 
 
 def changes(recorded: Mapping[str, str], host_root: str) -> list[str]:
-    """Return a phrase for each node that is of another device now than when it was recorded."""
+    """Return a phrase for each node whose device is not the recorded one."""
     found = []
     for path, before in recorded.items():
         now = _identity(path, host_root.rstrip("/"))

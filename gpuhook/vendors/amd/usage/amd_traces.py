@@ -103,7 +103,7 @@ def stale(paths: Iterable[str], host_root: str) -> list[str]:
 
 
 def changed(identities: Mapping[str, str], host_root: str) -> list[str]:
-    """Return a phrase for each node that is of another device now, see node_identity.py."""
+    """Return a phrase for each node whose device is not the recorded one, see node_identity.py."""
     own = {path: text for path, text in identities.items() if amd_words.is_gpu_node(path)}
     return node_identity.changes(own, host_root)
 
