@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from gpuhook.request.resolve import Grant
     from gpuhook.target.running_container import Target
 
+_UNRECORDED = (
+    "the ledger has no record of the devices at the start of the container: after a reload of the "
+    "driver or a change of a mode, these may be others: {}"
+)
 _EVERY = vocabulary.parse_capabilities("all")
 
 
@@ -55,8 +59,22 @@ def repair(
         lacking.operations = [*lost.plan.operations, *lacking.operations]
         report = _done(target, lacking, is_dry=is_dry)
         report.notes += lost.notes
+        if report.steps:
+            report.notes += _unrecorded(target, context)
         lost.try_again(target, report, is_dry=is_dry)
     return report
+
+
+def _unrecorded(target: Target, context: PlanContext | None) -> list[str]:
+    """Return a note on restored nodes that may be of other devices than at the start.
+
+    The ledger has no container to which its engine gave devices by CDI.
+    """
+    paths = [node["path"] for node in target.granted.get("deviceNodes") or ()]
+    now = plan_context.identities(context.every(), paths) if context else {}
+    known = target.entry.get("identities") or {}
+    found = [f"{path} ({device})" for path, device in now.items() if path not in known]
+    return [_UNRECORDED.format(", ".join(found))] if found else []
 
 
 def _done(target: Target, lacking: HotplugPlan, *, is_dry: bool) -> Report:

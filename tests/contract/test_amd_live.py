@@ -18,6 +18,7 @@ from tests.contract.device_side import evaluate
 from tests.contract.installation import CONTROL, Installation, asks
 from tests.contract.live import Live, prestart, sleeping, started, wrapped
 from tests.contract.runtimes import BOTH, EVERY
+from tests.contract.test_amd_usage import given
 from tests.contract.test_user_namespace import let_through, mapped
 from tests.contract.views import View, questions
 from tests.simulated import amd_tree
@@ -169,6 +170,17 @@ def test_repair_without_the_driver(own8: AmdInstallation, tmp_path: Path) -> Non
         own8.amd.lose_gpu("0000:65:00.0")
         error = live.refused("GH1763", "repair")
         assert "/dev/dri/renderD152 was 0000:65:00.0 in SPX/NPS1, is no GPU or partition" in error
+
+
+def test_repair_without_a_record(own8: AmdInstallation, tmp_path: Path) -> None:
+    """The ledger has no container of an engine's CDI support: the devices of now are named."""
+    kfd, render = (KFD, 238, 0), ("/dev/dri/renderD152", 226, 152)
+    with started(given(sleeping(tmp_path), kfd, render), own8) as live:
+        assert live.report("repair")["notes"] == []
+        reset(live)
+        (note,) = live.report("repair")["notes"]
+        assert note.endswith("may be others: /dev/dri/renderD152 (0000:65:00.0 in SPX/NPS1)")
+        assert opened(view_of(live, own8)) == {*own8.numbers(3), "238:0"}
 
 
 def test_prestart_hook_records_the_devices(own8: AmdInstallation, tmp_path: Path) -> None:
