@@ -27,7 +27,8 @@ from gpuhook.cli.options.node_options import load_node
 from gpuhook.errors import fault
 from gpuhook.host import console, system_mounts
 from gpuhook.host.hot import state
-from gpuhook.node import driver_worker, settings_file
+from gpuhook.node import settings_file
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.nvidia import discover
 from gpuhook.vendors.nvidia.driver import site_rules
 from gpuhook.vendors.nvidia.modes import mode_table

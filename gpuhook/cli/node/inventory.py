@@ -102,7 +102,7 @@ def _of_this_node(
 
 def _read(vendor: Vendor, place: NodePlace) -> VendorInventory | None:
     """Return the inventory of a vendor, whose driver has a deadline to answer."""
-    from gpuhook.node import driver_worker
+    from gpuhook.vendors import driver_worker
 
     return driver_worker.call_driver(partial(vendor.read_inventory, place))
 
