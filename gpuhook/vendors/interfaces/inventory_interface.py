@@ -40,10 +40,7 @@ class InventoryVendor(Protocol):
         """
 
     def spec_maker(self) -> Callable[[SpecChoices], DescribedDevices] | None:
-        """Return what makes a CDI spec of device nodes.
-
-        None: the spec has files of the driver, too, and generate-cdi has options for them.
-        """
+        """Return what makes a CDI spec of device nodes, None if the spec has driver files, too."""
 
     def summary(self, host_root: str) -> GpuSummary | None:
         """Return the GPUs of a node for `gpuhook setup`.

@@ -23,9 +23,9 @@ from gpuhook.cdi import spec_file as spec_files
 from gpuhook.cdi.hot import compiled_spec
 from gpuhook.cli import main
 from gpuhook.cli.engines.setup_commands import SetupCommands
-from gpuhook.cli.generate import legacy_spec
 from gpuhook.cli.generate import refresh as refreshing
 from gpuhook.setup.node_commands import HAS, WRITES
+from gpuhook.vendors.nvidia.generate import legacy_spec
 from gpuhook.vendors.nvidia.spec import spec_records
 from tests.simulated.node import SimulatedNode, make_node
 
