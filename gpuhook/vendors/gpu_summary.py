@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NO_DEVICE = "no GPU of this node has an index and a UUID"
+
 
 @dataclass(frozen=True, slots=True)
 class ProofWay:
@@ -24,14 +26,27 @@ class ProofWay:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuSummary:
-    """The driver, the GPUs by model, and a device that a container can get.
+class ProofDevice:
+    """The device that a container gets to prove the setup: a GPU, or a part of one.
 
-    `name` requests it, and `id` is what the container prints; "" without such a device.
+    `name` requests it, and `id` is what the container prints. `files` are those of the driver on
+    the host that the container's program needs.
+    """
+
+    name: str
+    id: str
+    way: ProofWay
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSummary:
+    """The driver, the GPUs by model, and a device that a container can get to prove it.
+
+    `no_device` is why there is no such device.
     """
 
     driver: str
     gpus: tuple[str, ...]
-    name: str
-    id: str
-    way: ProofWay
+    device: ProofDevice | None = None
+    no_device: str = NO_DEVICE

@@ -126,8 +126,8 @@ class AmdVendor:
 
         return amd_node.describe
 
-    def summary(self, host_root: str) -> GpuSummary | None:
-        """Return the GPUs of a node for `gpuhook setup`, None without any."""
+    def summary(self, host_root: str, inventory: object | None) -> GpuSummary | None:  # noqa: ARG002
+        """Return the GPUs of sysfs."""
         from gpuhook.vendors.amd.spec import amd_node
 
         return amd_node.summary(host_root)

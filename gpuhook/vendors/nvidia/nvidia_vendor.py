@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpuhook.vendors.device_isolation import Isolation, SharedUse
+    from gpuhook.vendors.gpu_summary import GpuSummary
     from gpuhook.vendors.interfaces.memory_interface import FindLibrary
     from gpuhook.vendors.interfaces.usage_interface import ContainerTraces
     from gpuhook.vendors.limit_device import LimitDevice, LimitSupport
@@ -98,8 +99,12 @@ class NvidiaVendor:
     def spec_maker(self) -> None:
         """Return None: a spec has the driver's files, too."""
 
-    def summary(self, host_root: str) -> None:
-        """Return None: doctor reads the driver and its GPUs."""
+    def summary(self, host_root: str, inventory: object | None) -> GpuSummary | None:  # noqa: ARG002
+        """Return the GPUs of doctor's inventory."""
+        from gpuhook.vendors.nvidia.gpu import nvidia_summary
+        from gpuhook.vendors.nvidia.inventory.inventory import Node
+
+        return nvidia_summary.summary(inventory) if isinstance(inventory, Node) else None
 
     def read_inventory(self, place: NodePlace) -> VendorInventory:
         """Return what the driver reports."""
