@@ -58,7 +58,7 @@ def prove(step: EngineStep, device: ProofDevice, host: Host) -> ContainerProof:
     """
     engine = engine_program(step.where, host)
     way = device.way
-    with minimal_root(engine.programs, device.files, way.copies) as root:
+    with minimal_root(engine.programs, device.files, way.copies, way.libraries) as root:
         if step.engine in WITH_IMAGES:
             with _image(engine, root) as image:
                 options = request_options(step, device)

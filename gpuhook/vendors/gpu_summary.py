@@ -14,7 +14,7 @@ class ProofWay:
 
     `variable` and `kind` are those of requests, `runtime` the usual name of the runtime. The first
     group of `pattern` is the id of a device in the output of `program`, which is the host's if it
-    is in `copies`, else the driver's.
+    is in `copies`, else the driver's. The names of the driver's libraries start as in `libraries`.
     """
 
     variable: str
@@ -23,6 +23,7 @@ class ProofWay:
     program: tuple[str, ...]
     pattern: str
     copies: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

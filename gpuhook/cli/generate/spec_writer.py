@@ -38,18 +38,18 @@ def format_of(output: str | None, fmt: str | None) -> str:
 
 def write(path: str, fmt: str, found: DescribedSpecs) -> None:
     """Write the specs of a call and what `gpuhook refresh` needs; raises as spec_file.write()."""
-    write_spec(path, fmt, found.spec)
+    _write_spec(path, fmt, found.spec)
     stem, extension = os.path.splitext(path)
     for infix, further in found.further:
         other = stem + infix + extension
-        write_spec(other, fmt, further)
+        _write_spec(other, fmt, further)
         console.say(f"wrote {other}: {further['kind']} {names(further)}")
     for trouble in found.record(path):
         console.warn(trouble)
     console.say(f"wrote {path}: {found.spec['kind']} {names(found.spec)}")
 
 
-def write_spec(path: str, fmt: str, spec: Spec) -> None:
+def _write_spec(path: str, fmt: str, spec: Spec) -> None:
     """Write one spec atomically, and its compiled form; raises as spec_file.write()."""
     spec_file.write(spec, path, fmt)
     _prepare(path, spec)

@@ -18,6 +18,7 @@ SMI = ProofWay(
     runtime="nvidia",
     program=("nvidia-smi", "-L"),
     pattern=r"\(UUID: ((?:GPU|MIG)-[0-9A-Za-z/-]+)\)",
+    libraries=("libnvidia", "libcuda"),
 )
 
 
