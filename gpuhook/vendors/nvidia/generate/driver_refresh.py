@@ -14,7 +14,6 @@ from gpuhook.apply.rootfs import hook_args
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import files, state
 from gpuhook.vendors.nvidia.driver import hookless_mounts
-from gpuhook.vendors.nvidia.generate import legacy_spec
 from gpuhook.vendors.nvidia.hot import host_fingerprint, vocabulary
 from gpuhook.vendors.nvidia.spec import spec_records
 from gpuhook.vendors.spec_case import (
@@ -123,6 +122,8 @@ def _unrecorded(spec: Compiled, look: SpecLook) -> SpecCase:
     changes = [FORCED] if look.is_forced else host_fingerprint.changes(job)
     if not changes:
         return SpecCase(spec.path, UNCHANGED, FRESH)
+    from gpuhook.vendors.nvidia.generate import legacy_spec  # most specs have a record
+
     words = tuple(legacy_spec.words(spec, job))
     check = None if look.is_forced else partial(legacy_spec.require_same, spec)
     absent = host_fingerprint.absence(job.host_root)
