@@ -14,11 +14,11 @@ from gpuhook.device_plugin import node_snapshot
 from gpuhook.entry.plan_context import PlanContext
 from gpuhook.errors import GpuhookError
 from gpuhook.host.hot import state
-from gpuhook.node import driver_worker
 from gpuhook.node.described_devices import further_devices
 from gpuhook.node.described_node import NAME, DescribedNode, Heard
 from gpuhook.node.spec_node import SpecNode
 from gpuhook.usage import usage_devices
+from gpuhook.vendors import driver_worker
 from gpuhook.vendors.catalogue import further_absences, vendor_of, vendors
 from gpuhook.vendors.nvidia.hot import vocabulary
 from gpuhook.vendors.nvidia.inventory.inventory import Driver, Node

@@ -12,7 +12,7 @@ from gpuhook.cli.options import command_sections, parameters
 from gpuhook.errors import fault
 from gpuhook.host import console, documents
 from gpuhook.node import settings_file
-from gpuhook.vendors.nvidia.hot import vocabulary
+from gpuhook.vendors import catalogue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def resolve(
     the CDI rules. `gpuhook explain` shows what gpuhook-runtime would do.
     """
     dirs = parameters.spec_dirs(spec_dir)
-    kind = settings_file.of_node().default_kind or vocabulary.VOCABULARY.default_kind
+    kind = settings_file.of_node().default_kind or catalogue.default_kind()
     layers = spec_list.layers(dirs)
     found = resolution.resolve(name, kind, lambda one: device_registry(one, dirs, layers))
     if config is not None:
